@@ -35,7 +35,8 @@ from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
-from mha_core.training.lexicon import lexicon, normalized
+from mha_core.training.lexicon import HIDDEN, lexicon, normalized
+from mha_core.training.questions import HIDDEN_WORD
 
 METHODS = ("ablation", "gradient", "both")
 MAX_TOKENS = 2048  # of all texts of one pass
@@ -103,10 +104,12 @@ def effects(
     for every text is then left in place, and no layer gets an output that it has never seen.
 
     `answer` and `against` are words of the model's vocabulary, or their numbers; the default answer is the
-    most probable word. `at` is the token at which the model answers, by default the last one. Effects come
-    on top of the edits of the trace. The trace does not hold its model: by default that is loaded by its
-    name; `source` is a model in memory, with its `tokenizer`, or another place of it. `progress` is called
-    with the heads that are done and all; once `cancelled` returns True, `Stopped` is raised.
+    most probable word. A small model is asked which noun a word stands for or belongs to, and answers with a
+    word of the text; at a hidden word it is asked which word that was. `at` is the token at which the model
+    answers, by default the last one, of a small model the last pronoun or hidden word. Effects come on top of
+    the edits of the trace. The trace does not hold its model: by default that is loaded by its name; `source`
+    is a model in memory, with its `tokenizer`, or another place of it. `progress` is called with the heads
+    that are done and all; once `cancelled` returns True, `Stopped` is raised.
 
     `method` is "ablation", one pass for each head, several at once where the model keeps texts apart;
     "gradient", which estimates all by one backward pass, ``−∂ log p / ∂ factor`` (the gradient at a head's
@@ -224,15 +227,19 @@ def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: 
     if isinstance(word, str):
         numbers = experiment.ids(word)
         if not numbers:
-            top = [experiment.word(number) for number in scores.topk(min(3, len(scores))).indices.tolist()]
+            numbers = scores.isfinite().nonzero().flatten()
+            top = numbers[scores[numbers].topk(min(3, len(numbers))).indices].tolist()
+            top = [experiment.word(number) for number in top]
             raise MhaError(
-                f"{name} {word!r} is no single word of the model's vocabulary; the most probable ones here "
-                f"are {listed([f'“{one}”' for one in top], 'and')}.",
+                f"{name} {word!r} is no single word that the model can answer with; the most probable ones "
+                f"here are {listed([f'“{one}”' for one in top], 'and')}.",
                 fixes=tuple({name: one} for one in top),
             )
         return max(numbers, key=lambda number: float(scores[number]))
     if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word < len(scores):
         raise MhaError(f"{name} is a word, or its number from 0 to {len(scores) - 1:,}; got {word!r:.60}.")
+    if not scores[word].isfinite():
+        return _word(experiment, scores, experiment.word(word), name)  # says what it can answer with
     return word
 
 
@@ -299,12 +306,12 @@ def _experiment(
 
 
 def _position(trace: AttentionTrace, at: int | str | None) -> int:
-    """The position of a token with an answer, by default the last one."""
+    """The position of a token with an answer, by default the last one that is asked for most."""
     answered = [place for place, answer in enumerate(trace.answers) if answer is not None]
     if not answered:
         raise MhaError("The model answers at no token of this text; hide a word of it.")
     if at is None:
-        return answered[-1]
+        return max(mini.most_asked(trace) or answered)
     n_tokens = len(trace.answered)
     place = trace.answered.index(at) if isinstance(at, str) else at
     if isinstance(place, int) and -n_tokens <= place < n_tokens and place % n_tokens in answered:
@@ -321,7 +328,13 @@ def _of_small_model(
     again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
     check_same(trace, again, CLOSE)
     words, place = lexicon(trained.plan.language), trained.model.bias.device
-    _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
+    tokens, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
+    is_hidden = numbers[at] == words.number[HIDDEN]
+    question, spelled = (
+        (HIDDEN_WORD, mini.guesses(words)) if is_hidden else ("noun", mini.choices(words, tokens, numbers))
+    )
+    others = torch.ones(len(words.vocabulary), dtype=torch.bool, device=place)  # that are no answers here
+    others[list(spelled)] = False
     ids = torch.tensor([numbers], device=place)
     model, rules = mini.with_edits(trained, trace.tokens, trace.edits)
     averaged = _means((mini.follow(trained, text) for text in baseline), str(place)) if baseline else ()
@@ -332,18 +345,17 @@ def _of_small_model(
             Switched(**_fields(rule), factors=one[:, :, None, None], means=mean)
             for rule, one, mean in zip(rules, factors, means, strict=True)
         ]
-        hidden, _ = model(ids.expand(len(factors[0]), -1), rules=switched)
-        return model.logits(hidden[:, at])
+        passed = model(ids.expand(len(factors[0]), -1), rules=switched)
+        return model.logits(model.read(passed, question)[:, at]).masked_fill(others, -torch.inf)
 
-    vocabulary = words.vocabulary
     experiment = Experiment(
         logits,
         tuple(layer.n_heads for layer in trace.layers),
         max(1, MAX_TOKENS // len(trace.tokens)),
         str(place),
         CLOSE,
-        vocabulary.__getitem__,
-        lambda word: [n for n, one in enumerate(vocabulary) if one in (word, normalized(word))],
+        lambda number: spelled.get(number, words.vocabulary[number]),
+        lambda word: [number for number, one in spelled.items() if one in (word, normalized(word))],
     )
     return experiment, at
 

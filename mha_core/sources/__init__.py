@@ -108,23 +108,25 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     `source` says where the weights come from, and decides which other arguments there are:
 
     - "random": weights drawn from `seed`, for any words, any h and d_model;
-    - "mini": a small trained model that comes with the library, for the words of its vocabulary;
+    - "mini": a small trained model that comes with the library, for any text of up to 63 words, some h and
+      d_model;
     - the id of a model on the Hugging Face hub, or a folder with one;
     - a transformers model in memory, with its tokenizer; it is not changed.
 
     h is the number of heads, d_model the width of a token's vector, by default ``d_k = d_v = d_model / h``.
     `position` is none, sinusoidal, learned, rotary or alibi; `mask` a name or a boolean (query, key) tensor,
     True where a query may look. With ``layers > 1`` the output of one layer is the input of the next,
-    directly. `architecture` is glass-box, standard or one-layer, and ``trained=False`` takes that model with
-    its weights before training. `target` is the text of the decoder of an encoder–decoder; by default the
-    model generates it. Transformers models also take token ids instead of a text. `limit` is the largest
-    number of tokens, `max_bytes` of bytes of memory that random weights may take, by default 2 GB, estimated
-    as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with their
-    numbers for one layer and one token; `max_flops` is the most operations, by default 2 · 10¹², a product
-    and a sum each one. `edits` change attention while it is computed, as in
-    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With
-    ``answers=True`` a transformers model is asked for its words too, at hidden tokens or for the next one;
-    the trace has them in `answers`, as it always has those of small models.
+    directly. `architecture` is glass-box, standard, one-layer, grouped-query, multi-query or latent, and
+    ``trained=False`` takes that model with its weights before training. `target` is the text of the decoder
+    of an encoder–decoder; by default the model generates it. Transformers models also take token ids instead
+    of a text. `limit` is the largest number of tokens, `max_bytes` of bytes of memory that random weights may
+    take, by default 2 GB, estimated as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens
+    · (q + k + v + x))`` with their numbers for one layer and one token; `max_flops` is the most operations,
+    by default 2 · 10¹², a product and a sum each one. `edits` change attention while it is computed, as in
+    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With ``answers=True``
+    a transformers model is asked for its words too, at hidden tokens or for the next one; the trace has them
+    in `answers`, as it always has those of small models, and in `questions` what these answer to each
+    question about a word.
 
     >>> mha.trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)

@@ -1,9 +1,10 @@
-"""Small trained models of the library, for some pairs of h and d_model, with a small vocabulary."""
+"""Small trained models of the library, for some pairs of h and d_model. They read any words."""
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import lru_cache
+from math import log
 
 import regex
 import torch
@@ -15,80 +16,22 @@ from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed, one_of
-from mha_core.sources import random_weights
-from mha_core.traces.answers import most_probable
+from mha_core.traces.answers import NOTHING, Answer, most_probable
 from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import EditedSource, MiniSource
-from mha_core.traces.tokens import MAX_TOKENS, Tokens
+from mha_core.traces.source import EditedSource, MiniSource, TrainedSource
+from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
 from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon, normalized
+from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon, normalized
 from mha_core.training.model import ARCHITECTURES, SmallModel
+from mha_core.training.questions import HIDDEN_WORD, asked_of
 
-MIN_LETTERS = 4  # of a word that others can be near
+NEAREST = 3  # models that are named in place of one that is not shipped
 CHINESE = regex.compile(r"\p{Han}")
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A word outside the vocabulary, its place in the text, and the known words that it may be a slip of."""
-
-    word: str
-    start: int
-    end: int
-    near: tuple[str, ...]
-
-
-class UnknownWords(MhaError):
-    """A text with words outside the small model's vocabulary; `unknown` names each.
-
-    Where each of them has a near word, a text of `fixes` has all of them replaced; `instead` replaces one.
-    """
-
-    def __init__(self, text: str, unknown: tuple[Unknown, ...], words: Lexicon):
-        self.text, self.unknown = text, unknown
-        self._words = words
-        names = listed([f"“{entry.word}”" for entry in unknown], "and")
-        slips = [
-            f"“{entry.word}” may be meant as {listed([f'“{word}”' for word in entry.near], 'or')}."
-            for entry in unknown
-            if entry.near
-        ]
-        sentences = (
-            f"The small model knows {words.n_words:,} words, and not {names}.",
-            *slips,
-            "The source “random” takes any words.",
-        )
-        mended = ({"text": self._mended()},) if len(slips) == len(unknown) else ()
-        super().__init__(" ".join(sentences), fixes=(*mended, {"source": "random"}))
-
-    @property
-    def known_words(self) -> tuple[str, ...]:
-        """All words that can be typed, sorted."""
-        return self._words.vocabulary[3:]
-
-    def instead(self, entry: Unknown, word: str, text: str | None = None) -> str:
-        """The text with a word in place of an unknown one, spaced where it would grow onto its neighbours."""
-        text = self.text if text is None else text
-        before, after = text[: entry.start], text[entry.end :]
-        joined = before + word + after
-        tokens, _ = self._words.cut(joined, limit=len(joined) + 1)
-        if (entry.start, entry.start + len(word)) in tokens.spans:
-            return joined
-        left = " " if before and not before[-1].isspace() else ""
-        right = " " if after and not after[0].isspace() else ""
-        return before + left + word + right + after
-
-    def _mended(self) -> str:
-        """The text with each unknown word replaced by the first that is near it."""
-        text = self.text
-        for entry in reversed(self.unknown):  # from the end, so that the places of the others stay
-            text = self.instead(entry, entry.near[0], text)
-        return text
 
 
 def trace(
@@ -104,14 +47,17 @@ def trace(
 ) -> AttentionTrace:
     """Trace a text through a small model that was trained on made-up sentences.
 
-    Text with Chinese characters goes to the Chinese model, any other to the English one.
+    Text with Chinese characters goes to the Chinese model, any other to the English one. Any word is read:
+    of one outside the vocabulary the model sees the form alone, and `trace.tokens.unknown` has its position.
     ``trained=False`` takes the same model before its first training step.
-    ``[MASK]`` hides a word. `answers` of the trace has the model's words for each pronoun and each
-    hidden word; training gave other rows no meaning. `edits` change attention while it is computed, and the
-    answers with it.
 
-    Raises `MhaError` for a model that is not shipped, for edits that do not fit, for a text that is empty or
-    longer than `limit` tokens, and `UnknownWords` for words outside the vocabulary.
+    `questions` of the trace has what the model answers to each question at each token, with words of the
+    text; "[CLS]" says that there is nothing to find. `answers` has the noun that a word stands for or belongs
+    to, and for a hidden word, ``[MASK]``, the words that it could have been. `edits` change attention while
+    it is computed, and the answers with it.
+
+    Raises `MhaError` for a model that is not shipped, with the nearest that are, for edits that do not fit,
+    and for a text that is empty or longer than `limit` tokens.
     """
     if not isinstance(trained, bool):
         raise MhaError(f"trained is True or False; got {trained!r}.")
@@ -125,75 +71,63 @@ def language(text: str) -> str:
     return "zh" if CHINESE.search(text) else "en"
 
 
-def stand_in(
-    text: str,
-    *,
-    h: int,
-    d_model: int,
-    layers: int,
-    language: str,
-    name: str = MiniSource.name,
-    limit: int = MAX_TOKENS,
-) -> AttentionTrace:
-    """Trace a text through random weights where a small model, called `name`, cannot read it.
-
-    The tokens are those that the small model would read, [CLS] first, so that each has the same position in
-    both. The numbers mean nothing, and the trace has no answers. Raises `MhaError` for a text that is empty
-    or longer than `limit` tokens, and for sizes that do not fit together.
-    """
-    spec = AttentionSpec(d_model, h)
-    tokens, _ = lexicon(language).cut(text, limit=limit)
-    sizes = {"d_model": d_model, "h": h, "n_kv_heads": None, "d_k": None, "d_v": None, "bias": True}
-    random_weights.check_cost(tokens, sizes, layers)
-    trace = random_weights.follow(tokens, spec, layers=layers)
-    return replace(trace, source=replace(trace.source, stand_in_for=name))
-
-
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
     """A shipped model, read once, after its training or before."""
     return _loaded(plan, trained, devices.pick(device).name)
 
 
 def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
-    """The vocabulary of a small model and its embeddings. (word, d_model)
-
-    The padding of short sentences is left out: it is no word and is never trained.
-    """
-    return lexicon(trained.plan.language).vocabulary[1:], trained.model.embedding.detach()[1:].cpu()
+    """The words that a small model knows, with [CLS] and [MASK], and their embeddings. (word, d_model)"""
+    words = lexicon(trained.plan.language)
+    names = (START, HIDDEN, *words.known)
+    return names, trained.model.embedding.detach()[[words.number[name] for name in names]].cpu()
 
 
 def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
-    """The plan of a shipped model. Raises `MhaError` with the models that there are."""
+    """The plan of a shipped model. Raises `MhaError` with the nearest models that there are."""
     one_of("architecture", architecture, ARCHITECTURES)
     in_range("h", h, 1, MAX_HEADS)
     in_range("d_model", d_model, 1, MAX_D_MODEL)
-    plans = {
-        (plan.h, plan.d_model): plan
-        for plan in checkpoints.PLANS
-        if (plan.language, plan.architecture) == (language, architecture)
-    }
+    of_language = [plan for plan in checkpoints.PLANS if plan.language == language]
+    plans = {(plan.h, plan.d_model): plan for plan in of_language if plan.architecture == architecture}
     if (h, d_model) in plans:
         return plans[h, d_model]
+
+    def distance(plan: Plan) -> tuple[float, float]:
+        width, heads = abs(log(plan.d_model / d_model)), abs(log(plan.h / h))
+        return round(width + heads, 9), width
+
+    near = sorted(plans.values() or of_language, key=distance)
     kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
     if not plans:
-        others = [plan for plan in checkpoints.PLANS if plan.language == language]
-        nearest = min(others, key=lambda plan: (abs(plan.d_model - d_model), abs(plan.h - h)))
+        others = listed(dict.fromkeys(plan.architecture for plan in of_language), "or")
         raise MhaError(
-            f"No {kind} comes with Headscope; {listed(dict.fromkeys(p.architecture for p in others), 'or')} "
-            f"can be used.",
-            fixes=({"architecture": nearest.architecture, "h": nearest.h, "d_model": nearest.d_model},),
+            f"No {kind} comes with Headscope; {others} can be used.",
+            fixes=({name: getattr(near[0], name) for name in ("architecture", "h", "d_model")},),
         )
-    widths = sorted({width for _, width in plans})
     table = "; ".join(
         f"d_model {width} with h {listed(sorted(n for n, w in plans if w == width), 'or')}"
-        for width in widths
+        for width in sorted({width for _, width in plans})
     )
-    near = sorted(plans, key=lambda pair: (abs(pair[1] - d_model), abs(pair[0] - h)))[:3]
     raise MhaError(
         f"No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
         f"The page Train trains others, with d_model up to {LIVE_WIDTHS[-1]} and any h that divides it.",
-        fixes=tuple({"h": heads, "d_model": width} for heads, width in near),
+        fixes=tuple({"h": plan.h, "d_model": plan.d_model} for plan in near[:NEAREST]),
     )
+
+
+def choices(words: Lexicon, tokens: Tokens, numbers: Sequence[int]) -> dict[int, str]:
+    """The words that a question about a text can be answered with, by their numbers, [CLS] first.
+
+    Each different word is one; an unknown one is spelled as it was typed first.
+    """
+    unknown = {numbers[at]: tokens.pieces[at] for at in reversed(tokens.unknown)}
+    return {number: unknown.get(number, words.vocabulary[number]) for number in numbers}
+
+
+def guesses(words: Lexicon) -> dict[int, str]:
+    """The words that a hidden word can have been, by their numbers."""
+    return {words.number[word]: word for word in words.known}
 
 
 def follow(
@@ -202,30 +136,52 @@ def follow(
     """Trace a text through a small model, on the model's device. Raises as `trace` does."""
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
-    place = trained.model.bias.device
-    if None in numbers:
-        raise UnknownWords(text, _unknown(words, tokens, numbers), words)
     model, rules = with_edits(trained, tokens, edits)
+    found = choices(words, tokens, numbers)
+    hidden = [at for at, number in enumerate(numbers) if number == words.number[HIDDEN]]
     with torch.no_grad():  # no inference mode, whose tensors nobody could follow
-        hidden, flows = model(torch.tensor([numbers], device=place), rules=rules)
-        probabilities = model.logits(hidden[0]).softmax(-1).cpu()
+        passed = model(torch.tensor([numbers], device=model.bias.device), rules=rules)
+        questions = {
+            question: (None, *_answers(model, model.read(passed, question)[0, 1:], found))
+            for question in model.questions  # [CLS] itself is asked nothing
+            if question != HIDDEN_WORD
+        }
+        guessed = _answers(model, model.read(passed, HIDDEN_WORD)[0, hidden], guesses(words))
     layers = tuple(
         LayerTrace.of(
             flow.attended,
             x=flow.x,
-            x_v=flow.values,
             projections=layer.attention.projections(),
             about=_facts(trained.plan.shape.spec),
         )
-        for flow, layer in zip(flows, model.layers, strict=True)
+        for flow, layer in zip(passed.flows, model.layers, strict=True)
     )
-    answered = words.pronouns | {HIDDEN}
-    answers = tuple(
-        most_probable(row, words.vocabulary.__getitem__) if words.vocabulary[number] in answered else None
-        for row, number in zip(probabilities, numbers, strict=True)
-    )
+    at_hidden = dict(zip(hidden, guessed, strict=True))
+    answers = tuple(at_hidden.get(at, answer) for at, answer in enumerate(questions["noun"]))
     origin = source(trained)
-    return AttentionTrace(tokens, layers, EditedSource(origin, tuple(edits)) if edits else origin, answers)
+    origin = EditedSource(origin, tuple(edits)) if edits else origin
+    return AttentionTrace(tokens, layers, origin, answers, questions=questions)
+
+
+def _answers(model: SmallModel, read: torch.Tensor, spelled: dict[int, str]) -> list[Answer]:
+    """The most probable of these words for each row of what a question reads, (row, d_model)."""
+    names = list(spelled.values())
+    chances = model.logits(read, torch.tensor(list(spelled), device=read.device)).softmax(-1).cpu()
+    return [most_probable(row, names.__getitem__) for row in chances]
+
+
+def most_asked(trace: AttentionTrace) -> list[int]:
+    """The tokens of a small model's text about which one asks first: its pronouns and hidden words.
+
+    Where there are none, those for which it finds a noun. Empty for a trace of another source.
+    """
+    origin = trace.source.origin
+    if not isinstance(origin, TrainedSource) or origin.language not in LANGUAGES:  # as a file may say
+        return []
+    asked = lexicon(origin.language).pronouns | {HIDDEN}
+    answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
+    first = [at for at in answered if normalized(trace.answered.pieces[at]) in asked]
+    return first or [at for at in answered if trace.answers[at][0][0] != NOTHING]
 
 
 def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple[SmallModel, list[ScoreRule]]:
@@ -271,6 +227,7 @@ def source(trained: Trained) -> MiniSource:
         steps=plan.steps,
         device=trained.model.bias.device.type,
         torch=str(torch.__version__),
+        questions=tuple(map(" ".join, asked_of(plan.h))),
     )
 
 
@@ -278,27 +235,3 @@ def source(trained: Trained) -> MiniSource:
 def _loaded(plan: Plan, trained: bool, place: str) -> Trained:
     loaded = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
     return replace(loaded, model=loaded.model.to(place))
-
-
-def _unknown(words: Lexicon, tokens: Tokens, numbers: list) -> tuple[Unknown, ...]:
-    return tuple(
-        Unknown(piece, start, end, _near(piece, words))
-        for piece, number, (start, end) in zip(tokens.pieces, numbers, tokens.spans, strict=True)
-        if number is None
-    )
-
-
-def _near(piece: str, words: Lexicon) -> tuple[str, ...]:
-    """The known words that are one slip away; of a short word none, since many words are near it."""
-    word = normalized(piece)
-    return tuple(filter(partial(_is_slip, word), words.vocabulary[3:])) if len(word) >= MIN_LETTERS else ()
-
-
-def _is_slip(word: str, known: str) -> bool:
-    """Are two words one slip apart: a letter more, one fewer, another one, or two neighbours swapped?"""
-    same = 0
-    while word[same : same + 1] == known[same : same + 1] != "":
-        same += 1
-    rest, of_known = word[same:], known[same:]
-    swapped = rest[1::-1] + rest[2:]
-    return of_known in (rest[1:], swapped) or of_known[1:] in (rest, rest[1:])

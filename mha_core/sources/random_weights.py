@@ -80,7 +80,7 @@ def trace(
     one_of("position", position, positions.POSITIONS)
     tokens = words(text, limit=limit)
     masked = not (mask is None or (isinstance(mask, str) and mask == "full"))
-    check_cost(tokens, sizes, layers, masked=masked, max_bytes=max_bytes, max_flops=max_flops)
+    _check_cost(tokens, sizes, layers, masked=masked, max_bytes=max_bytes, max_flops=max_flops)
     settings = {"position": position, "mask": mask, "device": device, "edits": checked(edits)}
     return follow(tokens, spec, seed=seed, layers=layers, **settings)
 
@@ -113,14 +113,8 @@ def flops(spec: AttentionSpec, tokens: int, layers: int = 1) -> int:
     return 2 * layers * (tokens * matrices + h * tokens**2 * (spec.d_k + spec.d_v))
 
 
-def check_cost(
-    tokens: Tokens,
-    sizes: dict,
-    layers: int,
-    *,
-    masked: bool = False,
-    max_bytes: int = MAX_BYTES,
-    max_flops: int = MAX_FLOPS,
+def _check_cost(
+    tokens: Tokens, sizes: dict, layers: int, *, masked: bool, max_bytes: int, max_flops: int
 ) -> None:
     """Raise `MhaError` where a trace would take too much memory or time, with the nearest sizes that fit.
 

@@ -13,6 +13,7 @@ from mha_core import edits
 from mha_core.interventions.effects import Stopped
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.training.lexicon import lexicon
 from tests.parity import tiny
 from tests.sources import tiny as small
 from tests.sources.huggingface.test_answers import texts, tokenizer_of
@@ -46,6 +47,27 @@ def test_an_effect_is_what_the_edit_does_and_the_largest_is_first():
     assert {*zip(frame.layer, frame["head"], strict=True)} == {(at // 4, at % 4) for at in range(8)}
     assert frame.attrs | {"value": 0} == {"at": 8, "answer": "animal", "value": 0}
     check(frame, lambda *e: mha.trace(TIRED, source="mini", edits=e), 8, "animal")
+
+
+def test_a_question_about_a_word_hangs_on_the_heads_that_it_reads():
+    """Of the last layer; a glass-box has nothing that leads around them."""
+    trace = mha.trace(TIRED, source="mini")
+    frame = mha.effects(trace, at="cross").set_index(["layer", "head"]).effect
+    asked = [head for head, questions in enumerate(trace.source.questions) if "noun" in questions.split()]
+    assert [head for head in range(4) if abs(frame[1, head]) > 1e-5] == asked
+    hidden = mha.trace(TIRED.replace("animal", "[MASK]"), source="mini")
+    frame = mha.effects(hidden, at="[MASK]").set_index(["layer", "head"]).effect
+    assert (frame[1].abs() > 1e-5).all()  # at a hidden word all help
+
+
+def test_an_unknown_word_is_an_answer_as_it_was_typed():
+    text = "The zorg didn't cross the street because it was too tired."
+    trace = mha.trace(text, source="mini")
+    words = {word for word, _ in trace.answers[8]}
+    frame = mha.effects(trace, at=8, answer="zorg")
+    assert "zorg" in words
+    assert frame.attrs["answer"] == "zorg"
+    assert math.exp(frame.attrs["value"]) == pytest.approx(dict(trace.answers[8])["zorg"], abs=1e-4)
 
 
 def test_of_a_margin_both_words_count_and_edits_of_the_trace_stay():
@@ -264,13 +286,11 @@ def test_what_has_no_effect_is_refused_by_name(refused):
     weights = mha.from_weights(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert "(weights) runs nothing" in str(refused(mha.effects, weights))
     assert "(random) answers nothing" in str(refused(mha.effects, mha.trace("a b", h=2, d_model=4)))
-    assert "at no token of this text" in str(refused(mha.effects, mha.trace("the cat", source="mini")))
-    assert "at is a token at which the model answers: 8; got 'animal'" in str(
-        refused(mha.effects, trace, at="animal")
-    )
-    error = refused(mha.effects, trace, answer="xyzzy")
-    assert "answer 'xyzzy' is no single word" in str(error)
-    assert error.fixes[0] == {"answer": "animal"}
+    assert "at is a token at which the model answers: 1, 2" in str(refused(mha.effects, trace, at="[CLS]"))
+    for word in ("xyzzy", "dog", lexicon("en").number["dog"]):  # the model answers with words of the text
+        error = refused(mha.effects, trace, answer=word)
+        assert "is no single word that the model can answer with" in str(error)
+        assert error.fixes[0] == {"answer": "animal"}
     assert "method" in str(refused(mha.effects, trace, method="guess"))
     untrained = mini.model(mini.find("en", "glass-box", 4, 64), trained=False)
     assert "computes other numbers than the trace" in str(refused(mha.effects, trace, source=untrained))
