@@ -117,7 +117,7 @@ def _weights(origin: Origin) -> str:
             return t("save.model", name=source.name, architecture=source.architecture, dtype=source.dtype)
         case RandomSource() as source:
             facts = {"h": origin.h, "d_model": origin.d_model, "seed": source.seed}
-            return t("save.stand_in", **facts) if source.stand_in_for else t("save.random", **facts)
+            return t("save.random", **facts)
         case TrainedSource(step=0) as source:
             return t("save.untrained", **_sizes(source))
         case TrainedSource() as source:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import streamlit as st
@@ -19,20 +19,18 @@ from mha_core.cache import Cache
 from mha_core.device import Device, pick
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
-from mha_core.traces.source import EditedSource, RandomSource, RunSource, TrainedSource
+from mha_core.traces.source import EditedSource, RunSource, TrainedSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
-from pages._kit.state import STARTED, Scene
+from pages._kit.state import SETTINGS, Scene
 from pages._kit.text import language
 from pages._kit.turns import MAX_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
-STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
 MAX_SHARED_BYTES = 120_000_000  # of all traces but the large ones
 MIN_TRACE_BYTES = 1_000_000  # that any trace counts as: it is more than its tensors
@@ -75,32 +73,32 @@ def trace(
     return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
 
 
-def trace_or_stand_in(
-    scene: Scene, *, text: str | None = None
-) -> tuple[mha.AttentionTrace, mha.MhaError | None]:
-    """The trace of the scene's text, or of another, and why it is not what was asked for.
+class Nearest(NamedTuple):
+    """A trace, the scene that it is of, and why that is not the one that was asked for."""
 
-    Where a small model cannot read the text it is a stand-in with random weights; of a text that is too long
-    for any other source, and for a stand-in, it is the trace of its beginning. Raises `MhaError` where there
-    is neither.
+    scene: Scene
+    trace: mha.AttentionTrace
+    reasons: tuple[mha.MhaError, ...]
+
+
+def nearest(scene: Scene, *, field: str = "text") -> Nearest:
+    """The trace of the scene's text, "text" or "twin", or the nearest that there is.
+
+    Of a text that is too long it is that of its beginning; where no small model has the scene's sizes it is
+    that of the model with the nearest. The second text takes the model of the first. Raises `MhaError` where
+    there is none.
     """
-    text = scene.text if text is None else text
-    try:
-        return trace(scene, text=text), None
-    except mha.MhaError as error:
-        reason = error
-    if scene.source not in STARTED:
-        return trace(scene, text=beginning(reason)), reason
-    try:
-        return _stand_in(scene, text), reason
-    except mha.MhaError as error:
-        return _stand_in(scene, beginning(error)), reason
-
-
-def is_stand_in(trace: mha.AttentionTrace) -> bool:
-    """Whether the weights are random because a small model cannot read the text."""
-    origin = trace.source.origin
-    return isinstance(origin, RandomSource) and origin.stand_in_for is not None
+    reasons: list[mha.MhaError] = []
+    while True:
+        try:
+            return Nearest(scene, trace(scene, text=getattr(scene, field)), tuple(reasons))
+        except mha.MhaError as error:
+            fix = error.fixes[0] if error.fixes else {}
+            sizes = scene.source == "mini" and field == "text" and fix.keys() <= set(SETTINGS["mini"])
+            if not fix or len(reasons) > len(SETTINGS["mini"]):
+                raise
+            scene = replace(scene, **fix) if sizes else replace(scene, **{field: beginning(error)})
+            reasons.append(error)
 
 
 def beginning(error: mha.MhaError) -> str:
@@ -108,19 +106,6 @@ def beginning(error: mha.MhaError) -> str:
     if len(error.fixes) != 1 or "text" not in error.fixes[0]:
         raise error
     return error.fixes[0]["text"]
-
-
-def _stand_in(scene: Scene, text: str) -> mha.AttentionTrace:
-    """A trace with random weights of the sizes of the scene's small model. Raises as `mini.stand_in` does."""
-    if scene.source == "run":
-        plan = trainings().model(scene.run, scene.step).plan
-        sizes = {"h": plan.h, "d_model": plan.d_model, "language": plan.language}
-        architecture, name = plan.architecture, scene.run
-    else:
-        sizes = {"h": scene.h, "d_model": scene.d_model, "language": mini.language(text)}
-        architecture, name = scene.architecture, scene.source
-    settings = {"text": text, "layers": len(ARCHITECTURES[architecture]), "name": name, **sizes}
-    return _trace(json.dumps({"source": STAND_IN, **settings}, sort_keys=True))
 
 
 def of(subject: Subject, function: Callable[..., Result], **settings: Hashable) -> Result:
@@ -168,9 +153,9 @@ def _is_large(scene: Scene, text: str) -> bool:
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
-    """The scene's trace or its stand-in, or None where its settings do not fit."""
+    """The scene's trace or the nearest one, or None where its settings do not fit."""
     try:
-        return trace_or_stand_in(scene)[0]
+        return nearest(scene).trace
     except mha.MhaError:
         return None
 
@@ -227,8 +212,6 @@ def _large_trace(settings: str) -> mha.AttentionTrace:
 def _computed(settings: str) -> mha.AttentionTrace:
     arguments = json.loads(settings)
     edits = tuple(map(read_edit, arguments.pop("edits", ())))
-    if arguments["source"] == STAND_IN:
-        return mini.stand_in(**{name: value for name, value in arguments.items() if name != "source"})
     if arguments["source"] == "run":
         finished = trainings().model(arguments["run"], arguments["step"])
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)

@@ -310,7 +310,6 @@ def _sentence(used: Set[str]) -> None:
     source = setting("source")
     maximum = model_source.limit(current()) if source == "model" else None
     help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in STARTED))
-    sentence.hide_as_before("text")
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
@@ -329,7 +328,6 @@ def _sentence(used: Set[str]) -> None:
     # The field of what is compared comes later: as a link opens, the link alone says it.
     against = st.session_state.get("against", st.query_params.get("against"))
     if "twin" in used or ("against" in used and against == "twin"):
-        sentence.hide_as_before("twin")
         st.text_area(
             t("control.twin"),
             DEFAULTS.twin,

@@ -14,7 +14,6 @@ from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from mha_core.traces.matrices import MATRICES
 from pages._kit import (
     components,
-    compute,
     explained,
     heatmaps,
     heights,
@@ -103,18 +102,14 @@ def of_sentences(
     sentences with the model's answers, where they have been asked for. Returns what `of_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
-    stand_ins = [compute.is_stand_in(one) for one in traces.values()]
-    mixed = any(stand_ins) and not all(stand_ins)  # then no note or role is true of both
-    layers = range(len(trace.layers))
     more = {
         "strips": True,
         "matrices": True,
-        "brief": not mixed,
         "tells": tells,
         "answers": [sentence.answers(one) for one in answered or traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
-        "notes": [""] * len(layers) if mixed else model_info.notes(trace),
-        "roles": {} if mixed else role_labels.labels(trace, scene),
+        "notes": model_info.notes(trace),
+        "roles": role_labels.labels(trace, scene),
     }
 
     # A session keeps this function: one that held a trace would hold all that is computed of it.
@@ -125,12 +120,11 @@ def of_sentences(
         sentence.hide_or_show(tokens[field], chosen["word"], field)
 
     focus = {"layer": layer, "head": head, "token": token}
-    titles = [_title(one) for one in traces.values()] if any(stand_ins) else None
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
-    if scene.source != "file" and not stand_ins[0]:
+    if scene.source != "file":
         more["without"] = t("heads.without")
-    payload = of_traces(every, **focus, titles=titles, values=True, more=more, on_hide=hide)
+    payload = of_traces(every, **focus, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
 
@@ -161,12 +155,6 @@ def _plot(traces: Sequence[AttentionTrace]) -> None:
     drawn = picture(trace, name, layer=layer, head=head, part=part)
     limit = float(np.nanmax(drawn.frame.to_numpy())) or 1.0
     heatmaps.plot(matrices.of_picture(drawn, name, limit=limit, query=query), key=PLOT)
-
-
-def _title(trace: AttentionTrace) -> str:
-    """The sentence, marked where its weights are those of a stand-in."""
-    mark = compute.is_stand_in(trace)
-    return t("instead.title", text=f"\u2068{trace.title}\u2069") if mark else trace.title
 
 
 def of_weights(

@@ -76,7 +76,7 @@ class Heatmap:
 
     Colours of "weights" run from 0 to `limit` (1 unless given), of "signed" numbers from -limit to limit (the
     largest absolute value unless given). `framed` frames the columns from the first to before the second,
-    `row` a row; `faint` marks rows that mean little; `result` says that it is made of those before it.
+    `row` a row; `result` says that it is made of those before it.
     `hidden` cells have no colour of the scale, and `hidden_text` says why. `span` is its width in columns of
     the grid that it stands in.
     `matrix` is the name of the trace's matrix whose numbers it has, where each can be explained, and `first`
@@ -99,7 +99,6 @@ class Heatmap:
     hidden_text: str | None = None
     framed: tuple[int, int] | None = None
     row: int | None = None
-    faint: np.ndarray | None = None
     origin: Origin | None = None
     start: tuple[int | None, int | None] | None = None
     partners: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None)
@@ -146,7 +145,6 @@ class Heatmap:
             "hatched": t("matrix.hatched", what=self.hidden_text) if self.hidden_text else None,
             "framed": self.framed,
             "row": self.row,
-            "untrained": [] if self.faint is None else np.flatnonzero(self.faint).tolist(),
             "result": self.result,
             "axes": t("heatmap.axes", rows=axis(frame.index), columns=axis(frame.columns)),
             "span": self.span,
@@ -322,7 +320,6 @@ def plot(matrix: Heatmap, *, key: str) -> None:
         limit=matrix.end,
         framed=matrix.framed,
         row=matrix.row,
-        faint=matrix.faint,
     )
     charts.draw(
         figure,

@@ -55,7 +55,6 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
         hidden=picture.hidden,
         framed=picture.framed,
         row=query - first_row if rows_are_queries else None,
-        faint=picture.faint,
         origin=picture.origin,
         start=(first_row, first_column if columns_chosen else None) if clickable else None,
         result=result,

@@ -4,11 +4,11 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns
-from mha_core.analysis.frames import untrained_rows
 from mha_core.sources.huggingface import files
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
-from pages._kit import charts, compute, model_source, state
+from mha_core.training.model import ARCHITECTURES
+from pages._kit import charts, model_source, state
 from pages._kit.text import literal, number, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
@@ -23,8 +23,6 @@ def about(trace: AttentionTrace) -> None:
     if model_source.is_third_party(trace):
         brief(trace)
         return
-    if compute.is_stand_in(trace):
-        return  # the line above the page says it
     if not isinstance(source, TrainedSource):
         st.caption(t("model.random"))
         return
@@ -35,7 +33,8 @@ def about(trace: AttentionTrace) -> None:
     if not more.open:
         return
     with more:
-        lines = [t(f"model.{source.architecture}"), t("model.supervised"), t("model.rows")]
+        asked = ", ".join(t(f"head_view.question_{question}") for question in trace.questions)
+        lines = [t(f"model.{source.architecture}"), t("model.supervised", questions=asked), t("model.heads")]
         if report := _report(source):
             command = f"python -m mha_core.training {report['name']}"
             lines += [t("model.scores", **report), t("model.made", command=command)]
@@ -49,14 +48,9 @@ def layer(trace: AttentionTrace, number: int) -> None:
 
 
 def notes(trace: AttentionTrace) -> list[str]:
-    """Of each layer its input, the use of its output, and the meaning of its rows, without markup."""
-
-    def of(number: int) -> str:
-        rows = untrained_rows(trace, number)
-        meaning = "" if rows is None or not rows.any() else t("model.veiled")
-        return " ".join(filter(None, [_layer(trace, number), meaning, _collapsed(trace, number)]))
-
-    return [of(number) for number in range(len(trace.layers))]
+    """Of each layer its input and the use of its output, without markup."""
+    numbers = range(len(trace.layers))
+    return [" ".join(filter(None, [_layer(trace, at), _collapsed(trace, at)])) for at in numbers]
 
 
 def _layer(trace: AttentionTrace, layer: int) -> str:
@@ -66,7 +60,7 @@ def _layer(trace: AttentionTrace, layer: int) -> str:
         return t("file.layer", name=name) if name else ""
     if not isinstance(trace.source, TrainedSource):
         return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
-    kind = "lookup" if trace.layers[layer].x_v is not None else "block"
+    kind = "block" if ARCHITECTURES[trace.source.architecture][layer] == "block" else "lookup"
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
 
 
@@ -108,16 +102,20 @@ def _saved(trace: AttentionTrace) -> None:
     skipped(trace)
 
 
-def _report(source: TrainedSource) -> dict | None:
-    """The held-out scores of a shipped model as texts; None for a model that the user trained."""
-    name = checkpoints.name(source)
-    entry = checkpoints.manifest().get(name)
+def scores_of(source: TrainedSource) -> dict | None:
+    """The held-out scores of a shipped model; None for a model that the user trained."""
+    entry = checkpoints.manifest().get(checkpoints.name(source))
     if entry is None or (source.seed, source.step) != (entry["plan"]["seed"], entry["plan"]["steps"]):
         return None
-    scores = entry["scores"]
-    return {
-        "name": name,
-        **{key: f"{100 * scores[key]:.0f}" for key in ("answer", "accuracy", "agreement")},
+    return entry["scores"]
+
+
+def _report(source: TrainedSource) -> dict | None:
+    """The held-out scores of a shipped model as texts; None for a model that the user trained."""
+    scores = scores_of(source)
+    return scores and {
+        "name": checkpoints.name(source),
+        **{key: f"{100 * scores[key]:.0f}" for key in ("answer", "shapes", "accuracy", "agreement")},
         **{key: f"{scores[key]:.2f}" for key in ("right", "wrong")},
         **{key: scores[key] + 1 for key in ("layer", "head")},
     }

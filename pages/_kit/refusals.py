@@ -1,21 +1,21 @@
 """Errors and missing models or files on a page, each with buttons for what works instead."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
+from mha_core.attention.module import AttentionSpec
 from mha_core.sources.huggingface.catalogue import hub_models
-from mha_core.sources.mini import UnknownWords
+from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
-from pages._kit import compute, model_source, sentence
+from mha_core.training.lexicon import lexicon
+from pages._kit import compute, model_source
 from pages._kit.controls import max_values
 from pages._kit.state import CONTROLS, DEFAULTS, Scene, go, setting
 from pages._kit.text import PAGES, isolated, literal, t
 
-MAX_NAMED = 4  # unknown words in one line
-MAX_NEAR = 4  # known words that are offered in place of them, or one for each
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 OWN_SOURCES = ("mini", "random")  # which are always there
 INSTALL = 'pip install "headscope[minilm]"'
@@ -51,7 +51,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
             label = t(f"real.use_{fix['source']}") if own else t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
         if setting("source") == "run":
-            _train()
+            _train(t("run.train"))
 
 
 def is_empty(scene: Scene) -> bool:
@@ -69,136 +69,98 @@ def no_text() -> None:
     st.button(t("empty.example"), key="example_text", on_click=go, kwargs={"text": DEFAULTS.text})
 
 
-def instead(
-    reason: MhaError, trace: AttentionTrace, scene: Scene, *, field: str, vectors: bool = False
-) -> None:
-    """One line on a sentence that its source cannot read and on what is shown instead, with three ways on.
+def instead(reasons: Sequence[MhaError], trace: AttentionTrace, asked: Scene, *, field: str = "text") -> None:
+    """A line for each reason why a trace is not that of the scene that was asked for, with the ways on.
 
-    The ways are words that the model knows, another source, and a training. `field` is where the sentence is
-    typed, "text" or "twin"; `vectors` are of words alone, which need no sentence.
+    `field` is where its sentence is typed, "text" or "twin".
     """
-    if not compute.is_stand_in(trace):
-        st.caption(t("instead.beginning", count=f"{len(trace.tokens):,}", reason=literal(reason)))
+    is_small = isinstance(trace.source, TrainedSource)
+    too_long = [reason for reason in reasons if "text" in reason.fixes[0]]
+    for reason in reasons:
+        if reason not in too_long:
+            _sizes(trace, asked)
+            break
+    if is_small:
+        _parts(trace.source.language, asked, field, too_long=bool(too_long))
+    elif too_long:
+        st.caption(t("instead.beginning", count=f"{len(trace.tokens):,}", reason=literal(too_long[0])))
+
+
+def _sizes(trace: AttentionTrace, asked: Scene) -> None:
+    """That there is no model of the sizes, which one is shown, and how to have others."""
+    names = ("architecture", "h", "d_model")
+    shown = {name: getattr(trace.source, name) for name in names}
+    wanted = {name: getattr(asked, name) for name in names}
+    taken = ", ".join(f"{name} {shown[name]}" for name in names if shown[name] != wanted[name])
+    st.markdown(f":material/straighten: {t('instead.no_model', taken=taken, **wanted)}")
+    with st.container(horizontal=True, vertical_alignment="center", key="instead"):
+        st.button(t("instead.sizes"), key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)
+        try:
+            AttentionSpec(asked.d_model, asked.h)
+        except MhaError:  # nothing has these sizes
+            return
+        if asked.d_model in LIVE_WIDTHS:
+            plan = {f"train_{name}": str(value) for name, value in wanted.items()}
+            _train(t("instead.train"), t("instead.train_help"), plan)
+        st.button(
+            t("instead.random"),
+            key="instead_random",
+            type="tertiary",
+            on_click=go,
+            kwargs={"source": "random"},
+        )
+
+
+def _parts(language: str, asked: Scene, field: str, *, too_long: bool) -> None:
+    """Of a text that is too long for a small model its parts, of which one after the other can be read.
+
+    The text is kept while one of them is the sentence.
+    """
+    text, key = getattr(asked, field), f"whole_{field}"
+    if too_long:
+        st.session_state[key] = text
+    whole = st.session_state.get(key)
+    if whole is None:
         return
-    lines = [_line(reason, scene, vectors=vectors)]
-    of_sizes = not isinstance(reason, UnknownWords) and not any("text" in fix for fix in reason.fixes)
-    if not any(lines) or (of_sizes and field == "twin"):  # the sizes of both sentences are the same
+    parts = lexicon(language).sentences(whole, limit=MAX_WORDS)
+    if text not in (whole, *parts):
+        del st.session_state[key]
         return
-    if len(scene.text if field == "text" else scene.twin) > len(trace.tokens.text):
-        lines.append(t("instead.stand_in_beginning", count=f"{len(trace.tokens):,}"))
-    if field == "twin":
-        lines.insert(0, t("instead.second"))
-    st.markdown(f":material/casino: {' '.join(lines)}")
-    with st.container(horizontal=True, vertical_alignment="center", key=f"instead_{field}"):
-        if isinstance(reason, UnknownWords):
-            _known_words(reason, trace, field)
-        else:
-            _nearest(reason, field)
-        if field == "text" or compute.trace_or_stand_in(scene)[1] is None:  # once on a page
-            _other_sources()
-            _training(trace, scene)
-
-
-def _line(reason: MhaError, scene: Scene, *, vectors: bool) -> str:
-    """What the small model cannot read, and that the numbers are random; empty where nothing is random."""
-    if isinstance(reason, UnknownWords):
-        names = [_marked(word) for word in dict.fromkeys(entry.word for entry in reason.unknown)]
-        others = [t("instead.others", count=len(names) - MAX_NAMED)] if len(names) > MAX_NAMED else []
-        listing = ", ".join(names[:MAX_NAMED] + others)
-        return t("instead.off_map", words=listing) if vectors else t("instead.unknown", words=listing)
-    if any("text" in fix for fix in reason.fixes):
-        return "" if vectors else t("instead.long", limit=MAX_WORDS - 1)  # [CLS] is one of them
-    sizes = {"h": scene.h, "d_model": scene.d_model, "architecture": scene.architecture}
-    return t("instead.no_vectors", **sizes) if vectors else t("instead.no_model", **sizes)
-
-
-def _marked(word: str) -> str:
-    return f"**{literal(isolated(word))}**"
-
-
-def _known_words(reason: UnknownWords, trace: AttentionTrace, field: str) -> None:
-    """Words in place of the unknown ones: those near them, all that the model knows, or the hidden word."""
-    entries = reason.unknown[:MAX_NAMED]
-    for number, entry in enumerate(entries):
-        for place, word in enumerate(entry.near[: max(1, MAX_NEAR // len(entries))]):
-            unknown = isolated(entry.word)
-            in_place = t("instead.take_for", unknown=unknown, word=word)  # of which one
+    chosen = st.session_state.get(f"part_{field}") or 0
+    if text != whole and (chosen >= len(parts) or parts[chosen] != text):
+        chosen = parts.index(text)
+    st.session_state[f"part_{field}"] = 0 if text == whole else chosen
+    line = t("instead.long", limit=MAX_WORDS - 1, count=len(parts))
+    st.markdown(f":material/short_text: {line if field == 'text' else t('instead.second', line=line)}")
+    with st.container(horizontal=True, vertical_alignment="center", key=f"parts_{field}"):
+        st.selectbox(
+            t("instead.part"),
+            range(len(parts)),
+            format_func=lambda at: t("instead.part_is", number=at + 1, text=isolated(parts[at])),
+            key=f"part_{field}",
+            label_visibility="collapsed",
+            on_change=_take_part,
+            args=(parts, field),
+            width=420,
+        )
+        if text != whole:
             st.button(
-                literal(t("instead.take", word=word) if len(entries) == 1 else in_place),
-                key=f"near_{field}_{number}_{place}",
+                t("instead.whole"),
+                key=f"take_whole_{field}",
                 type="tertiary",
                 on_click=go,
-                kwargs={field: reason.instead(entry, word)},
-            )
-    if len(reason.unknown) <= MAX_NAMED:
-        starts = {entry.start for entry in reason.unknown}
-        tokens = [at for at, (start, _) in enumerate(trace.tokens.spans) if at and start in starts]
-        names = ", ".join(f"“{isolated(entry.word)}”" for entry in reason.unknown)
-        st.button(
-            literal(t("instead.hide", words=names)),
-            key=f"hide_{field}",
-            type="tertiary",
-            on_click=sentence.hide_unknown,
-            args=(trace.tokens, tokens, field),
-        )
-    vocabulary = st.popover(t("instead.words"), type="tertiary", key=f"words_{field}", on_change="rerun")
-    if not vocabulary.open:
-        return
-    with vocabulary:
-        for number, entry in enumerate(entries):
-            key = f"known_{field}_{number}"
-            st.selectbox(
-                t("instead.in_place", word=literal(isolated(entry.word))),
-                reason.known_words,
-                index=None,
-                key=key,
-                placeholder=t("instead.search"),
-                on_change=_take,
-                args=(reason, number, field, key),
+                kwargs={field: whole},
             )
 
 
-def _take(reason: UnknownWords, number: int, field: str, key: str) -> None:
-    """Put the chosen word in place of an unknown one."""
-    if word := st.session_state[key]:
-        go(**{field: reason.instead(reason.unknown[number], word), key: None})
+def _take_part(parts: Sequence[str], field: str) -> None:
+    go(**{field: parts[st.session_state[f"part_{field}"]]})
 
 
-def _nearest(reason: MhaError, field: str) -> None:
-    """The beginning of a text that is too long, or the nearest sizes of which there is a model."""
-    for number, fix in enumerate(reason.fixes):
-        if "text" in fix:
-            label, values = t("instead.keep", count=MAX_WORDS - 1), {field: fix["text"]}
-        else:
-            label, values = ", ".join(f"{name} {value}" for name, value in fix.items()), fix
-        st.button(
-            literal(label), key=f"nearest_{field}_{number}", type="tertiary", on_click=go, kwargs=values
-        )
-
-
-def _other_sources() -> None:
-    st.button(
-        t("instead.random"), key="instead_random", type="tertiary", on_click=go, kwargs={"source": "random"}
-    )
-    if model_source.library() and (model_source.local_models() or not model_source.hosted()):
-        st.button(
-            t("instead.model"), key="instead_model", type="tertiary", on_click=go, kwargs={"source": "model"}
-        )
-
-
-def _training(trace: AttentionTrace, scene: Scene) -> None:
-    """A link to the page Train, with the sizes of the stand-in, where such a model can be trained there."""
-    layer = trace.layers[0]
-    if layer.d_model not in LIVE_WIDTHS:
-        return
-    sizes = {"train_h": str(layer.n_heads), "train_d_model": str(layer.d_model)}
-    _train(t("instead.train_help", limit=MAX_WORDS - 1), sizes | {"train_architecture": scene.architecture})
-
-
-def _train(help_text: str | None = None, plan: Mapping[str, str] | None = None) -> None:
+def _train(label: str, help_text: str | None = None, plan: Mapping[str, str] | None = None) -> None:
     st.page_link(
         PAGES / "learn" / "train.py",
-        label=t("instead.train"),
+        label=label,
         icon=":material/model_training:",
         help=help_text,
         query_params=plan,

@@ -1,4 +1,4 @@
-"""The measured roles of heads, as labels."""
+"""What heads are asked and what they were measured to do, as labels."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
 from mha_core.cache import Cache
 from mha_core.traces.source import TrainedSource
-from pages._kit import compute, state
+from pages._kit import compute, model_info, state
 from pages._kit.text import t
 
 MAX_BYTES = 4_000_000  # of the roles of all models together
@@ -25,12 +25,30 @@ _measured: Cache[Measured] = Cache(MAX_BYTES)
 
 
 def labels(trace: AttentionTrace, scene: state.Scene) -> dict[int, list[str]]:
-    """Of each layer the labels of its heads: the measured role with its score, empty where there is none."""
+    """Of each layer the labels of its heads: the measured role with its score, empty where there is none.
+
+    In the last layer of a small model it is what the head is asked, with the share of right answers.
+    """
     roles = named(trace, scene) or {}
-    return {
+    found = {
         number: [label(roles.get((number, head))) for head in range(layer.n_heads)]
         for number, layer in enumerate(trace.layers)
     }
+    return found | ({len(found) - 1: asked} if (asked := _asked(trace)) else {})
+
+
+def _asked(trace: AttentionTrace) -> list[str]:
+    source = trace.source
+    if not isinstance(source, TrainedSource):
+        return []
+    scores = (model_info.scores_of(source) or {}).get("questions", {})
+
+    def said(question: str) -> str:
+        name = t(f"head_view.question_{question}")
+        right = scores.get(question, {}).get("right")
+        return name if right is None else t("roles.label", role=name, score=f"{right:.2f}")
+
+    return [" · ".join(map(said, questions.split())) for questions in source.questions]
 
 
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:

@@ -5,41 +5,40 @@ from dataclasses import replace
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from pages._kit import compute, model_source, refusals, state, uploads
+from pages._kit import compute, model_source, refusals, sentence, state, uploads
 from pages._kit.text import literal, t
 
 
 def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[state.Scene, AttentionTrace]:
     """The scene and the trace of its sentence; where there is none the page ends below its `heading`.
 
-    A page whose heading is there already gives none.
-
-    Of a sentence that its source cannot read it is a stand-in, or the trace of its beginning, which is then
-    the text of the scene, under a note with what works instead.
+    A page whose heading is there already gives none. Where there is no trace of what was asked for, both are
+    those of the nearest sizes, or of the part of a text that its source reads, under a note that says so.
+    `vectors` are of words alone: the page has none of an unknown word.
     """
-    scene = state.current()
-    if scene.source == "file" and uploads.trace(scene) is None:
+    asked = state.current()
+    if asked.source == "file" and uploads.trace(asked) is None:
         _name(heading)
         refusals.no_file()
         st.stop()
-    if scene.source == "model" and not model_source.ready(scene):
+    if asked.source == "model" and not model_source.ready(asked):
         _name(heading)
-        refusals.no_model(scene)
+        refusals.no_model(asked)
         st.stop()
     try:
-        trace, reason = compute.trace_or_stand_in(scene)
+        scene, trace, reasons = compute.nearest(asked)
     except MhaError as error:
         _name(heading)
-        if refusals.is_empty(scene):
+        if refusals.is_empty(asked):
             refusals.no_text()
         else:
-            refusals.show(error, page_offers=scene.source == "model")
-        if scene.source == "model":
-            refusals.offer_models(scene)
+            refusals.show(error, page_offers=asked.source == "model")
+        if asked.source == "model":
+            refusals.offer_models(asked)
         st.stop()
-    if reason is not None:
-        refusals.instead(reason, trace, scene, field="text", vectors=vectors)
-    return _as_read(scene, reason), trace
+    refusals.instead(reasons, trace, asked)
+    sentence.unknown_words(trace, vectors=vectors)
+    return scene, trace
 
 
 def _name(heading: str) -> None:
@@ -50,18 +49,11 @@ def _name(heading: str) -> None:
 def in_fragment() -> tuple[state.Scene, AttentionTrace]:
     """The same in a fragment of the page, which is run alone when the focus has moved."""
     try:
-        trace, reason = compute.trace_or_stand_in(state.current())
+        scene, trace, _ = compute.nearest(state.current())
     except MhaError:  # it is no longer there
         st.rerun()
     state.name_tokens(trace)
-    return _as_read(state.current(), reason), trace
-
-
-def _as_read(scene: state.Scene, reason: MhaError | None) -> state.Scene:
-    """The scene with the text that its source has read: what asks the source again asks for the same."""
-    if reason is None or scene.source in state.STARTED:
-        return scene
-    return replace(scene, text=compute.beginning(reason))
+    return replace(scene, focus=state.focus()), trace
 
 
 def second_trace(scene: state.Scene, *, says: bool = True) -> AttentionTrace | None:
@@ -72,11 +64,13 @@ def second_trace(scene: state.Scene, *, says: bool = True) -> AttentionTrace | N
     if scene.source == "file" or not scene.twin.strip():
         return None
     try:
-        trace, reason = compute.trace_or_stand_in(scene, text=scene.twin)
+        _, trace, reasons = compute.nearest(scene, field="twin")
     except MhaError as error:
         if says:
             st.caption(t("error.twin", reason=literal(error)))
         return None
-    if reason is not None and says:
-        refusals.instead(reason, trace, scene, field="twin")
+    if says:
+        refusals.instead(reasons, trace, scene, field="twin")
+        first = compute.peek(scene)
+        sentence.unknown_words(trace, again=first is not None and bool(first.tokens.unknown))
     return trace

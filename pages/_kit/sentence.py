@@ -1,27 +1,31 @@
 """One sentence on a page in words: where the chosen token looks, what the model makes of it.
 
-A hidden word is one that the model has to guess, so that its row means something.
+A hidden word is one that the model has to guess.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError, Tokens
-from mha_core.sources.mini import UnknownWords
+from mha_core import AttentionTrace, Tokens
+from mha_core.sources import mini
+from mha_core.traces.answers import NOTHING
 from mha_core.traces.source import FileSource
-from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon
+from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
+from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, state
 from pages._kit.text import isolated, literal, short, t
 
 MAX_NAMED = 4
 MIN_SHARE = 0.01  # of a word that is named
+MIN_BESIDES = 0.1  # of one that is named beside the answer to one of several questions
+UNSURE = 0.3  # of the best word: below it the model does not know
 Span = tuple[int, int]
 
 
 def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
-    """The row of a token in words, and the model's answer for it."""
+    """The row of a token in words, and the model's answers for it."""
     layer_trace = trace.layers[layer]
     row, keys = layer_trace.weights(head, rows=[query])[0], layer_trace.sides.keys.labels
     name = _bold(layer_trace.sides.queries.labels[query])
@@ -47,16 +51,94 @@ def _answers(trace: AttentionTrace) -> list[str]:
 
 def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> str:
     answer, piece = trace.answers[query], trace.answered.pieces[query]
+    if answer is None:
+        return ""
     name = written(trace.answered.labels[query])
     language = getattr(trace.source.origin, "language", None)
     if language not in LANGUAGES:
-        kind = "next" if _is_next(trace) else "any"
-        return "" if answer is None else t(f"answer.{kind}", query=name, list=_listed(answer, written))
-    if answer is None:
-        return t("answer.none", query=name)
-    nouns = lexicon(language).noun_forms
-    kind = "hidden" if piece == HIDDEN else "pronoun" if answer[0][0] in nouns else "itself"
-    return t(f"answer.{kind}", query=name, list=_listed(answer, written))
+        return t(f"answer.{'next' if _is_next(trace) else 'any'}", query=name, list=_listed(answer, written))
+    if piece == HIDDEN:
+        return t("answer.hidden", query=name, list=_listed(answer, written))
+    is_pronoun, said = normalized(piece) in lexicon(language).pronouns, []
+    if is_pronoun:
+        kind = "no_noun" if answer[0][0] == NOTHING else "pronoun" if answer[0][1] >= UNSURE else "unsure"
+        said.append(t(f"answer.{kind}", query=name, list=_listed(answer, _or_nothing(written))))
+    others = [
+        _to_questions(trace, questions, query, written)
+        for questions in _asked_of(trace, query, is_pronoun=is_pronoun)
+        if not (is_pronoun and "noun" in questions)
+    ]
+    if others:
+        kind = "besides" if is_pronoun else "word"
+        said.append(t(f"answer.{kind}", query=name, list=" · ".join(others)))
+    return " ".join(said) or t("answer.nothing", query=name)
+
+
+def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:
+    """The questions about a word that the model answers with another one, those of the same heads together.
+
+    What decides is a question about pronouns. Of those the heads that are asked it find no verb.
+    """
+    asked = trace.source.origin.questions
+    by_heads: dict[tuple[int, ...], list[str]] = {}
+    for question in QUESTIONS:
+        answer = trace.questions[question][query] if question in trace.questions else None
+        if answer is not None and answer[0][0] != NOTHING:
+            heads = tuple(head for head, questions in enumerate(asked) if question in questions.split())
+            by_heads.setdefault(heads, []).append(question)
+    for questions in by_heads.values():
+        if "decider" in questions:
+            questions[:] = [one for one in questions if one != ("doer" if is_pronoun else "decider")]
+    return [questions for questions in by_heads.values() if questions]
+
+
+def _to_questions(
+    trace: AttentionTrace, questions: Sequence[str], query: int, written: Callable[[str], str]
+) -> str:
+    """The answer to questions about a word, in a few words: "who does it: animal 0.98"."""
+    question, answer = questions[0], trace.questions[questions[0]][query]
+    names = ", ".join(t(f"head_view.question_{one}") for one in questions)
+    if answer[0][1] < UNSURE:
+        return t("answer.unknown", question=names)
+    words = _listed(answer, _or_nothing(written), MIN_BESIDES)
+    if len(questions) > 1:
+        return t("answer.shared", questions=names, list=words)
+    if question in ("doer", "object") and _is_noun(trace, query, answer[0][0]):
+        return t(f"answer.{question}_of", list=words)
+    return t(f"answer.{question}", list=words)
+
+
+def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda word: t("answer.none") if word == NOTHING else written(word)
+
+
+def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
+    """Is a word a noun, and not a verb? Where its form leaves that open the `other` word decides."""
+    words = lexicon(trace.source.origin.language)
+    word, nouns = normalized(trace.answered.pieces[query]), words.noun_forms | words.pronouns
+    is_verb = any("." in name for name in words.classes.get(word, ()))
+    return word in nouns if is_verb != (word in nouns) else other not in nouns
+
+
+def unknown_words(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -> None:
+    """A line on the words outside a small model's vocabulary, and on pronouns that such a word decides.
+
+    `vectors` are of known words alone; `again` says that the line has been said of another sentence.
+    """
+    pieces = [trace.tokens.pieces[at] for at in trace.tokens.unknown]
+    if not pieces:
+        return
+    if vectors:
+        st.caption(t("unknown.off_map", words=", ".join(_bold(piece) for piece in dict.fromkeys(pieces))))
+        return
+    said = [] if again else [t("unknown.line")]
+    for at in mini.most_asked(trace) if "decider" in trace.questions else ():
+        answer = trace.questions["decider"][at]
+        if trace.answered.pieces[at] != HIDDEN and answer and answer[0][0] in pieces:
+            words = {"query": _bold(trace.answered.labels[at]), "word": _bold(answer[0][0])}
+            said.append(t("unknown.guesses", **words))
+    if said:
+        st.caption(" ".join(said))
 
 
 def _is_next(trace: AttentionTrace) -> bool:
@@ -73,10 +155,12 @@ def _bold(word: str) -> str:
     return f"**{literal(isolated(word))}**"
 
 
-def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
-    """Words with their shares, the largest always and the others where they are worth a word."""
+def _listed(
+    shares: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
+) -> str:
+    """Words with their shares, the largest always and the others from the `least` share on."""
     first, *others = shares
-    worth = [first, *(share for share in others if share[1] >= MIN_SHARE)]
+    worth = [first, *(share for share in others if share[1] >= least)]
     return ", ".join(t("token.looks_item", key=written(word), weight=short(share)) for word, share in worth)
 
 
@@ -85,7 +169,7 @@ def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:
 
     Empty for a model that guesses no words. `field` is where the sentence is typed: "text" or "twin".
     """
-    if isinstance(trace.source, FileSource) or not (trace.answers or compute.is_stand_in(trace)):
+    if isinstance(trace.source, FileSource) or not trace.answers:
         return []
     return [_hide_hint(trace.tokens, at, field) for at in range(len(trace.tokens))]
 
@@ -106,34 +190,10 @@ def hide_or_show(tokens: Tokens, at: int, field: str) -> None:
     span = _first(tokens.spans[at], spans)
     if span in spans:
         spans = spans - {span}
-        st.session_state.hides_unknown = False
     elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
         spans = spans | {span}
     st.session_state[f"hidden_{field}"] = text, spans
-    state.go(**{field: _text(text, spans)})
-
-
-def hide_unknown(tokens: Tokens, hidden: Iterable[int], field: str) -> None:
-    """Hide the tokens at these positions in the sentence of that field, and unknown words from now on."""
-    st.session_state.hides_unknown = True
-    text, spans = _unhidden(tokens, field)
-    spans |= {_first(tokens.spans[at], spans) for at in hidden}
-    st.session_state[f"hidden_{field}"] = text, spans
-    state.go(**{field: _text(text, spans)})
-
-
-def hide_as_before(field: str) -> None:
-    """Hide the unknown words of the sentence of that field where the reader has hidden such words before."""
-    if not st.session_state.get("hides_unknown") or state.setting("source") not in state.STARTED:
-        return
-    try:
-        _, reason = compute.trace_or_stand_in(state.current(), text=state.setting(field))
-    except MhaError:  # the page says it
-        return
-    if isinstance(reason, UnknownWords):
-        spans = frozenset((entry.start, entry.start + len(entry.word)) for entry in reason.unknown)
-        st.session_state[f"hidden_{field}"] = reason.text, spans
-        st.session_state[field] = _text(reason.text, spans)
+    state.go(**{field: _text(text, spans)}, **({"token": at + 1} if field == "text" else {}))
 
 
 def same_words(text: str, sentence: str) -> bool:

@@ -13,7 +13,9 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace, MhaError, Tokens
+from mha_core.sources import mini
 from mha_core.traces.tokens import MARKS
+from mha_core.training.lexicon import HIDDEN, lexicon, normalized
 from pages._kit import streamlit_parts
 
 # What each source can be asked for, besides the text.
@@ -47,7 +49,7 @@ class Focus:
     """
 
     layer: int = 2
-    head: int = 4
+    head: int = 1
     token: str = "it"
     key_token: str = ""
     sentence: int = 1
@@ -128,7 +130,6 @@ DEFAULTS = Scene()
 CONTROLS = tuple(
     field.name for field in fields(Scene) if field.name != "focus"
 )  # each has a control of its name
-UNKNOWN_TOKEN = 9  # the number of the token that is looked at where the sentence has none of the focus's name
 
 
 def begin() -> bool:
@@ -157,10 +158,13 @@ def hear(sent: Mapping | None) -> None:
     """
     if sent and sent["count"] > st.session_state.get("focus_count", 0):
         st.session_state["focus_count"] = sent["count"]
-        _take(sent["link"])
+        same = sent["link"].get("token") == st.session_state["focus"].token
+        _take(sent["link"], names_token=not same)
 
 
-def _take(link: Mapping[str, object]) -> None:
+def _take(link: Mapping[str, object], *, names_token: bool = True) -> None:
+    if names_token:
+        st.session_state["token_is_named"] = True
     st.session_state["focus"] = Focus.of_link(link)
     st.session_state["focus_heard"] = Focus().link() | _strings(link)
 
@@ -212,21 +216,18 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 def name_tokens(trace: AttentionTrace) -> None:
     """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
 
-    A word that the sentence has no longer becomes the one that stands in its place, and one that the model
-    was asked about becomes the first that it is asked about now: its row is no by-product. A word that is
-    merely looked at, or pinned beside it, is let go of.
+    Of a new text it is the word of `first_token`, unless another was named with it; so it is where the text
+    has no word of that name. A word that is merely looked at, or pinned beside it, is let go of.
     """
     now, queries, keys = focus(), trace.sides.queries, trace.sides.keys
+    text, is_named = setting("text"), st.session_state.pop("token_is_named", False)
+    is_new = st.session_state.get("text_of_token", text) != text
+    st.session_state["text_of_token"] = text
     if now.sentence != 1:
         return
     token, key = _numbered(queries, now.token), _numbered(keys, now.key_token)
-    at = position(queries, now.token)
-    asked = [place for place, answer in enumerate(trace.answers) if answer and trace.answered is queries]
-    if at is None and now.token:
-        place, was_asked = st.session_state.get("token_at", (UNKNOWN_TOKEN - 1, True))
-        at = min(place, len(queries) - 1)
-        at = token = asked[0] if was_asked and asked and at not in asked else at
-    st.session_state["token_at"] = at or 0, at in asked
+    if now.token and (position(queries, now.token) is None or (is_new and not is_named)):
+        token = first_token(queries)
     names = {} if token is None else {"token": name_of(queries, token)}
     if now.key_token:
         key = position(keys, now.key_token) if key is None else key
@@ -292,7 +293,30 @@ def _numbered(tokens: Tokens, name: str) -> int | None:
 def token_in(tokens: Tokens, scene: Scene) -> int:
     """The position from 0 of the scene's token in these."""
     at = position(tokens, scene.focus.token)
-    return min(UNKNOWN_TOKEN, len(tokens)) - 1 if at is None else at
+    return first_token(tokens) if at is None else at
+
+
+def first_token(tokens: Tokens) -> int:
+    """The position from 0 of the word that is looked at first: a pronoun.
+
+    Where there is none it is a hidden word, a noun, a verb or a word that no lexicon has, or any word.
+    """
+    words = lexicon(mini.language(tokens.text))
+    spans = tokens.spans or [(0, 1)] * len(tokens)
+    pieces = [normalized(piece.lstrip(MARKS)) for piece in tokens.pieces]
+    typed = [at for at, (start, end) in enumerate(spans) if start < end and at not in tokens.special]
+
+    def is_content(piece: str) -> bool:
+        known = piece in words.noun_forms or words.kinds.get(piece) == "verb"
+        return known or (any(map(str.isalpha, piece)) and piece not in words.number)
+
+    tests = (
+        words.pronouns.__contains__,
+        HIDDEN.__eq__,
+        is_content,
+        lambda piece: any(map(str.isalpha, piece)),
+    )
+    return next((at for test in tests for at in typed if test(pieces[at])), typed[0] if typed else 0)
 
 
 def position(tokens: Tokens, name: str) -> int | None:
@@ -342,6 +366,8 @@ def go(**values: object) -> None:
     _hear()
     names = [field.name for field in fields(Focus) if field.name in values]
     moves = {name: "" if (value := values.pop(name)) is None else str(value) for name in names}
+    if moves.get("token"):
+        st.session_state["token_is_named"] = True
     st.session_state["focus"] = Focus.of_link(st.session_state["focus"].link() | moves)
     st.session_state.update(values)
     for name, value in values.items():

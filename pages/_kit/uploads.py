@@ -11,6 +11,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, load, resources
+from mha_core.traces.answers import Answer
 from mha_core.traces.source import FileSource, Source
 from pages._kit import profile
 from pages._kit.state import Scene
@@ -105,10 +106,17 @@ def read(name: str, content: bytes, *, bounded: bool = True) -> Opened:
             raise MhaError(str(error).replace(str(path), name)) from None
     if not saved.layers:
         raise MhaError(f"{name} holds no layer.")
-    answers = tuple(answer and tuple((word[:MAX_FIELD], p) for word, p in answer) for answer in saved.answers)
-    trace = replace(saved, source=FileSource(name, _short(saved.source)), answers=answers)
+    answers = _brief(saved.answers)
+    questions = {question[:MAX_FIELD]: _brief(found) for question, found in saved.questions.items()}
+    source = FileSource(name, _short(saved.source))
+    trace = replace(saved, source=source, answers=answers, questions=questions)
     digest = blake2b(content, digest_size=8).hexdigest()
     return Opened(name, digest, {kind: trace.part(kind) for kind in trace.kinds})
+
+
+def _brief(answers: tuple[Answer | None, ...]) -> tuple[Answer | None, ...]:
+    """Answers with their words cut to the room on the page."""
+    return tuple(answer and tuple((word[:MAX_FIELD], p) for word, p in answer) for answer in answers)
 
 
 def _short(source: Source) -> Source:

@@ -8,8 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, Attribution, MhaError, Writer, attribution
-from mha_core.traces.source import ModelSource, TrainedSource
-from mha_core.training.model import ARCHITECTURES
+from mha_core.traces.source import ModelSource
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, number, signed, t
 from pages._kit.turns import in_turn
@@ -66,8 +65,6 @@ def _in_whole(scene: state.Scene, trace: AttentionTrace, layer: int) -> tuple[At
 
 def _source(scene: state.Scene, trace: AttentionTrace) -> object:
     """The model of the trace, as it is in memory; None where the library has it."""
-    if compute.is_stand_in(trace):
-        return None
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
     if scene.source == "model":
@@ -148,7 +145,4 @@ def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
         notes.append(t("why.bias_added", bias=signed(why.bias)))
     if not why.visible:
         notes.append(t("why.hidden"))
-    origin = trace.source.origin
-    if isinstance(origin, TrainedSource) and ARCHITECTURES[origin.architecture][why.layer] == "lookup":
-        notes.append(t("why.lookup", layer=why.layer + 1))
     return notes

@@ -20,10 +20,13 @@ with figures.container():
     comparison.paper_lines()
 
 if scores is not None:
+    questions = comparison.questions(d_model)
+    comparison.our_questions(questions)
     comparison.cut_lines(scores, d_model)
 
 st.header(t("sweep.says"), divider="gray")
-for sentence in [*(comparison.sentences(scores) if scores is not None else []), comparison.paper_sentence()]:
+ours = comparison.sentences(scores, questions) if scores is not None else []
+for sentence in [*ours, comparison.paper_sentence()]:
     st.markdown(sentence)
 
 st.header(t("sweep.tables"), divider="gray")

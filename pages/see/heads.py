@@ -3,7 +3,6 @@
 import streamlit as st
 
 from pages._kit import (
-    compute,
     head_view,
     layer_strip,
     matrices,
@@ -28,7 +27,6 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)
-measured = not compute.is_stand_in(trace)
 opened = any(st.session_state.get(fold) for fold in FOLDS)
 answered = []
 if scene.source == "model":
@@ -48,9 +46,8 @@ with st.container(horizontal=True):
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
-overview_fold = overview.fold(trace, opened=overview.opens(trace)) if measured else None
-if measured:
-    measurements.show(trace, scene, layer=layer, head=head)
+overview_fold = overview.fold(trace, opened=overview.opens(trace))
+measurements.show(trace, scene, layer=layer, head=head)
 why.fold(scene, trace, layer=layer, head=head, query=query)
 numbers = st.expander(t("heads.numbers"), key="numbers", on_change="rerun")
 if numbers.open:

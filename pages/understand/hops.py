@@ -13,7 +13,7 @@ def hops() -> None:
     """The two heads, the sentence, the path and the matrices of both sentences."""
     scene, trace = in_fragment()
     layer = two_hops.last(trace, scene)
-    two_hops.intro(trace, layer)
+    two_hops.intro(layer)
     *_, query = state.indices(trace, scene)
     first, second = two_hops.heads(trace, scene, query, layer=layer)
     two_hops.choose(trace, query, first=first, second=second, layer=layer)
@@ -36,7 +36,6 @@ def page() -> None:
         st.info(t("hops.one_layer"), icon=":material/layers:")
         two_hops.offer()
     else:
-        two_hops.offer_standard(trace, two_hops.last(trace, scene))
         hops()
         if model_info.is_standard(trace):
             st.markdown(t("hops.standard"))

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import compute, pair, refusals, state
+from pages._kit import pair, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.understand._what_if import answers, changes, moved, sides
@@ -10,8 +10,8 @@ from pages.understand._what_if import answers, changes, moved, sides
 st.title(t("what_if.heading"), anchor=False)
 st.caption(t("what_if.intro"))
 scene, before = scene_and_trace()
-if scene.source == "file" or compute.is_stand_in(before):
-    st.info(t("what_if.file") if scene.source == "file" else t("what_if.stand_in"), icon=":material/tune:")
+if scene.source == "file":
+    st.info(t("what_if.file"), icon=":material/tune:")
     st.stop()
 layer, head, query = state.indices(before, scene)
 chosen = changes.current(scene)

@@ -253,13 +253,13 @@ def alone(browser):
 
 @pytest.fixture
 def view_of(alone, tmp_path):
-    """`view_of()`: the view that Heads begins with, or that of another scene, on a page of its own.
+    """`view_of()`: the view that Heads begins with, at head 4, or another scene's, on a page of its own.
 
     What the view does by itself it does there as in the app, and there it is open at once.
     """
 
     def open_view(*, touch: bool = False, **changed) -> Eye:
-        focus = state.Focus.of_link(changed)
+        focus = state.Focus.of_link({"head": "4"} | changed)
         controls = {name: value for name, value in changed.items() if name in state.CONTROLS}
         scene = replace(state.DEFAULTS, focus=focus, **controls)
         traces = [mha.trace(**scene.settings(text)) for text in (scene.text, scene.twin) if text]
@@ -294,7 +294,7 @@ def matrix_of():
 
 
 def over_cell(canvas, row: int, column: int) -> None:
-    """Point at a cell of a matrix, whose names and stripes stand above and to the left of its cells."""
+    """Point at a cell of a matrix, whose names stand above and to the left of its cells."""
     at = canvas.evaluate(
         """(canvas, [row, column]) => {
             const root = canvas.closest('.view, .heatmaps');

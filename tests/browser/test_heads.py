@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
-from mha_core.analysis.frames import long_table, untrained_rows
+from mha_core.analysis.frames import long_table
+from mha_core.export.head_view import questions
 from pages._kit.state import Focus, Scene
 from tests.analysis import cells
 from tests.browser.conftest import over_cell
@@ -98,15 +99,15 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
         assert said["y"] + said["height"] <= box["y"] < said["y"] + said["height"] + 60, name
         assert box["y"] + box["height"] <= HEIGHT, name
         assert box["width"] > 100
-    assert symbols(view) == ["Q₄", "K₄", "V₄", "S₄", "A₄", "head₄"]
+    assert symbols(view) == ["Q₁", "K₁", "V₁", "S₁", "A₁", "head₁"]
     assert "stand for animal" in view.said(0)
     assert "stand for street" in view.said(1)
     trace = traced()
-    for name, values in six_matrices(trace.layers[1], 3).items():
+    for name, values in six_matrices(trace.layers[1], 0).items():
         np.testing.assert_allclose(view.matrix(name), values, atol=1e-5, err_msg=name)
 
-    # The largest weight has the last colour of the scale; only the last layer has striped rows.
-    row, column = np.unravel_index(trace.layers[1].weights(3).argmax(), (13, 13))
+    # The largest weight has the last colour of the scale; only in the last layer names are dim.
+    row, column = np.unravel_index(trace.layers[1].weights(0).argmax(), (13, 13))
     pixel = picture(view, "weights").evaluate(
         """(button, [row, column]) => {
             const { picture } = button.closest('.view').view.matrices.pictures.weights.map;
@@ -116,17 +117,17 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     )
     last = view.colours("sequential")[-1]
     assert pixel == [*(int(last[at : at + 2], 16) for at in (1, 3, 5)), 255]
-    striped = """v => Object.fromEntries(Object.entries(v.view.matrices.pictures)
-        .map(([name, { map }]) => [name, map.numbers.untrained]))"""
-    rows = np.flatnonzero(untrained_rows(trace, 1)).tolist()
+    of_matrices = """v => Object.fromEntries(Object.entries(v.view.matrices.pictures)
+        .map(([name, { map }]) => [name, map.numbers.dim]))"""
+    rows = questions(trace)[0]["nothing"]
     assert rows
     by_query = ("q", "scores", "weights", "output")
-    assert view.view.evaluate(striped) == {name: rows * (name in by_query) for name in NAMES}
-    dim = """v => [...v.querySelector('.panel').querySelectorAll('.untrained')]
+    assert view.view.evaluate(of_matrices) == {name: rows * (name in by_query) for name in NAMES}
+    dim = """v => [...v.querySelector('.panel').querySelectorAll('.dim')]
         .map(({ dataset }) => [dataset.side, Number(dataset.at)]).toSorted((a, b) => a[1] - b[1])"""
     assert view.view.evaluate(dim) == [["query", row] for row in rows]
     view.button("layer 1").click()
-    assert view.view.evaluate(striped) == {name: [] for name in NAMES}
+    assert view.view.evaluate(of_matrices) == {name: [] for name in NAMES}
     assert view.view.evaluate(dim) == []
 
     # One colour is one weight in both sentences.
@@ -160,7 +161,7 @@ def test_with_twelve_layers_too_and_all_heads_stand_below(visit, app, eye):
 
 
 def test_with_sixteen_heads_the_screen_still_ends_below_the_six_matrices(visit, app, eye):
-    view = eye(visit(f"{app}/?h=16&d_model=256", height=HEIGHT))
+    view = eye(visit(f"{app}/?h=16&d_model=128", height=HEIGHT))
     chips = view.view.locator(".chip").evaluate_all(
         "all => all.map((e) => e.getBoundingClientRect().toJSON())"
     )
@@ -319,10 +320,10 @@ def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, ap
     page = visit(app, sent=(sent := []))
     view = eye(page)
     before = len(sent)
-    assert looked_at(view) == (1, 3, IT)
-
-    view.chip("head 1").dblclick()
     assert looked_at(view) == (1, 0, IT)
+
+    view.chip("head 4").dblclick()
+    assert looked_at(view) == (1, 3, IT)
     view.pictures().nth(2).click()
     assert looked_at(view) == (1, 2, IT)
     assert view.on() == [2]
@@ -384,7 +385,7 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     settled(page)
     assert looked_at(view) == (0, 1, 6)
 
-    for focus in ((0, 1, IT), (1, 1, IT), (1, 3, IT)):
+    for focus in ((0, 1, IT), (1, 1, IT), (1, 0, IT)):
         page.go_back()
         settled(page)
         assert looked_at(view) == focus

@@ -5,6 +5,7 @@ import io
 import re
 import struct
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from playwright.sync_api import expect
 
 import mha_core as mha
+from mha_core.export.head_view import questions
 from pages._kit.state import Scene
 
 TIRED, WIDE = Scene().text, Scene().twin
@@ -58,7 +60,7 @@ def texts(svg: ET.Element) -> list[str]:
 
 
 def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, save):
-    page = visit(app)
+    page = visit(f"{app}/?head=4")
     view = eye(page)
     view.chip("head 3").click()
     path = save(page, view, "SVG")
@@ -69,8 +71,8 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
         caption = " ".join(said)
         assert re.search(rf"{re.escape(text)} · mini, glass-box, h=4.* · layer 2 · heads 3, 4", caption)
     labels = ["[CLS]", *mha.words(TIRED).labels]
-    assert [text for text in said if text in labels].count("because") == 4  # two columns, two sentences
-    assert f"animal3: {weights()[2, IT, 2]:.2f}  4: {weights()[3, IT, 2]:.2f}" in said
+    assert [text for text in said if text in labels].count("cross") == 4  # two columns, two sentences
+    assert f"because4: {weights()[3, IT, 7]:.2f}" in said
     numbered = [text for text in said if re.match(r"\w+[34]: ", text)]
     assert len(numbered) == 4  # as on screen: only what is drawn has a number
     lines = list(svg.iter(f"{SVG}path"))
@@ -117,7 +119,7 @@ def test_every_drawing_can_be_saved(view_of, save, drawing):
         [first, _] = svg.iter(f"{SVG}image")
         assert first.get("href").startswith("data:image/png;base64,")
     else:
-        assert {"animal", "street", f"{mean[2]:.2f}"} <= set(texts(svg))
+        assert {"animal", "street", f"{mean[7]:.2f}"} <= set(texts(svg))
     if drawing == "arcs":
         assert len(list(svg.iter(f"{SVG}path"))) == len(view.lines(0)) + len(view.lines(1))
     width, height = int(svg.get("width")), int(svg.get("height"))
@@ -148,7 +150,7 @@ def test_the_table_holds_torchs_weights(view_of, save):
 
 
 def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, save, alone):
-    page = visit(app)
+    page = visit(f"{app}/?head=4")
     view = eye(page)
     view.chip("head 1").dblclick()
     view.button("layer 1").click()
@@ -185,6 +187,20 @@ def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, sa
     assert "Page that works" not in saved.menu("Save").inner_text()
 
 
+@pytest.mark.parametrize("drawing", ["lines", "text", "arcs"])
+def test_words_outside_the_vocabulary_are_dotted_below_and_say_so(alone, eye, written, drawing):
+    trace = mha.trace("one two three", h=4, d_model=8)
+    tokens = replace(trace.tokens, unknown=(1,))
+    trace = mha.AttentionTrace(tokens, trace.layers, trace.source)
+    view = eye(alone(written(trace)))
+    view.button(drawing).click()
+    marked = view.view.locator(".stage .unknown")
+    assert set(marked.locator("bdi").all_inner_texts()) == {"two"}
+    assert marked.first.get_attribute("title").startswith("“two” is not in the vocabulary")
+    line = "bdi => getComputedStyle(bdi).textDecorationStyle"
+    assert marked.first.locator("bdi").evaluate(line) == "dotted"
+
+
 def test_a_page_that_python_writes_has_the_six_matrices_and_the_large_one_is_zoomed(alone, eye, written):
     trace = mha.trace(**Scene().settings(TIRED))
     page = alone(written(trace, head=3))
@@ -193,10 +209,10 @@ def test_a_page_that_python_writes_has_the_six_matrices_and_the_large_one_is_zoo
     expected = {"q": layer.q, "k": layer.k, "v": layer.v, "scores": layer.scores(), "output": layer.output()}
     for name, values in (expected | {"weights": layer.weights()}).items():
         np.testing.assert_allclose(view.matrix(name), values[3], atol=1e-5, err_msg=name)
-    without_answer = [at for at, answer in enumerate(trace.answers) if answer is None]
+    nothing = questions(trace)[3]["nothing"]
     read = "v => (({ viewport: { cell, x, zoomed } }) => [cell, x, zoomed])(v.view.matrices.enlarged)"
-    striped = "v => v.view.matrices.pictures.weights.map.numbers.untrained"
-    assert without_answer == view.view.evaluate(striped) != []
+    dim = "v => v.view.matrices.pictures.weights.map.numbers.dim"
+    assert nothing == view.view.evaluate(dim) != []
     view.view.locator(".six button").nth(4).click()
     canvas = view.view.locator(".large canvas")
     cell, *_ = view.view.evaluate(read)

@@ -11,7 +11,7 @@ FIGURES = {"heads": 2, "layers": 2, "vectors": 3, "products": 3, "mixture": 1}
 def test_on_a_phone_it_is_as_wide_as_the_screen_and_draws_every_matrix_without_plotly(visit, app):
     page = visit(f"{app}/token", width=390, height=844)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    expect(page.get_by_role("heading", level=1, name=re.compile("“it” in layer 2, head 4"))).to_be_visible()
+    expect(page.get_by_role("heading", level=1, name=re.compile("“it” in layer 2, head 1"))).to_be_visible()
     for key, count in FIGURES.items():
         canvases = page.locator(f".st-key-one-{key} figure canvas")
         expect(canvases).to_have_count(count)
@@ -32,10 +32,10 @@ def test_on_a_phone_it_is_as_wide_as_the_screen_and_draws_every_matrix_without_p
 
 def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit, app, settled):
     page = visit(f"{app}/token", width=1440, height=1400)
-    page.get_by_text("Head 4, exactly").click()
+    page.get_by_text("Head 1, exactly").click()
     bars = page.locator(".st-key-one-looks-8 .bars .point path")
     bars.first.scroll_into_view_if_needed()
-    assert bars.first.evaluate("(bar) => getComputedStyle(bar).fill") == "rgb(154, 63, 143)"  # head 4
+    assert bars.first.evaluate("(bar) => getComputedStyle(bar).fill") == "rgb(32, 81, 149)"  # head 1
     page.locator(".st-key-one-looks-8 .drag").first.wait_for(state="attached")
     box = bars.first.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -52,22 +52,22 @@ def test_layer_head_and_word_are_chosen_above_with_pointer_and_keys(visit, app, 
     stops = page.locator(".st-key-chooser [role=radio][tabindex='0']")
     expect(stops).to_have_count(3)  # layer, head, sentence
     words.get_by_role("radio", name="animal").click()
-    expect(heading).to_have_text("“animal” in layer 1, head 4")
+    expect(heading).to_have_text("“animal” in layer 1, head 1")
     for _ in range(2):
         page.keyboard.press("ArrowRight")
-    expect(heading).to_have_text("“cross” in layer 1, head 4")
+    expect(heading).to_have_text("“cross” in layer 1, head 1")
     expect(words.locator(":focus")).to_contain_text("cross")  # the keyboard stays where it is
     page.wait_for_url("**token=cross**")  # an entry of the history by itself
     page.keyboard.press("Shift+Tab")
-    expect(head.locator(":focus")).to_have_text("4")
-    page.keyboard.press("Home")
-    expect(heading).to_have_text("“cross” in layer 1, head 1")
-    settled(page)
-    assert {"layer=1", "head=1", "token=cross"} <= set(page.url.split("?")[1].split("&"))
-    page.reload()
-    expect(heading).to_have_text("“cross” in layer 1, head 1")
-    page.go_back()
+    expect(head.locator(":focus")).to_have_text("1")
+    page.keyboard.press("End")
     expect(heading).to_have_text("“cross” in layer 1, head 4")
+    settled(page)
+    assert {"layer=1", "head=4", "token=cross"} <= set(page.url.split("?")[1].split("&"))
+    page.reload()
+    expect(heading).to_have_text("“cross” in layer 1, head 4")
+    page.go_back()
+    expect(heading).to_have_text("“cross” in layer 1, head 1")
 
 
 def test_a_sentence_that_is_scrolled_fades_where_there_is_more_of_it(visit, app, eye):

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import over_cell
 
-OTHER = "The answer at it changes: animal .* → street"
+OTHER = "The answer at it changes: animal .* → nothing"
 
 
 def pictures(page, key: str):
@@ -48,13 +48,13 @@ def test_a_head_that_is_switched_off_changes_the_answer(visit, app, settled):
     expect(page.get_by_text(re.compile("The answer at it"))).to_have_count(0)
     canvas = pictures(page, "what-if-heads").locator("figure canvas")
     canvas.scroll_into_view_if_needed()
-    over_cell(canvas, 0, 1)  # head 2 of layer 1 carries the adjective to "it"
+    over_cell(canvas, 1, 0)  # head 1 of layer 2 finds the noun
     page.mouse.down()
     page.mouse.up()
-    page.wait_for_url("**edits=off%2Clayer%3D1%2Chead%3D2**")
+    page.wait_for_url("**edits=off%2Clayer%3D2%2Chead%3D1**")
     expect(page.get_by_text(re.compile(OTHER))).to_be_visible()
     settled(page)
-    page.get_by_role("button", name="head 2 off, layer 1").click()
+    page.get_by_role("button", name="head 1 off, layer 2").click()
     page.wait_for_url(lambda url: "edits" not in url)
     expect(page.get_by_text(re.compile("The answer at it"))).to_have_count(0)
     settled(page)

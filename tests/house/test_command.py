@@ -182,7 +182,7 @@ def test_one_kind_of_several_is_written(tmp_path, capsys, monkeypatch):
     ("words", "message"),
     [
         (("x", "--h", "5", "--d-model", "12"), "d_model 12 cannot be split into 5 heads"),
-        (("xyzzy", *MINI), "The small model knows"),
+        (("word " * 70, *MINI), "The text has 70 tokens; the small models read up to 63"),
         (("x", "--source", "mini", "--seed", "1"), "seed is an argument of source='random', not of"),
         (("",), "There is no text to look at"),
         (("x", "--mask", "round"), "There is no mask called 'round'"),

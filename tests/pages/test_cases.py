@@ -18,7 +18,7 @@ from mha_core.analysis.head_count import PUBLISHED
 from mha_core.analysis.roles import labels, shipped
 from mha_core.sources import mini
 from pages._kit import state
-from pages._kit.text import t
+from pages._kit.text import number, t
 from pages.learn._cases.gallery import FIRST, cases
 from pages.understand._what_if import link as edits_in_link
 
@@ -147,12 +147,13 @@ def widths(opened: Opened) -> None:
 
 
 def pronoun(opened: Opened) -> None:
-    assert (opened.scene.focus.token, len(opened.heads)) == ("it", 2)
-    for text, noun in ((opened.scene.text, "animal"), (opened.scene.twin, "street")):
+    assert (opened.scene.focus.token, opened.heads) == ("it", [1, 2])
+    sentences = ((opened.scene.text, "animal", "tired"), (opened.scene.twin, "street", "wide"))
+    for text, noun, cue in sentences:
         trace = opened.trace(text)
-        assert {opened.row(trace, head).most for head in opened.heads} == {noun}
-        every = [opened.row(trace, head).most for head in range(1, opened.scene.h + 1)]
-        assert every.count(noun) > opened.scene.h / 2
+        asked = [trace.source.questions[head - 1].split() for head in opened.heads]
+        assert ("noun" in asked[0], "decider" in asked[1]) == (True, True)
+        assert [opened.row(trace, head).most for head in opened.heads] == [noun, cue]
 
 
 def mixture(opened: Opened) -> None:
@@ -162,12 +163,10 @@ def mixture(opened: Opened) -> None:
     assert f"head {head + 1}" in opened.notice
     row = opened.row(trace)
     assert row.words[token] == "booked"
-    assert [row.words[at] for at in row.weights.argsort()[::-1][:2]] == ["booked", "room"]
-    assert row.weights[token] == pytest.approx(0.5, abs=0.05)
+    assert (row.most, row.weights.max() > 0.5) == ("room", True)
     np.testing.assert_allclose(layer.output(head)[token], row.weights @ layer.v[head], atol=1e-6)
     sentence = re.sub("[\u2060\\\\*]", "", opened.texts).replace("\xa0", " ")
-    second = np.sort(row.weights)[-2]
-    assert f"booked = {row.weights[token]:.4f} · booked + {second:.4f} · room + " in sentence
+    assert f"booked = {number(row.weights.max())} · room + " in sentence
 
 
 def symbols(opened: Opened) -> None:
@@ -220,14 +219,14 @@ def search(opened: Opened) -> None:
     assert trace.tokens.labels[token] == "it"
     assert f"head {head + 1}" in opened.notice
     columns, weights = slice(head * layer.d_k, (head + 1) * layer.d_k), layer.projections
-    for name, x in (("q", layer.x), ("k", layer.x), ("v", layer.x_v)):
+    for name, x in (("q", layer.x), ("k", layer.x), ("v", layer.x)):
         matrix, bias = (getattr(weights, f"{kind}_{name}").numpy() for kind in "wb")
         made = x[token] @ matrix[:, columns] + bias[columns]
         np.testing.assert_allclose(made, getattr(layer, name)[head, token], atol=1e-5)
 
 
 def relations(opened: Opened) -> None:
-    scene, roles = opened.scene, labels(shipped(mini.find("en", "glass-box", 16, 64)))
+    scene, roles = opened.scene, labels(shipped(mini.find("en", "glass-box", 8, 64)))
     named = {roles.get((scene.focus.layer - 1, head - 1), ("", 0))[0]: head for head in opened.heads}
     assert {*named} == {"previous token", "next token", "pronoun to cue"}
     assert {int(head) for head in re.findall(r"head (\d+)", opened.notice)} == {*named.values()}
@@ -255,7 +254,7 @@ def stacking(opened: Opened) -> None:
 def learned(opened: Opened) -> None:
     assert opened.scene.against == ""  # the weights before training
     before, after = (opened.row(opened.trace(trained=trained)) for trained in (False, True))
-    assert before.weights.max() < 0.2
+    assert before.weights.max() < 0.4
     assert (after.most, after.weights.max() > 0.5) == ("animal", True)
     assert opened.scene.focus.token == "it"
 
@@ -294,11 +293,12 @@ def words(opened: Opened) -> None:
 
 def chinese(opened: Opened) -> None:
     assert opened.scene.focus.token == "它"
-    assert f"Heads {opened.heads[0]} and {opened.heads[1]}" in opened.notice
-    for text, noun in ((opened.scene.text, "小猫"), (opened.scene.twin, "马路")):
+    assert (opened.heads, "Head 1" in opened.notice, "head 2" in opened.notice) == ([1, 2], True, True)
+    sentences = ((opened.scene.text, "小猫", "累"), (opened.scene.twin, "马路", "宽"))
+    for text, noun, cue in sentences:
         trace = opened.trace(text)
         rows = [opened.row(trace, head) for head in opened.heads]
-        assert [(row.most, row.weights.max() > 0.5) for row in rows] == [(noun, True)] * 2
+        assert [(row.most, row.weights.max() > 0.5) for row in rows] == [(noun, True), (cue, True)]
 
 
 FACTS: dict[str, Callable[[Opened], None]] = {
@@ -333,7 +333,7 @@ BESIDE = [
     ("search", {SECTION: ""}),
     ("relations", {"head": "1", "heads": ""}),
     ("relations", {"heads": "5,7,14"}),
-    ("relations", {"layer": "2"}),
+    ("relations", {"layer": "1"}),
     ("relations", {"token": "street"}),
     ("stacking", {"layer": "1"}),
     ("stacking", {"operation": "mix"}),

@@ -105,7 +105,8 @@ def test_several_texts_are_an_axis_of_every_tensor_but_the_learned(shown):
 
 def test_small_models_of_each_kind_stand_beside_each_other(shown, english):
     [table] = [one.value for one in shown().table if english("cost.column_numbers") in one.value]
-    assert [*table[english("cost.column_numbers")]] == ["256", "128", "64", "96"]
+    assert [*table[english("cost.column_numbers")]] == ["256", "128", "64", "64"]
     entry = checkpoints.manifest()["multi-query-en-h4-d64"]["scores"]
     assert table[english("cost.column_answers")][2] == f"{entry['answer']:.1%}"
+    assert table[english("cost.column_shapes")][2] == f"{entry['shapes']:.1%}"
     assert table[english("cost.column_kind")][3] == "[MLA](./?architecture=latent)"

@@ -12,7 +12,7 @@ from mha_core.sources import mini
 from mha_core.sources.random_weights import word_vectors
 from mha_core.training.lexicon import lexicon
 from pages._kit import compute
-from pages._kit.text import literal
+from pages._kit.text import literal, signed
 from pages.understand._embeddings.words import SHOWN
 
 GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
@@ -135,8 +135,7 @@ def test_the_differences_and_their_reading_are_computed_now(shown, english, vect
     np.testing.assert_allclose(picture["values"], cosines, atol=1e-5)
     assert (picture["rows"], picture["end"]) == ([*cosines], 1.0)
     values = [cosines.loc[f"{a}→{b}", f"{c}→{d}"] for (a, b), (c, d) in combinations(GENDER, 2)]
-    assert min(values) < -0.005  # written with a minus, as in the picture beside it
-    low, high = literal(f"−{-min(values):.2f}"), literal(f"{max(values):.2f}")
+    low, high = (signed(end, "z.2f") for end in (min(values), max(values)))
     spread = english("words.cosines_several", low=low, high=high)
     [said] = [
         m.value for m in app.main.markdown if m.value.startswith(f"**{english('words.relation_gender')}")
@@ -167,11 +166,17 @@ def test_a_chinese_sentence_has_its_own_words_and_pairs(shown):
     assert written(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
 
 
-@pytest.mark.parametrize("link", [{"d_model": 63}, {"source": "random", "d_model": 63}])
-def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown, link):
-    app = shown(**link)
+def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown):
+    app = shown(source="random", d_model=63)
     assert len(app.error) == 1
     assert not app.table
+
+
+def test_of_sizes_without_a_model_the_words_of_the_nearest_are_drawn(shown):
+    app = shown(d_model=63)
+    assert not app.error
+    assert any("There is no trained" in one.value for one in app.markdown)
+    assert app.table[0].value.equals(shown().table[0].value)
 
 
 def test_the_vocabulary_of_a_model_is_held_once_for_all_sentences(shown):

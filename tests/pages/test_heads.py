@@ -45,7 +45,7 @@ def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, ey
 def test_the_page_runs_alone_with_the_defaults(alone, shows):
     app = alone(PAGE)
     assert not app.error
-    shows(app, mha.trace(**Scene().settings()), layer=1, head=3)
+    shows(app, mha.trace(**Scene().settings()), layer=1, head=0)
 
 
 def badge(app) -> str:
@@ -193,7 +193,7 @@ def test_what_fits_no_longer_is_loaded_when_it_is_chosen(opened, eye, move, monk
 def test_the_view_hears_of_everything_that_it_says_about_a_sentence(opened, eye):
     header, _ = eye(opened())
     assert header["strips"] is header["matrices"] is header["brief"] is header["follows"] is True
-    assert (header["answers"], header["hides"], header["untrained"]) == ([[]], [[]], [[]])
+    assert (header["answers"], header["hides"]) == ([[]], [[]])
     assert header["roles"] == {"0": [""] * 4}
     assert header["on"] == [0]
 

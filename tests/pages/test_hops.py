@@ -93,13 +93,12 @@ def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, row
     np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[2].weights(second))
 
 
-def test_the_glass_box_says_that_its_values_are_no_hop_and_offers_the_standard_model(on_hops, english):
-    app = on_hops()
+@pytest.mark.parametrize("architecture", ["glass-box", "standard"])
+def test_every_model_of_two_layers_says_what_the_product_is(on_hops, english, architecture):
+    app = on_hops(architecture=architecture)
     said = [markdown.value for markdown in app.main.markdown]
-    assert english("hops.intro_lookup", one=1, two=2) in said
-    assert english("hops.intro", one=1, two=2) not in said
-    app.button(key="take_standard").click().run()
-    assert english("hops.intro", one=1, two=2) in [markdown.value for markdown in app.main.markdown]
+    assert english("hops.intro", one=1, two=2) in said
+    assert (english("hops.standard") in said) == (architecture == "standard")
 
 
 def test_a_link_says_which_heads(on_hops, shown_by):

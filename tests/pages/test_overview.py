@@ -9,6 +9,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
+from mha_core.training.questions import LINKS
 from pages._kit import overview as kit
 from pages._kit.state import Scene
 
@@ -102,9 +103,9 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
 def test_trained_heads_have_the_roles_that_were_measured(opened, english):
     header, measures = shown(opened("overview_open"))
     roles = dict(zip(["1.1", "1.2", "1.3", "1.4", "2.1", "2.2", "2.3", "2.4"], header["roles"], strict=True))
-    assert roles["2.4"] == "pronoun to noun"
-    score = f"{measures[7, 6]:.2f}"
-    assert header["labels"][7] == english("roles.label", role=english("role.pronoun to noun"), score=score)
+    assert LINKS[roles["2.1"]] == "noun"  # what the head is asked
+    score, role = f"{measures[4, 6]:.2f}", english(f"role.{roles['2.1']}")
+    assert header["labels"][4] == english("roles.label", role=role, score=score)
 
 
 def test_choosing_a_head_moves_layer_and_head(layered, click, move, place):

@@ -7,6 +7,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis import patterns, roles
 from mha_core.sources import mini
+from mha_core.training import checkpoints
 from pages._kit import compute, role_labels
 from pages._kit.state import Scene
 from pages._kit.text import number
@@ -18,7 +19,7 @@ def table_with(app, column: str):
     return next(table.value for table in app.dataframe if column in table.value)
 
 
-@pytest.mark.parametrize("layer", [1, 2])  # in layer 1 the heads differ, in layer 2 they are alike
+@pytest.mark.parametrize("layer", [1, 2])
 def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, layer):
     app = opened("measurements", layer=layer)
     assert not app.exception
@@ -26,12 +27,19 @@ def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, la
     table = roles.shipped(plan)
     named = roles.labels(table)
     shown = eye(app)[0]["roles"][str(layer - 1)]
+    scores = checkpoints.manifest()["glass-box-en-h4-d64"]["scores"]["questions"]
+    asked = mha.trace(Scene().text, source="mini").source.questions
     for head, label in enumerate(shown):
+        if layer == 2:  # the last: what the head is asked, and how often its answer is right
+            for question in asked[head].split():
+                right = f" {scores[question]['right']:.2f}" if question in scores else ""
+                assert english(f"head_view.question_{question}") + right in label
+            continue
         role = named.get((layer - 1, head))
         expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
         assert label == expected
     assert any(shown)
-    own = table[(table["layer"] == layer - 1) & (table["head"] == 3)]
+    own = table[(table["layer"] == layer - 1) & (table["head"] == 0)]
     drawn = table_with(app, "score")
     assert sorted(drawn["score"]) == sorted(own["score"])
     assert set(drawn["role"]) == {english(f"role.{role}") for role in own["role"]}

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
-from mha_core.sources import mini
+from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute, sentence
 from pages._kit.state import CONTROLS, Focus, Scene
-from pages._kit.text import ASSETS, isolated, literal
+from pages._kit.text import ASSETS
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 MISSPELT = "The anmal didn't cross the street because it was too tired."
@@ -110,181 +111,116 @@ def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, t
     assert typed(app) == (text, "")
 
 
-# Sentences that the small model cannot read
+# Words that the small model does not know
 
 
-LINE = ":material/casino:"
-PAGES = ("see/token.py", "understand/steps.py", "understand/hops.py", "see/compare.py")
-
-
-def lines(app) -> list[str]:
-    """What stands above the picture on sentences that cannot be read."""
-    assert not app.exception
-    assert not app.error
-    assert not app.warning
-    return [element.value for element in app.markdown if element.value.startswith(LINE)]
-
-
-UNREADABLE = {
-    "unknown": "The capital of Liechtenstein is Vaduz",
+UNKNOWN_WORDS = {
+    "name": "Beyoncé flew to Zurich because she loves Swiss chocolate.",
+    "misspelt": MISSPELT,
     "Arabic": "القط على السجادة",
     "emoji": "I like it😀",
     "marks": "<b> * `x` $y$ [CLS]",
-    "Chinese": "国王没有饕餮",
-    "long": "the animal was tired and " * 8,
-    "both": "the aardvark was tired and " * 8,
+    "code": "def f(x): return x ** 2",
+    "Chinese": "外面下雨了，别忘了带饕餮",
 }
+PAGES = ("see/token.py", "understand/steps.py", "understand/hops.py", "see/compare.py")
 
 
-@pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_sentence_that_cannot_be_read_is_shown_with_random_weights(opened, said, eye, english, text):
-    app = opened(text=text)
-    [line] = lines(app)
-    assert "these weights are random and mean nothing" in line
+@pytest.mark.parametrize("text", UNKNOWN_WORDS.values(), ids=UNKNOWN_WORDS)
+def test_any_words_are_read_by_the_trained_model(opened, said, eye, english, text):
+    app = opened(text=text, twin="")
+    assert not app.exception
+    assert not app.error
     assert typed(app)[0] == text
-    assert app.segmented_control(key="source").value == "mini"
     header, [panel] = eye(app)
-    stand_in = mini.stand_in(text, h=4, d_model=64, layers=2, language=mini.language(text))
-    assert panel["tokens"] == list(stand_in.tokens.labels)
-    for mine, layer in zip(panel["layers"], stand_in.layers, strict=True):
+    trace = mha.trace(text, source="mini")
+    assert panel["tokens"] == list(trace.tokens.labels)
+    for mine, layer in zip(panel["layers"], trace.layers, strict=True):
         np.testing.assert_allclose(mine["weights"], layer.weights(), atol=2e-5)
-    # Nothing that only a trained model has, and the source wherever it is named.
-    assert panel["title"] == f"random weights · \u2068{text}\u2069"
-    assert "random" in header["source"]
-    assert "stand_in_for=mini" in header["source"]
-    assert header["answers"] == header["untrained"] == [[]]
-    assert not any(label for labels in header["roles"].values() for label in labels)
-    assert [fold.label for fold in app.main.expander] == [english("why.title"), english("heads.numbers")]
+    assert header["source"].startswith("mini")
+    assert trace.tokens.unknown
+    assert [
+        caption.value.count(english("unknown.line")) for caption in app.caption if "Dotted" in caption.value
+    ]
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
 
-def test_the_line_stands_on_every_page(opened):
-    app = opened(text=UNKNOWN, layer=2, head=3, token=5)
+def test_one_line_says_which_words_are_dotted_on_every_page(opened, english):
+    app = opened(text=UNKNOWN, twin=UNKNOWN, layer=2, head=3, token=5)
+    assert written(app).count(english("unknown.line")) == 1
     for page in PAGES:
         app.switch_page(page).run()
-        [line] = lines(app)
-        assert "**frend**, **zxqv**" in line
-        assert "random and mean nothing" in line
-        assert "Hello" not in line
-    assert typed(app) == (UNKNOWN, "")
+        assert not app.exception
+        assert written(app).count(english("unknown.line")) == 1
+    assert english("unknown.line") not in written(opened())
 
 
-def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(opened):
+def test_a_second_sentence_alone_has_unknown_words(opened, english):
+    assert written(opened(twin=MISSPELT)).count(english("unknown.line")) == 1
+
+
+def test_where_an_unknown_word_decides_the_model_guesses(opened, english):
+    text = "The animal didn't cross the street because it was too flonk."
+    trace = mha.trace(text, source="mini")
+    it = trace.tokens.index("it")
+    decider = (("flonk", 0.9), ("street", 0.1))
+    answers = tuple(decider if at == it else answer for at, answer in enumerate(trace.questions["decider"]))
+    guessed = replace(trace, questions={**trace.questions, "decider": answers})
+    for shown, says in ((guessed, True), (replace(guessed, tokens=replace(trace.tokens, unknown=())), False)):
+        app = AppTest.from_function(_unknown_words, kwargs={"trace": shown}, default_timeout=60).run()
+        guesses = english("unknown.guesses", query="**it**", word="**flonk**")
+        assert (guesses in written(app)) is says
+
+
+def _unknown_words(trace):
+    from pages._kit import sentence
+
+    sentence.unknown_words(trace)
+
+
+def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(opened, english):
     app = opened(text="The cat saw the zxqv", token=6, twin="")
     app.switch_page("understand/embeddings.py").run()
-    assert lines(app) == [f"{LINE} The small model does not know **zxqv**: not on this map."]
+    assert english("unknown.off_map", words="**zxqv**") in written(app)
     assert f"{lexicon().n_words:,}" in written(app)
-    write(app, "the animal was tired and " * 8)
-    assert not lines(app)
+    write(app, "the animal was tired")
+    assert "zxqv" not in written(app)
 
 
-@pytest.mark.parametrize(
-    ("word", "near"),
-    [
-        ("anmal", ["animal"]),
-        ("tierd", ["tired"]),
-        ("wiide", ["wide"]),
-        ("strret", ["street"]),
-        ("Liechtenstein", []),
-        ("Tuvalu", []),
-        ("xe", []),
-    ],
-)
-def test_only_words_one_slip_away_are_near(word, near):
-    with pytest.raises(mini.UnknownWords) as refused:
-        mha.trace(f"the {word} was tired", source="mini")
-    assert list(refused.value.unknown[0].near) == near
+# A text that is too long
+
+STORY = "The dog chased the cat because he was hungry. " + "The man saw the woman near the house. " * 8
 
 
-def test_a_near_word_mends_the_sentence(opened, english, tokens):
-    app = opened(text=MISSPELT)
-    assert app.button(key="near_text_0_0").label == literal(english("instead.take", word="animal"))
-    app.button(key="near_text_0_0").click().run()
-    assert typed(app)[0] == MISSPELT.replace("anmal", "animal")
-    assert not lines(app)
-    assert "near_text_0_0" not in keys(opened(text="The capital of Liechtenstein is Vaduz"))
-
-    # Of several words it is said which one; not more are offered than can be read.
-    app = opened(text="Le chat saw the anmal")
-    offered = [app.button(key=key).label for key in keys(app) if key.startswith("near_text")]
-    for unknown, word in (("chat", "cat"), ("anmal", "animal")):
-        assert literal(english("instead.take_for", unknown=isolated(unknown), word=word)) in offered
-    assert len(offered) <= 3  # one for each of the three
-
-
-def test_any_known_word_can_be_taken(opened):
-    app = opened("words_text", text="The Liechtenstein was tired.")
-    choice = app.selectbox(key="known_text_0")
-    assert {"it", "tired", "street"} < set(choice.options)
-    assert "[CLS]" not in choice.options
-    choice.select("street").run()
-    assert typed(app)[0] == "The street was tired."
-    assert not lines(app)
+def test_of_a_long_text_the_first_part_is_read_and_the_others_are_offered(opened, tokens, english, word):
+    parts = lexicon("en").sentences(STORY, limit=MAX_WORDS)
+    app = opened(text=STORY, twin="")
+    assert not app.error
+    assert typed(app)[0] == STORY
+    assert tokens(app)[0][2] == "dog"
+    assert english("instead.long", limit=MAX_WORDS - 1, count=len(parts)) in written(app)
+    assert len(app.selectbox(key="part_text").options) == len(parts)
+    app.selectbox(key="part_text").select_index(1).run()
+    assert typed(app)[0] == parts[1]
+    assert tokens(app)[0][2] == "man"
+    assert app.selectbox(key="part_text").index == 1
+    app.button(key="take_whole_text").click().run()
+    assert typed(app)[0] == STORY
+    write(app, "The dog slept.")
+    assert "part_text" not in [box.key for box in app.selectbox]
 
 
-def test_unknown_words_are_hidden_and_come_back(opened, hide, eye):
-    text = "The zxqv saw the street because it was tired"
-    app = opened(text=text)
-    assert eye(app)[0]["hides"][0][2] == "Hide “zxqv”"
-    app.button(key="hide_text").click().run()
-    assert typed(app)[0] == text.replace("zxqv", "[MASK]")
-    assert not lines(app)
-    assert eye(app)[0]["answers"][0][2]
-    hide(app, 2)
-    assert typed(app)[0] == text
-    assert lines(app)
-
-
-def test_who_hid_an_unknown_word_once_need_not_do_it_again(opened, hide):
-    app = opened(text="The zxqv saw the street because it was tired")
-    write(app, "The qvzx was tired.")
-    assert typed(app)[0] == "The qvzx was tired."  # nobody has asked for it yet
-    app.button(key="hide_text").click().run()
-    assert typed(app)[0] == "The [MASK] was tired."
-    write(app, "The xqvz didn't cross the vqzx.")
-    assert typed(app)[0] == "The [MASK] didn't cross the [MASK]."
-    assert not lines(app)
-    app.text_area(key="twin").set_value("The zxqv slept.").run()
-    assert typed(app)[1] == "The [MASK] slept."
-    hide(app, 2)  # gives the word back, and all unknown words from now on
-    assert typed(app)[0] == "The xqvz didn't cross the [MASK]."
-    write(app, "The qvzx was tired.")
-    assert typed(app)[0] == "The qvzx was tired."
-    assert lines(app)
-
-
-def test_random_weights_take_the_sentence_as_it_is(opened, english, tokens):
-    app = opened(text=UNKNOWN)
-    assert labels(app)[-3:-1] == [english("instead.random"), english("instead.model")]
-    app.button(key="instead_random").click().run()
-    assert not lines(app)
-    assert app.segmented_control(key="source").value == "random"
-    assert typed(app) == (UNKNOWN, "")
-    assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
-    assert english("model.random") in written(app)
-
-
-def test_random_weights_for_an_unknown_word_keep_the_token(opened, word):
-    app = opened(token=3)
-    assert word(app) == "animal"
-    write(app, MISSPELT)
-    assert word(app) == "anmal"
-    app.button(key="instead_random").click().run()
-    assert word(app) == "anmal"
-
-
-def test_a_long_sentence_is_cut_on_request(opened, tokens, english):
-    text = UNREADABLE["long"]
-    app = opened(text=text)
-    assert app.button(key="nearest_text_0").label == english("instead.keep", count=31)
-    app.button(key="nearest_text_0").click().run()
-    assert typed(app)[0].split() == text.split()[:31]
-    assert len(tokens(app)[0]) == 32
-    assert not lines(app)
+def test_a_second_sentence_that_is_long_is_read_in_parts_too(opened, english, tokens):
+    app = opened(twin=STORY)
+    assert not app.exception
+    assert tokens(app)[1][2] == "dog"
+    app.selectbox(key="part_twin").select_index(1).run()
+    assert typed(app)[0] == TYPED
+    assert tokens(app)[1][2] == "man"
 
 
 @pytest.mark.slow
-def test_beyond_every_limit_the_beginning_is_shown(opened, opened_on_random, monkeypatch, tokens):
+def test_beyond_every_limit_the_beginning_is_shown(opened_on_random, monkeypatch, tokens):
     monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
     text = " ".join(f"w{number}" for number in range(104))
     app = opened_on_random(text=text)
@@ -292,9 +228,15 @@ def test_beyond_every_limit_the_beginning_is_shown(opened, opened_on_random, mon
     assert len(tokens(app)[0]) == 60
     assert any("first 60 tokens" in caption.value for caption in app.caption)
     assert typed(app)[0] == text
-    app = opened(text="the " * 5000)
-    assert "The first 4,096 tokens are shown" in lines(app)[0]
-    assert len(tokens(app)[0]) == 4096
+
+
+def test_random_weights_are_shown_to_those_who_ask(opened, english, tokens):
+    app = opened(text=UNKNOWN, twin="")
+    assert english("model.random") not in written(app)
+    app.segmented_control(key="source").set_value("random").run()
+    assert typed(app) == (UNKNOWN, "")
+    assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
+    assert english("model.random") in written(app)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b"])
@@ -307,36 +249,6 @@ def test_without_a_sentence_the_page_says_what_to_do(opened, source, english, to
     app.button(key="example_text").click().run()
     assert typed(app)[0] == Scene().text
     assert tokens(app)
-
-
-def test_a_second_sentence_that_cannot_be_read_stands_marked_beside_the_first(opened, eye, word):
-    app = opened(twin=MISSPELT)
-    [line] = lines(app)
-    assert line.startswith(f"{LINE} Second sentence: ")
-    assert "**anmal**" in line
-    header, panels = eye(app)
-    assert word(app) == "it"
-    assert panels[0]["title"] == TYPED
-    assert panels[1]["title"] == f"random weights · \u2068{MISSPELT}\u2069"
-    assert header["brief"] is False  # so that the titles stand in the view
-    assert header["answers"][0][header["token"]]
-    assert header["answers"][1] == []
-    assert header["roles"] == {}
-    app.button(key="near_twin_0_0").click().run()
-    assert typed(app) == (TYPED, MISSPELT.replace("anmal", "animal"))
-    assert not lines(app)
-    header, panels = eye(opened(h=32, d_model=512))  # no such model: of both it is said once
-    assert all(panel["title"].startswith("random weights · ") for panel in panels)
-    assert header["brief"] is True
-
-
-def test_both_sentences_say_what_they_have(opened):
-    app = opened(text=UNKNOWN, twin="the " * 40)
-    first, second = lines(app)
-    assert "**frend**" in first
-    assert "Second sentence" in second
-    assert keys(app).count("instead_random") == 1
-    assert {"nearest_twin_0", "hide_text"} < set(keys(app))
 
 
 # Hidden words
@@ -362,10 +274,14 @@ def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, 
     assert typed(app) == (hidden, Scene().twin)
     assert word(app) == "[MASK]"
     guesses = mha.trace(hidden, source="mini").answers[2]
-    items = [english("token.looks_item", key=guess, weight=f"{share:.2f}") for guess, share in guesses]
+    items = [
+        english("token.looks_item", key=guess, weight=f"{share:.2f}")
+        for guess, share in guesses
+        if share >= 0.01
+    ]
     header, _ = eye(app)
     assert header["answers"][0][2] == english("answer.hidden", query="[MASK]", list=", ".join(items))
-    assert header["answers"][1][2] == english("answer.none", query="animal")  # the other one still says it
+    assert header["answers"][1][2].startswith("animal: ")  # the other one still says what it was asked
 
 
 def test_hiding_moves_to_where_the_view_looks(opened, hide, place):
@@ -375,7 +291,8 @@ def test_hiding_moves_to_where_the_view_looks(opened, hide, place):
 def test_the_answers_are_those_of_the_page_token_in_words_without_markup(opened, opened_on, eye):
     text = "The [MASK] didn't see the cat because it was tired."
     answers = eye(opened(text=text, twin=""))[0]["answers"][0]
-    for token in (0, 1, 2, 8):
+    assert answers[0] == ""  # nobody asks about the start
+    for token in (1, 2, 8):
         page = opened_on("see/token.py", text=text, twin="", token=token + 1)
         plain = [re.sub(r"\\(.)|\*\*|\u2060", r"\1", element.value) for element in page.markdown]
         assert answers[token] in plain
@@ -385,9 +302,10 @@ def test_the_answers_are_those_of_the_page_token_in_words_without_markup(opened,
 def test_an_answer_names_what_is_worth_a_word_and_isolates_what_is_written_from_the_right():
     recorded = mha.trace("The dog slept.", source="mini")
     answers = ((("حيوان", 0.75), ("x", 0.005)), *[None] * (len(recorded.tokens) - 1))
-    first, second, *_ = sentence.answers(replace(recorded, answers=answers))
+    recorded = replace(recorded, answers=answers, source="arrays", questions={})
+    first, second, *_ = sentence.answers(recorded)
     assert first.endswith("\u2068حيوان\u2069 0.75.")
-    assert "“The”" in second
+    assert second == ""
 
 
 @pytest.mark.slow
@@ -469,12 +387,70 @@ def test_random_weights_guess_nothing(opened_on_random, eye):
     assert (header["answers"], header["hides"]) == ([[]], [[]])
 
 
-def test_a_pronoun_that_stands_for_no_noun_says_so(opened, english, eye):
-    [(first, share), *_] = mha.trace("He booked a room at a hotel.", source="mini").answers[1]
-    assert first == "he"
-    item = english("token.looks_item", key="he", weight=f"{share:.2f}")
-    answers = eye(opened(text="He booked a room at a hotel.", token=2))[0]["answers"]
-    assert answers[0][1] == english("answer.itself", query="He", list=item)
+def answered(text: str, word: str, **answers: tuple) -> str:
+    """What is said at a word where the model answers this to its questions."""
+    trace = mha.trace(text, source="mini", h=8, trained=False)
+    at = trace.tokens.index(word)
+    nothing = (("[CLS]", 1.0),)
+    questions = {
+        question: tuple(
+            None if not place else answers.get(question, nothing) for place in range(len(trace.tokens))
+        )
+        for question in ("noun", "doer", "object", "before", "after", "decider")
+    }
+    return sentence.answers(replace(trace, answers=questions["noun"], questions=questions))[at]
+
+
+def test_at_a_pronoun_it_is_said_what_it_stands_for_and_what_decides(english):
+    said = answered(
+        TYPED,
+        "it",
+        noun=(("animal", 0.97), ("street", 0.03)),
+        decider=(("tired", 0.99),),
+        before=(("because", 0.9),),
+    )
+    assert said == (
+        "The model takes it to stand for animal 0.97, street 0.03. "
+        "Besides: word before: because 0.90 · decided by tired 0.99."
+    )
+    assert answered(TYPED, "it") == english("answer.no_noun", query="it")
+    assert answered(TYPED, "it", noun=(("dog", 0.09), ("he", 0.05))) == english("answer.unsure", query="it")
+
+
+def test_at_another_word_it_is_said_what_it_belongs_to_and_who_does_what():
+    assert answered(TYPED, "tired", noun=(("animal", 0.97),)) == "tired: belongs to animal 0.97."
+    said = answered(TYPED, "cross", doer=(("animal", 0.98),), object=(("street", 0.97),))
+    assert said == "cross: who does it: animal 0.98 · to whom or what: street 0.97."
+    assert answered(TYPED, "animal", doer=(("cross", 0.9),)) == "animal: doer of cross 0.90."
+    assert answered(TYPED, "street", object=(("cross", 0.9),)) == "street: object of cross 0.90."
+    assert answered(TYPED, "because") == "For because the model finds nothing here."
+
+
+def test_questions_that_the_same_heads_answer_have_one_answer():
+    trace = mha.trace(TYPED, source="mini", h=2, trained=False)
+    source = replace(trace.source, questions=("noun after", "doer object before decider hidden"))
+    answers = {"noun": (("animal", 0.9),), "doer": (("street", 0.8),)}
+    answers |= {"after": answers["noun"]} | dict.fromkeys(("object", "before", "decider"), answers["doer"])
+    questions = {question: (None, *[answer] * 12) for question, answer in answers.items()}
+    said = sentence.answers(replace(trace, source=source, answers=questions["noun"], questions=questions))
+    others = "who does it, to whom or what, word before: street 0.80"
+    assert said[3] == f"didn't: which noun, word after: animal 0.90 · {others}."
+    it = "The model takes it to stand for animal 0.90. Besides: to whom or what, word before, what decides: "
+    assert said[8] == f"{it}street 0.80."
+
+
+def test_an_answer_that_is_hardly_one_is_not_said(english):
+    said = answered(TYPED, "cross", doer=(("animal", 0.2), ("street", 0.19)))
+    assert said == f"cross: {english('answer.unknown', question=english('head_view.question_doer'))}."
+    assert "nothing 0.40" in answered(TYPED, "tired", noun=(("animal", 0.6), ("[CLS]", 0.4)))
+
+
+def test_a_model_that_was_asked_at_pronouns_alone_says_nothing_at_other_words(english):
+    trace = mha.trace("The dog saw it.", source="mini", trained=False)
+    answers = tuple((("dog", 0.9),) if piece == "it" else None for piece in trace.tokens.pieces)
+    old = sentence.answers(replace(trace, answers=answers, questions={}))
+    assert [bool(words) for words in old] == [piece == "it" for piece in trace.tokens.pieces]
+    assert old[4] == english("answer.pronoun", query="it", list="dog 0.90")
 
 
 # Examples
@@ -502,26 +478,84 @@ def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, word
     assert word(app) == tokens(app)[1][place(app)[2]] == EXAMPLES[1]["token"]
 
 
-@pytest.mark.parametrize(("h", "d_model", "offered"), [(7, 56, True), (4, 4, False)])
-def test_a_training_is_offered_only_where_the_page_train_can_do_it(opened, english, h, d_model, offered):
-    app = opened(h=h, d_model=d_model)
-    assert app.button(key="nearest_text_0")
-    labels = [link.proto.label for link in app.get("page_link")]
-    assert (english("instead.train") in labels) == offered
+# Sizes of which there is no model
 
 
-def test_in_place_of_a_pronoun_that_is_gone_the_one_of_the_new_sentence_is_looked_at(opened, word):
-    text = "The dog chased the cat because he was hungry."
-    assert word(opened(text=text)) == "he"
-    app = opened()
-    app.text_area(key="text").set_value(text).run()
-    assert word(app) == "he"
+@pytest.mark.parametrize(
+    ("asked", "nearest", "buttons"),
+    [
+        ({"h": 3}, (4, 64), False),  # 64 cannot be split into 3 heads: nobody can have it
+        ({"h": 3, "d_model": 66}, (4, 64), True),
+        ({"h": 7, "d_model": 56}, (8, 64), True),
+    ],
+)
+def test_of_sizes_without_a_model_the_nearest_is_shown_and_three_ways_lead_on(
+    opened, eye, english, asked, nearest, buttons
+):
+    app = opened(**asked)
+    assert not app.exception
+    assert not app.error
+    h, d_model = nearest
+    sizes = zip(("h", "d_model"), nearest, strict=True)
+    shown = ", ".join(f"{name} {value}" for name, value in sizes if asked.get(name, 64) != value)
+    wanted = {"architecture": "glass-box", "h": 4, "d_model": 64} | asked
+    assert english("instead.no_model", taken=shown, **wanted) in written(app)
+    header, panels = eye(app)
+    trace = mha.trace(TYPED, source="mini", h=h, d_model=d_model)
+    assert header["source"].startswith(f"mini, glass-box, h={h}, d_model={d_model}")
+    np.testing.assert_allclose(panels[0]["layers"][1]["weights"], trace.layers[1].weights(), atol=2e-5)
+    links = [link.proto.label for link in app.get("page_link")]
+    assert (english("instead.train") in links) is buttons
+    assert ("instead_random" in keys(app)) is buttons
+    app.button(key="instead_sizes").click().run()
+    assert (app.number_input(key="h").value, app.number_input(key="d_model").value) == nearest
+    assert "instead_sizes" not in keys(app)
+    if buttons:
+        app = opened(**asked)
+        app.button(key="instead_random").click().run()
+        assert not app.error
+        assert app.number_input(key="h").value == asked["h"]
 
 
-def test_in_place_of_another_word_that_is_gone_the_one_that_stands_there_is_looked_at(opened, word):
-    app = opened(token="animal")
-    app.text_area(key="text").set_value("The dog didn't cross the street because it was too tired.").run()
-    assert word(app) == "dog"
+def test_an_architecture_that_a_language_lacks_is_shown_by_another(opened, eye):
+    app = opened(text="小猫没有过马路，因为它太累了。", twin="", architecture="standard")
+    assert not app.error
+    assert "glass-box" in eye(app)[0]["source"]
+    app.button(key="instead_sizes").click().run()
+    assert app.selectbox(key="architecture").value == "glass-box"
+
+
+# The word that is looked at in a new sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("The nurse helped the doctor because she was tired.", "she"),
+        ("The dog chased the cat because he was hungry.", "he"),
+        ("老师表扬了小明因为他考得很好", "他"),
+        ("The hungry dog [MASK] the old bread.", "[MASK]"),
+        ("The old theory was approved.", "theory"),
+        ("我昨天在图书馆看书。", "图书馆"),
+        ("!? ...", "!"),
+    ],
+)
+def test_a_new_sentence_is_looked_at_from_its_pronoun_or_a_word_of_content(opened, word, text, first):
+    app = write(opened(), "The bus was late so we walked to school.")
+    assert word(app) == "bus"
+    write(app, text)
+    assert word(app) == first
+    assert word(opened(text=text, twin="")) == first
+    write(app, TYPED)
+    assert word(app) == "it"
+
+
+def test_a_word_that_was_chosen_stays_while_the_sentence_does(opened, move, word):
+    app = move(opened(), token="animal")
+    app.number_input(key="h").set_value(8).run()
+    assert word(app) == "animal"
+    app.selectbox(key="example").select_index(5).run()
+    assert word(app) == "booked"  # named with the new sentence, which has a pronoun besides
 
 
 # Another source
@@ -540,15 +574,6 @@ def test_the_chosen_word_of_a_link_stays_when_the_source_changes(opened_on_rando
     assert word(app) == "animal"
     app.segmented_control(key="source").set_value("mini").run()
     assert word(app) == "animal"
-
-
-def test_the_chosen_word_stays_on_the_way_back_from_random_weights(opened, word):
-    app = write(opened(token=6), MISSPELT)
-    app.button(key="instead_random").click().run()
-    write(app, Scene().text)
-    assert word(app) == "the"
-    app.segmented_control(key="source").set_value("mini").run()
-    assert word(app) == "the"
 
 
 def test_a_source_without_models_is_not_offered(opened):
@@ -593,7 +618,7 @@ def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, shows, 
     app = opened(**link)
     assert not app.exception
     assert not app.error
-    shows(app, mha.trace(**Scene().settings()), layer=1, head=3)
+    shows(app, mha.trace(**Scene().settings()), layer=1, head=3 if "head" in link else 0)
 
 
 # Text stays text
@@ -610,13 +635,6 @@ def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, toke
     assert typed(app) == (NASTY, NASTY[::-1])
     assert tokens(app) == [[*mha.words(text).labels] for text in (NASTY, NASTY[::-1])]
     # Of the marks that make text something else, our own words use none of these.
-    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
-
-
-def test_marks_that_the_model_does_not_know_are_named_as_typed(opened, said):
-    app = opened(text="The <b> was $x$", twin="The <b>dog</b> was $x$ *tired*")
-    names = [literal(name) for name in ("<b>", "$", "x")]
-    assert ", ".join(f"**{name}**" for name in names) in lines(app)[0]
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
 

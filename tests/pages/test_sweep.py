@@ -13,7 +13,9 @@ ACCURACY = {1: 0.5, 2: 0.98, 4: 1.0, 8: 0.99}
 
 def entry(h: int, d_model: int = 64, **scores) -> dict:
     plan = {"architecture": "glass-box", "language": "en", "h": h, "d_model": d_model, "seed": 7}
-    known = {"accuracy": ACCURACY.get(h, 0.9), "right": 0.8, "answer": 0.95, "resolving": h if h > 1 else 0}
+    known = {"accuracy": ACCURACY.get(h, 0.9), "right": 0.8, "answer": 0.95, "shapes": 0.91, "resolving": 1}
+    rights = {"noun": 0.98, "doer": 0.5 if h < 4 else 0.97, **({"after": 0.99} if h > 4 else {})}
+    known["questions"] = {name: {"right": right} for name, right in rights.items()}
     return {"plan": plan, "scores": known | scores, "parameters": 163306, "cpu_seconds": 60 + h}
 
 
@@ -52,20 +54,23 @@ def lines(app, key: str) -> list[dict]:
 def test_both_figures_and_both_tables_are_there_with_their_source(shown, english):
     app = shown()
     assert [line["name"] for line in lines(app, "sweep_measured")] == [
-        english(f"sweep.line_{column}") for column in ("answer", "accuracy", "right")
+        english(f"sweep.line_{column}") for column in ("answer", "shapes", "right")
     ]
     assert len(lines(app, "sweep_published")) == 1
-    ours, papers = (table.value for table in app.table)
+    questions, ours, papers = (table.value for table in app.table)
     assert [h[1] for h in ours["h"]] == ["1", "2", "4", "8"]
     assert [*ours["best head"]] == ["50.0%", "98.0%", "100.0%", "99.0%"]
-    assert [*ours["resolve it"]] == ["0 of 1", "2 of 2", "4 of 4", "8 of 8"]
+    assert [*ours["other shapes"]] == ["91.0%"] * 4
+    assert [*ours["resolve it"]] == ["1 of 1", "1 of 2", "1 of 4", "1 of 8"]
+    assert [*questions[english("head_view.question_doer")]] == ["50%", "50%", "97%", "97%"]
+    assert [*questions[english("head_view.question_after")]] == ["–", "–", "–", "99%"]
     assert [*papers["BLEU"]] == [f"{bleu:.1f}" for bleu in PUBLISHED["bleu"]]
     assert english("sweep.source") in [caption.value for caption in app.caption]
 
 
 def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
     app = shown(text="How are you?", twin="", lang="en")
-    links = [*app.table[0].value["h"]]
+    links = [*app.table[1].value["h"]]
     assert links[1] == "[2](./?h=2&d_model=64&text=How+are+you%3F&twin=&lang=en)"
     assert len(links) == 4
 
@@ -76,7 +81,9 @@ def test_the_sentences_hold_for_the_numbers(shown, english):
         english("sweep.best_uneven", maximum="100.0", maximum_at="4", minimum="50.0", minimum_at="1") in said
     )
     assert english("sweep.one_coin", one="50.0", several=2, maximum="100.0", minimum="98.0") in said
-    assert english("sweep.roles_redundant", list="2 of 2, 4 of 4, 8 of 8") in said
+    counts = {1: (1, 2), 2: (1, 2), 4: (2, 2), 8: (3, 3)}
+    items = [english("sweep.answered_item", count=n, asked=of, h=h) for h, (n, of) in counts.items()]
+    assert english("sweep.answered", share="95", list=", ".join(items)) in said
     assert english("sweep.cost", parameters="163,306") in said
     assert english("sweep.seed", seed="7") in said
     assert (
@@ -86,12 +93,11 @@ def test_the_sentences_hold_for_the_numbers(shown, english):
 
 
 def test_other_numbers_make_other_sentences(shown, english):
-    entries = [entry(h, accuracy=0.9, resolving=0) for h in (1, 2, 4, 8)]
+    entries = [entry(h, accuracy=0.9) for h in (1, 2, 4, 8)]
     entries[1]["parameters"] = 5
     said = sentences(shown(entries))
     assert english("sweep.best_even", maximum="90.0") in said
     assert english("sweep.one_able", one="90.0", maximum="90.0", minimum="90.0") in said
-    assert english("sweep.roles_mixed", list="0 of 2, 0 of 4, 0 of 8") in said
     assert not [words for words in said if "does not change" in words]
 
 
@@ -106,7 +112,7 @@ def test_a_width_can_be_chosen_where_there_are_several(shown, english):
     assert english("sweep.measured", d_model=64) in [heading.value for heading in app.header]
     app = shown(entries, width="32")
     assert english("sweep.measured", d_model=32) in [heading.value for heading in app.header]
-    assert [*app.table[0].value["d_k"]] == ["32", "16", "8", "4"]
+    assert [*app.table[1].value["d_k"]] == ["32", "16", "8", "4"]
 
 
 def test_one_width_needs_no_choice(shown):
@@ -124,16 +130,17 @@ def test_too_few_measurements_leave_the_paper_alone(shown, english):
 
 def test_a_training_time_that_is_not_known_is_left_empty(shown):
     entries = [entry(h) | {"cpu_seconds": None if h == 2 else 60} for h in ACCURACY]
-    assert [*shown(entries).table[0].value["CPU s"]] == ["60", "", "60", "60"]
+    assert [*shown(entries).table[1].value["CPU s"]] == ["60", "", "60", "60"]
 
 
 def test_what_one_head_decides_is_measured_and_drawn(shown, english):
     app = shown()
     text = " ".join(one.value for one in app.markdown)
-    assert "In **all heads** at once, all answers become another word" in text
-    assert english("sweep.cuts_follows") in text
+    assert "In **all heads** at once, " in text
     by_h = [
         evaluation.cuts(mini.model(mini.find("en", "glass-box", h, 64)).model, count=10).best_head
         for h in (2, 8)
     ]
     assert f"{100 * by_h[0]:.0f}% do with h = 2, and {100 * by_h[1]:.0f}% with h = 8" in text
+    assert (english("sweep.cuts_follows") in text) == (by_h[0] > 0.5 > by_h[1])
+    assert not (english("sweep.cuts_decides") in text and min(by_h) < 0.5)

@@ -76,17 +76,17 @@ def ranked(weights) -> dict[str, str]:
 def test_the_first_visit_follows_it_in_the_trained_model(on_token, heatmaps, looks, english, strip):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
-    assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=4)]
+    assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=1)]
     assert strip(app)["chosen"] == 8
     row, column = row_of(trace, 8, layer=1), column_of(trace, 8, layer=1)
     for shown, expected in zip(looks(app), (row.weights, column.weights), strict=True):
         np.testing.assert_array_equal(shown, expected)
-    assert bars(app, "one-looks-8") == ranked(row.weights.loc[4])
-    assert bars(app, "one-seen-8") == ranked(column.weights.loc[4])
+    assert bars(app, "one-looks-8") == ranked(row.weights.loc[1])
+    assert bars(app, "one-seen-8") == ranked(column.weights.loc[1])
     assert next(iter(bars(app, "one-looks-8"))) == "animal"
     for shown, of in zip(looks(app, "layers"), ("row", "column"), strict=True):
         np.testing.assert_allclose(shown, over_layers(trace, 8, of=of).mean, rtol=1e-6)
-    products, numbers = against_keys(trace, 8, layer=1, head=3)
+    products, numbers = against_keys(trace, 8, layer=1, head=0)
     way = heatmaps(app, "one-products")
     np.testing.assert_array_equal(way["products"]["values"], products)
     np.testing.assert_array_equal(way["scores"]["values"], numbers[["score", "masked"]])
@@ -149,8 +149,8 @@ def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(
 
 
 def test_the_small_weights_are_told_together(on_token, english):
-    app = on_token()
-    made = mixture(mha.trace(Scene.text, source="mini", h=4, d_model=64), 8, layer=1, head=3)
+    app = on_token(layer=1)
+    made = mixture(mha.trace(Scene.text, source="mini", h=4, d_model=64), 8, layer=0, head=0)
     [sentence] = [said for said in plain(app) if said.startswith("**it** = ")]
     count = 13 - sentence.count("**") // 2 + 1  # it begins with the token itself
     assert 2 < count < 13
@@ -340,8 +340,8 @@ def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on, english):
     tables = [frame.value for frame in app.dataframe]
     first_three, heads, layers, scores, mixed = tables
     assert first_three.shape == (4, 7)
-    weight = mha.trace(Scene.text, source="mini", h=4, d_model=64).layers[1].weights(3)[8, 2]
-    assert f"animal {weight:.2f}" in first_three.iloc[3].to_list()
+    weight = mha.trace(Scene.text, source="mini", h=4, d_model=64).layers[1].weights(0)[8, 2]
+    assert f"animal {weight:.2f}" in first_three.iloc[0].to_list()
     assert heads.shape == (4 * 13, 5)
     assert layers.shape == (2 * 13, 5)
     assert scores.shape == (13, 6 + 16)

@@ -152,7 +152,7 @@ def test_of_a_file_of_weights_the_weights_alone_are_drawn(open_file, english, si
     app = open_file(trace, folds=["numbers"])
     drawn = six(app)
     assert set(drawn) == {"weights"}
-    np.testing.assert_allclose(drawn["weights"], trace.layers[1].weights(2), atol=2e-5)
+    np.testing.assert_allclose(drawn["weights"], trace.layers[1].weights(0), atol=2e-5)
     assert app.selectbox(key="table").options == [app.selectbox(key="table").options[0]]
     for page in ("see/token.py", "understand/steps.py"):
         app.switch_page(page).run()
@@ -285,7 +285,7 @@ def test_the_trace_that_the_server_was_started_with_is_what_everybody_sees_first
         assert not app.exception
         assert app.session_state.source == "file"
         assert tokens(app)[0] == list(trace.tokens.labels)
-        shows(app, trace, layer=1, head=2)
+        shows(app, trace, layer=1, head=0)
     app.button(key="close_file").click().run()  # and it stays closed
     assert app.session_state.opened_trace is None
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.sources import mini
 from pages._kit.state import Scene
 from pages._kit.text import isolated, literal
 
@@ -42,7 +41,6 @@ def test_the_terms_of_the_chosen_cell_are_drawn_and_said(open_fold, heatmaps, en
     assert isolated("it") in first
     assert len(others) == 4
     assert english("why.frozen") in captions(app)
-    assert english("why.lookup", layer=2) in captions(app)
 
 
 def test_without_a_chosen_key_it_is_the_one_with_the_largest_weight(open_fold, heatmaps):
@@ -79,11 +77,11 @@ def test_a_refusal_is_shown_with_its_reason(open_fold, monkeypatch):
     assert not app.exception
 
 
-def test_random_weights_in_place_of_a_small_model_are_split_as_they_are(open_fold, heatmaps):
+def test_the_score_of_an_unknown_word_is_split_too(open_fold, heatmaps):
     text = "The zyzzyva slept"
     app = open_fold("see/heads.py", source="mini", text=text, layer=2, head=1, token="slept", twin="")
     assert not app.exception
-    trace = mini.stand_in(text, h=4, d_model=64, layers=2, language="en")
+    trace = mha.trace(text, source="mini")
     key = int(trace.layers[1].weights(0)[3].argmax())
     why = mha.attribution(trace, layer=1, head=0, query="slept", key=key)
     np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-5)

@@ -12,7 +12,7 @@ from mha_core.analysis.head_count import (
     PUBLISHED,
     Extremes,
     extremes,
-    redundant,
+    question_table,
     score_table,
     widths,
 )
@@ -25,7 +25,8 @@ from pages._kit.text import languages, t
 HALF = 0.5  # of the answers
 CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits
 TICKS = tuple(PUBLISHED.index.union([2]))
-LINES = ("answer", "accuracy", "right")
+LINES = ("answer", "shapes", "right")
+RIGHT = 0.95  # of the answers to a question that a model answers
 PLAIN = ("h", "d_k")  # columns that are symbols
 COIN = 0.5  # the accuracy of guesses between two words
 MAX_NEAR_COIN = 0.6  # accuracies up to here are called guesses
@@ -109,6 +110,8 @@ def cut_lines(scores: pd.DataFrame, d_model: int) -> None:
         st.markdown(t("sweep.cuts_measured", **shares))
         if falling:
             st.markdown(t("sweep.cuts_follows"))
+        elif several["best_head"].min() > HALF:
+            st.markdown(t("sweep.cuts_decides"))
         st.caption(t("sweep.cuts_standard"))
 
 
@@ -132,6 +135,7 @@ def our_table(scores: pd.DataFrame, d_model: int) -> None:
         "h": [f"[{h}]({_link(h, d_model)})" for h in scores.index],
         "d_k": scores["d_k"].astype(str),
         "answer": scores["answer"].map("{:.1%}".format),
+        "shapes": scores["shapes"].map("{:.1%}".format),
         "accuracy": scores["accuracy"].map("{:.1%}".format),
         "right": scores["right"].map("{:.2f}".format),
         "resolving": [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()],
@@ -146,6 +150,20 @@ def our_table(scores: pd.DataFrame, d_model: int) -> None:
     named = {name if name in PLAIN else t(f"sweep.column_{name}"): values for name, values in columns.items()}
     st.table(pd.DataFrame(named, index=scores.index), hide_index=True, border="horizontal")
     st.caption(" ".join(notes))
+
+
+def questions(d_model: int) -> pd.DataFrame:
+    """How often our models of one width answer each question right, one row for each h."""
+    return question_table(checkpoints.manifest().values(), d_model)
+
+
+def our_questions(table: pd.DataFrame) -> None:
+    """The right answers to each question as a table."""
+    st.header(t("sweep.questions"), divider="gray")
+    shares = table.map(lambda share: "–" if pd.isna(share) else f"{share:.0%}")
+    columns = {t(f"head_view.question_{question}"): shares[question] for question in shares}
+    st.table(pd.DataFrame({"h": shares.index, **columns}), hide_index=True, border="horizontal")
+    st.caption(t("sweep.questions_how"))
 
 
 def paper_lines() -> None:
@@ -176,8 +194,8 @@ def paper_table() -> None:
     st.table(table.astype(str), hide_index=True, border="horizontal")
 
 
-def sentences(scores: pd.DataFrame) -> list[str]:
-    """Sentences about our scores, chosen by their numbers."""
+def sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
+    """Sentences about our scores and the answers to each question, chosen by their numbers."""
     best, several = extremes(scores["accuracy"]), scores[scores.index > 1]
     texts = [t(f"sweep.best_{'even' if best.maximum == best.minimum else 'uneven'}", **_percent(best))]
     if 1 in scores.index and len(several):
@@ -185,8 +203,11 @@ def sentences(scores: pd.DataFrame) -> list[str]:
         kind = "coin" if abs(one - COIN) < MAX_NEAR_COIN - COIN else "able"
         percent = _percent(extremes(several["accuracy"]))
         texts.append(t(f"sweep.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **percent))
-    counts = [t("sweep.item", count=count, h=h) for h, count in several["resolving"].items()]
-    texts.append(t(f"sweep.roles_{'redundant' if redundant(scores) else 'mixed'}", list=", ".join(counts)))
+    counts = [
+        t("sweep.answered_item", count=int((row >= RIGHT).sum()), asked=int(row.notna().sum()), h=h)
+        for h, row in questions.iterrows()
+    ]
+    texts.append(t("sweep.answered", share=f"{100 * RIGHT:.0f}", list=", ".join(counts)))
     if scores["parameters"].nunique() == 1:
         texts.append(t("sweep.cost", parameters=f"{scores['parameters'].iloc[0]:,}"))
     texts.append(t("sweep.seed", seed=_joined(sorted(set(scores["seed"])))))

@@ -204,11 +204,11 @@ def _figures(job: Job, records: list, at: int) -> None:
         source=f"{job.name}, step {record.step:,}",
         key="train_view",
     )
-    columns = ("loss", "answer", "accuracy", "right")
-    frame = pd.DataFrame([{c: getattr(r, c) for c in columns} for r in records], [r.step for r in records])
+    rows = [{"loss": one.loss, **one.stages, "right": one.right} for one in records]
+    frame = pd.DataFrame(rows, [one.step for one in records])
     figure = curves(
         frame.astype(float),
-        names={column: t(f"train.curve.{column}") for column in columns},
+        names={column: t(f"train.curve.{column}") for column in frame},
         step=t("train.step"),
         marked=record.step if at < len(records) - 1 else None,
         events={job.plan.bare: t("train.all_join")},

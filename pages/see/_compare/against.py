@@ -36,9 +36,8 @@ class Other(NamedTuple):
 def options(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     """What can be different for this scene, each with the values it can have; the first is the default."""
     layer, head, _ = state.indices(trace, scene)
-    trained = scene.source in TRAINED and not compute.is_stand_in(trace)
     values = {
-        UNTRAINED: [""] if trained else [],
+        UNTRAINED: [""] if scene.source in TRAINED else [],
         HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
         **_sizes(scene, trace),
         TWIN: [""] if scene.source != "file" else [],
@@ -53,7 +52,7 @@ def _sizes(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]
         heads = [str(h) for h in HEADS if h != scene.h and _fits(replace(scene, h=h))]
         masks = [name for name in MASKS if name != scene.mask]
         return {"h": heads, "mask": masks, "position": [name for name in POSITIONS if name != scene.position]}
-    if scene.source != "mini" or compute.is_stand_in(trace):
+    if scene.source != "mini":
         return {}
     language = trace.source.origin.language
     plans = [plan for plan in PLANS if (plan.language, plan.d_model) == (language, scene.d_model)]

@@ -91,6 +91,7 @@ def small_models() -> None:
                 t("cost.column_kind"): f"[{name.upper()}](./?{urlencode({'architecture': architecture})})",
                 t("cost.column_numbers"): str(_cached(plan.shape)),
                 t("cost.column_answers"): f"{scores['answer']:.1%}",
+                t("cost.column_shapes"): f"{scores['shapes']:.1%}",
                 t("cost.column_head"): f"{scores['accuracy']:.1%}",
                 t("cost.column_weight"): f"{scores['right']:.2f}",
             }
@@ -157,12 +158,8 @@ def _kept(spec: AttentionSpec | LatentSpec) -> dict[str, int]:
 
 
 def _cached(shape: Shape) -> int:
-    """The numbers that all layers of a small model keep of a token.
-
-    Where values are made of another text than keys, that has a short vector of its own.
-    """
-    of_layer, latent = cost(shape.spec, 1).cache, isinstance(shape.spec, LatentSpec)
-    return sum(of_layer * (2 if latent and layer == "lookup" else 1) for layer in shape.layers)
+    """The numbers that all layers of a small model keep of a token."""
+    return cost(shape.spec, 1).cache * len(shape.layers)
 
 
 def _columns(costs: list[Cost], layer: Layer) -> dict[str, list[str]]:

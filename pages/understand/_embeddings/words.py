@@ -132,7 +132,7 @@ def choice(words: Words, query: str) -> str:
         help=t("words.word_help"),
         bind="query-params",
     )
-    candidates = (of_piece(query), *words.sentence[1:], *options)  # the small model may not know the first
+    candidates = (of_piece(query), *words.sentence[1:], *options)  # a model may not know the first
     return selected or next(word for word in candidates if word in options)
 
 

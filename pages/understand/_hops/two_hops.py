@@ -8,6 +8,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Part, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
+from mha_core.traces.answers import NOTHING
 from mha_core.training.lexicon import normalized
 from pages._kit import charts, chooser, compute, heatmaps, matrices, state
 from pages._kit.text import literal, raised, short, t
@@ -25,17 +26,9 @@ def offer(*architectures: str) -> None:
             )
 
 
-def offer_standard(trace: AttentionTrace, layer: int) -> None:
-    """Where values are the words' own vectors, what the product does not say, and the model where it does."""
-    if trace.layers[layer].x_v is not None:
-        st.markdown(t("hops.intro_lookup", one=layer, two=layer + 1))
-        offer("standard")
-
-
-def intro(trace: AttentionTrace, layer: int) -> None:
+def intro(layer: int) -> None:
     """What the product of the weights says."""
-    if trace.layers[layer].x_v is None:
-        st.markdown(t("hops.intro", one=layer, two=layer + 1))
+    st.markdown(t("hops.intro", one=layer, two=layer + 1))
 
 
 def last(trace: AttentionTrace, scene: state.Scene) -> int:
@@ -105,10 +98,11 @@ def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer:
 def _answer(trace: AttentionTrace, query: int) -> int:
     """The position of the model's answer for the token in the text; the token itself if it is not there."""
     answer = trace.answers[query] if trace.answers else None
+    word = answer[0][0] if answer else NOTHING
     positions = [
         at
         for at, piece in enumerate(trace.tokens.pieces)
-        if answer and normalized(piece) == answer[0][0] and at != query
+        if word != NOTHING and word in (piece, normalized(piece)) and at != query
     ]
     return positions[0] if positions else query
 

@@ -49,7 +49,7 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
     vectors = {0: f"Q{subscript(number)}", 1: f"K{subscript(shared)}", 2: f"V{subscript(shared)}"}
     inputs = {1: "X"}
     if of.knows("x_v"):
-        inputs = {0: "X", 1: "X", 2: "E"} if of.sides.same else {0: "X", 1: "Y", 2: "Y"}
+        inputs = {0: "X", 1: "X", 2: "Y"} if of.sides.same else {0: "X", 1: "Y", 2: "Y"}
     rows = {
         "project": inputs,
         "split": {0: "Q", 1: "K", 2: "V"},

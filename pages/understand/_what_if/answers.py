@@ -11,6 +11,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace, effects
 from mha_core.attention.edits import Edit
+from mha_core.sources import mini
+from mha_core.traces.answers import NOTHING
 from pages._kit import compute, heatmaps, model_answers, model_source, state
 from pages._kit.text import isolated, literal, short, signed, t
 from pages._kit.turns import in_turn
@@ -54,7 +56,8 @@ def asked(
 def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap]) -> None:
     """What the model answers, and what became of it: at each word, wherever it stands.
 
-    Where words cannot be set against each other, what it answers now.
+    A small model, which is asked about every word, at pronouns and hidden words, and where its answer has
+    become another. Where words cannot be set against each other, what it answers now.
     """
     partners = swaps.order(before.answered, after.answered, swapped)
     columns = ("before",) if before is after else ("before", "after")
@@ -65,12 +68,14 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         for at, (partner, new) in enumerate(zip(partners, after.answers, strict=True))
         if before.answers[partner] is not None and new is not None
     ]
+    if first := mini.most_asked(after):
+        pairs = [(at, old, new) for at, old, new in pairs if at in first or old[0][0] != new[0][0]]
     labels = after.answered.labels
     if len(pairs) <= MAX_LINES:
         for at, old, new in pairs if before is not after else ():
             names = {"word": literal(isolated(labels[at]))}
             for name, (word, share) in {"before": old[0], "after": new[0]}.items():
-                names |= {name: literal(isolated(word)), f"{name}_share": short(share)}
+                names |= {name: literal(_named(word)), f"{name}_share": short(share)}
             kind = "other" if old[0][0] != new[0][0] else "same"
             st.markdown(t(f"what_if.answer_{kind}", **names))
         if before is not after:
@@ -88,7 +93,12 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
 
 
 def _words(answer: Sequence[tuple[str, float]]) -> str:
-    return " · ".join(f"{word} {short(share)}" for word, share in answer[:3])
+    return " · ".join(f"{_named(word)} {short(share)}" for word, share in answer[:3])
+
+
+def _named(word: str) -> str:
+    """An answer in words: "[CLS]" says that there is nothing."""
+    return t("answer.none") if word == NOTHING else isolated(word)
 
 
 def of_heads(scene: state.Scene, trace: AttentionTrace) -> None:
@@ -97,13 +107,14 @@ def of_heads(scene: state.Scene, trace: AttentionTrace) -> None:
     st.caption(t("what_if.effects_intro"))
     answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        at = answered[-1]
+        at = max(mini.most_asked(trace) or answered)
         if len(answered) > 1:
+            names = {place: _answer_at(trace, place) for place in answered}  # a session keeps no trace
             at = st.selectbox(
                 t("what_if.effects_at"),
                 answered,
-                index=len(answered) - 1,
-                format_func=lambda place: _named(trace, place),
+                index=answered.index(at),
+                format_func=names.__getitem__,
                 width=320,
             )
         st.button(
@@ -117,10 +128,10 @@ def of_heads(scene: state.Scene, trace: AttentionTrace) -> None:
         _draw(compute.of(trace, _measured, scene=replace(scene, focus=state.Focus()), at=at))
 
 
-def _named(trace: AttentionTrace, at: int) -> str:
+def _answer_at(trace: AttentionTrace, at: int) -> str:
     word, share = trace.answers[at][0]
     token = isolated(trace.answered.labels[at])
-    return t("what_if.effects_answer", word=isolated(word), token=token, share=short(share))
+    return t("what_if.effects_answer", word=_named(word), token=token, share=short(share))
 
 
 def _measured(trace: AttentionTrace, *, scene: state.Scene, at: int) -> pd.DataFrame:
@@ -153,7 +164,7 @@ def _draw(frame: pd.DataFrame) -> None:
     names = {
         "head": t("what_if.of_head", head=int(first["head"]) + 1),
         "layer": layer if isinstance(layer, str) else t("what_if.in_layer", layer=layer),
-        "answer": literal(isolated(about["answer"])),
+        "answer": literal(_named(about["answer"])),
     }
     kind = "one" if abs(after - before) > DECISIVE * before else "none"
     st.markdown(t(f"what_if.effects_{kind}", before=short(before), after=short(after), **names))

@@ -44,7 +44,7 @@ def choose(
     query: int,
 ) -> None:
     """Which change, and where; and some to try at once. `typed` are the words that can change places."""
-    best = int(trace.layers[layer].weights(rows=[query]).mean(0)[0].argmax())  # from which most is taken
+    best = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())  # from which most is taken
     third_party = model_source.is_third_party(trace)
     _start(trace, layer=layer, query=query, key=best)
     with st.container(border=True):
