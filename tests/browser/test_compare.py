@@ -2,12 +2,17 @@
 
 from playwright.sync_api import expect
 
+import mha_core as mha
+from pages._kit.state import Scene
+
 
 def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit, app, eye, settled):
     page = visit(f"{app}/compare", width=390)
     view = eye(page, "compare_view")
     names = view.view.get_by_role("toolbar", name="Sentences").get_by_role("button")
-    for nth, side in enumerate(("Before: step 0", "After: step 8,000")):  # on a phone a row that is swiped
+    trained = mha.trace(**Scene().settings(Scene().text)).source.step
+    # On a phone they are a row that is swiped.
+    for nth, side in enumerate(("Before: step 0", f"After: step {trained:,}")):
         expect(names.nth(nth)).to_contain_text(side)
         for name in ("weights", "q", "k"):
             expect(page.locator(f".st-key-compare-{name} figcaption b").nth(nth)).to_contain_text(side)

@@ -68,7 +68,7 @@ def middle(page, layer: int, head: int) -> dict:
 
 def chosen(page) -> tuple[str, str]:
     query = parse_qs(urlsplit(page.url).query)
-    return query.get("layer", ["2"])[0], query.get("head", ["4"])[0]  # what is not in a link is the default
+    return query.get("layer", ["2"])[0], query.get("head", ["1"])[0]  # what is not in a link is the default
 
 
 def order(page, name: str):

@@ -453,13 +453,7 @@ def test_every_shape_and_event_says_once_what_it_has_to(corpus):
 # Parts of speech
 
 
-@pytest.mark.parametrize(
-    "language",
-    [
-        pytest.param("en", marks=pytest.mark.xfail(strict=True, reason="not is an auxiliary and an adverb")),
-        "zh",
-    ],
-)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_no_word_or_class_is_listed_as_two_parts_of_speech(language):
     listed = Counter(
         entry

@@ -57,7 +57,8 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     """What the model answers, and what became of it: at each word, wherever it stands.
 
     A small model, which is asked about every word, at pronouns and hidden words, and where its answer has
-    become another. Where words cannot be set against each other, what it answers now.
+    become another; where many have, these stand in a table. Where words cannot be set against each other,
+    what it answers now.
     """
     partners = swaps.order(before.answered, after.answered, swapped)
     columns = ("before",) if before is after else ("before", "after")
@@ -70,15 +71,17 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     ]
     if first := mini.most_asked(after):
         pairs = [(at, old, new) for at, old, new in pairs if at in first or old[0][0] != new[0][0]]
-    labels = after.answered.labels
-    if len(pairs) <= MAX_LINES:
-        for at, old, new in pairs if before is not after else ():
+    labels, few = after.answered.labels, len(pairs) <= MAX_LINES
+    if before is not after:
+        for at, old, new in pairs:
+            if not few and at not in first:
+                continue
             names = {"word": literal(isolated(labels[at]))}
             for name, (word, share) in {"before": old[0], "after": new[0]}.items():
                 names |= {name: literal(_named(word)), f"{name}_share": short(share)}
             kind = "other" if old[0][0] != new[0][0] else "same"
             st.markdown(t(f"what_if.answer_{kind}", **names))
-        if before is not after:
+        if few:
             return
     rows = [
         {
