@@ -43,7 +43,7 @@ def test_a_press_on_a_head_switches_it_off_and_on_again(visit, app, settled):
         expect(heads.get_by_text("Hatched: off")).to_have_count(0)
 
 
-@pytest.mark.xfail(reason="still expects what the heads of the former small models looked at")
+@pytest.mark.xfail(reason="fails since the small models were trained anew; the cause is not known yet")
 def test_a_head_that_is_switched_off_changes_the_answer(visit, app, settled):
     page = visit(f"{app}/what-if?h=4&d_model=64", width=1440)
     expect(page.get_by_text(re.compile("The answer at it"))).to_have_count(0)
@@ -92,7 +92,7 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, ey
     expect(weights.locator("figure")).to_have_count(1)
 
 
-@pytest.mark.xfail(reason="still expects what the heads of the former small models looked at")
+@pytest.mark.xfail(reason="fails since the small models were trained anew; the cause is not known yet")
 def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app, settled):
     page = visit(f"{app}/what-if", width=1440)
     weights = pictures(page, "what-if-weights")
