@@ -63,14 +63,19 @@ def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) ->
     if is_pronoun:
         kind = "no_noun" if answer[0][0] == NOTHING else "pronoun" if answer[0][1] >= UNSURE else "unsure"
         said.append(t(f"answer.{kind}", query=name, list=_listed(answer, _or_nothing(written))))
-    others = [
-        _to_questions(trace, questions, query, written)
-        for questions in _asked_of(trace, query, is_pronoun=is_pronoun)
-        if not (is_pronoun and "noun" in questions)
-    ]
+    others, unsure = [], []
+    for questions in _asked_of(trace, query, is_pronoun=is_pronoun):
+        if is_pronoun and "noun" in questions:
+            continue
+        if trace.questions[questions[0]][query][0][1] < UNSURE:
+            unsure.append(_names(questions))
+        else:
+            others.append(_to_questions(trace, questions, query, written))
     if others:
         kind = "besides" if is_pronoun else "word"
         said.append(t(f"answer.{kind}", query=name, list=" · ".join(others)))
+    if unsure:
+        said.append(t("answer.unknown", questions=", ".join(unsure)))
     return " ".join(said) or t("answer.nothing", query=name)
 
 
@@ -97,15 +102,16 @@ def _to_questions(
 ) -> str:
     """The answer to questions about a word, in a few words: "who does it: animal 0.98"."""
     question, answer = questions[0], trace.questions[questions[0]][query]
-    names = ", ".join(t(f"head_view.question_{one}") for one in questions)
-    if answer[0][1] < UNSURE:
-        return t("answer.unknown", question=names)
     words = _listed(answer, _or_nothing(written), MIN_BESIDES)
     if len(questions) > 1:
-        return t("answer.shared", questions=names, list=words)
+        return t("answer.shared", questions=_names(questions), list=words)
     if question in ("doer", "object") and _is_noun(trace, query, answer[0][0]):
         return t(f"answer.{question}_of", list=words)
     return t(f"answer.{question}", list=words)
+
+
+def _names(questions: Sequence[str]) -> str:
+    return ", ".join(t(f"head_view.question_{question}") for question in questions)
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:

@@ -140,14 +140,14 @@ def begin() -> bool:
     new = "focus" not in st.session_state or streamlit_parts.after_history()
     _hear()
     if streamlit_parts.after_history():
-        _take(st.query_params.to_dict())
+        _take_link()
     return new
 
 
 def _hear() -> None:
     """Take up what the browser has sent since; it stands in every message until another is sent."""
     if "focus" not in st.session_state:
-        _take(st.query_params.to_dict())
+        _take_link()
     hear((st.session_state.get("address") or {}).get("focus"))
 
 
@@ -158,13 +158,15 @@ def hear(sent: Mapping | None) -> None:
     """
     if sent and sent["count"] > st.session_state.get("focus_count", 0):
         st.session_state["focus_count"] = sent["count"]
-        same = sent["link"].get("token") == st.session_state["focus"].token
-        _take(sent["link"], names_token=not same)
+        _take(sent["link"])
 
 
-def _take(link: Mapping[str, object], *, names_token: bool = True) -> None:
-    if names_token:
-        st.session_state["token_is_named"] = True
+def _take_link() -> None:
+    _take(st.query_params.to_dict())
+    st.session_state["token_is_named"] = True
+
+
+def _take(link: Mapping[str, object]) -> None:
     st.session_state["focus"] = Focus.of_link(link)
     st.session_state["focus_heard"] = Focus().link() | _strings(link)
 
@@ -216,17 +218,20 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 def name_tokens(trace: AttentionTrace) -> None:
     """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
 
-    Of a new text it is the word of `first_token`, unless another was named with it; so it is where the text
-    has no word of that name. A word that is merely looked at, or pinned beside it, is let go of.
+    A new text is looked at from its `first_token` alone, whatever was looked at in the old one, unless a
+    token was named with it, by a link or by the page. So is a text that has no word of the name.
     """
     now, queries, keys = focus(), trace.sides.queries, trace.sides.keys
     text, is_named = setting("text"), st.session_state.pop("token_is_named", False)
     is_new = st.session_state.get("text_of_token", text) != text
     st.session_state["text_of_token"] = text
+    is_other = is_new and not is_named
+    if is_other:
+        now = replace(now, sentence=1, key_token="", pins="")
     if now.sentence != 1:
         return
     token, key = _numbered(queries, now.token), _numbered(keys, now.key_token)
-    if now.token and (position(queries, now.token) is None or (is_new and not is_named)):
+    if now.token and (is_other or position(queries, now.token) is None):
         token = first_token(queries)
     names = {} if token is None else {"token": name_of(queries, token)}
     if now.key_token:

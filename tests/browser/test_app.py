@@ -45,7 +45,7 @@ def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, set
     assert view.matrix("weights").shape == (5, 5)
     # Words that the small model does not know stop nothing: one quiet line says how it reads them.
     expect(page.get_by_test_id("stAlert")).to_have_count(0)
-    expect(page.get_by_text("Dotted words are not in this model's vocabulary")).to_have_count(1)
+    expect(page.get_by_text("Words with a dotted underline are not in")).to_have_count(1)
     # No leftover to compare with; of a sentence without "it" a word of content is looked at.
     assert query(page) == {"text": "Is Liechtenstein cold?", "twin": "", "token": "Liechtenstein"}
     assert view.view.locator(".panel").count() == 1

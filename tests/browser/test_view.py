@@ -329,9 +329,6 @@ def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, set
     page = visit(app)
     view = eye(page)
     view.token(12).click()
-    # Told along with the sentence, the word would count as named for it: a key in a control tells it before.
-    page.get_by_role("textbox", name="Sentence", exact=True).press("Control")
-    settled(page)
     text = "The animal was tired because it was too late."
     write(page, text)
     settled(page)

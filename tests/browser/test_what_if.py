@@ -43,7 +43,6 @@ def test_a_press_on_a_head_switches_it_off_and_on_again(visit, app, settled):
         expect(heads.get_by_text("Hatched: off")).to_have_count(0)
 
 
-@pytest.mark.xfail(reason="fails since the small models were trained anew; the cause is not known yet")
 def test_a_head_that_is_switched_off_changes_the_answer(visit, app, settled):
     page = visit(f"{app}/what-if?h=4&d_model=64", width=1440)
     expect(page.get_by_text(re.compile("The answer at it"))).to_have_count(0)
@@ -92,9 +91,8 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, ey
     expect(weights.locator("figure")).to_have_count(1)
 
 
-@pytest.mark.xfail(reason="fails since the small models were trained anew; the cause is not known yet")
 def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app, settled):
-    page = visit(f"{app}/what-if", width=1440)
+    page = visit(f"{app}/what-if?head=4", width=1440)
     weights = pictures(page, "what-if-weights")
     pen = weights.get_by_role("button", name="Hide cells")
     pen.click()
@@ -115,7 +113,7 @@ def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app,
     settled(page)
     expect(weights.locator(".explanation")).to_be_hidden()  # the pen is still in the hand
 
-    # In one head alone, by the keyboard.
+    # In one head alone, which is not asked for the noun, by the keyboard.
     page.get_by_role("radio", name="head 4", exact=True).click()
     settled(page)
     over_cell(weights.locator("figure canvas").first, 8, 2)
@@ -170,6 +168,6 @@ def test_from_a_cell_of_heads_to_the_sentence_without_it(visit, app, settled, na
     link = matrices.get_by_role("link", name="What if this cell were hidden?")
     link.click()
     page.wait_for_url("**/what-if?**edits=cut%2Clayer%3D2%2Chead%3D*%2Cfrom%3D9%2Cto%3D3**")
-    expect(page.get_by_role("button", name=re.compile("“animal” hidden from “it”: head ."))).to_have_count(2)
+    expect(page.get_by_role("button", name=re.compile("“animal” hidden from “it”: head ."))).to_be_visible()
     assert "h=8" in page.url
     settled(page)

@@ -205,7 +205,10 @@ def shows(six):
 
 @pytest.fixture(scope="session")
 def move():
-    """`move(app, head=3)`: the message of a browser whose focus has moved, named as in a link."""
+    """`move(app, head=3)`: the message of a browser whose focus has moved, named as in a link.
+
+    What else has been set on the page since the last run is in the same message.
+    """
     count = itertools.count(1)
 
     def send(app: AppTest, **chosen: object) -> AppTest:

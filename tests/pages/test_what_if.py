@@ -67,6 +67,7 @@ def test_one_head_of_four_changes_little_and_all_changes_are_lifted_at_once(on_p
     app = on_page(edits="temperature,by=2")
     app.button(key="try_1").click().run()
     assert app.query_params["edits"] == "cut,layer=2,head=1,from=9,to=3"
+    assert "try_1" not in {button.key for button in app.button}
     app.button(key="reset_changes").click().run()
     assert not app.exception
     assert "edits" not in app.query_params

@@ -138,11 +138,11 @@ def our_table(scores: pd.DataFrame, d_model: int) -> None:
         "shapes": scores["shapes"].map("{:.1%}".format),
         "accuracy": scores["accuracy"].map("{:.1%}".format),
         "right": scores["right"].map("{:.2f}".format),
-        "resolving": [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()],
     }
-    notes = [t("sweep.table_link"), t("sweep.table_resolving")]
+    notes = [t("sweep.table_link")]
     if not heights.on_phone():
-        notes.append(t("sweep.table_seconds"))
+        notes += [t("sweep.table_resolving"), t("sweep.table_seconds")]
+        columns["resolving"] = [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()]
         columns["parameters"] = scores["parameters"].map("{:,}".format)
         columns["seconds"] = scores["seconds"].map(
             lambda seconds: "" if pd.isna(seconds) else f"{seconds:.0f}"
@@ -158,11 +158,12 @@ def questions(d_model: int) -> pd.DataFrame:
 
 
 def our_questions(table: pd.DataFrame) -> None:
-    """The right answers to each question as a table."""
+    """The right answers to each question as a table, with a column for each h, so that it fits a phone."""
     st.header(t("sweep.questions"), divider="gray")
     shares = table.map(lambda share: "–" if pd.isna(share) else f"{share:.0%}")
-    columns = {t(f"head_view.question_{question}"): shares[question] for question in shares}
-    st.table(pd.DataFrame({"h": shares.index, **columns}), hide_index=True, border="horizontal")
+    names = [t(f"head_view.question_{question}") for question in shares]
+    columns = {t("sweep.with_h", h=h): row.tolist() for h, row in shares.iterrows()}
+    st.table(pd.DataFrame({t("sweep.question"): names, **columns}), hide_index=True, border="horizontal")
     st.caption(t("sweep.questions_how"))
 
 

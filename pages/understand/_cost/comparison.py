@@ -92,7 +92,6 @@ def small_models() -> None:
                 t("cost.column_numbers"): str(_cached(plan.shape)),
                 t("cost.column_answers"): f"{scores['answer']:.1%}",
                 t("cost.column_shapes"): f"{scores['shapes']:.1%}",
-                t("cost.column_head"): f"{scores['accuracy']:.1%}",
                 t("cost.column_weight"): f"{scores['right']:.2f}",
             }
         )

@@ -74,6 +74,8 @@ def choose(
             st.caption(t("what_if.try"), width="content")
             kept = [change for change in chosen if isinstance(change, Swap)]  # the words keep their places
             for nth, edit in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
+                if edit in chosen:
+                    continue
                 st.button(
                     describe(edit, trace),
                     key=f"try_{nth}",
