@@ -109,7 +109,7 @@ def of_sentences(
         "answers": [sentence.answers(one) for one in answered or traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": model_info.notes(trace),
-        "roles": role_labels.labels(trace, scene),
+        "roles": _roles(trace, scene),
     }
 
     # A session keeps this function: one that held a trace would hold all that is computed of it.
@@ -127,6 +127,15 @@ def of_sentences(
     payload = of_traces(every, **focus, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
+
+
+def _roles(trace: AttentionTrace, scene: state.Scene) -> dict[int, list[str]]:
+    """Of each layer the label of every head, empty where it has none."""
+    labels = role_labels.labels(trace, scene)
+    return {
+        number: [labels.get((number, head), role_labels.NO_LABEL).text for head in range(layer.n_heads)]
+        for number, layer in enumerate(trace.layers)
+    }
 
 
 def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:

@@ -16,6 +16,7 @@ from mha_core.analysis.patterns import MEASURES
 from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
 from pages._kit import charts, components, compute, heights, role_labels, state
+from pages._kit.role_labels import NO_LABEL, Label
 from pages._kit.text import t
 
 MAX_BYTES = 32_000_000  # of the overviews of all traces together
@@ -75,15 +76,14 @@ def show(
     with fold:
         with st.spinner(t("overview.working")):
             pictures = _overviews.get(compute.cache_key(scene), lambda _key: overview(trace))
-        named = role_labels.named(trace, scene)
-        named = pictures.positions() if named is None else named
+        labels = role_labels.labels(trace, scene) or role_labels.of_roles(pictures.positions())
         where = replace(origin(trace), note=t("overview.note"))
         meta = charts.described("overview", t("overview.title"), where)
-        header = described(pictures, named, shared=shared, meta=meta)
+        header = described(pictures, labels, shared=shared, meta=meta)
         small = None if weights else pack([Panel("", (), dict(enumerate(pictures.thumbs)))], bits=8)
         _mount(header, weights, small, {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
-            st.dataframe(table(pictures, named), hide_index=True, key="overview_table")
+            st.dataframe(table(pictures, labels), hide_index=True, key="overview_table")
 
 
 def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, scene: dict) -> None:
@@ -104,15 +104,19 @@ def _picked() -> None:
 
 
 def described(
-    pictures: Overview, named: dict, *, shared: Sequence[int] = (), meta: Mapping[str, object] | None = None
+    pictures: Overview,
+    labels: Mapping[tuple[int, int], Label],
+    *,
+    shared: Sequence[int] = (),
+    meta: Mapping[str, object] | None = None,
 ) -> dict:
-    """The measures and words of all heads as overview.js reads them; `named` as `roles.labels` has it.
+    """The measures and labels of all heads as overview.js reads them.
 
     `shared` says of each layer how many heads have one key/value head together, `meta` what a file of them
     says (`charts.described`).
     """
-    keys = list(pictures.table.index)
-    measures = pictures.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
+    of_heads = [labels.get(key, NO_LABEL) for key in pictures.table.index]
+    measures = pictures.table[list(MEASURES)].assign(role=[label.score for label in of_heads])
     return {
         "meta": meta or {},
         "heads": [len(layer) for layer in pictures.thumbs],
@@ -124,11 +128,11 @@ def described(
         "facts": [
             {"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES
         ],
-        "roles": [named.get(key, ("",))[0] for key in keys],
-        "labels": [role_labels.label(named.get(key)) for key in keys],
+        "roles": [label.role for label in of_heads],
+        "labels": [label.text for label in of_heads],
         "texts": {
             "name": t("overview.name", layer="{layer}", head="{head}"),
-            "canvas": t("overview.canvas", layers=len(pictures.thumbs), heads=len(keys)),
+            "canvas": t("overview.canvas", layers=len(pictures.thumbs), heads=len(of_heads)),
             "layers": t("overview.layers"),
             "order": t("overview.order"),
             "turn": t("overview.turn"),
@@ -146,11 +150,11 @@ def _digits(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.6g}")
 
 
-def table(pictures: Overview, named: dict) -> pd.DataFrame:
+def table(pictures: Overview, labels: Mapping[tuple[int, int], Label]) -> pd.DataFrame:
     """The measures, layers and heads from 1: the same as the pictures, for screen readers."""
     frame = pictures.table.reset_index()
     rows = pd.DataFrame({t("control.layer"): frame["layer"] + 1, t("control.head"): frame["head"] + 1})
-    rows[t("overview.role")] = [role_labels.label(named.get(key)) for key in pictures.table.index]
+    rows[t("overview.role")] = [labels.get(key, NO_LABEL).text for key in pictures.table.index]
     return rows.join(frame[list(MEASURES)].round(3).rename(columns=_measure))
 
 

@@ -1,7 +1,9 @@
 """What heads are asked and what they were measured to do, as labels."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from mha_core import AttentionTrace, MhaError
@@ -24,42 +26,58 @@ class Measured(NamedTuple):
 _measured: Cache[Measured] = Cache(MAX_BYTES)
 
 
-def labels(trace: AttentionTrace, scene: state.Scene) -> dict[int, list[str]]:
-    """Of each layer the labels of its heads: the measured role with its score, empty where there is none.
+class Label(NamedTuple):
+    """What a head is called: its role, the score that it has there, and both in words."""
+
+    role: str
+    score: float
+    text: str
+
+
+NO_LABEL = Label("", np.nan, "")
+
+
+def labels(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], Label]:
+    """The label of each (layer, head) that has one: the measured role with its score.
 
     In the last layer of a small model it is what the head is asked, with the share of right answers.
     """
-    roles = named(trace, scene) or {}
-    found = {
-        number: [label(roles.get((number, head))) for head in range(layer.n_heads)]
-        for number, layer in enumerate(trace.layers)
+    measured = _of(trace, scene)
+    last = len(trace.layers) - 1
+    asked = {(last, head): label for head, label in enumerate(_asked(trace))}
+    return (of_roles(measured.named) if measured else {}) | asked
+
+
+def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], Label]:
+    """The labels of heads by their role and score, as in `roles.labels`."""
+    return {
+        place: Label(role, score, t("roles.label", role=name(role), score=f"{score:.2f}"))
+        for place, (role, score) in named.items()
     }
-    return found | ({len(found) - 1: asked} if (asked := _asked(trace)) else {})
 
 
-def _asked(trace: AttentionTrace) -> list[str]:
+def _asked(trace: AttentionTrace) -> list[Label]:
+    """What each head of the last layer is asked; of several questions the score is the mean."""
     source = trace.source
     if not isinstance(source, TrainedSource):
         return []
     scores = (model_info.scores_of(source) or {}).get("questions", {})
+    right = {question: score["right"] for question, score in scores.items()}
 
     def said(question: str) -> str:
         name = t(f"head_view.question_{question}")
-        right = scores.get(question, {}).get("right")
-        return name if right is None else t("roles.label", role=name, score=f"{right:.2f}")
+        if question not in right:
+            return name
+        return t("roles.label", role=name, score=f"{right[question]:.2f}")
 
-    return [" · ".join(map(said, questions.split())) for questions in source.questions]
-
-
-def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
-    """The role and score of each (layer, head), as in `roles.labels`; None for weights without training."""
-    measured = _of(trace, scene)
-    return None if measured is None else measured.named
-
-
-def label(role: tuple[str, float] | None) -> str:
-    """A role and its score in words; empty for None, a head without a role."""
-    return "" if role is None else t("roles.label", role=name(role[0]), score=f"{role[1]:.2f}")
+    return [
+        Label(
+            questions,
+            float(np.mean([right.get(question, np.nan) for question in questions.split()])),
+            " · ".join(map(said, questions.split())),
+        )
+        for questions in source.questions
+    ]
 
 
 def name(role: str) -> str:
