@@ -45,12 +45,12 @@ def curves(
             figure.add_vline(x=at, line=EVENT, row=1, col="all")
             figure.add_annotation(
                 x=at,
-                y=1,
+                y=0,
                 xref="x",
                 yref="y domain",
                 text=words,
                 xanchor="left",
-                yanchor="top",
+                yanchor="bottom",
                 showarrow=False,
             )
     if marked is not None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mha_core.cache import Cache, size
 from mha_core.errors import MhaError, listed
+from mha_core.traces.tokens import Tokens
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.evaluation import famous, scores, sentence_weights, stages
@@ -371,7 +372,7 @@ def famous_weights(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
     return tuple(np.stack(sentence_weights(model, ids[:length])) for ids, length in sentences)
 
 
-def famous_labels(language: str) -> tuple[tuple[str, ...], ...]:
-    """The tokens of both famous sentences, as labels."""
+def famous_tokens(language: str) -> tuple[Tokens, ...]:
+    """The tokens of both famous sentences."""
     words = lexicon(language)
-    return tuple(words.cut(entry["text"], limit=MAX_WORDS)[0].labels for entry in words.grammar["famous"])
+    return tuple(words.cut(entry["text"], limit=MAX_WORDS)[0] for entry in words.grammar["famous"])

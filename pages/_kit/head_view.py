@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, longest, picture
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
@@ -167,15 +167,15 @@ def _plot(traces: Sequence[AttentionTrace]) -> None:
 
 
 def of_weights(
-    panels: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]],
+    panels: Sequence[tuple[Sequence[np.ndarray], Tokens]],
     *,
     layer: int,
     token: int,
     source: str,
     key: str,
 ) -> None:
-    """The same for weights that belong to no trace: of each sentence every layer's, and its labels."""
-    packed = [Panel(" ".join(labels), labels, dict(enumerate(layers))) for layers, labels in panels]
+    """The same for weights that belong to no trace: of each sentence every layer's, and its tokens."""
+    packed = [Panel(tokens.text, tokens.labels, dict(enumerate(layers))) for layers, tokens in panels]
     blob = pack(packed)
     n_heads = len(panels[0][0][layer])
     header = views.header(
@@ -191,7 +191,7 @@ def of_weights(
         title=packed[0].title,
         texts=views.texts(language()),
     )
-    _mount(header, blob, key, heights.view([len(labels) for _, labels in panels]))
+    _mount(header, blob, key, heights.view([len(tokens) for _, tokens in panels]))
 
 
 def _packed(

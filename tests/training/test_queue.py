@@ -20,7 +20,7 @@ from mha_core.training.evaluation import STAGES, scores, stages
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.queue import Trainings, famous_labels, famous_weights, record
+from mha_core.training.queue import Trainings, famous_tokens, famous_weights, record
 from mha_core.training.runs import Runs, title
 
 TINY = {"h": 2, "d_model": 8}
@@ -353,12 +353,12 @@ def test_two_workers_train_two_plans_at_once_and_mix_nothing():
 def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
     model = SmallModel(plan().shape, len(lexicon().vocabulary))
     taken = famous_weights(model, "en")
-    labels = famous_labels("en")
+    tokens = famous_tokens("en")
     kept = [weights.copy() for weights in taken]
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    for weights, before, words in zip(taken, kept, labels, strict=True):
+    for weights, before, words in zip(taken, kept, tokens, strict=True):
         assert weights.shape == (2, 2, len(words), len(words))
         np.testing.assert_array_equal(weights, before)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)

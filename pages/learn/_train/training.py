@@ -17,7 +17,7 @@ from mha_core.training.evaluation import famous
 from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
-from mha_core.training.queue import Job, famous_labels
+from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, compute, head_view, profile, runs, state, uploads
 from pages._kit.text import PAGES, literal, t
 
@@ -187,7 +187,7 @@ def _progress(job: Job) -> None:
 
 def _figures(job: Job, records: list, at: int) -> None:
     record = records[at]
-    labels = famous_labels(job.plan.language)
+    tokens = famous_tokens(job.plan.language)
     st.markdown(
         t(
             "train.now",
@@ -198,7 +198,7 @@ def _figures(job: Job, records: list, at: int) -> None:
     )
     layer = min(state.focus().layer, len(record.weights[0])) - 1
     head_view.of_weights(
-        list(zip(record.weights, labels, strict=True)),
+        list(zip(record.weights, tokens, strict=True)),
         layer=layer,
         token=int(famous(job.plan.language).pronoun[0]),
         source=f"{job.name}, step {record.step:,}",
