@@ -20,15 +20,19 @@ def curves(
     step: str,
     marked: int | None = None,
     events: Mapping[int, str] = MappingProxyType({}),
+    narrow: bool = False,
 ) -> go.Figure:
     """Two panels over one axis: `loss` on the left, every other column, shares from 0 to 1, on the right.
 
+    Where the page is `narrow` the shares stand below the loss.
     `frame` is indexed by step; `names` says in words what each column is, `step` what the axis is;
     `marked` draws a line at that step, `events` a fainter one at each of theirs, named beside the loss.
     Colours are those of the template in use.
     """
     shares = [column for column in frame.columns if column != "loss"]
-    figure = make_subplots(rows=1, cols=2, column_titles=[names["loss"], ""], horizontal_spacing=0.1)
+    place = {"row": 2, "col": 1} if narrow else {"row": 1, "col": 2}
+    sizes = {"rows": place["row"], "cols": place["col"]}
+    figure = make_subplots(**sizes, subplot_titles=[names["loss"], ""], horizontal_spacing=0.1)
     for column in ("loss", *shares):
         figure.add_scatter(
             x=frame.index,
@@ -37,12 +41,11 @@ def curves(
             mode="lines",
             showlegend=column != "loss",
             hovertemplate="%{y:.3f}",
-            row=1,
-            col=1 if column == "loss" else 2,
+            **({"row": 1, "col": 1} if column == "loss" else place),
         )
     for at, words in events.items():
         if len(frame) and frame.index.min() < at < frame.index.max():
-            figure.add_vline(x=at, line=EVENT, row=1, col="all")
+            figure.add_vline(x=at, line=EVENT, row="all", col="all")
             figure.add_annotation(
                 x=at,
                 y=0,
@@ -54,15 +57,16 @@ def curves(
                 showarrow=False,
             )
     if marked is not None:
-        figure.add_vline(x=marked, line={"width": 1, "dash": "dot"}, row=1, col="all")
+        figure.add_vline(x=marked, line={"width": 1, "dash": "dot"}, row="all", col="all")
     figure.update_xaxes(title={"text": step, "font": {"size": 12}}, showgrid=False)
-    figure.update_yaxes(rangemode="tozero", col=1)
-    figure.update_yaxes(range=[0, 1.03], col=2)
+    figure.update_yaxes(rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(range=[0, 1.03], **place)
     figure.update_layout(
-        height=HEIGHT,
+        height=2 * HEIGHT if narrow else HEIGHT,
         margin={"l": 0, "r": 0, "t": 30, "b": 0},
         hovermode="x unified",
-        legend={"orientation": "h", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
+        legend={"orientation": "h", "x": 1.0, "xanchor": "right"}
+        | ({"y": -0.1, "yanchor": "top"} if narrow else {"y": 1.0, "yanchor": "bottom"}),
         colorway=[colour(number) for number in range(COLOURS)],
     )
     return figure

@@ -45,3 +45,12 @@ def test_an_event_has_a_line_in_both_panels_and_its_name_beside_the_loss():
 def test_a_training_that_has_not_begun_has_empty_curves():
     figure = curves(TABLE.iloc[:0], names=NAMES, step="steps")
     assert [len(line.x) for line in figure.data] == [0, 0, 0]
+
+
+def test_on_a_narrow_page_the_shares_stand_below_the_loss():
+    figure = curves(TABLE, names=NAMES, step="steps", marked=40, narrow=True)
+    assert [line.xaxis for line in figure.data] == ["x", "x2", "x2"]
+    assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
+    assert figure.layout.xaxis.domain == figure.layout.xaxis2.domain
+    assert [mark.xref for mark in figure.layout.shapes] == ["x", "x2"]
+    assert figure.layout.yaxis2.range == curves(TABLE, names=NAMES, step="steps").layout.yaxis2.range
