@@ -24,11 +24,12 @@ from mha_core.training.questions import heads_of
 
 FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
-STEPS = {32: 6_000, 64: 6_000, 128: 4_500}
+STEPS = {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000}
 BARE = 600  # steps with short sentences that all ask for a pronoun, the hardest question
+HEADS = (1, 2, 4, 8, 16)
 SIZES = {
-    "en": {32: (1, 2, 4, 8), 64: (1, 2, 4, 8, 16), 128: (1, 2, 4, 8, 16)},
-    "zh": {64: (1, 2, 4, 8), 128: (4,)},
+    "en": {32: HEADS, 64: HEADS, 128: HEADS, 256: (2, 4, 8, 16)},
+    "zh": {64: (1, 2, 4, 8), 128: (1, 2, 4, 8)},
 }
 PLANS = (
     *(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.training.language import EVERYDAY, MAX_WORDS, Grammar, Mix, Sentence
+from mha_core.training.language import DECIDED, EVERYDAY, MAX_WORDS, Grammar, Mix, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, START, Lexicon, lexicon
 from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS
 
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     question: Tensor  # (row,), a number in ASKED
     group: Tensor  # (row,), a number in GROUPS; len(GROUPS) for hidden words
     answer: Tensor  # (row,)
-    candidates: Tensor  # (word,): every word of the batch
+    candidates: Tensor  # (word,): every word of the batch, padding left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +160,10 @@ def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: fl
     place = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = np.sort(by_group[place < MAX_ROWS])
     sentence, position, question, group = (part[kept] for part in (sentence, position, question, group))
+    present = words_at(lengths, length)
+    candidates = np.unique(ids[present])
     key = encoded.keys[chosen[sentence], position, question]
-    candidates, answers = np.unique(ids, return_inverse=True)
-    answer = answers.reshape(ids.shape)[sentence, key]
+    answer = np.searchsorted(candidates, ids[sentence, key])
     guessed, at = np.nonzero(hidden[chosen, :length] >= 0)
     rows = (
         np.append(sentence, guessed),
@@ -171,10 +172,10 @@ def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: fl
         np.append(group, np.full(len(at), len(GROUPS))),
         np.append(answer, hidden[chosen[guessed], at]),
     )
-    present = None if lengths.min() == length else torch.from_numpy(words_at(lengths, length))
+    padding = None if present.all() else torch.from_numpy(present)
     shift = int(rng.integers(0, MAX_WORDS - length + 1)) if rng.random() < shifted else 0
     return Batch(
-        torch.from_numpy(ids), present, shift, *map(torch.from_numpy, rows), torch.from_numpy(candidates)
+        torch.from_numpy(ids), padding, shift, *map(torch.from_numpy, rows), torch.from_numpy(candidates)
     )
 
 
@@ -193,7 +194,7 @@ def hide(
 
     Of the hidden words 80 % become [MASK], 10 % another word, and 10 % stay (Devlin et al. 2019, BERT).
     The resolved pronoun stays in sight. A hidden word answers nothing, and is asked for its neighbours alone;
-    where the cue is hidden nobody can tell what the pronoun stands for.
+    where the cue is hidden nobody can tell what the pronoun, and what is said of it, stands for.
     Shapes: (sentence, position), the same with NOT_ASKED elsewhere, and that of `Encoded.links`.
     """
     at, has_pronoun = np.arange(len(encoded.ids)), encoded.pronoun > 0
@@ -208,8 +209,9 @@ def hide(
     links[np.take_along_axis(hidden, answers.astype(np.int64), 1).reshape(links.shape)] = NOT_ASKED
     alone = np.setdiff1d(np.arange(len(QUESTIONS)), NEIGHBOURS)
     links[..., alone] = np.where(hidden[..., None], NOT_ASKED, links[..., alone])
-    blind = has_pronoun & hidden[at, encoded.cue]
-    links[at[blind], encoded.pronoun[blind], QUESTIONS.index("noun")] = NOT_ASKED
+    decided = np.isin(encoded.links, [LINK_NAMES.index(name) for name in DECIDED])
+    decided &= encoded.keys == encoded.nouns[:, :1, None]
+    links[decided & hidden[at, encoded.cue][:, None, None]] = NOT_ASKED
     chance = rng.random(encoded.ids.shape)
     other_words = rng.integers(words.number[HIDDEN] + 1, last + 1, encoded.ids.shape)
     ids = np.where(hidden & (chance < 0.8), words.number[HIDDEN], encoded.ids)

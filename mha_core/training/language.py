@@ -13,7 +13,18 @@ from functools import cache
 from random import Random
 from zlib import crc32
 
-from mha_core.training.lexicon import ACTIVE, BRACKETS, FORMS, PART, SPARES, START, Lexicon, Noun, spelled
+from mha_core.training.lexicon import (
+    ACTIVE,
+    BRACKETS,
+    FORMS,
+    PART,
+    SPARES,
+    START,
+    Lexicon,
+    Noun,
+    normalized,
+    spelled,
+)
 from mha_core.training.links import (
     ADJECTIVE,
     BOUNDARY,
@@ -22,7 +33,9 @@ from mha_core.training.links import (
     NOUN,
     PARTICLE,
     PREDICATE,
+    PREPOSITION,
     PRONOUN,
+    STOPS,
     Link,
     Word,
     links,
@@ -31,8 +44,9 @@ from mha_core.training.links import (
 MAX_WORDS = 64  # tokens of the longest text, [CLS] and full stop included
 LONGEST_ALONE = 32  # of a sentence that has no other one before it
 HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of the sets "validation" and "test"
-STOPS = frozenset(".?!。？！")
 MAX_UNKNOWN = 3  # words of a training sentence that are spares
+# What a pronoun stands for answers these; where the cue is not there to see, nobody can tell.
+DECIDED = ("pronoun to noun", "cue to noun", "predicate to noun")
 CAPITALS = ("city", "country", "day", "month", "language", "nationality")  # classes of words with a capital
 EVENT = "{event}"  # in a shape: what happened, with both nouns in it
 NEUTRAL_SHAPE = "event that says nothing"  # of the held-out shapes
@@ -89,9 +103,15 @@ class Phrases:
         return words, at
 
     def _fill(self, rng, template, roles, kinds, banned, words, at, depth=0, plural=False) -> None:
+        outside = []  # of each clause: the number that holds around it, and where it begins
         for part in template:
             if part in BRACKETS:
                 depth += 1 if part == "(" else -1
+                if part == "(":
+                    outside.append((plural, len(words)))
+                else:
+                    plural, first = outside.pop()
+                    words[first] = words[first]._replace(begins=True)
                 continue
             if not part.startswith("{"):
                 forms = spelled(part)
@@ -113,7 +133,9 @@ class Phrases:
                 at["cue"] = len(words)
                 words.append(Word("", PREDICATE, depth))
             else:
-                filled, plural = self._slot(rng, slot, plural, banned, depth)
+                filled, number = self._slot(rng, slot, plural, banned, depth)
+                if words[-1].part != PREPOSITION:  # the hands of the man are cold
+                    plural = number
                 words += filled
 
     def _distract(self, rng, noun: Noun, plural: bool, banned, words: list[Word], depth: int) -> None:
@@ -250,26 +272,21 @@ class Grammar:
     def with_unknown(self, rng: Random, sentence: Sentence, count: int | None = None) -> Sentence:
         """The sentence with `count` of its words, by default one to three, as spares for unknown words.
 
-        Where the cue is unknown nobody can tell what the pronoun stands for: it is not asked for its noun.
+        Where the cue is unknown nobody can tell what the pronoun stands for: neither the pronoun nor what is
+        said of it is asked for a noun.
         """
         count = rng.randint(1, MAX_UNKNOWN) if count is None else count
-        places = [at for at, part in enumerate(sentence.parts) if part in CONTENT]
-        signs = [
-            at
-            for at, part in enumerate(sentence.parts)
-            if part == BOUNDARY and at and sentence.words[at] in STOPS
-        ]
-        chosen = rng.sample(places, min(count, len(places)))
-        if signs and rng.random() < 0.1:
-            chosen.append(rng.choice(signs))
+        words = [*zip(sentence.words, sentence.parts, strict=True)]
+        could_be = [*dict.fromkeys(word for word in words if word[1] in CONTENT)]
+        signs = [word for word in words if word[0] in STOPS]
+        chosen = rng.sample(could_be, min(count, len(could_be)))
+        if count and signs and rng.random() < 0.1:
+            chosen = [*chosen[: count - 1], rng.choice(signs)]
         spares, used = {}, set()
-        for at in chosen:
-            word = sentence.words[at]
-            if word not in spares:
-                spares[word] = self._spares_for(rng, word, sentence.parts[at], used)
-        return _replaced(
-            sentence, {at: spares[word] for at, word in enumerate(sentence.words) if word in spares}
-        )
+        for text, part in chosen:
+            if text not in spares:
+                spares[text] = self._spares_for(rng, text, part, used)
+        return _replaced(sentence, {at: spares[word[0]] for at, word in enumerate(words) if word in chosen})
 
     def _spares_for(self, rng: Random, word: str, part: str, used: set[str]) -> tuple[str, ...]:
         """What an unknown word in the place of that one is read as: in Chinese a spare for each character."""
@@ -285,20 +302,10 @@ class Grammar:
     def _kind_of_spare(self, rng: Random, word: str, part: str) -> str:
         if part == BOUNDARY:
             return "symbol"
-        noun = self.lexicon.classes.get(word, ("",))[0]
-        if noun in ("number", "hour", "quantity") or (part == DETERMINER and rng.random() < 0.3):
-            return "number"
         if self.lexicon.code != "en":
             return "latin" if part == NOUN and rng.random() < 0.2 else "character"
-        capital = word in self.lexicon.names or noun in (
-            "city",
-            "country",
-            "day",
-            "month",
-            "language",
-            "nationality",
-        )
-        if capital or (part in (NOUN, ADJECTIVE) and rng.random() < 0.1):
+        has_capital = self.lexicon.classes.get(word, ("",))[0] in CAPITALS
+        if has_capital or word in self.lexicon.names or (part in (NOUN, ADJECTIVE) and rng.random() < 0.1):
             return "name"
         return self.lexicon.spare_kind(word) if rng.random() < 0.9 else "other"
 
@@ -344,9 +351,10 @@ class Grammar:
         pair = []
         for entry in self.lexicon.grammar["famous"]:
             tokens, _ = self.lexicon.cut(entry["text"], limit=MAX_WORDS)
-            words = tuple(piece.lower() if piece != START else piece for piece in tokens.pieces)
-            at = {role: words.index(entry[role]) for role in ("pronoun", "right", "wrong", "cue")}
-            pair.append(Sentence(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
+            texts = [START, *map(normalized, tokens.pieces[1:])]
+            words = [Word(*both) for both in zip(texts, (BOUNDARY, *entry["parts"].split()), strict=True)]
+            at = {role: texts.index(entry[role]) for role in ("pronoun", "right", "wrong", "cue")}
+            pair.append(_resolved(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
         return tuple(pair)
 
     @property
@@ -375,12 +383,7 @@ class Grammar:
         for to in (0, 1):
             said = [*words]
             said[at["cue"]] = words[at["cue"]]._replace(text=rng.choice(cues[to]))
-            extra = (
-                Link(at["P"], "noun", nouns[to], "pronoun to noun"),
-                Link(at["P"], "decider", at["cue"], "pronoun to cue"),
-                Link(at["cue"], "noun", nouns[to], "cue to noun"),
-            )
-            pair.append(_sentence(said, extra, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
+            pair.append(_resolved(said, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
         return tuple(pair)
 
     def _around(self, rng: Random, schema: dict, shape: str) -> str:
@@ -498,6 +501,16 @@ def _sentence(
     )
 
 
+def _resolved(words: Sequence[Word], pronoun: int, nouns: tuple[int, int], cue: int, *names: str) -> Sentence:
+    """A sentence in which the cue tells that the pronoun stands for the first of the nouns."""
+    extra = (
+        Link(pronoun, "noun", nouns[0], "pronoun to noun"),
+        Link(pronoun, "decider", cue, "pronoun to cue"),
+        Link(cue, "noun", nouns[0], "cue to noun"),
+    )
+    return _sentence(words, extra, pronoun, nouns, cue, *names)
+
+
 def _joined(before: Sentence, sentence: Sentence) -> Sentence:
     """Both sentences as one text."""
     shift = len(before.words) - 1
@@ -526,7 +539,7 @@ def _replaced(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sentenc
     cue_is_unknown = sentence.cue in spares and sentence.cue != sentence.pronoun
     found = []
     for query, question, key, name in sentence.links:
-        unanswerable = cue_is_unknown and name in ("pronoun to noun", "cue to noun")
+        unanswerable = cue_is_unknown and name in DECIDED and key == sentence.nouns[0]
         found.append(Link(now[query], question, None if unanswerable or key is None else now[key], name))
     return replace(
         sentence,

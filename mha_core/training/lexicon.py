@@ -20,10 +20,11 @@ FORMS = ("base", "third", "past", "participle", "ing")
 GENDERED = ("man", "woman", "person")  # noun classes that he or she can stand for
 MERGED = dict.fromkeys(GENDERED, "person")
 PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
-# Words outside the vocabulary have spare vectors, by what shows of them: so many of each kind.
+# Words outside the vocabulary have spare vectors, by what shows of them: so many of each kind. Numbers have
+# none: they are read as number words.
 SPARES = {
-    "en": {"name": 12, "number": 6, "s": 10, "ed": 8, "ing": 8, "ly": 6, "symbol": 6, "other": 20},
-    "zh": {"character": 48, "latin": 12, "number": 6, "symbol": 6},
+    "en": {"name": 12, "s": 10, "ed": 8, "ing": 8, "ly": 6, "symbol": 6, "other": 20},
+    "zh": {"character": 48, "latin": 12, "symbol": 6},
 }
 ENDINGS = ("ing", "ed", "ly", "s")  # of English words, told apart where the rest has enough letters
 MIN_STEM = 3  # letters in front of an ending
@@ -169,7 +170,10 @@ class Lexicon:
         return tuple(parts)
 
     def spare_kind(self, piece: str, *, first: bool = False) -> str:
-        """The kind of spare that a word of that form is read as; the `first` word has a capital anyway."""
+        """The kind of spare that a word of that form is read as, or "number".
+
+        The `first` word has a capital anyway.
+        """
         if DIGIT.search(piece):
             return "number"
         if not LETTERS.search(piece):
@@ -209,7 +213,7 @@ class Lexicon:
 
     @cached_property
     def _stand_ins(self) -> dict[str, list[int]]:
-        """What unknown words of each kind are read as: numbers as other numbers, which are trained best."""
+        """What unknown words of each kind are read as: a spare, for a number a number word."""
         spares = {
             kind: [self.number[f"[{kind} {nth}]"] for nth in range(1, count + 1)]
             for kind, count in SPARES[self.code].items()
@@ -217,7 +221,7 @@ class Lexicon:
         return spares | {"number": [self.number[word] for word in self.words["number"]]}
 
     def _read_as(self, pieces: list[str], unknown: tuple[int, ...]) -> dict[str, int]:
-        """The spare of each unknown word: one by its form and its letters, another one for every other word.
+        """What each unknown word is read as, by its form and its letters: every other word as another spare.
 
         A word has the same spare in every sentence unless two words of a sentence would share it. Where there
         are more words of a form than spares, some do.

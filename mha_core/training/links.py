@@ -29,17 +29,22 @@ BE = frozenset(
     ["was", "were", "is", "are", "am", "be", "been", "being", "wasn't", "weren't", "isn't", "aren't"]
 )
 HAVE_OR_DO = frozenset(["has", "have", "had", "do", "does", "did"])
+STOPS = frozenset(".?!。？！")
 BY = "by"
 OF = "的"  # ties what is before it to the noun after it
 GIVEN_TO = "给"  # behind a verb: the first noun after it receives the second
 
 
 class Word(NamedTuple):
-    """A word of a sentence, its part of speech, and how many clauses it is inside of."""
+    """A word of a sentence, its part of speech, and how many clauses it is inside of.
+
+    `begins` tells two clauses side by side from one: it is True of the first word of a clause in brackets.
+    """
 
     text: str
     part: str
     depth: int = 0
+    begins: bool = False
 
 
 class Link(NamedTuple):
@@ -68,8 +73,7 @@ class _Reading:
 
     def links(self) -> list[Link]:
         self._phrases()
-        self._verbs()
-        self._predicates()
+        self._clauses()
         return list(self.found.values())
 
     def _add(self, query: int, question: str, key: int | None, name: str) -> None:
@@ -105,6 +109,8 @@ class _Reading:
         """Where the clause around the position ends, if it is one about the noun after it: 追 猫 的."""
         depth = self.words[at].depth
         while at + 1 < len(self.words) and self.words[at + 1].depth >= depth:
+            if self._begins_at_depth(at + 1, depth):
+                break
             at += 1
         return at if depth and self.words[at].text == OF else None
 
@@ -139,45 +145,79 @@ class _Reading:
 
     def _subject(self, at: int) -> int | None:
         """The nearest noun before the position in the same clause that depends on no other word."""
-        depth = self.words[at].depth
+        depth, is_outside = self.words[at].depth, False
         for place in range(at - 1, 0, -1):
             word = self.words[place]
-            if word.depth > depth:
+            is_outside |= self._begins_at_depth(place + 1, depth)
+            if word.depth > depth or (is_outside and word.depth == depth):
                 continue
             if word.depth < depth:  # the noun that a relative clause is about
                 return place if word.part in (NOUN, PRONOUN) else None
-            if word.part == BOUNDARY:
+            if word.part == BOUNDARY and not word.begins:
                 return None
             if word.part in (NOUN, PRONOUN) and place not in self.governed:
                 return place
         return None
 
-    def _verbs(self) -> None:
+    def _begins_at_depth(self, at: int, depth: int) -> bool:
+        return self.words[at].begins and self.words[at].depth == depth
+
+    def _comes_first(self, at: int) -> bool:
+        """Whether nothing stands before the verb or predicate in its clause that it could be said of."""
+        while at > 0 and self._part(at - 1) in (AUXILIARY, ADVERB, PARTICLE, PREDICATE):
+            at -= 1
+        return at > 0 and self._part(at - 1) == BOUNDARY
+
+    def _subject_behind(self, at: int) -> int | None:
+        """The subject of the auxiliary of a question: did the dog sleep, which book did you read."""
+        noun = self._noun_after(at + 1)
+        if noun is None or self._comes_first(at):
+            return noun
+        is_before_verb = noun + 1 < len(self.words) and self._part(noun + 1) in (VERB, AUXILIARY)
+        return noun if is_before_verb else None
+
+    def _clauses(self) -> None:
         done: list[tuple[bool, int, int]] = []  # who does what; what a clause inside says comes last
-        previous = None  # who did what the verb before says: "sat down and slept"
+        said_of: dict[int, int] = {}  # depth → what the clause before is about: "sat down and slept"
         for at, word in enumerate(self.words):
+            if word.text in STOPS:
+                said_of.clear()
+            if word.part not in (AUXILIARY, VERB, PASSIVE_VERB, PREDICATE):
+                continue
+            subject = self._subject(at)
             if word.part == AUXILIARY:
-                subject = self._subject(at)
-                if subject is None and self._part(at - 1) == BOUNDARY:
-                    subject = self._noun_after(at + 1)  # did the dog sleep?
+                behind = self._subject_behind(at)
+                subject = subject if behind is None else behind
+            elif word.part == PREDICATE and subject is None and self._is_auxiliary(at + 1):
+                subject = self._subject_behind(at + 1)  # how old is the king?
+            if subject is None and self._comes_first(at):
+                subject = said_of.get(word.depth)
+            agent = None
+            if word.part == AUXILIARY:
                 self._add(at, "doer", subject, "auxiliary to subject")
-            elif word.part in (VERB, PASSIVE_VERB):
-                agent, patient = self._agent_and_patient(at, previous)
-                if word.part == PASSIVE_VERB:
-                    agent, patient, previous = None, agent, agent
-                previous = agent if agent is not None else previous
+            elif word.part == PREDICATE:
+                self._add(at, "noun", subject, "predicate to noun")
+            else:
+                agent, patient = self._agent_and_patient(at, subject)
                 self._add(at, "doer", agent, "verb to subject")
                 self._add(at, "object", patient, "verb to object")
                 if agent is not None and self._part(agent) in (NOUN, PRONOUN):
                     done.append((self.words[agent].depth != word.depth, agent, at))
                 if patient is not None and self._part(patient) == NOUN:
                     self._add(patient, "object", at, "object to verb")
+            if (about := agent if subject is None else subject) is not None:
+                said_of[word.depth] = about
         for _, agent, verb in sorted(done):
             self._add(agent, "doer", verb, "subject to verb")
 
-    def _agent_and_patient(self, at: int, previous: int | None) -> tuple[int | None, int | None]:
+    def _is_auxiliary(self, at: int) -> bool:
+        return at < len(self.words) and self._part(at) == AUXILIARY
+
+    def _agent_and_patient(self, at: int, subject: int | None) -> tuple[int | None, int | None]:
         before, depth, is_passive, to_do = at - 1, self.words[at].depth, False, False
-        subject, patient = self._subject(at), self._owned_after(self._behind_receiver(at) + 1, depth)
+        if self._part(at) == PASSIVE_VERB:
+            return None, subject
+        patient = self._owned_after(self._behind_receiver(at) + 1, depth)
         while before > 0 and self._part(before) in (AUXILIARY, ADVERB, PARTICLE):
             is_passive |= self.words[before].text in BE and not to_do
             to_do |= self.words[before].text == "to"  # was able to lift: no passive
@@ -192,8 +232,6 @@ class _Reading:
                     patient = noun
         if self._part(at - 1) == AGENT_MARKER:
             return None, subject
-        if subject is None and self._part(before) == BOUNDARY and self.words[before].text not in ".。!！?？":
-            subject = previous
         if (end := self._clause_before_noun(at)) is not None:  # 男孩 买 的 面包, 买 面包 的 男孩
             head = self._noun_after(end + 1, depth - 1)
             if subject is None or self.words[subject].depth < depth:
@@ -229,11 +267,6 @@ class _Reading:
                 return self._noun_after(place + 1)
         return None
 
-    def _predicates(self) -> None:
-        for at, word in enumerate(self.words):
-            if word.part == PREDICATE:
-                self._add(at, "noun", self._subject(at), "predicate to noun")
-
 
 def _in_context(words: Sequence[Word]) -> list[Word]:
     """The words, each with the part of speech that its neighbours give it.
@@ -241,13 +274,21 @@ def _in_context(words: Sequence[Word]) -> list[Word]:
     Adjectives before their noun are told from those that are said of it, ``to`` before a noun from ``to``
     before a verb, ``has`` with an object from the auxiliary, and ``who`` in a question from ``the man who``.
     """
+
+    def asks(at: int) -> bool:
+        """Whether an auxiliary there has its subject and a verb behind it: how much bread do you want."""
+        at += 1
+        while at < len(words) and words[at].part in (DETERMINER, ADJECTIVE):
+            at += 1
+        return at + 1 < len(words) and words[at + 1].part in (VERB, AUXILIARY)
+
     words = list(words)
     for at in range(len(words) - 2, -1, -1):
         after = at + 1
         while after < len(words) - 1 and words[after].text == OF:
             after += 1
         word, following = words[at], words[after].part
-        nominal = following in (NOUN, ADJECTIVE, DETERMINER)
+        nominal = following in (NOUN, PRONOUN, ADJECTIVE, DETERMINER)
         if word.part == PREDICATE and following in (NOUN, ADJECTIVE):
             words[at] = word._replace(part=ADJECTIVE)
         elif word.text == "to" and nominal:
@@ -255,9 +296,9 @@ def _in_context(words: Sequence[Word]) -> list[Word]:
         elif (
             word.text in HAVE_OR_DO
             and words[at - 1].part in (NOUN, PRONOUN)
-            and (nominal or following == PRONOUN)
+            and (following == BOUNDARY or (nominal and not asks(at)))
         ):
             words[at] = word._replace(part=VERB)
         elif word.part == RELATIVE and not word.depth:
-            words[at] = word._replace(part=DETERMINER if nominal else PRONOUN)
+            words[at] = word._replace(part=DETERMINER if nominal and following != PRONOUN else PRONOUN)
     return words

@@ -22,6 +22,10 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.questions import heads_of
 
 D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
+# How much of the gradient passes through the values of a lookup to the layer before it, at a width of 64;
+# in wider models it is less. With all of it the first layer of a wide model fetches the answers itself, and
+# the heads of the lookup find them wherever they look; with none the first layer is slow to learn.
+VALUE_GRADIENT = 0.2
 
 # Each architecture by the layers it is made of. The last three are the glass-box with keys and values that
 # heads share: two heads each (Ainslie et al. 2023), all heads (Shazeer 2019), or made of a short vector
@@ -156,7 +160,11 @@ class SmallModel(nn.Module):
         flows, before = [], x
         for layer, rule in zip(self.layers, rules or [ScoreRule()] * len(self.layers), strict=True):
             before, normed = x, layer.norm(x)
-            attended = layer.attention(normed, key_padding=padding, rule=rule)
+            values = normed
+            if self.training and isinstance(layer, Lookup) and layer is not self.layers[0]:
+                share = VALUE_GRADIENT * (64 / self.shape.d_model) ** 0.5
+                values = torch.lerp(normed.detach(), normed, share)  # the numbers stay as they are
+            attended = layer.attention(normed, values=values, key_padding=padding, rule=rule)
             flows.append(Flow(attended, normed))
             if layer is not self.layers[-1]:
                 x = layer.result(x, attended.output)
@@ -245,7 +253,8 @@ def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
         turned, _ = torch.linalg.qr(up.mT)  # (head, kv_rank, d_v)
         up.copy_(turned.mT)
         share = spec.kv_rank / (spec.n_heads * spec.d_v)  # of a head in the sum
-        # The norm makes every short vector √kv_rank long; a word is 1 long, and its part here √(kv_rank / d).
+        # The norm makes each short vector √kv_rank long. Words are 1 long at the start, and the part of
+        # a word that a short vector holds is √(kv_rank / d) long.
         w_o.copy_((down @ turned).mT.flatten(0, 1) * share / spec.d_model**0.5)
         return
     w_v = attention.projections().w_v

@@ -326,7 +326,8 @@ def test_every_shipped_plan_is_found():
     "settings",
     [
         {"h": 3},
-        {"h": 16, "d_model": 32},
+        {"h": 32, "d_model": 32},
+        {"h": 1, "d_model": 256},
         {"d_model": 500},
         {"h": 128, "d_model": 4096},
         {"architecture": "standard", "h": 8},
@@ -351,7 +352,7 @@ def test_a_model_that_is_not_shipped_is_refused_with_the_nearest_that_are(settin
     [
         ({"h": 3}, {"h": 4, "d_model": 64}),
         ({"h": 3, "d_model": 66}, {"h": 4, "d_model": 64}),
-        ({"h": 10, "d_model": 500}, {"h": 8, "d_model": 512}),
+        ({"h": 10, "d_model": 500}, {"h": 8, "d_model": 256}),
         ({"h": 5, "d_model": 30}, {"h": 4, "d_model": 32}),
         ({"h": 64, "d_model": 64}, {"h": 16, "d_model": 64}),
     ],

@@ -443,11 +443,18 @@ def chosen(**settings) -> list[str]:
     ]
 
 
-WIDE = (64, 128, 256, 512)
+WIDE = (64, 128, 256)
 SEVERAL = (2, 4, 8, 16)  # heads
 MANY = (4, 8, 16)
 # One of each architecture and language is measured in the quick tests, too.
 QUICK = ("glass-box-en-h4-d64", "glass-box-zh-h4-d64", "standard-en-h4-d64", "one-layer-en-h4-d64")
+
+
+# The scores of these are measured anew in the tests: one of each width, language and architecture.
+MEASURED = (
+    *QUICK, "glass-box-en-h16-d32", "glass-box-en-h8-d128", "glass-box-en-h8-d256", "glass-box-zh-h8-d128",
+    "grouped-query-en-h4-d64", "multi-query-en-h4-d64", "latent-en-h4-d64",
+)  # fmt: skip
 
 
 def mostly_slow(names: Iterable[str]) -> list:
@@ -528,7 +535,7 @@ def test_the_manifest_tells_what_the_file_tells(name):
     assert json.loads(json.dumps(shipped(name).report)) == written
 
 
-@pytest.mark.parametrize("name", mostly_slow(NAMES))
+@pytest.mark.parametrize("name", mostly_slow(MEASURED))
 def test_the_scores_of_the_manifest_can_be_measured_again(name):
     """They were measured in single precision; the file has half of it."""
     written, again = entry(name)["scores"], asdict(measured(name))
@@ -542,11 +549,8 @@ def test_the_scores_of_the_manifest_can_be_measured_again(name):
     assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=5 * POINT)
 
 
-MEASURED_AGAIN = ("glass-box-en-h4-d64", "glass-box-en-h8-d128", "glass-box-zh-h8-d64", "standard-en-h4-d64")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MEASURED_AGAIN)
+@pytest.mark.parametrize("name", ["glass-box-en-h8-d64", "glass-box-zh-h4-d64"])
 def test_the_answers_to_all_questions_can_be_measured_again(name):
     written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model, NAMES[name].language))
     for question, found in again["questions"].items():
@@ -572,15 +576,12 @@ def test_with_the_sentences_of_the_manifest_nothing_is_measured_that_a_reader_co
 
 # What the models can do, on nouns that never met in training
 
-# Wide models answer as often right while their heads spread the weight over more words.
-SPREAD_OUT = {"glass-box-en-h4-d128": 0.75, "glass-box-en-h8-d128": 0.8}
-
 
 @pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
 def test_the_noun_of_a_pronoun_is_found_and_its_head_looks_at_it(name):
     found, h = entry(name)["scores"], NAMES[name].h
     assert found["links"]["pronoun to noun"]["right"] >= 0.98
-    assert found["right"] >= SPREAD_OUT.get(name, 0.9 if h == 8 else 0.8)
+    assert found["right"] >= (0.89 if h == 8 else 0.8)
     assert found["head"] in heads_of(h)["noun"]
     assert found["layer"] == 1
 

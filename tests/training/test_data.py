@@ -197,13 +197,18 @@ def test_a_hidden_word_answers_nothing_and_is_asked_for_its_neighbours_alone(enc
 
 
 def test_all_else_is_still_asked(encoded, hidden):
-    """Answers in sight about words in sight, but for the noun of a pronoun whose cue is hidden."""
+    """Answers in sight about words in sight, but for the noun of a pronoun whose cue is hidden, and of what
+    is said of it."""
     _, was, links = hidden
     chosen = was != NOT_ASKED
     row, position, question = np.nonzero((encoded.links != NOT_ASKED) & (links == NOT_ASKED))
     answer_hidden = chosen[row, encoded.keys[row, position, question]]
     is_hidden = chosen[row, position] & ~np.isin(question, NEIGHBOURS)
-    blind = (position == encoded.pronoun[row]) & (question == NOUN) & chosen[row, encoded.cue[row]]
+    of_pronoun = encoded.keys[row, position, question] == encoded.nouns[row, 0]
+    is_predicate = encoded.links[row, position, question] == LINK_NAMES.index("predicate to noun")
+    blind = (position == encoded.pronoun[row]) | (is_predicate & of_pronoun)
+    blind &= (question == NOUN) & chosen[row, encoded.cue[row]]
+    assert (blind & is_predicate & ~answer_hidden & ~is_hidden).any()
     assert (answer_hidden | is_hidden | blind).all()
     assert min(answer_hidden.sum(), is_hidden.sum(), (blind & ~answer_hidden).sum()) > 100
     both = (encoded.links != NOT_ASKED) & (links != NOT_ASKED)
@@ -339,7 +344,7 @@ def test_rows_and_candidates_of_a_batch_fit_what_it_holds(some):
         assert len(batch.ids) == data.BATCH
         rows = batch.sentence, batch.position, batch.question, batch.group, batch.answer
         assert len({row.shape for row in rows}) == 1
-        assert batch.candidates.tolist() == sorted(set(batch.ids.flatten().tolist()))
+        assert batch.candidates.tolist() == sorted({*batch.ids.flatten().tolist()} - {words.number[PAD]})
         of = torch.tensor(lengths(batch))
         assert bool((batch.position < of[batch.sentence]).all())
         assert int(batch.position.min()) > 0  # [CLS] is asked nothing

@@ -226,6 +226,19 @@ def test_verbs_follow_their_noun_in_english(corpus):
     assert seen > 50
 
 
+def test_a_verb_follows_its_noun_past_another_one_in_english():
+    phrases = Phrases(lexicon("en"), replace(EVERYDAY, plural=1.0, adjective=0.0))
+    for template in (
+        "{animal.bare} of {animal} is|are old",
+        "{animal.bare} in {place} is|are old",
+        "{animal.bare} ( that/relative {person} {transitive.past} ) is|are old",
+        "{animal.bare} ( that/relative {transitive.third} {person} ) is|are old",
+    ):
+        for form, verb in (("bare", "is"), ("plural", "are")):
+            written, _ = phrases.filled(Random(1), parts(template.replace("bare", form)), {}, "", frozenset())
+            assert [word.text for word in written if word.text in ("is", "are")] == [verb]
+
+
 def test_a_or_an_is_chosen_by_the_first_sound():
     words, rng = lexicon("en"), Random("sounds")
     phrases, before = Phrases(words, EVERYDAY), defaultdict(set)
@@ -490,8 +503,8 @@ def test_some_sentences_have_unknown_words_as_often_as_they_should(corpus, every
     spares = set(corpus.words.spares)
     counts = [len({word for word in one.words if word in spares}) for one, _ in everyday]
     assert sum(count > 0 for count in counts) / len(counts) == pytest.approx(EVERYDAY.unknown, abs=0.03)
-    if corpus.language == "en":  # one for each word, and perhaps one for a sign
-        assert max(counts) == MAX_UNKNOWN + 1
+    if corpus.language == "en":  # one for each word
+        assert max(counts) == MAX_UNKNOWN
 
 
 def test_twins_have_the_same_unknown_words_unless_the_word_that_decides_is_one(corpus, everyday):
@@ -522,7 +535,6 @@ def test_a_pronoun_is_not_asked_for_its_noun_where_the_word_that_decides_is_unkn
     assert min(seen.values()) > 100
 
 
-@pytest.mark.xfail(strict=True, reason='of "it was old and [other 3]" old is still asked for its noun')
 def test_nor_is_anything_else_that_is_said_of_the_pronoun(corpus):
     grammar, rng = Grammar(corpus.words, replace(KNOWN, distractor=0.0)), Random("old and unknown")
     shape = {"en": "adjective and", "zh": "both, adjective first"}[corpus.language]
@@ -552,11 +564,12 @@ def test_as_many_words_are_unknown_as_were_asked_for(corpus, with_unknown):
         for _ in range(100):
             known = corpus.grammar.pair(rng, "lift", "test")[0]
             sentence, spares = with_unknown(rng, known, count)
-            changed = {known.words[at] for at in spares} - STOPS
+            changed = {known.words[at] for at in spares}
             could_be = {word for word, part in zip(known.words, known.parts, strict=True) if part in CONTENT}
-            assert changed <= could_be
-            assert len(changed) == min(count, len(could_be)), (known, sentence)
-            assert sum(known.words[at] in STOPS for at in spares) <= 1
+            assert changed - STOPS <= could_be
+            signs = len(changed & STOPS)
+            assert len(changed) == min(count, len(could_be) + signs), (known, sentence)
+            assert signs <= 1
             assert known.pronoun not in spares
             if not spares:
                 assert sentence == known
@@ -579,9 +592,14 @@ def test_links_and_positions_move_with_the_words(corpus, with_unknown):
             assert sentence.pronoun == now[known.pronoun]
             assert sentence.nouns == tuple(now[noun] for noun in known.nouns)
             assert sentence.cue == now[known.cue]
-            not_asked = ("pronoun to noun", "cue to noun") if known.cue in spares else ()
+            decided = ("pronoun to noun", "cue to noun", "predicate to noun") if known.cue in spares else ()
             assert sentence.links == tuple(
-                Link(now[query], question, None if link in not_asked else now[key], link)
+                Link(
+                    now[query],
+                    question,
+                    None if link in decided and key == known.nouns[0] else now[key],
+                    link,
+                )
                 for query, question, key, link in known.links
             )
     assert several > 50 if corpus.language == "zh" else several == 0
@@ -619,7 +637,7 @@ def test_a_word_that_comes_twice_is_unknown_twice_and_two_words_differ(corpus):
 KINDS = {
     "en": {
         "john": "name", "london": "name", "dogs": "s", "walked": "ed", "walking": "ing", "quickly": "ly",
-        "two": "number", ".": "symbol", "dog": "other",
+        ".": "symbol", "dog": "other",
     },
     "zh": {"小猫": "character", "。": "symbol"},
 }  # fmt: skip
@@ -634,11 +652,10 @@ def test_an_unknown_word_in_training_has_the_form_of_the_word_in_whose_place_it_
         assert kinds[kind] > 120
 
 
-@pytest.mark.xfail(strict=True, reason="digits are read as spares that hardly any training sentence has")
 def test_every_kind_of_unknown_word_is_trained_on(corpus, everyday):
     kinds = Counter(word.split()[0] for pair in everyday for one in pair for word in one.words if " " in word)
     expected = {spare.split()[0] for spare in corpus.words.spares}
-    assert all(kinds[kind] > 50 for kind in expected), kinds
+    assert all(kinds[kind] > 25 for kind in expected), kinds
 
 
 def test_every_spare_of_a_kind_is_trained_on_as_often_as_the_others(corpus, everyday):
@@ -649,6 +666,19 @@ def test_every_spare_of_a_kind_is_trained_on_as_often_as_the_others(corpus, ever
     for kind, counts in by_kind.items():
         if sum(counts) > 20 * len(counts):
             assert min(counts) > 0.25 * sum(counts) / len(counts), (kind, counts)
+
+
+@pytest.mark.parametrize("corpus", ["en"], indirect=True)
+def test_an_equal_word_of_another_part_of_speech_stays(corpus):
+    words = (START, "book", "a", "book", ".")
+    sentence = Sentence(words, parts=("boundary", "verb", "determiner", "noun", "boundary"))
+    rng, seen = Random("book"), set()
+    for _ in range(100):
+        unknown = corpus.grammar.with_unknown(rng, sentence, 1)
+        changed = tuple(at for at, word in enumerate(words) if unknown.words[at] != word)
+        assert len(changed) == 1
+        seen |= {changed}
+    assert seen == {(1,), (3,), (4,)}
 
 
 # Sentences before
@@ -748,6 +778,19 @@ def test_the_famous_pair_is_written_as_everybody_knows_it():
     tired, wide = Grammar(lexicon("zh")).famous()
     assert "".join(tired.words[1:]) == "小猫没有过马路，因为它太累了。"
     assert [wide.words[at] for at in (*wide.nouns, wide.pronoun, wide.cue)] == ["马路", "小猫", "它", "宽"]
+
+
+def test_the_links_of_the_famous_pair_are_those_of_its_grammar():
+    for code, expected in {
+        "en": "the>animal didn't>animal cross>animal animal>cross cross>street street>cross the>street "
+        "it>animal was>it it>tired tired>animal",
+        "zh": "没有>小猫 过>小猫 小猫>过 过>马路 马路>过 它>小猫 它>累 累>小猫",
+    }.items():
+        sentence, _ = Grammar(lexicon(code)).famous()
+        said = {f"{sentence.words[query]}>{sentence.words[key]}" for query, _, key, _ in sentence.links}
+        assert said == set(expected.split())
+        names = {name for _, _, _, name in sentence.links}
+        assert {"pronoun to noun", "pronoun to cue", "cue to noun"} <= names
 
 
 # No shortcut

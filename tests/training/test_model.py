@@ -341,6 +341,35 @@ def test_an_answer_comes_from_the_values_of_the_layers_own_x(architecture, ids):
     torch.testing.assert_close(flow.x, model.layers[-1].norm(passed.x))
 
 
+def test_a_model_in_training_computes_the_same_numbers(model, ids, padding):
+    expected = model(ids, padding=padding)
+    passed = model.train()(ids, padding=padding)
+    assert torch.equal(passed.heads, expected.heads)
+    for flow, other in zip(passed.flows, expected.flows, strict=True):
+        assert torch.equal(flow.weights(), other.weights())
+
+
+@pytest.mark.parametrize(
+    ("h", "d_model", "share"), [(2, 64, 0.2), (4, 256, 0.1), (5, 16 * 5, 0.2 * 0.8**0.5)]
+)
+def test_little_of_the_gradient_passes_through_the_values_of_a_lookup(h, d_model, share, ids):
+    """Where it looks everywhere alike, nothing passes through its scores."""
+    model = drawn("glass-box", h=h, d_model=d_model).requires_grad_()
+    with torch.no_grad():
+        model.layers[-1].attention.projections().w_q.zero_()
+        model.layers[-1].attention.projections().w_k.zero_()
+    first, last = model.layers[0].attention.o.weight, model.layers[-1].attention.o.weight
+
+    def gradients(training: bool) -> tuple[torch.Tensor, ...]:
+        passed = model.train(training)(ids)
+        return torch.autograd.grad(model.read(passed, "noun").square().sum(), (first, last))
+
+    before, of_last = gradients(training=True)
+    expected, of_all = gradients(training=False)
+    torch.testing.assert_close(before, share * expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+    torch.testing.assert_close(of_last, of_all)
+
+
 def test_a_lookup_that_looks_everywhere_alike_knows_nothing_of_the_word_that_is_asked(ids):
     """A block keeps the word beside its heads; behind a lookup a question reads the heads alone."""
 
