@@ -269,7 +269,7 @@ def test_each_link_is_found_best_by_the_head_that_is_asked_for_it(language, h):
         if role in last.index and question in heads_of(h):
             own = last.loc[role, list(heads_of(h)[question])].max()
             assert own >= 0.75, role
-            assert own >= last.loc[role].max() - 0.02, role
+            assert own >= last.loc[role].max() - 0.03, role  # a noun mostly stands behind its adjective
 
 
 @pytest.mark.parametrize(

@@ -637,8 +637,9 @@ def test_one_head_cannot_answer_all_questions():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hidden_words_are_guessed(name):
-    """Of 3,700 words, or 2,500 Chinese ones, the one that was hidden."""
-    assert entry(name)["scores"]["hidden"] >= (0.25 if NAMES[name].d_model == 32 else 0.3)
+    """Of 3,700 words, or 2,500 Chinese ones, the one that was hidden; with one head fewer."""
+    least = 0.15 if NAMES[name].h == 1 else 0.25 if NAMES[name].d_model == 32 else 0.3
+    assert entry(name)["scores"]["hidden"] >= least
 
 
 def test_heads_that_share_keys_and_values_resolve_the_pronoun():
@@ -681,10 +682,10 @@ def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
 # first weights, optimizer and rates all show in them; whoever changes one of these trains anew.
 FIRST_STEPS = 10
 FIRST_LOSSES = {
-    "glass-box-en-h2-d64": 4.74583,
-    "glass-box-zh-h4-d64": 5.10391,
-    "standard-en-h4-d64": 5.37462,
-    "one-layer-en-h4-d64": 5.02922,
+    "glass-box-en-h2-d64": 4.78410,
+    "glass-box-zh-h4-d64": 5.12352,
+    "standard-en-h4-d64": 5.37647,
+    "one-layer-en-h4-d64": 5.03625,
 }
 
 
