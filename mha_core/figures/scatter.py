@@ -13,16 +13,17 @@ CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "
 OPACITY = 0.5
 WIDTHS, LETTER, LINE = (600,), 7.5, 15  # pixels: of a figure, a letter, a line of text
 AROUND, PADDED = 90, 1.1  # pixels for names and legend; axes are a little longer than their points
-# Where a word may stand, and its middle from the point in widths of the word and lines.
+GAP = 10  # pixels between a point and a word at its side
+# Where a word may stand: the direction from its point, to the side and up.
 SIDES = {
-    "top center": (0.0, 1.0),
-    "bottom center": (0.0, -1.0),
-    "middle right": (0.6, 0.0),
-    "middle left": (-0.6, 0.0),
-    "top right": (0.6, 1.0),
-    "bottom right": (0.6, -1.0),
-    "top left": (-0.6, 1.0),
-    "bottom left": (-0.6, -1.0),
+    "top center": (0, 1),
+    "bottom center": (0, -1),
+    "middle right": (1, 0),
+    "middle left": (-1, 0),
+    "top right": (1, 1),
+    "bottom right": (1, -1),
+    "top left": (-1, 1),
+    "bottom left": (-1, -1),
 }
 REST_COLOUR = "rgba(128, 128, 128, 0.75)"
 ARROW_COLOUR = "rgba(128, 128, 128, 1.0)"
@@ -119,7 +120,7 @@ def free_sides(
     for word in sorted(written.index, key=lambda word: word != first):
         wide, place = LETTER * len(word), written.loc[word].to_numpy()
         for side, (x, y) in SIDES.items():
-            box = [(*(place / unit + (x * wide, y * LINE)), wide) for unit in units]
+            box = [(*(place / unit + (x * (wide / 2 + GAP), y * LINE)), wide) for unit in units]
             if not any(_meet(*pair) for other in boxes for pair in zip(box, other, strict=True)):
                 boxes.append(box)
                 chosen_sides[word] = side

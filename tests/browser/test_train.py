@@ -47,7 +47,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
     view = eye(page, "train_view")
     assert view.lines()
     names = view.view.locator(".names button")  # seen where the two have no room beside each other
-    assert [name.rpartition(" too ")[2] for name in names.all_text_contents()] == ["tired .", "wide ."]
+    assert [name.rpartition(" too ")[2] for name in names.all_text_contents()] == ["tired.", "wide."]
     assert all(name.startswith("… ") for name in names.all_text_contents())
 
     button(page, "Stop").click()

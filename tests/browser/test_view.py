@@ -362,8 +362,9 @@ def test_options_choose_what_is_drawn(view_of):
     row = weights()[1]  # what the first token took is shared out among the others
     same(view.lines(), [(*line[:3], line[3] / (1 - row[line[1], 0])) for line in kept])
     view.menu("Options")
-    view.token(5).hover()
-    row = weights()[1, 5]
+    at = int(weights()[1, 1:, 0].argmax()) + 1  # the word that gives the first token most
+    view.token(at).hover()
+    row = weights()[1, at]
     assert f"Hidden tokens take {row[0]:.2f}; here" in view.said()
 
 
@@ -487,7 +488,7 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
     view.button("arcs").click()
     same(view.lines(), expected(TIRED, IT, [3]))
     numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in (7, 8, 5)]
-    assert numbers == [f"{row[7]:.2f}", f"{row[8]:.2f}", ""]
+    assert numbers == [f"{row[at]:.2f}" if row[at] >= FAINTEST else "" for at in (7, 8, 5)]
     page.mouse.move(*view.place((3, IT, 7), at=0.2))
     expect(view.panel().locator(".status")).to_have_text(told(3, 7, "because"))
     view.button("looks at it").click()
