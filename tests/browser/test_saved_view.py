@@ -72,7 +72,7 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
         assert re.search(rf"{re.escape(text)} · mini, glass-box, h=4.* · layer 2 · heads 3, 4", caption)
     labels = ["[CLS]", *mha.words(TIRED).labels]
     assert [text for text in said if text in labels].count("cross") == 4  # two columns, two sentences
-    assert any(re.match(rf"because\b?.*4: {weights()[3, IT, 7]:.2f}", text) for text in said), said
+    assert any(text.startswith("because") and f"4: {weights()[3, IT, 7]:.2f}" in text for text in said)
     numbered = [text for text in said if re.match(r"\w+[34]: ", text)]
     drawn_keys = sum(len({key for _, _, key, _ in view.lines(number)}) for number in (0, 1))
     assert 4 <= len(numbered) <= drawn_keys  # as on screen: only what is drawn has a number
