@@ -1,4 +1,4 @@
-// The focus of the page: what its pictures look at and how they are drawn (Focus in pages/_kit/state.py). The browser
+// The focus of the page: what its pictures look at and how they are drawn (mha_core/scene/focus.py). The browser
 // holds it; it stands in every address, so that a copied link shows the same picture and Back undoes. The server hears
 // of it with the messages that are sent anyway: it is the state of a component of the frame, which each of them
 // carries, also the one that asks for another page. So no answer has to be waited for, and none is lost.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_core import AttentionTrace
+from mha_core.scene import token_names
 from pages._kit import components, state
 from pages._kit.text import t
 
@@ -141,7 +142,7 @@ def key_of(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
     """
     if trace.sides.same:
         return query
-    chosen = state.position(trace.sides.keys, state.focus().key_token)
+    chosen = token_names.position(trace.sides.keys, state.focus().key_token)
     if chosen is not None:
         return chosen
     return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())

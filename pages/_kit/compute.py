@@ -17,6 +17,7 @@ from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache
 from mha_core.device import Device, pick
+from mha_core.scene.scene import SETTINGS, Scene
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import EditedSource, RunSource, TrainedSource
@@ -25,7 +26,6 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
-from pages._kit.state import SETTINGS, Scene
 from pages._kit.text import language
 from pages._kit.turns import MAX_BYTES, in_turn
 

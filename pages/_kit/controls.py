@@ -13,26 +13,17 @@ from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
+from mha_core.scene import token_names
+from mha_core.scene.focus import CHOICES, MAX_WORDS, Focus
+from mha_core.scene.places import shape_of, within
+from mha_core.scene.scene import DEFAULTS, SETTINGS, STARTED
 from mha_core.sources.huggingface.files import PACKAGE, is_revision
 from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import compute, model_source, profile, runs, sentence, state, uploads
-from pages._kit.state import (
-    CHOICES,
-    CONTROLS,
-    DEFAULTS,
-    MAX_WORDS,
-    SETTINGS,
-    STARTED,
-    Focus,
-    current,
-    go,
-    name_tokens,
-    setting,
-    stay_within,
-)
+from pages._kit import compute, model_source, profile, runs, sentence, uploads
+from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, language, languages, literal, t
 
 MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
@@ -149,7 +140,7 @@ def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     asked, others = Focus.of_link(link), {}
     trace = compute.peek(current()) if "source" in st.session_state.drawn else None  # of a page with a trace
     if trace is not None:
-        others = _beyond(link, asked, state.within(asked, shapes or [state.shape_of(trace)]))
+        others = _beyond(link, asked, within(asked, shapes or [shape_of(trace)]))
         others |= _no_words(link, asked, trace)
     for key in link.keys() - {*CONTROLS, *asked.link()} | link.keys() & {"kind"}:
         if key in st.session_state:
@@ -183,8 +174,8 @@ def _no_words(link: Mapping[str, str], asked: Focus, trace: AttentionTrace) -> d
 
 
 def _is_in(tokens: Tokens, name: str) -> bool:
-    number = state.as_number(name)
-    return state.position(tokens, name) is not None and (number is None or number <= len(tokens))
+    number = token_names.as_number(name)
+    return token_names.position(tokens, name) is not None and (number is None or number <= len(tokens))
 
 
 def _is_same(text: str, value: str | float | list | None) -> bool:

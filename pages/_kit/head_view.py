@@ -11,18 +11,9 @@ from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, longest, picture
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
+from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES
-from pages._kit import (
-    components,
-    explained,
-    heatmaps,
-    heights,
-    matrices,
-    model_info,
-    role_labels,
-    sentence,
-    state,
-)
+from pages._kit import components, explained, heatmaps, heights, matrices, model_info, role_labels, sentence
 from pages._kit.text import language, t
 
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
@@ -88,7 +79,7 @@ def of_traces(
 def of_sentences(
     trace: AttentionTrace,
     twin: AttentionTrace | None,
-    scene: state.Scene,
+    scene: Scene,
     *,
     layer: int,
     head: int,
@@ -129,7 +120,7 @@ def of_sentences(
     return payload
 
 
-def _roles(trace: AttentionTrace, scene: state.Scene) -> dict[int, list[str]]:
+def _roles(trace: AttentionTrace, scene: Scene) -> dict[int, list[str]]:
     """Of each layer the label of every head, empty where it has none."""
     labels = role_labels.labels(trace, scene)
     return {

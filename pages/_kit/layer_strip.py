@@ -4,6 +4,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.layer_kinds import LayerKind, layer_kinds
+from mha_core.scene import token_names
+from mha_core.scene.scene import Scene
 from pages._kit import heights, state
 from pages._kit.text import PAGES, literal, t
 
@@ -12,7 +14,7 @@ PLACE = "place"  # key of the strip, and name in the link of the layer without s
 MAX_LAYERS, MAX_LAYERS_ON_PHONE, MAX_HEIGHT = 48, 16, 190
 
 
-def show(trace: AttentionTrace, scene: state.Scene) -> LayerKind:
+def show(trace: AttentionTrace, scene: Scene) -> LayerKind:
     """Draw the strip; returns the layer that is chosen in it."""
     kinds = layer_kinds(trace)
     st.session_state[PLACE] = _place(kinds, scene)
@@ -31,7 +33,7 @@ def show(trace: AttentionTrace, scene: state.Scene) -> LayerKind:
     return kinds[place - 1]
 
 
-def of_attention(trace: AttentionTrace, scene: state.Scene) -> None:
+def of_attention(trace: AttentionTrace, scene: Scene) -> None:
     """The strip on a page about attention weights, with a link for a chosen layer that has none."""
     chosen = show(trace, scene)
     if chosen.mixer is None:
@@ -48,12 +50,12 @@ def words(kind: LayerKind) -> str:
     return ", ".join([name, *(t(f"layers.trait_{trait}") for trait in kind.traits)])
 
 
-def _place(kinds: tuple[LayerKind, ...], scene: state.Scene) -> int:
+def _place(kinds: tuple[LayerKind, ...], scene: Scene) -> int:
     """The place of the scene's layer, or of a layer without softmax until another control moves the scene."""
     moved = st.session_state.get("place_layer", scene.focus.layer) != scene.focus.layer
     st.session_state.place_layer = scene.focus.layer
     linked = st.query_params.get(PLACE, "")
-    place = st.session_state.get(PLACE) or state.as_number(linked)
+    place = st.session_state.get(PLACE) or token_names.as_number(linked)
     if not moved and place in range(1, len(kinds) + 1) and kinds[place - 1].mixer is not None:
         return place
     st.query_params.pop(PLACE, None)

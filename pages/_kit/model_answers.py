@@ -6,12 +6,13 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.attention.edits import Edit
+from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source, state
 from pages._kit.model_source import Parts
 from pages._kit.text import literal, t
 
 
-def asked(scene: state.Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Parts]:
+def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Parts]:
     """The traces of texts, each under its edits, with the model's answers, where the scene asks for them.
 
     None where it does not, and where the model has no answers, which is said.
@@ -26,7 +27,7 @@ def asked(scene: state.Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> li
         return []
 
 
-def _answered(scene: state.Scene, text: str, edits: Sequence[Edit]) -> Parts:
+def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> Parts:
     """The traces of a text, or of its beginning, where that is all that the model reads of it."""
     try:
         return model_source.answered(scene, text, edits)
@@ -34,7 +35,7 @@ def _answered(scene: state.Scene, text: str, edits: Sequence[Edit]) -> Parts:
         return model_source.answered(scene, compute.beginning(error), edits)
 
 
-def offer(scene: state.Scene) -> None:
+def offer(scene: Scene) -> None:
     """A button that asks the model, where nobody has; the sidebar has the switch, which a phone hides."""
     if scene.source == "model" and not scene.ask_model:
         st.button(

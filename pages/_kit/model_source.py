@@ -19,6 +19,7 @@ from mha_core.attention.edits import Edit
 from mha_core.attention.functional import HALF
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
@@ -26,7 +27,6 @@ from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import ModelSource
 from pages._kit import logs, profile
-from pages._kit.state import Scene
 from pages._kit.text import literal, t
 from pages._kit.turns import MAX_BYTES as MAX_TURN_BYTES
 from pages._kit.turns import in_turn

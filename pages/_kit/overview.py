@@ -15,6 +15,7 @@ from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
 from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
+from mha_core.scene.scene import Scene
 from pages._kit import charts, components, compute, heights, role_labels, state
 from pages._kit.role_labels import NO_LABEL, Label
 from pages._kit.text import t
@@ -57,7 +58,7 @@ def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
 
 def show(
     trace: AttentionTrace,
-    scene: state.Scene,
+    scene: Scene,
     fold: DeltaGenerator | None,
     *,
     layer: int,

@@ -9,8 +9,9 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Part, around, picture
+from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
-from pages._kit import compute, head_view, heatmaps, matrices, sentence, state
+from pages._kit import compute, head_view, heatmaps, matrices, sentence
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # of the first and the second side's matrices
@@ -50,7 +51,7 @@ def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = ()) -> N
     Traces with other layers or numbers of heads stand in two views. `answered` are those of the same texts
     with the model's answers, where it was asked for them.
     """
-    shapes = st.session_state["shapes"] = [state.shape_of(side.trace) for side in sides]
+    shapes = st.session_state["shapes"] = [shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
         _draw(sides[:1], key=key, heads=[side.head for side in sides])
     elif shapes[0] == shapes[-1]:

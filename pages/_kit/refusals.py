@@ -6,6 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.attention.module import AttentionSpec
+from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
@@ -13,7 +14,7 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import compute, model_source
 from pages._kit.controls import max_values
-from pages._kit.state import CONTROLS, DEFAULTS, Scene, go, setting
+from pages._kit.state import CONTROLS, go, setting
 from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_LABEL = 40  # characters of a value, such as a text, on a button

@@ -9,8 +9,9 @@ import pandas as pd
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
 from mha_core.cache import Cache
+from mha_core.scene.scene import Scene
 from mha_core.traces.source import TrainedSource
-from pages._kit import compute, model_info, state
+from pages._kit import compute, model_info
 from pages._kit.text import t
 
 MAX_BYTES = 4_000_000  # of the roles of all models together
@@ -37,7 +38,7 @@ class Label(NamedTuple):
 NO_LABEL = Label("", np.nan, "")
 
 
-def labels(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], Label]:
+def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], Label]:
     """The label of each (layer, head) that has one: the measured role with its score.
 
     In the last layer of a small model it is what the head is asked, with the share of right answers.
@@ -85,13 +86,13 @@ def name(role: str) -> str:
     return t(f"role.{role}")
 
 
-def of_scene(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
+def of_scene(trace: AttentionTrace, scene: Scene) -> pd.DataFrame | None:
     """The roles of the scene's model, shipped or measured once; None for weights without training."""
     measured = _of(trace, scene)
     return None if measured is None else measured.table
 
 
-def _of(trace: AttentionTrace, scene: state.Scene) -> Measured | None:
+def _of(trace: AttentionTrace, scene: Scene) -> Measured | None:
     if not isinstance(trace.source, TrainedSource):
         return None
     try:

@@ -5,11 +5,12 @@ from dataclasses import replace
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
+from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source, refusals, sentence, state, uploads
 from pages._kit.text import literal, t
 
 
-def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[state.Scene, AttentionTrace]:
+def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene, AttentionTrace]:
     """The scene and the trace of its sentence; where there is none the page ends below its `heading`.
 
     A page whose heading is there already gives none. Where there is no trace of what was asked for, both are
@@ -46,7 +47,7 @@ def _name(heading: str) -> None:
         st.title(heading, anchor=False)
 
 
-def in_fragment() -> tuple[state.Scene, AttentionTrace]:
+def in_fragment() -> tuple[Scene, AttentionTrace]:
     """The same in a fragment of the page, which is run alone when the focus has moved."""
     try:
         scene, trace, _ = compute.nearest(state.current())
@@ -56,7 +57,7 @@ def in_fragment() -> tuple[state.Scene, AttentionTrace]:
     return replace(scene, focus=state.focus()), trace
 
 
-def second_trace(scene: state.Scene, *, says: bool = True) -> AttentionTrace | None:
+def second_trace(scene: Scene, *, says: bool = True) -> AttentionTrace | None:
     """The trace of the second sentence; None where there is none or it cannot be computed.
 
     The page `says` why it is not what was asked for; a fragment of it says nothing again.

@@ -8,8 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, Attribution, MhaError, Writer, attribution
+from mha_core.scene import token_names
+from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
-from pages._kit import compute, heatmaps, model_source, state
+from pages._kit import compute, heatmaps, model_source
 from pages._kit.text import isolated, literal, number, signed, t
 from pages._kit.turns import in_turn
 
@@ -19,7 +21,7 @@ MAX_TERMS = 5  # in words
 ROW, EDGE = 24, 90  # pixels of the matrix
 
 
-def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+def fold(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
     """The fold: once it is open, the model runs again and is followed.
 
     The key is the chosen one, or that with the largest weight. There is no fold without queries and keys.
@@ -32,7 +34,7 @@ def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, qu
     with opened:
         of_layer = trace.layers[layer]
         keys = of_layer.sides.keys
-        chosen = state.position(keys, scene.focus.key_token)
+        chosen = token_names.position(keys, scene.focus.key_token)
         if chosen is None:
             chosen = int(np.argmax(of_layer.weights(head, rows=[query])[0]))
         key = st.selectbox(
@@ -53,7 +55,7 @@ def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, qu
         _draw(whole, why)
 
 
-def _in_whole(scene: state.Scene, trace: AttentionTrace, layer: int) -> tuple[AttentionTrace, int]:
+def _in_whole(scene: Scene, trace: AttentionTrace, layer: int) -> tuple[AttentionTrace, int]:
     """The trace with all kinds of attention, of which the page has one, and where the layer is in it."""
     if scene.source != "model":
         return trace, layer
@@ -63,7 +65,7 @@ def _in_whole(scene: state.Scene, trace: AttentionTrace, layer: int) -> tuple[At
     return whole, [at for at, one in enumerate(whole.layers) if one.kind == kind][layer]
 
 
-def _source(scene: state.Scene, trace: AttentionTrace) -> object:
+def _source(scene: Scene, trace: AttentionTrace) -> object:
     """The model of the trace, as it is in memory; None where the library has it."""
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)

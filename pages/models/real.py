@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from mha_core.scene.places import indices
 from pages._kit import chooser, model_source, overview, refusals, state
 from pages._kit.text import t
 from pages.models._real import card, choice, layers, literature, rotation, sharing
@@ -16,7 +17,7 @@ if trace is not None:
     card.show(trace, scene)
     layers.show(trace, scene)
 if trace is not None and trace.layers:
-    layer, head, query = state.indices(trace, scene)
+    layer, head, query = indices(trace, scene)
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
         fold = overview.fold(trace, opened=True)
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)

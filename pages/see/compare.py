@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from mha_core.scene.other import UNTRAINED
 from pages._kit import model_info, pair
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
@@ -21,6 +22,6 @@ pair.view(sides, key="compare_view")
 st.header(t("compare.weights"))
 model_info.layer(sides[0].trace, sides[0].layer)
 differences.of_weights(sides)
-if other.kind == against.UNTRAINED:
+if other.kind == UNTRAINED:
     st.header(t("compare.matrices"))
     pair.show_matrices(sides, ("q", "k"), key="compare")

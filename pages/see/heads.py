@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from mha_core.scene.places import indices
+from mha_core.scene.scene import STARTED
 from pages._kit import (
     head_view,
     layer_strip,
@@ -22,11 +24,11 @@ FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
-    marked = [t("heads.start")] if state.setting("source") in state.STARTED else []
+    marked = [t("heads.start")] if state.setting("source") in STARTED else []
     st.caption(" ".join([t("heads.how"), *marked]), width="content")
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
-layer, head, query = state.indices(trace, scene)
+layer, head, query = indices(trace, scene)
 opened = any(st.session_state.get(fold) for fold in FOLDS)
 answered = []
 if scene.source == "model":

@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from pages._kit import chooser, model_info, refusals, sentence, state
+from mha_core.scene.places import indices
+from pages._kit import chooser, model_info, refusals, sentence
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -14,7 +15,7 @@ scene_and_trace(heading=t("one.title"))
 @st.fragment
 def page() -> None:
     scene, trace = in_fragment()
-    subject = Subject(trace, *state.indices(trace, scene))
+    subject = Subject(trace, *indices(trace, scene))
     st.title(
         t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False
     )

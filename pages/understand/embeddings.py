@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from mha_core.scene.places import indices
 from pages._kit import chooser, state
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, t
@@ -30,7 +31,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
     """All that follows the chosen word."""
     scene, trace = in_fragment()
     known = words.of(scene, trace)
-    token = state.indices(trace, scene)[2]
+    token = indices(trace, scene)[2]
     chooser.show([], [chooser.words(trace.tokens.labels, token, t("words.strip"))], clears=["word"])
     left, right = st.container(key="vectors").columns([5, 2], gap="medium")
     with right:

@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from pages._kit import model_info, state
+from mha_core.scene.places import indices
+from pages._kit import model_info
 from pages._kit.scene import in_fragment, scene_and_trace, second_trace
 from pages._kit.text import literal, t
 from pages.understand._hops import two_hops
@@ -14,7 +15,7 @@ def hops() -> None:
     scene, trace = in_fragment()
     layer = two_hops.last(trace, scene)
     two_hops.intro(layer)
-    *_, query = state.indices(trace, scene)
+    *_, query = indices(trace, scene)
     first, second = two_hops.heads(trace, scene, query, layer=layer)
     two_hops.choose(trace, query, first=first, second=second, layer=layer)
     twin = second_trace(scene, says=False)

@@ -5,7 +5,8 @@ import streamlit as st
 from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
-from pages._kit import charts, chooser, compute, heatmaps, heights, matrices, model_info, refusals, state, why
+from mha_core.scene.places import indices
+from pages._kit import charts, chooser, compute, heatmaps, heights, matrices, model_info, refusals, why
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -26,7 +27,7 @@ def sentences(step: Step) -> list[str]:
 @st.fragment
 def page() -> None:
     scene, trace = in_fragment()
-    layer_index, head, query = state.indices(trace, scene)
+    layer_index, head, query = indices(trace, scene)
     layer = trace.layers[layer_index]
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
     limit = compute.of(layer, largest_weight, part=part) or 1.0  # colours of heads can be compared

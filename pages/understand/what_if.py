@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from pages._kit import pair, refusals, state
+from mha_core.scene.places import indices
+from pages._kit import pair, refusals
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.understand._what_if import answers, changes, moved, sides
@@ -13,7 +14,7 @@ scene, before = scene_and_trace()
 if scene.source == "file":
     st.info(t("what_if.file"), icon=":material/tune:")
     st.stop()
-layer, head, query = state.indices(before, scene)
+layer, head, query = indices(before, scene)
 chosen = changes.current(scene)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)

@@ -27,7 +27,8 @@ sys.path.insert(0, {str(ROOT)!r})
 import streamlit as st
 import torch
 import mha_core as mha
-from pages._kit import overview, state
+from mha_core.scene.scene import Scene
+from pages._kit import overview
 
 st.set_page_config(layout="wide")
 numbers = torch.Generator().manual_seed(0)
@@ -36,7 +37,7 @@ for _ in range(80):
     tensors = {{name: torch.randn(64, 32, 8, generator=numbers) for name in "qkv"}}
     layers.append(mha.LayerTrace(tensors, mha.ScoreRule()))
 trace = mha.AttentionTrace(mha.words("a " * 32), tuple(layers), {{"name": "random", "seed": 0}})
-overview.show(trace, state.Scene(source="random"), overview.fold(trace, opened=True), layer=0, head=0)
+overview.show(trace, Scene(source="random"), overview.fold(trace, opened=True), layer=0, head=0)
 st.text("drawn")
 """
 HOVER = f"""(canvas) => {{

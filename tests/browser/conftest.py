@@ -18,6 +18,9 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 import mha_core as mha
+from mha_core.scene.focus import Focus
+from mha_core.scene.places import indices
+from mha_core.scene.scene import DEFAULTS
 from pages._kit import state
 
 ROOT = Path(__file__).parents[2]
@@ -259,11 +262,11 @@ def view_of(alone, tmp_path):
     """
 
     def open_view(*, touch: bool = False, **changed) -> Eye:
-        focus = state.Focus.of_link({"head": "4"} | changed)
+        focus = Focus.of_link({"head": "4"} | changed)
         controls = {name: value for name, value in changed.items() if name in state.CONTROLS}
-        scene = replace(state.DEFAULTS, focus=focus, **controls)
+        scene = replace(DEFAULTS, focus=focus, **controls)
         traces = [mha.trace(**scene.settings(text)) for text in (scene.text, scene.twin) if text]
-        layer, head, token = state.indices(traces[0], scene)
+        layer, head, token = indices(traces[0], scene)
         view = traces[0].view(layer=layer, head=head, token=token, beside=(*traces, None)[1])
         others = [other for other in range(traces[0].layers[layer].n_heads) if other != head]
         view.header["on"] = sorted([head, *others[-1:]])

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import TimeoutError, expect
 
 import mha_core as mha
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 
 NASTY = "<s> <br> $x$ *a* [x](y) **b** `c` :red[d] :smile: &lt; the the"
 

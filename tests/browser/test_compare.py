@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 import mha_core as mha
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 
 
 def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit, app, eye, settled):

@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from mha_core.scene.scene import Scene
 from mha_core.sources import mini
-from pages._kit.state import Scene
 from tests.browser.conftest import over_cell
 
 SCENE = Scene()

@@ -16,7 +16,8 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.analysis.frames import long_table
 from mha_core.export.head_view import questions
-from pages._kit.state import Focus, Scene
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
 from tests.analysis import cells
 from tests.browser.conftest import over_cell
 from tests.conftest import six_matrices

@@ -13,8 +13,8 @@ import torch
 from playwright.sync_api import expect
 
 import mha_core as mha
+from mha_core.scene.scene import Scene
 from pages._kit.profile import STRANGERS
-from pages._kit.state import Scene
 from pages._kit.text import catalogue
 from tests.bench.chromium import Server
 

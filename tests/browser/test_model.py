@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import model as huggingface
-from pages._kit.state import Scene
 from tests.sources import tiny
 
 TOKENIZER = {"bert": "word_piece", "llama": "sentence_piece", "t5": "sentence_piece"}

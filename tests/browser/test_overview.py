@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.analysis.overview import overview
 from mha_core.export.payload import MARK
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 
 LAYERS, HEADS = 6, 12
 TEXT = "one two three two five"

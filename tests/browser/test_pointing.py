@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import words
-from pages._kit.state import Scene
 from tests.browser.conftest import over_cell
 
 ANIMAL, IT = (words(Scene().text).labels.index(word) + 1 for word in ("animal", "it"))  # behind [CLS]

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core.export.head_view import questions
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 
 TIRED, WIDE = Scene().text, Scene().twin
 IT = 8

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 
 FAINTEST = 0.02
 TIRED, WIDE = Scene().text, Scene().twin

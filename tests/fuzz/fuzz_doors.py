@@ -31,13 +31,14 @@ from safetensors.torch import save  # noqa: E402
 
 with atheris.instrument_imports(include=["mha_core", "pages"]):
     import mha_core as mha
+    from mha_core.scene import changes
+    from mha_core.scene.focus import Focus
     from mha_core.sources.arrays import from_tensors
     from mha_core.traces import storage
     from mha_core.training import checkpoints
     from mha_core.training.fit import Plan
     from mha_core.training.runs import Runs
     from pages._kit import controls, state, uploads
-    from pages.understand._what_if import link as what_if
 from tests.sources.test_hostile import NAMES, changed, numbers, places  # noqa: E402
 
 torch.set_num_threads(1)
@@ -47,7 +48,7 @@ MODEL = checkpoints.untrained(Plan(h=2, d_model=8))
 FOLDER = tempfile.TemporaryDirectory()
 FILE = Path(FOLDER.name) / "file"
 RUNS = Runs(Path(FOLDER.name))
-LINK = [*state.CONTROLS, *state.Focus().link()]
+LINK = [*state.CONTROLS, *Focus().link()]
 
 
 def kinds() -> list[tuple]:
@@ -92,13 +93,13 @@ def traced(data: atheris.FuzzedDataProvider) -> None:
 
 def linked(data: atheris.FuzzedDataProvider) -> None:
     link = {data.PickValueInList(LINK): data.ConsumeUnicode(30) for _ in range(data.ConsumeIntInRange(1, 5))}
-    focus = state.Focus.of_link(link)
-    assert state.Focus.of_link(focus.link()) == focus
+    focus = Focus.of_link(link)
+    assert Focus.of_link(focus.link()) == focus
     for name, (value, taken) in controls.refused(link).items():
         assert link[name] == value != taken
 
 
-PARTS = [*what_if.KINDS, *what_if.PLACES, "by", "code", ",", "=", ";", "-", "causal", "window:2", "rotary"]
+PARTS = [*changes.KINDS, *changes.PLACES, "by", "code", ",", "=", ";", "-", "causal", "window:2", "rotary"]
 
 
 def edited(data: atheris.FuzzedDataProvider) -> None:
@@ -107,10 +108,10 @@ def edited(data: atheris.FuzzedDataProvider) -> None:
         data.PickValueInList(PARTS) if data.ConsumeBool() else str(odd(data))
         for _ in range(data.ConsumeIntInRange(1, 30))
     ]
-    chosen, refused = what_if.read("".join(parts))
-    assert what_if.read(what_if.write(chosen)) == (chosen, ())
+    chosen, refused = changes.read("".join(parts))
+    assert changes.read(changes.write(chosen)) == (chosen, ())
     assert len(chosen) + len(refused) <= "".join(parts).count(";") + 1
-    edits = [change for change in chosen if what_if.kind_of(change) != "swap"]
+    edits = [change for change in chosen if changes.kind_of(change) != "swap"]
     numbers(mha.trace("a b c", h=2, d_model=4, edits=edits))
 
 

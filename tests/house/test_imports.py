@@ -27,6 +27,7 @@ TABLE = {
     "mha_core/attention/*": f"torch numpy {FLAT}",
     "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
+    "mha_core/scene/*": f"{TRACES} late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/__main__.py": f"torch numpy {TRACES} mha_core.training.* mha_core.analysis.roles",
@@ -44,7 +45,8 @@ TABLE = {
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.*",
     "pages/_kit/server.py": "streamlit starlette mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
-    "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*",
+    "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*"
+    " mha_core.scene.*",
     "pages/frame.py": "streamlit pages._kit pages._kit.*",
     "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._kit.streamlit_parts"
     " pages._kit.server pages._kit.logs",
@@ -222,6 +224,11 @@ def planted_in(tree: Tree, file: str, text: str) -> Tree:
         ("mha_core/__main__.py", "import streamlit", "imports streamlit"),
         ("mha_core/__main__.py", "import numpy", "imports numpy"),
         ("mha_core/__main__.py", "import importlib", "imports importlib"),
+        ("mha_core/scene/scene.py", "import streamlit", "imports streamlit"),
+        ("mha_core/scene/scene.py", "from mha_core import sources", "imports mha_core.sources"),
+        ("mha_core/scene/scene.py", "from pages._kit import state", "imports pages._kit.state"),
+        ("mha_core/attention/edits.py", "import mha_core.scene.changes", "imports mha_core.scene.changes"),
+        ("mha_core/traces/trace.py", "from mha_core.scene import scene", "imports mha_core.scene.scene"),
         ("pages/see/heads.py", "import torch", "imports torch"),
         ("pages/see/heads.py", "if True:\n    import plotly.express as px", "imports plotly.express"),
         ("pages/see/heads.py", "from mha_core import trace", "imports mha_core;"),

@@ -16,11 +16,13 @@ from mha_core.analysis.embeddings import agreement, chance, table, verdict
 from mha_core.analysis.explanation import symbolic_scores
 from mha_core.analysis.head_count import PUBLISHED
 from mha_core.analysis.roles import labels, shipped
+from mha_core.scene import changes as edits_in_link
+from mha_core.scene.places import indices
+from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from pages._kit import state
 from pages._kit.text import number, t
 from pages.learn._cases.gallery import FIRST, cases
-from pages.understand._what_if import link as edits_in_link
 
 CASES = {case.name: case for case in cases()}
 FILES = {
@@ -58,12 +60,12 @@ class Opened:
     notice: str  # of the card
 
     @property
-    def scene(self) -> state.Scene:
+    def scene(self) -> Scene:
         held = {
             name: self.app.session_state[name] for name in state.CONTROLS if name in self.app.session_state
         }
         chosen = {name: value for name, value in held.items() if value is not None}
-        return state.Scene(**chosen, focus=self.app.session_state["focus"])
+        return Scene(**chosen, focus=self.app.session_state["focus"])
 
     def trace(self, text: str | None = None, *, edited: bool = False, **other) -> mha.AttentionTrace:
         edits, refused = edits_in_link.read(self.scene.edits)
@@ -72,7 +74,7 @@ class Opened:
 
     def place(self, trace: mha.AttentionTrace) -> tuple[mha.LayerTrace, int, int]:
         """The layer, the head and the token in focus."""
-        layer, head, token = state.indices(trace, self.scene)
+        layer, head, token = indices(trace, self.scene)
         return trace.layers[layer], head, token
 
     @property
@@ -243,7 +245,7 @@ def relations(opened: Opened) -> None:
 
 def stacking(opened: Opened) -> None:
     assert opened.step == "project"
-    layer, head, _ = state.indices(opened.trace(), opened.scene)
+    layer, head, _ = indices(opened.trace(), opened.scene)
     project = steps(opened.trace(), layer=layer, head=head)[0]
     assert layer == 1
     assert "stacked" in project.notes

@@ -6,9 +6,9 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import frames
+from mha_core.scene.scene import Scene
 from mha_core.traces.source import ArraySource
 from pages._kit import charts
-from pages._kit.state import Scene
 
 pytestmark = pytest.mark.slow
 

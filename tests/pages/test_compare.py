@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from pages._kit.state import Focus, Scene
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
 from pages._kit.text import literal
 
 PAGE = "see/compare.py"

@@ -8,7 +8,8 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.derivation import steps
 from mha_core.analysis.token import against_keys, column_of, mixture, row_of, vectors
-from pages._kit import compute, state
+from mha_core.scene.scene import Scene
+from pages._kit import compute
 
 PAGES_OF_A_SENTENCE = (
     "see/heads.py",
@@ -98,7 +99,7 @@ def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch
 
 @pytest.mark.parametrize("sizes", [{}, {"h": 8, "d_model": 512}, {"layers": 16, "d_model": 1024, "d_k": 64}])
 def test_what_a_trace_is_kept_as_follows_from_its_bytes(sizes):
-    scene = state.Scene(source="random", text="a b c", **sizes)
+    scene = Scene(source="random", text="a b c", **sizes)
     trace = compute.trace(scene)
     assert compute._is_large(scene, scene.text) == (sizes.get("layers") == 16)
     assert (trace.nbytes <= compute.MAX_BYTES) or compute._is_large(scene, scene.text)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pages._kit.state import CONTROLS, DEFAULTS, Focus
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import DEFAULTS
+from pages._kit.state import CONTROLS
 
 SIZES = ("h", "d_model")
 SENTENCE = ("text", "example", "source")

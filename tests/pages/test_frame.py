@@ -9,8 +9,9 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import SETTINGS, Scene
 from pages._kit import compute, layer_strip, model_source
-from pages._kit.state import SETTINGS, Focus, Scene
 from pages._kit.text import ASSETS, isolated, literal
 
 STEPS = "understand/steps.py"

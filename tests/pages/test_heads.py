@@ -11,10 +11,10 @@ import mha_core as mha
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import long_table
 from mha_core.export.payload import size
+from mha_core.scene.scene import Scene
 from pages._kit import head_view, matrices, overview, why
 from pages._kit.charts import file_name
 from pages._kit.matrices import OF_ONE_HEAD, csv
-from pages._kit.state import Scene
 from pages._kit.text import literal
 
 PAGE = "pages/see/heads.py"

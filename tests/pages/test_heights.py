@@ -3,8 +3,8 @@
 import pytest
 
 import mha_core as mha
+from mha_core.scene.scene import Scene
 from pages._kit import heights
-from pages._kit.state import Scene
 
 LABELS = ("[CLS]", *mha.words(Scene().text).labels)
 MEASURED = [  # at 1440 and at 390 pixels

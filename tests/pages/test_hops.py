@@ -7,7 +7,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.rollout import best_hops, two_hops
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 from pages.understand._hops import two_hops as hops
 
 PAGE = "understand/hops.py"

@@ -9,8 +9,8 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
+from mha_core.scene.scene import Scene
 from pages._kit import overview as kit
-from pages._kit.state import Scene
 
 LAYERS = {"layers": 3, "h": 2, "d_model": 6, "layer": 2, "head": 1, "text": "one two one two three"}
 

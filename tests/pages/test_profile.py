@@ -7,8 +7,8 @@ import pytest
 import streamlit as st
 
 import mha_core as mha
+from mha_core.scene.scene import Scene
 from pages._kit import compute, controls, profile, uploads
-from pages._kit.state import Scene
 
 ROOT = Path(__file__).parents[2]
 

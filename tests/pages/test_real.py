@@ -12,6 +12,8 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from mha_core import device, edits
 from mha_core.analysis import comparison
+from mha_core.scene import swaps
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
@@ -19,11 +21,10 @@ from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
 from pages._kit import model_info, model_source, profile, refusals, turns
 from pages._kit.model_source import LoadedModels, ModelKey
-from pages._kit.state import Scene
 from pages._kit.text import literal
 from pages._kit.turns import Turns
 from pages.models._real import literature
-from pages.understand._what_if import answers, swaps
+from pages.understand._what_if import answers
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]

@@ -6,10 +6,10 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import patterns, roles
+from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from mha_core.training import checkpoints
 from pages._kit import compute, role_labels
-from pages._kit.state import Scene
 from pages._kit.text import number
 from pages.see._heads import measurements
 

@@ -9,10 +9,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute, sentence
-from pages._kit.state import CONTROLS, Focus, Scene
+from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))

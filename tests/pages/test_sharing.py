@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mha_core.analysis.kv_cache import short_vectors
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, trial
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source, profile
-from pages._kit.state import Scene
 from tests.sources import tiny
 
 FAMILIES = {

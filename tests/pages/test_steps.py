@@ -9,7 +9,7 @@ import mha_core as mha
 from mha_core.analysis.derivation import STEPS, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Part
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 
 PAGE = "pages/understand/steps.py"

@@ -12,7 +12,8 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
-from pages._kit.state import Focus, Scene
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 from pages.see._token import weights
 from pages.see._token.subject import word

@@ -5,8 +5,8 @@ import pytest
 
 import mha_core as mha
 from mha_core.export import head_view
+from mha_core.scene.scene import Scene
 from mha_core.training import checkpoints
-from pages._kit.state import Scene
 from pages._kit.text import literal
 
 pytestmark = pytest.mark.slow

@@ -5,18 +5,15 @@ from functools import partial
 import numpy as np
 import pytest
 import streamlit
-from hypothesis import given
-from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core import edits
 from mha_core.analysis.frames import WINDOW
 from mha_core.attention.positions import POSITIONS
-from pages._kit.state import Scene
+from mha_core.scene.changes import KINDS, OF_OWN_MODULES, change_of, read, write
+from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
-from pages.understand._what_if.changes import MASKS, describe
-from pages.understand._what_if.link import KINDS, OF_OWN_MODULES, change_of, read, write
-from pages.understand._what_if.swaps import Swap, order, text
+from pages.understand._what_if.changes import describe
 
 PAGE = "understand/what_if.py"
 CUT = "cut,layer=2,from=9,to=3"
@@ -132,12 +129,6 @@ def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(o
     assert "rotary positions" in app.button(key="lift_position,code=rotary").label
 
 
-def test_a_link_of_before_still_leaves_positions_out():
-    (edit,), refused = read("unordered")
-    assert (edit, refused) == (edits.Position(code="none"), ())
-    assert write([edit]) == "position,code=none"
-
-
 def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page, english):
     app = on_page(edits=f"nonsense;{CUT};cut,layer=0;off,head=x")
     said = [one.value for one in app.caption if "there are not" in one.value]
@@ -158,19 +149,6 @@ def test_a_link_names_a_block_of_cells(on_page, heatmaps):
     assert "heads 1 to 3" in app.button(key=f"lift_{block}").label
     hidden = heatmaps(app, "what-if-weights")["after"]["values"]
     assert np.argwhere(~(hidden > 0)).tolist() == [[row, key] for row in (8, 9) for key in (2, 3, 4)]
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        *("cut,from=3-1", "cut,from=1-99999999", "cut,from=-2", "cut,to=2-", "temperature,by=inf"),
-        *("divisor,by=0", "divisor,by=1e-320", "mask,mask=diagonal", "mask", "off,layer=1-2"),
-        *("swap,from=3", "swap,from=3,to=3", "swap,from=3-4,to=5-6", "swap,layer=1,from=3,to=4"),
-        *("position", "position,code=braille", "position,layer=1,code=none"),
-    ],
-)
-def test_a_part_of_a_link_without_sense_is_refused(part):
-    assert read(part) == ((), (part,))
 
 
 def test_what_is_painted_is_an_edit_and_painted_again_it_is_lifted(on_page, click):
@@ -225,43 +203,6 @@ def test_words_that_look_like_markup_stay_words_on_the_buttons():
         label = describe(change_of("cut", {"from": at, "to": at}), trace)
         assert label.count(literal(token)) == 2
         assert token not in label
-
-
-numbers = st.none() | st.integers(1, 60)
-ranges = st.tuples(st.integers(1, 60), st.integers(1, 9)).map(lambda ends: range(ends[0], sum(ends) + 1))
-values = st.fixed_dictionaries(
-    {
-        "layer": numbers,
-        **dict.fromkeys(("head", "from", "to"), numbers | ranges),
-        "mask": st.sampled_from(MASKS),
-        "code": st.sampled_from(POSITIONS),
-    }
-)
-
-
-@st.composite
-def chosen_changes(draw):
-    kind, places = draw(st.sampled_from([*KINDS])), draw(values)
-    if kind == "cut" and places["from"] is places["to"] is None:
-        places["to"] = 1
-    if kind == "swap":
-        places |= draw(st.sampled_from([{"from": 1, "to": 2}, {"from": 7, "to": 3}]))
-    return change_of(kind, places | {"by": draw(st.floats(0.001, 1e6).map(lambda x: float(f"{x:.6g}")))})
-
-
-@given(st.lists(chosen_changes(), max_size=70))
-def test_changes_come_back_from_a_link(chosen):
-    again, refused = read(write(chosen))
-    once = tuple(dict.fromkeys(chosen))
-    assert again == once[:64]
-    assert len(once) <= 64 or refused
-
-
-@given(st.text(alphabet="cutofeven,;=layrhdmpbyskiw:0123456789-.xé", max_size=40))
-def test_any_text_of_a_link_is_read(link):
-    chosen, refused = read(link)
-    assert len(chosen) + len(refused) <= link.count(";") + 1
-    assert read(write(chosen))[0] == chosen
 
 
 def test_what_a_change_can_reach_is_drawn_and_what_it_cannot_is_hatched(on_page, heatmaps):
@@ -416,24 +357,6 @@ def test_of_a_long_text_with_a_swap_there_is_no_difference(on_page, heatmaps, en
     assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
     assert english("what_if.unpaired") in [one.value for one in app.caption]
     assert "largest change of a weight" not in app.dataframe[0].value
-
-
-words = st.lists(st.sampled_from(["a", "cat", "didn't", "sat", ".", "3.14", "动"]), min_size=2, max_size=9)
-
-
-@given(words, st.data())
-def test_each_token_of_a_text_with_swaps_is_one_of_the_text_before(pieces, data):
-    before = mha.words(" ".join(pieces))
-    at = st.integers(0, len(before) - 1)
-    pairs = data.draw(st.lists(st.tuples(at, at).filter(lambda pair: pair[0] != pair[1]), max_size=4))
-    swapped = [Swap(*pair) for pair in pairs]
-    after = mha.words(text(before, swapped))
-    partners = order(before, after, swapped)
-    assert sorted(partners) == [*range(len(before))]
-    assert [before.pieces[at] for at in partners] == list(after.pieces)
-    if len(pairs) == 1 and after.text != before.text:
-        (one, other), moved = pairs[0], [at for at, partner in enumerate(partners) if at != partner]
-        assert moved == sorted((one, other))
 
 
 @pytest.mark.parametrize(("h", "said"), [(1, "z_is_head"), (4, "z_is_heads")])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from pages._kit.state import Scene
+from mha_core.scene.scene import Scene
 from pages._kit.text import isolated, literal
 
 PAGES = ("see/heads.py", "understand/steps.py")

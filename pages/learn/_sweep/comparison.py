@@ -17,6 +17,7 @@ from mha_core.analysis.head_count import (
     widths,
 )
 from mha_core.figures.lines import lines
+from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, heights, state
@@ -245,6 +246,6 @@ def _link(h: int, d_model: int) -> str:
     """The address of the page Heads with this model and the sentences of the scene."""
     scene = state.current()
     texts = {name: getattr(scene, name) for name in ("text", "twin")}
-    changed = {name: text for name, text in texts.items() if text != getattr(state.DEFAULTS, name)}
+    changed = {name: text for name, text in texts.items() if text != getattr(DEFAULTS, name)}
     language = {"lang": st.query_params["lang"]} if st.query_params.get("lang") in languages() else {}
     return f"./?{urlencode({'h': h, 'd_model': d_model} | changed | language)}"

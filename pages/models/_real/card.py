@@ -6,11 +6,12 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis import kv_cache
-from pages._kit import model_info, model_source, state
+from mha_core.scene.scene import Scene
+from pages._kit import model_info, model_source
 from pages._kit.text import literal, t
 
 
-def show(trace: AttentionTrace, scene: state.Scene) -> None:
+def show(trace: AttentionTrace, scene: Scene) -> None:
     """The card: name, sizes, device, exactness, and the share of the weights on special tokens."""
     entry = model_source.loaded_model(scene)
     source = trace.source

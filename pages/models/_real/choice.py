@@ -3,6 +3,7 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.catalogue import HubModel, hub_models
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import model_source, refusals, state
@@ -11,7 +12,7 @@ from pages._kit.text import PAGES, literal, t
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
-def trace_or_offer(scene: state.Scene) -> AttentionTrace | None:
+def trace_or_offer(scene: Scene) -> AttentionTrace | None:
     """The trace of the scene's model; None, with a note on what to do, where there is none."""
     if scene.source != "model":
         if model_source.hosted() and not model_source.local_models():

@@ -9,8 +9,10 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import WINDOW, Origin, Part, origin, window
 from mha_core.cache import Cache
+from mha_core.scene.places import indices, token_in
+from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides
-from pages._kit import charts, compute, heatmaps, layer_strip, state
+from pages._kit import charts, compute, heatmaps, layer_strip
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, signed, t
 
@@ -21,7 +23,7 @@ MAX_BYTES = 140_000_000  # of the matrices of all mixers together; of 4,096 toke
 _matrices: Cache[np.ndarray] = Cache(MAX_BYTES)
 
 
-def show(trace: AttentionTrace, scene: state.Scene) -> None:
+def show(trace: AttentionTrace, scene: Scene) -> None:
     """The strip of layers, and below it the pictures of the chosen layer, where it has some of its own."""
     chosen = layer_strip.show(trace, scene)
     if chosen.mixer is not None:
@@ -33,7 +35,7 @@ def show(trace: AttentionTrace, scene: state.Scene) -> None:
     _gate(trace, scene, layer=chosen.layer)
 
 
-def _mixer(trace: AttentionTrace, number: int, scene: state.Scene) -> None:
+def _mixer(trace: AttentionTrace, number: int, scene: Scene) -> None:
     """The matrix of one head or channel of a layer without softmax, with the sum of each row."""
     mixer = trace.mixers[number]
     st.markdown(t(f"layers.mixer_{mixer.unit}", name=literal(mixer.name), rule=literal(mixer.rule)))
@@ -51,7 +53,7 @@ def _mixer(trace: AttentionTrace, number: int, scene: state.Scene) -> None:
     key = f"{number} {head} {compute.cache_key(scene)}"
     matrix = _matrices.get(key, lambda _key: mixer.mixing(head - 1))
     sides = Sides(trace.tokens, trace.tokens)
-    labels, token = trace.tokens.labels, state.token_in(trace.tokens, scene)
+    labels, token = trace.tokens.labels, token_in(trace.tokens, scene)
     cut = window(len(labels), token, WINDOW)
     shown, part = Part(cut, cut), cut or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
@@ -88,12 +90,12 @@ def _mixer(trace: AttentionTrace, number: int, scene: state.Scene) -> None:
     )
 
 
-def _index(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
+def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     """Three pictures of a learned index: its scores, what it let through, what attention then took."""
     layer_trace = trace.layers[layer]
     if (index := layer_trace.index) is None:
         return
-    _, head, query = state.indices(trace, scene)
+    _, head, query = indices(trace, scene)
     own = head * index.n_heads // layer_trace.n_heads
     share = index.share(head)
     st.markdown(
@@ -137,12 +139,12 @@ def _index(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     heatmaps.draw(drawn, key="index")
 
 
-def _gate(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
+def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     """The gate on the outputs of the layer's heads."""
     layer_trace = trace.layers[layer]
     if (about := layer_trace.about.gate) is None:
         return
-    _, head, query = state.indices(trace, scene)
+    _, head, query = indices(trace, scene)
     gate = layer_trace.tensor("gate")
     labels = layer_trace.sides.queries.labels
     cut = window(len(labels), query, WINDOW)

@@ -5,6 +5,7 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.analysis.literature import LINK, Finding, MeanScore, findings, measure
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import model_source, state
 from pages._kit.text import literal, t
@@ -18,7 +19,7 @@ WIDTHS = (144, 46, 46, 76, 44)  # pixels of the first columns: together the widt
 HOW = ("link", "position", "repeated", "names")
 
 
-def show(scene: state.Scene) -> None:
+def show(scene: Scene) -> None:
     """A table for each model in papers, with a button where its heads can be measured here."""
     st.markdown(t("literature.intro"))
     for nth, (model, names) in enumerate(MODELS.items()):
@@ -35,7 +36,7 @@ def show(scene: state.Scene) -> None:
         st.caption(t(f"literature.how_{kind}"))
 
 
-def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> None:
+def _of_model(scene: Scene, nth: int, model: str, local: str | None) -> None:
     published = findings(model)
     ours = measured(local) if local else {}
     heading = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
@@ -116,7 +117,7 @@ def _request(name: str) -> None:
     state.go(source="model", model=name, revision="")
 
 
-def _measure(scene: state.Scene, name: str, published: tuple[Finding, ...]) -> dict[Finding, MeanScore]:
+def _measure(scene: Scene, name: str, published: tuple[Finding, ...]) -> dict[Finding, MeanScore]:
     """The score of each published head on our sentences, with a progress bar."""
     entry = model_source.loaded_model(scene)
     if scene.model != name or entry is None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import streamlit as st
 
@@ -10,6 +9,9 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
+from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
+from mha_core.scene.places import indices
+from mha_core.scene.scene import STARTED, Scene
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, state
@@ -17,27 +19,15 @@ from pages._kit.pair import Side
 from pages._kit.scene import second_trace
 from pages._kit.text import isolated, literal, t
 
-UNTRAINED, TWIN, HEAD, MODEL = "untrained", "twin", "head", "model"
-TRAINED = ("mini", "run")
 MAX_QUOTED = 40  # characters of a link
 HEADS = (1, 2, 4, 8, 16, 32)  # numbers of heads that are offered for random weights, where they fit
 
 
-class Other(NamedTuple):
-    """What is different on the other side, and the value it has there; "" where there is no choice."""
-
-    kind: str
-    value: str = ""
-
-    def link(self) -> str:
-        return self.kind + (f":{self.value}" if self.value else "")
-
-
-def options(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
+def options(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     """What can be different for this scene, each with the values it can have; the first is the default."""
-    layer, head, _ = state.indices(trace, scene)
+    layer, head, _ = indices(trace, scene)
     values = {
-        UNTRAINED: [""] if scene.source in TRAINED else [],
+        UNTRAINED: [""] if scene.source in STARTED else [],
         HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
         **_sizes(scene, trace),
         TWIN: [""] if scene.source != "file" else [],
@@ -46,7 +36,7 @@ def options(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str
     return {kind: of_kind for kind, of_kind in values.items() if of_kind}
 
 
-def _sizes(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
+def _sizes(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     """Other settings of random weights, and the other small models of this width and language."""
     if scene.source == "random":
         heads = [str(h) for h in HEADS if h != scene.h and _fits(replace(scene, h=h))]
@@ -67,7 +57,7 @@ def _sizes(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]
     }
 
 
-def _fits(scene: state.Scene) -> bool:
+def _fits(scene: Scene) -> bool:
     try:
         AttentionSpec(scene.d_model, scene.h, scene.n_kv_heads, scene.d_k, scene.d_v, scene.bias)
     except MhaError:
@@ -75,11 +65,11 @@ def _fits(scene: state.Scene) -> bool:
     return True
 
 
-def _models(scene: state.Scene) -> Sequence[str]:
+def _models(scene: Scene) -> Sequence[str]:
     return list(model_source.local_models()) if scene.source != "file" and model_source.library() else []
 
 
-def choose(scene: state.Scene, trace: AttentionTrace) -> Other | None:
+def choose(scene: Scene, trace: AttentionTrace) -> Other | None:
     """What the other side is, as chosen here or by the link; None before the first choice."""
     offered = options(scene, trace)
     other, wrong = read(scene.against, offered)
@@ -106,18 +96,6 @@ def choose(scene: state.Scene, trace: AttentionTrace) -> Other | None:
     return other
 
 
-def read(link: str, offered: dict[str, Sequence[str]]) -> tuple[Other | None, bool]:
-    """What a link names, and whether it names what is not there: then it is the first that is.
-
-    The second sentence is none of those: the field for it stands where a link names it.
-    """
-    kind, _, value = link.partition(":")
-    if value in offered.get(kind, ()):
-        return Other(kind, value), False
-    first = kind if kind in offered else next((name for name in offered if name != TWIN), None)
-    return first and Other(first, offered[first][0]), bool(value or (link and kind not in offered))
-
-
 def _set(whole: bool = False) -> None:
     kind, value = st.session_state["against_kind"], st.session_state["against_value"]
     state.go(against=Other(kind, value if whole else "").link())
@@ -131,9 +109,9 @@ def _value(kind: str, value: str) -> str:
     return isolated(value) if kind == MODEL else value
 
 
-def sides(scene: state.Scene, trace: AttentionTrace, other: Other) -> tuple[Side, Side] | None:
+def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[Side, Side] | None:
     """Both sides, the untrained one first; None, after a note, where the other has no trace."""
-    here = state.indices(trace, scene)
+    here = indices(trace, scene)
     if other.kind == HEAD:
         layer, head, query = here
         places = [(head, query), (int(other.value) - 1, query)]
@@ -158,10 +136,10 @@ def sides(scene: state.Scene, trace: AttentionTrace, other: Other) -> tuple[Side
         values = getattr(scene, other.kind), other.value
         headings = [t("compare.is", name=other.kind, value=value) for value in values]
     pairs = zip(headings, (trace, second), (scene, there), strict=True)
-    return tuple(Side(heading, side, *state.indices(side, of)) for heading, side, of in pairs)
+    return tuple(Side(heading, side, *indices(side, of)) for heading, side, of in pairs)
 
 
-def _other(scene: state.Scene, other: Other) -> tuple[state.Scene, AttentionTrace | None]:
+def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:
     """The other scene and its trace; None, after a note, where there is none."""
     if other.kind == TWIN:
         if not scene.twin.strip():

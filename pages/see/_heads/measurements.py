@@ -8,7 +8,8 @@ from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
 from mha_core.cache import Cache
-from pages._kit import compute, heatmaps, role_labels, state
+from mha_core.scene.scene import Scene
+from pages._kit import compute, heatmaps, role_labels
 from pages._kit.text import number, t
 
 MAX_BYTES = 4_000_000  # of the similarities of the heads of all layers together
@@ -22,7 +23,7 @@ def place(layer: int, head: int) -> None:
     st.caption(t("overview.name", layer=layer + 1, head=head + 1))
 
 
-def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
+def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
     """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
     if longest(trace) > MAX_ALL_PAIRS:  # the overview shows its other measurements
         if trace.layers[layer].n_heads > 1:
@@ -61,7 +62,7 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
         likeness(trace, scene, layer=layer)
 
 
-def likeness(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
+def likeness(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     """The similarity of each pair of heads, as a heatmap and as a mean; nothing for a single head."""
     layer_trace = trace.layers[layer]
     if layer_trace.n_heads < 2:

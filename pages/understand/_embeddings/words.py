@@ -13,6 +13,7 @@ from mha_core.analysis.frames import Origin, origin
 from mha_core.cache import Cache
 from mha_core.figures.packed import Packed
 from mha_core.figures.scatter import scatter
+from mha_core.scene.scene import Scene
 from mha_core.sources.mini import language as language_of
 from mha_core.sources.mini import vectors
 from mha_core.sources.random_weights import word_vectors
@@ -73,7 +74,7 @@ class Words:
         return self.vocabulary.kinds
 
 
-def of(scene: state.Scene, trace: AttentionTrace) -> Words:
+def of(scene: Scene, trace: AttentionTrace) -> Words:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
     sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
     language = getattr(trace.source, "language", None) or language_of(scene.text)
@@ -103,7 +104,7 @@ def _of_model(trained: Trained) -> Vocabulary:
     return Vocabulary(frame, pd.Series(lexicon(language).kinds)[frame.index], language, random=False)
 
 
-def _trained(scene: state.Scene, language: str) -> Trained | None:
+def _trained(scene: Scene, language: str) -> Trained | None:
     """The small model of the scene; None for random weights, also for sizes of which there is no model."""
     if scene.source == "random":
         return None

@@ -8,6 +8,9 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Part, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
+from mha_core.scene import token_names
+from mha_core.scene.places import indices
+from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING
 from mha_core.training.lexicon import normalized
 from pages._kit import charts, chooser, compute, heatmaps, matrices, state
@@ -31,15 +34,15 @@ def intro(layer: int) -> None:
     st.markdown(t("hops.intro", one=layer, two=layer + 1))
 
 
-def last(trace: AttentionTrace, scene: state.Scene) -> int:
+def last(trace: AttentionTrace, scene: Scene) -> int:
     """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
-    return max(1, state.indices(trace, scene)[0])
+    return max(1, indices(trace, scene)[0])
 
 
-def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) -> tuple[int, int]:
+def heads(trace: AttentionTrace, scene: Scene, query: int, *, layer: int) -> tuple[int, int]:
     """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
     best = _best_of(trace, query, layer=layer)
-    chosen = state.as_number(scene.focus.hop1), state.as_number(scene.focus.hop2)
+    chosen = token_names.as_number(scene.focus.hop1), token_names.as_number(scene.focus.hop2)
     first, second = (
         min(number, trace.layers[at].n_heads) - 1 if number else default
         for default, number, at in zip(best, chosen, (layer - 1, layer), strict=True)

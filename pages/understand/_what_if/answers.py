@@ -11,14 +11,16 @@ import streamlit as st
 
 from mha_core import AttentionTrace, effects
 from mha_core.attention.edits import Edit
+from mha_core.scene import swaps
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
+from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING
 from pages._kit import compute, heatmaps, model_answers, model_source, state
 from pages._kit.text import isolated, literal, short, signed, t
 from pages._kit.turns import in_turn
-from pages.understand._what_if import swaps
 from pages.understand._what_if.sides import Rearranged
-from pages.understand._what_if.swaps import Swap
 
 MAX_LINES = 3  # answers that are said in sentences; more of them are a table
 ROW, EDGE = 44, 40  # pixels of a picture of layers and heads
@@ -39,7 +41,7 @@ def asked(
     after: AttentionTrace,
     edits: Sequence[Edit],
     *,
-    scene: state.Scene,
+    scene: Scene,
 ) -> Answered | None:
     """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
     if scene.source != "model":
@@ -104,7 +106,7 @@ def _named(word: str) -> str:
     return t("answer.none") if word == NOTHING else isolated(word)
 
 
-def of_heads(scene: state.Scene, trace: AttentionTrace) -> None:
+def of_heads(scene: Scene, trace: AttentionTrace) -> None:
     """What each head does for an answer, measured where a person asks for it."""
     st.header(t("what_if.effects"))
     st.caption(t("what_if.effects_intro"))
@@ -128,7 +130,7 @@ def of_heads(scene: state.Scene, trace: AttentionTrace) -> None:
             args=("effects_of", (trace.tokens.text, at)),
         )
     if st.session_state.get("effects_of") == (trace.tokens.text, at):
-        _draw(compute.of(trace, _measured, scene=replace(scene, focus=state.Focus()), at=at))
+        _draw(compute.of(trace, _measured, scene=replace(scene, focus=Focus()), at=at))
 
 
 def _answer_at(trace: AttentionTrace, at: int) -> str:
@@ -137,7 +139,7 @@ def _answer_at(trace: AttentionTrace, at: int) -> str:
     return t("what_if.effects_answer", word=_named(word), token=token, share=short(share))
 
 
-def _measured(trace: AttentionTrace, *, scene: state.Scene, at: int) -> pd.DataFrame:
+def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
     """The effects, with a progress bar; its button starts the page anew, which stops the measurement."""
     place = st.empty()
     with place.container(horizontal=True, vertical_alignment="center"):

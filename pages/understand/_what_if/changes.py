@@ -11,11 +11,12 @@ from mha_core.analysis.frames import WINDOW, window
 from mha_core.attention.edits import Hide, Output
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
+from mha_core.scene import changes, swaps
+from mha_core.scene.changes import Change
+from mha_core.scene.scene import Scene
+from mha_core.scene.swaps import Swap
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
-from pages.understand._what_if import link, swaps
-from pages.understand._what_if.link import Change
-from pages.understand._what_if.swaps import Swap
 
 HOT = 4.0  # the temperature that is offered first
 NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # to which one is moved
@@ -26,9 +27,9 @@ ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
 
 
-def current(scene: state.Scene) -> tuple[Change, ...]:
+def current(scene: Scene) -> tuple[Change, ...]:
     """The changes of the link; a part of it that is none is said in a quiet line."""
-    chosen, refused = link.read(scene.edits)
+    chosen, refused = changes.read(scene.edits)
     if refused:
         st.caption(t("what_if.refused", parts=literal("; ".join(refused)[:80])))
     return chosen
@@ -53,21 +54,21 @@ def choose(
                 t("what_if.kind"),
                 [
                     name
-                    for name, kind in link.KINDS.items()
-                    if kind.type is not Swap and not (third_party and name in link.OF_OWN_MODULES)
+                    for name, kind in changes.KINDS.items()
+                    if kind.type is not Swap and not (third_party and name in changes.OF_OWN_MODULES)
                 ],
                 format_func=lambda kind: t(f"what_if.{kind}"),
                 key="change_kind",
                 width=250,
             )
-            values = {name: _place(name, trace) for name in link.KINDS[kind].names}
+            values = {name: _place(name, trace) for name in changes.KINDS[kind].names}
             whole = kind == "cut" and values["from"] is values["to"] is None  # nothing would be left
             st.button(
                 t("what_if.apply"),
                 key="apply_change",
                 type="primary",
                 on_click=_set,
-                args=([] if whole else [*chosen, link.change_of(kind, values)],),
+                args=([] if whole else [*chosen, changes.change_of(kind, values)],),
                 disabled=whole,
             )
         with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
@@ -218,7 +219,7 @@ def listed(chosen: Sequence[Change], trace: AttentionTrace, typed: Tokens | None
         for change in chosen:
             st.button(
                 describe(change, trace, typed),
-                key=f"lift_{link.text(change)}",
+                key=f"lift_{changes.text(change)}",
                 icon=":material/close:",
                 help=t("what_if.lift"),
                 on_click=_set,
@@ -226,7 +227,7 @@ def listed(chosen: Sequence[Change], trace: AttentionTrace, typed: Tokens | None
             )
         st.button(t("what_if.reset"), key="reset_changes", type="tertiary", on_click=_set, args=([],))
     for nth, change in enumerate(chosen):
-        values = link.values_of(change)
+        values = changes.values_of(change)
         if "by" in values:
             key = f"move_{nth}"
             st.session_state[key] = values["by"]
@@ -243,8 +244,8 @@ def listed(chosen: Sequence[Change], trace: AttentionTrace, typed: Tokens | None
 
 def _move(chosen: Sequence[Change], nth: int, key: str) -> None:
     """Another number of the nth change, as its slider has it."""
-    kind, values = link.kind_of(chosen[nth]), link.values_of(chosen[nth])
-    moved = link.change_of(kind, values | {"by": float(st.session_state[key])})
+    kind, values = changes.kind_of(chosen[nth]), changes.values_of(chosen[nth])
+    moved = changes.change_of(kind, values | {"by": float(st.session_state[key])})
     _set([*chosen[:nth], moved, *chosen[nth + 1 :]])
 
 
@@ -253,7 +254,7 @@ def describe(change: Change, trace: AttentionTrace, typed: Tokens | None = None)
     if isinstance(change, Swap):
         names = dict(zip(("one", "other"), _swapped(change, typed), strict=True))
         return t("what_if.swap_says", **names)
-    kind, values = link.kind_of(change), link.values_of(change)
+    kind, values = changes.kind_of(change), changes.values_of(change)
     layer = t("what_if.in_layer", layer=values["layer"]) if "layer" in values else t("what_if.in_all_layers")
     of_head = _heads(values.get("head"))
     words = {
@@ -277,7 +278,7 @@ def _swapped(swap: Swap, typed: Tokens | None) -> list[str]:
 
 
 def _set(chosen: Sequence[Change]) -> None:
-    state.go(edits=link.write(chosen))
+    state.go(edits=changes.write(chosen))
 
 
 def _start(trace: AttentionTrace, *, layer: int, query: int, key: int) -> None:
@@ -304,7 +305,7 @@ def _counts(trace: AttentionTrace) -> Mapping[str, int]:
     }
 
 
-def _place(name: str, trace: AttentionTrace) -> link.Value:
+def _place(name: str, trace: AttentionTrace) -> changes.Value:
     """The field of a place, or of the number or the name in an edit. None is all."""
     key, label = f"change_{name}", t(f"what_if.{name}")
     if name in NAMES:
@@ -327,15 +328,15 @@ def _examples(*, layer: int, head: int, query: int, key: int) -> list[Change]:
     in_layer, of_head = {"layer": layer + 1}, {"layer": layer + 1, "head": head + 1}
     edge = {"from": query + 1, "to": key + 1}
     return [
-        link.change_of("cut", in_layer | edge),
-        link.change_of("cut", of_head | edge),
-        link.change_of("off", of_head),
-        link.change_of("divisor", in_layer | {"by": 1.0}),
-        link.change_of("temperature", in_layer | {"by": HOT}),
+        changes.change_of("cut", in_layer | edge),
+        changes.change_of("cut", of_head | edge),
+        changes.change_of("off", of_head),
+        changes.change_of("divisor", in_layer | {"by": 1.0}),
+        changes.change_of("temperature", in_layer | {"by": HOT}),
     ]
 
 
-def _heads(picked: link.Value) -> str:
+def _heads(picked: changes.Value) -> str:
     """The heads of an edit: all, one, or several in a row."""
     if picked is None:
         return t("what_if.of_all_heads")
@@ -344,7 +345,7 @@ def _heads(picked: link.Value) -> str:
     return t("what_if.of_head", head=picked)
 
 
-def _word(labels: Sequence[str], picked: link.Value) -> str:
+def _word(labels: Sequence[str], picked: changes.Value) -> str:
     """A token by its label, or its number where the sentence has none of it; “every word” for all.
 
     Several in a row are named by the first and the last.

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.analysis.frames import WINDOW, longest
 from mha_core.attention.edits import Edit
-from pages._kit import compute, pair, state
-from pages.understand._what_if import swaps
-from pages.understand._what_if.link import Change
-from pages.understand._what_if.swaps import Swap
+from mha_core.scene import swaps
+from mha_core.scene.changes import Change
+from mha_core.scene.scene import Scene
+from mha_core.scene.swaps import Swap
+from pages._kit import compute, pair
 
 
 class Rearranged(NamedTuple):
@@ -19,7 +20,7 @@ class Rearranged(NamedTuple):
     `partners` say which token is which; None where tokens of the two texts cannot be set against each other.
     """
 
-    scene: state.Scene
+    scene: Scene
     trace: AttentionTrace
     swaps: tuple[Swap, ...] = ()
     partners: pair.Partners | None = pair.SAME
@@ -31,12 +32,12 @@ class Rearranged(NamedTuple):
         return min(before, self.trace.layers[0].n_query - 1)
 
 
-def typed(scene: state.Scene, trace: AttentionTrace) -> Tokens | None:
+def typed(scene: Scene, trace: AttentionTrace) -> Tokens | None:
     """The tokens of the typed text, whose words can change places; None where it has another text."""
     return next((side for side in (trace.sides.keys, trace.sides.queries) if side.text == scene.text), None)
 
 
-def rearranged(scene: state.Scene, before: AttentionTrace, chosen: Sequence[Change]) -> Rearranged:
+def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -> Rearranged:
     """The text after the swaps among the chosen changes. Raises `MhaError` where it cannot be traced."""
     swapped = tuple(change for change in chosen if isinstance(change, Swap))
     if not swapped:
@@ -52,7 +53,7 @@ def rearranged(scene: state.Scene, before: AttentionTrace, chosen: Sequence[Chan
 
 
 def changed(
-    scene: state.Scene, before: AttentionTrace, chosen: Sequence[Change]
+    scene: Scene, before: AttentionTrace, chosen: Sequence[Change]
 ) -> tuple[Rearranged, AttentionTrace, MhaError | None]:
     """The text after the swaps, its trace with the edits, and why one of the two is not to be had.
 

@@ -1,21 +1,22 @@
-"""Changes as they stand in a link: ``cut,layer=2,from=9,to=3-5;swap,from=3,to=7``. All counts are from 1.
+"""What if: changes as they stand in a link, ``cut,layer=2,from=9,to=3-5;swap,from=3,to=7``.
 
-They are edits of attention, and swaps of two words of its text.
+They are edits of attention, and swaps of two words of its text. All counts are from 1.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mha_core import MhaError, edits
+from mha_core.attention import edits
 from mha_core.attention.edits import MAX_EDITS, Edit
-from pages.understand._what_if.swaps import Swap
+from mha_core.errors import MhaError
+from mha_core.scene.swaps import Swap
 
 Change = Edit | Swap
 
 
 class Kind(NamedTuple):
-    """A kind of change that the page offers: its type, and its fields by their names in a link.
+    """A kind of change: its type, and its fields by their names in a link.
 
     "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names.
     """
@@ -64,7 +65,7 @@ def kind_of(change: Change) -> str:
 
 
 def values_of(change: Change) -> dict[str, Value]:
-    """What a change of this page names, by the names in a link; what stands for all is left out."""
+    """What a change names, by the names in a link; what stands for all is left out."""
     kind, values = kind_of(change), {}
     for name, field in KINDS[kind].names.items():
         value = getattr(change, field)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mha_core import MhaError, Tokens
-from mha_core.traces.tokens import word_groups
+from mha_core.errors import MhaError
+from mha_core.traces.tokens import Tokens, word_groups
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,95 @@
+"""Where a scene looks in a trace: its layer, its head and its token."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import as_number, name_of, numbered, position
+from mha_core.traces.tokens import MARKS, Sides, Tokens
+from mha_core.traces.trace import AttentionTrace
+
+
+def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
+    """Layer, head and token of the scene as positions from 0 that the trace has."""
+    focus = scene.focus
+    layer = min(focus.layer, len(trace.layers)) - 1
+    of_layer = trace.layers[layer]
+    token = token_in(trace.sides.queries, scene)
+    return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
+
+
+def token_in(tokens: Tokens, scene: Scene) -> int:
+    """The position from 0 of the scene's token in these."""
+    at = position(tokens, scene.focus.token)
+    return first_token(tokens) if at is None else at
+
+
+def first_token(tokens: Tokens) -> int:
+    """The position from 0 of the word that is looked at first: a pronoun.
+
+    Where there is none it is a hidden word, a noun, a verb or a word that no lexicon has, or any word.
+    """
+    from mha_core.sources.mini import language
+    from mha_core.training.lexicon import HIDDEN, lexicon, normalized
+
+    words = lexicon(language(tokens.text))
+    spans = tokens.spans or [(0, 1)] * len(tokens)
+    pieces = [normalized(piece.lstrip(MARKS)) for piece in tokens.pieces]
+    typed = [at for at, (start, end) in enumerate(spans) if start < end and at not in tokens.special]
+
+    def is_content(piece: str) -> bool:
+        known = piece in words.noun_forms or words.kinds.get(piece) == "verb"
+        return known or (any(map(str.isalpha, piece)) and piece not in words.number)
+
+    tests = (
+        words.pronouns.__contains__,
+        HIDDEN.__eq__,
+        is_content,
+        lambda piece: any(map(str.isalpha, piece)),
+    )
+    return next((at for test in tests for at in typed if test(pieces[at])), typed[0] if typed else 0)
+
+
+def named(focus: Focus, sides: Sides, *, anew: bool) -> Focus:
+    """The focus with names of words in place of numbers: words are in another text, too.
+
+    `anew` is another text, which is looked at from its `first_token` alone. So is a text without the focus's
+    token. The tokens of a second sentence are not in these `sides`.
+    """
+    queries, keys = sides.queries, sides.keys
+    if anew:
+        focus = replace(focus, sentence=1, key_token="", pins="")
+    if focus.sentence != 1:
+        return focus
+    token, key = numbered(queries, focus.token), position(keys, focus.key_token)
+    if focus.token and (anew or position(queries, focus.token) is None):
+        token = first_token(queries)
+    of_pins = keys if focus.side == "key" else queries
+    pins = [position(of_pins, pin) for pin in focus.pins.split()]
+    return replace(
+        focus,
+        token=focus.token if token is None else name_of(queries, token),
+        key_token="" if key is None else name_of(keys, key),
+        pins=" ".join(name_of(of_pins, pin) for pin in pins if pin is not None),
+    )
+
+
+def shape_of(trace: AttentionTrace) -> list[int]:
+    """The number of heads of each layer."""
+    return [layer.n_heads for layer in trace.layers]
+
+
+def within(focus: Focus, shapes: Sequence[Sequence[int]]) -> Focus:
+    """The focus with the last layer or head of these traces in place of one beyond it, in no layer at all."""
+    n_layers, n_heads = max(map(len, shapes)), max(max(shape) for shape in shapes)
+    drawn = focus.heads.split(",")
+    kept = [one for one in drawn if as_number(one) is None or as_number(one) <= n_heads]
+    hops = {name: as_number(getattr(focus, name)) or 0 for name in ("hop1", "hop2")}
+    return replace(
+        focus,
+        layer=min(focus.layer, n_layers),
+        head=min(focus.head, n_heads),
+        heads=focus.heads if len(kept) == len(drawn) else ",".join(kept),
+        **{name: str(n_heads) for name, hop in hops.items() if hop > n_heads},
+    )

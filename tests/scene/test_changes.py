@@ -1,0 +1,67 @@
+"""Changes of What if in a link: they come back from it, and a part without sense is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mha_core import edits
+from mha_core.attention.positions import POSITIONS
+from mha_core.scene.changes import KINDS, change_of, read, write
+
+MASKS = ("causal", "window:2", "prefix:3", "padding:2")
+
+
+def test_a_link_of_before_still_leaves_positions_out():
+    (edit,), refused = read("unordered")
+    assert (edit, refused) == (edits.Position(code="none"), ())
+    assert write([edit]) == "position,code=none"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("cut,from=3-1", "cut,from=1-99999999", "cut,from=-2", "cut,to=2-", "temperature,by=inf"),
+        *("divisor,by=0", "divisor,by=1e-320", "mask,mask=diagonal", "mask", "off,layer=1-2"),
+        *("swap,from=3", "swap,from=3,to=3", "swap,from=3-4,to=5-6", "swap,layer=1,from=3,to=4"),
+        *("position", "position,code=braille", "position,layer=1,code=none"),
+    ],
+)
+def test_a_part_of_a_link_without_sense_is_refused(part):
+    assert read(part) == ((), (part,))
+
+
+numbers = st.none() | st.integers(1, 60)
+ranges = st.tuples(st.integers(1, 60), st.integers(1, 9)).map(lambda ends: range(ends[0], sum(ends) + 1))
+values = st.fixed_dictionaries(
+    {
+        "layer": numbers,
+        **dict.fromkeys(("head", "from", "to"), numbers | ranges),
+        "mask": st.sampled_from(MASKS),
+        "code": st.sampled_from(POSITIONS),
+    }
+)
+
+
+@st.composite
+def chosen_changes(draw):
+    kind, places = draw(st.sampled_from([*KINDS])), draw(values)
+    if kind == "cut" and places["from"] is places["to"] is None:
+        places["to"] = 1
+    if kind == "swap":
+        places |= draw(st.sampled_from([{"from": 1, "to": 2}, {"from": 7, "to": 3}]))
+    return change_of(kind, places | {"by": draw(st.floats(0.001, 1e6).map(lambda x: float(f"{x:.6g}")))})
+
+
+@given(st.lists(chosen_changes(), max_size=70))
+def test_changes_come_back_from_a_link(chosen):
+    again, refused = read(write(chosen))
+    once = tuple(dict.fromkeys(chosen))
+    assert again == once[:64]
+    assert len(once) <= 64 or refused
+
+
+@given(st.text(alphabet="cutofeven,;=layrhdmpbyskiw:0123456789-.xé", max_size=40))
+def test_any_text_of_a_link_is_read(link):
+    chosen, refused = read(link)
+    assert len(chosen) + len(refused) <= link.count(";") + 1
+    assert read(write(chosen))[0] == chosen

@@ -1,0 +1,31 @@
+"""What a scene is compared with, read from its link among what is offered."""
+
+import pytest
+
+from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
+
+OFFERED = {UNTRAINED: [""], HEAD: ["2", "3"], TWIN: [""], MODEL: ["a/b:c"]}
+
+
+@pytest.mark.parametrize(
+    "other", [Other(UNTRAINED), Other(HEAD, "3"), Other(TWIN), Other(MODEL, "a/b:c")], ids=Other.link
+)
+def test_what_is_offered_comes_back_from_a_link(other):
+    assert read(other.link(), OFFERED) == (other, False)
+
+
+@pytest.mark.parametrize(
+    ("link", "taken", "wrong"),
+    [
+        ("", Other(UNTRAINED), False),
+        ("head", Other(HEAD, "2"), False),
+        ("head:9", Other(HEAD, "2"), True),
+        ("nonsense", Other(UNTRAINED), True),
+    ],
+)
+def test_what_is_not_offered_is_the_first_that_is(link, taken, wrong):
+    assert read(link, OFFERED) == (taken, wrong)
+
+
+def test_the_second_sentence_is_no_first_choice():
+    assert read("", {TWIN: [""]}) == (None, False)
