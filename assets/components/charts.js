@@ -1,8 +1,8 @@
 // Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`). And all its code.
 // Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
-// A figure of plotly's says what it is in layout.meta: { title, caption, file, rows, columns, corner }.
+// A figure of plotly's says what it is in layout.meta: { title, caption, file, rows, columns, corner, words: of the
+// labels of tokens }.
 import { make, makeButton, makeSvg } from "./elements.js";
-import { formOf } from "./focus_link.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { FORMATS, save } from "./saving.js";
 import { reachCode } from "./streamlit.js";
@@ -148,13 +148,14 @@ function unmarked(text) {
   return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
 }
 
-// Words in a figure are lit where they are pointed at elsewhere: tokens differ from them in case and number alone.
-const sameWord = (word, label) => formOf(word).toLowerCase() === formOf(label).toLowerCase();
-
+// Words in a figure are lit where they are pointed at elsewhere; its meta says which word of it a token is.
 function lightWords() {
   const lit = litOf("token");
-  for (const word of document.querySelectorAll(WORDS))
-    word.classList.toggle("lit", lit !== undefined && sameWord(word.textContent, lit));
+  for (const word of document.querySelectorAll(WORDS)) {
+    const { words = {} } = /** @type {any} */ (word.closest(PLOT)).layout?.meta ?? {};
+    const wordOf = (token) => (Object.hasOwn(words, token) ? words[token] : token);
+    word.classList.toggle("lit", lit !== undefined && word.textContent === wordOf(lit));
+  }
 }
 
 // And the other way round.

@@ -3,13 +3,13 @@
 // history however late the server answers; the page follows.
 // Each group is one stop of the Tab key; arrow keys choose in it.
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, first, heads }], strips: [{ field, title,
-// caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen,
-// every: the weights that each token gives, where all that follows the choice is in the browser }],
+// caption, tokens, names: what a link calls these, weights (null where hidden; null for a text that is not looked at),
+// query, limit, chosen, every: the weights that each token gives, where all that follows is in the browser }],
 // stays: whether the words stay in sight on a phone, focus: that of the server }.
 import { follow, heldFocus, move, news, ready, take } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
 import { fadeWhereMore, make, makeButton } from "./elements.js";
-import { nameOf, positionOf } from "./focus_link.js";
+import { positionOf } from "./focus_link.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { drawn, stay } from "./streamlit.js";
 import { exact, fill, isRtl } from "./text.js";
@@ -141,7 +141,7 @@ function followChoices(root, choice) {
   const groupOf = (target) => /** @type {HTMLElement | null} */ (target.closest("[role=radiogroup]"));
   const choose = (group, at, pause) => {
     const strip = choice.data.strips.find(({ field, every }) => every && field === group.dataset.field);
-    if (strip) return move({ [strip.field]: nameOf(strip.tokens, at) });
+    if (strip) return move({ [strip.field]: strip.names[at] });
     check(group, at);
     choice.waiting.set(group.dataset.field, at);
     clearTimeout(choice.timer);
@@ -180,7 +180,7 @@ function sendChoices(choice) {
 // A choice as the focus has it: words by their names, layers and heads by the numbers that they show.
 function inLink({ rows, strips }, field, at) {
   const strip = strips.find((one) => one.field === field);
-  return strip ? nameOf(strip.tokens, at) : String(at + rows.find((one) => one.field === field).first);
+  return strip ? strip.names[at] : String(at + rows.find((one) => one.field === field).first);
 }
 
 // Scroll a long sentence, and nothing but the sentence, to the chosen token.
@@ -212,7 +212,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 /** @param {Choice} choice */
 function asChosen(group, choice) {
   const held = heldFocus()[group.field] ?? "";
-  const at = group.tokens ? positionOf(group.tokens, held) : Math.min(Number(held) - group.first, group.count - 1);
+  const at = group.names ? positionOf(group.names, held) : Math.min(Number(held) - group.first, group.count - 1);
   const chosen = choice.waiting.get(group.field) ?? (held && at >= 0 ? at : group.chosen);
   return group.every
     ? { ...group, chosen, query: group.tokens[chosen], weights: group.every[chosen] }

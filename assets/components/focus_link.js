@@ -1,38 +1,27 @@
-// What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1.
-import { listOf } from "./panel.js";
+// What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1. The names come
+// from the server, with the tokens (mha_core/scene/token_names.py).
 
 /** @typedef {import("./address.js").Focus} Focus */
 
-const MARKS = /^[Ġ▁]+/; // a tokenizer's mark of a space before a piece
 const NUMBER = /^\d{1,8}$/;
-const SUBSCRIPT = "\u2009"; // a thin space before the number of a piece that stands several times
 
-export const formOf = (label) => label.split(SUBSCRIPT)[0].replace(MARKS, "");
-
-// The position from 0 of the token of that name; -1 where there is none.
-export function positionOf(labels, name) {
-  if (NUMBER.test(name)) return Math.min(Number(name), labels.length) - 1;
-  const forms = labels.map(formOf);
-  const [, stem, nth] = name.match(/^(.+)~(\d+)$/) ?? [];
-  const named = [labels.indexOf(name), forms.indexOf(name)];
-  if (stem) named.push(forms.flatMap((form, at) => (form === stem ? [at] : []))[Number(nth) - 1] ?? -1);
-  return named.find((at) => at >= 0) ?? -1;
+// The position from 0 of the token of that name, or of that number from 1; -1 where there is none.
+export function positionOf(names, name) {
+  return /^\d+$/.test(name) ? Math.min(Number(name), names.length) - 1 : names.indexOf(name);
 }
 
-// The name of a token: its word, the second of several as "the~2"; its number where neither leads back to it.
-export function nameOf(labels, at) {
-  const forms = labels.slice(0, at + 1).map(formOf);
-  const form = forms[at];
-  const same = labels.filter((label) => formOf(label) === form).length;
-  const name = same > 1 ? `${form}~${forms.filter((other) => other === form).length}` : form;
-  return name && !name.includes(" ") && positionOf(labels, name) === at ? name : String(at + 1);
-}
+/**
+ * The names of the tokens of one side of a panel.
+ * @param {import("./payload.js").PayloadPanel} panel
+ * @param {import("./panel.js").Side} side
+ */
+const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
 
 // What a view looks at; the other text's token stays as it is in the focus.
 /** @param {Focus} focus */
 export function linkOf(view, focus) {
   const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words } = view.looked;
-  const names = tokens.map((at) => nameOf(listOf(view.original[nth], side), at));
+  const names = tokens.map((at) => namesOf(view.original[nth], side)[at]);
   const chosen = names.pop() ?? "";
   const key = view.two && side === "key";
   return {
@@ -63,9 +52,14 @@ export function placeOf(focus, header, panels) {
   const name = two && side === "key" ? focus.key_token : focus.token;
   const names = [...focus.pins.split(" "), name].filter(Boolean);
   const sentence = Math.min(number(focus.sentence, 1), panels.length) - 1;
-  const has = (nth) => positionOf(listOf(panels[nth], side), name) >= 0;
+  const find = (nth, one) => {
+    const at = positionOf(namesOf(panels[nth], side), one);
+    const meant = nth === header.asked?.nth && header.asked[side].find(([asked]) => asked === one);
+    return at < 0 && meant ? meant[1] : at;
+  };
+  const has = (nth) => find(nth, name) >= 0;
   const nth = name ? ([sentence, ...panels.keys()].find(has) ?? 0) : sentence;
-  const at = names.map((one) => positionOf(listOf(panels[nth], side), one)).filter((position) => position >= 0);
+  const at = names.map((one) => find(nth, one)).filter((position) => position >= 0);
   const tokens = name && !has(nth) && header.token !== null ? [...at, header.token] : at;
   const heads = focus.heads.split(",").map((one) => Number(one) - 1);
   const drawings = ["lines", "text", "arcs", "matrix"];

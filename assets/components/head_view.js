@@ -42,6 +42,8 @@ import { apart, exact, fill, isolated } from "./text.js";
  * @property {boolean} [brief] titles leave out the words that all of them begin with
  * @property {boolean} [follows] the view looks at the focus of the page, which can load other layers and heads
  * @property {boolean} [tells] other figures of the page look there, too
+ * @property {{ nth: number, query: [string, number][], key: [string, number][] }} [asked] which tokens of a further
+ *   sentence the focus means, by the words that a link says for them
  * @property {string[][]} [edits] of each panel the edits of its attention, in words
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at

@@ -46,7 +46,7 @@ import { fill, isolated, questionId } from "./text.js";
  * @property {number} tall
  * @property {number} across
  * @property {boolean} stacked below each other on a phone
- * @property {string[] | null} tokens that the frame around a row follows the focus among
+ * @property {string[] | null} names of the tokens among which the frame around a row follows the focus
  * @property {Record<string, { matrices: string[], results: string[], across: number }> | null} steps of each step
  *   those that it draws; null where the page has no steps and all are drawn
  */
@@ -114,7 +114,7 @@ export class Heatmaps extends MatrixPictures {
     this.penButton.hidden = !scene.matrices.some((one) => one.paints && one.explains);
     this.penButton.textContent = this.texts.pen;
     this.explanation.answer(scene.explanation);
-    if (scene.tokens) follow(this.root, () => this.light());
+    if (scene.names) follow(this.root, () => this.light());
     if (scene.steps) followStep(this.root, () => this.update());
     this.update();
   }
@@ -189,7 +189,7 @@ export class Heatmaps extends MatrixPictures {
 
   #framed(name) {
     const { row, start } = this.#of(name);
-    const at = row !== null && this.scene.tokens ? positionOf(this.scene.tokens, heldFocus().token ?? "") : -1;
+    const at = row !== null && this.scene.names ? positionOf(this.scene.names, heldFocus().token ?? "") : -1;
     return at < 0 ? row : at - start[0];
   }
 

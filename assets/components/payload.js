@@ -9,11 +9,14 @@ const opened = new WeakMap();
 
 /** @typedef {{ shape: number[], data: Uint8Array | Uint16Array | Int32Array | Float32Array }} Tensor */
 /** @typedef {{ scale: number, cap: number | null, temperature: number }} Rule */
-/** @typedef {{ title: string, tokens: string[], keys: string[], layers: Map<number, Layer> }} PayloadPanel */
+/**
+ * @typedef {{ title: string, tokens: string[], keys: string[], names: string[], keyNames: string[],
+ *   layers: Map<number, Layer> }} PayloadPanel
+ */
 
 /**
  * The panels of a payload, the same ones each time. `keys` are the tokens that are looked at: the same list as
- * `tokens` unless they belong to another text.
+ * `tokens` unless they belong to another text. `names` and `keyNames` are what a link calls the tokens.
  * @param {Uint8Array} bytes
  * @returns {PayloadPanel[]}
  */
@@ -34,10 +37,12 @@ function panelsOf(bytes) {
     const length = shape.reduce((a, b) => a * b, 1);
     return { shape, data: new ARRAYS[type](aligned.buffer, start + at, length) };
   };
-  return header.panels.map(({ title, tokens, keys = tokens, layers }) => ({
+  return header.panels.map(({ title, tokens, names, keys = tokens, key_names: keyNames = names, layers }) => ({
     title,
     tokens,
     keys,
+    names,
+    keyNames,
     layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, array)])),
   }));
 }

@@ -20,6 +20,7 @@ from mha_core import resources
 from mha_core.errors import MhaError, in_range, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
+from mha_core.scene.token_names import names
 from mha_core.traces.answers import NOTHING, Answer
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
@@ -309,9 +310,10 @@ def header(
 def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Panel:
     """The trace as one panel with these layers; called by its text unless by a title."""
     sides = trace.sides
-    of_keys = None if sides.same else sides.keys.labels
+    of_keys = {} if sides.same else {"keys": sides.keys.labels, "key_names": names(sides.keys)}
     layers = {number: trace.layers[number] for number in numbers}
-    return Panel(trace.title if title is None else title, sides.queries.labels, layers, of_keys)
+    title = trace.title if title is None else title
+    return Panel(title, sides.queries.labels, layers, names=names(sides.queries), **of_keys)
 
 
 def special(trace: Traced) -> list[list[int]]:

@@ -39,13 +39,16 @@ class Panel:
     """One sentence to look at: its title, a label for each token, and its layers by number from 0.
 
     A layer is a `LayerTrace`, or its weights as an array (head, query, key), NaN where a mask hides them.
-    `keys` are the labels of the tokens that are looked at, where they belong to another text.
+    `keys` are the labels of the tokens that are looked at, where they belong to another text. `names` and
+    `key_names` are what a link calls the tokens, none where no link does.
     """
 
     title: str
     labels: Sequence[str]
     layers: Mapping[int, "LayerTrace | np.ndarray"]
     keys: Sequence[str] | None = None
+    names: Sequence[str] = ()
+    key_names: Sequence[str] = ()
 
 
 def pack(
@@ -63,7 +66,8 @@ def pack(
         {
             "title": panel.title,
             "tokens": list(panel.labels),
-            **({} if panel.keys is None else {"keys": list(panel.keys)}),
+            "names": list(panel.names),
+            **({} if panel.keys is None else {"keys": list(panel.keys), "key_names": list(panel.key_names)}),
             "layers": [
                 _layer(body, number, layer, heads, values, bits) for number, layer in panel.layers.items()
             ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import as_number, name_of, numbered, position
+from mha_core.scene.token_names import as_number, names, numbered, position
 from mha_core.traces.tokens import MARKS, Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -69,9 +69,9 @@ def named(focus: Focus, sides: Sides, *, anew: bool) -> Focus:
     pins = [position(of_pins, pin) for pin in focus.pins.split()]
     return replace(
         focus,
-        token=focus.token if token is None else name_of(queries, token),
-        key_token="" if key is None else name_of(keys, key),
-        pins=" ".join(name_of(of_pins, pin) for pin in pins if pin is not None),
+        token=focus.token if token is None else names(queries)[token],
+        key_token="" if key is None else names(keys)[key],
+        pins=" ".join(names(of_pins)[pin] for pin in pins if pin is not None),
     )
 
 

@@ -1,19 +1,24 @@
 """How a scene names a token: ``it``, ``the~2`` for the second "the", or its number from 1."""
 
+import unicodedata
+from collections import Counter
+from functools import lru_cache
+
 from mha_core.errors import MhaError
 from mha_core.traces.tokens import MARKS, Tokens
 
 
 def as_number(text: str) -> int | None:
-    """The number that a value of a link is, however many digits it has; None for anything else."""
-    is_number = text.isascii() and text.isdecimal() and len(text) < 19  # Python reads 4,300 digits at most
-    return int(text) if is_number else None
+    """The number that a value of a link is; None for anything else, and for one of more than 18 digits."""
+    return int(text) if _is_number(text) and len(text) < 19 else None  # Python reads 4,300 digits at most
 
 
 def numbered(tokens: Tokens, name: str) -> int | None:
     """The position from 0 that a number from 1 means, the last one beyond the end; None for a word."""
+    if not _is_number(name):
+        return None
     number = as_number(name)
-    return min(number, len(tokens)) - 1 if number else None
+    return len(tokens) - 1 if number is None else min(number, len(tokens)) - 1 if number else None
 
 
 def position(tokens: Tokens, name: str) -> int | None:
@@ -21,25 +26,40 @@ def position(tokens: Tokens, name: str) -> int | None:
 
     Of a word that was cut into pieces, or that stands several times, it is the first.
     """
-    number = numbered(tokens, name)
-    if number is not None or not name:
-        return number
+    if not name or _is_number(name):
+        return numbered(tokens, name)
     try:
         return tokens.index(name)
     except MhaError as error:
         return error.fixes[0]["token"] if error.fixes else None
 
 
-def name_of(tokens: Tokens, at: int) -> str:
-    """The name of a token in a focus: its word, or its number where the word would not lead back to it."""
-    forms = [label.partition("\u2009")[0].lstrip(MARKS) for label in tokens.labels[: at + 1]]
-    names = (forms[at], f"{forms[at]}~{forms.count(forms[at])}")
-    words = (name for name in names if name and " " not in name and not name.isdecimal())
-    return next((name for name in words if _leads_to(tokens, name, at)), str(at + 1))
+@lru_cache(maxsize=16)
+def names(tokens: Tokens) -> tuple[str, ...]:
+    """The name of each token: its word, the second of several as ``the~2``, or its number from 1.
+
+    It is a number where neither word would lead back to the token. No name contains white space.
+    """
+    forms = [unicodedata.normalize("NFC", piece).lstrip(MARKS) for piece in tokens.pieces]
+    alone = {form: _word(tokens, form) for form in set(forms)}
+    count, found = Counter(), []
+    for at, form in enumerate(forms):
+        count[form] += 1
+        nth = f"{form}~{count[form]}"
+        word = form if alone[form] == at else nth if _word(tokens, nth) == at else None
+        found.append(word or str(at + 1))
+    return tuple(found)
 
 
-def _leads_to(tokens: Tokens, name: str, at: int) -> bool:
+def _word(tokens: Tokens, name: str) -> int | None:
+    """The position of the token that a word names; None for what no word of a link can be."""
+    if not name or name.isdecimal() or any(map(str.isspace, name)):
+        return None
     try:
-        return tokens.index(name) == at
+        return tokens.index(name)
     except MhaError:
-        return False
+        return None
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()

@@ -108,17 +108,15 @@ class Tokens:
         if not isinstance(word, str):
             raise MhaError(f"A word is looked up, as in index('it'); got {word!r}.")
         form = unicodedata.normalize("NFC", word)
-        if form in self.labels:
-            return self.labels.index(form)
-        pieces = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
-        for names in (pieces, [piece.lstrip(MARKS) for piece in pieces]):
-            if positions := [at for at, name in enumerate(names) if name == form]:
+        stem, _, nth = form.rpartition("~")
+        labels, *pieces = self._places
+        if positions := labels.get(form):
+            return positions[0]
+        for places in pieces:
+            if positions := places.get(form, []):
                 break
-            stem, _, nth = form.rpartition("~")
-            if positions := [
-                at for at, name in enumerate(names) if stem and name == stem and nth.isdecimal()
-            ]:
-                if not 1 <= int(nth) <= len(positions):
+            if stem and nth.isdecimal() and (positions := places.get(stem, [])):
+                if len(nth) > 9 or not 1 <= int(nth) <= len(positions):
                     places = listed(positions, "and")
                     raise MhaError(f"There are {len(positions)} {stem!r}, at {places}; not {nth}.")
                 return positions[int(nth) - 1]
@@ -130,6 +128,18 @@ class Tokens:
         if not positions:
             raise self._unknown(form)
         return positions[0]
+
+    @cached_property
+    def _places(self) -> tuple[dict[str, list[int]], ...]:
+        """The positions of each label, of each piece, and of each piece without its tokenizer's mark."""
+        pieces = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
+        places = ({}, {}, {})
+        for of_kind, forms in zip(
+            places, (self.labels, pieces, [piece.lstrip(MARKS) for piece in pieces]), strict=True
+        ):
+            for at, form in enumerate(forms):
+                of_kind.setdefault(form, []).append(at)
+        return places
 
     def _unknown(self, word: str) -> MhaError:
         """The error for a word that was cut into pieces, or that does not occur."""

@@ -41,19 +41,23 @@ def draw(
     title: str,
     origin: Origin = Origin(),
     table: pd.DataFrame | None = None,
+    words: Mapping[str, str] | None = None,
     name: str | None = None,
     config: Mapping = CONFIG,
     **options,
 ) -> None:
     """Draw a figure on the page; files saved from it carry `title` and `origin`, and `name` or else its key.
 
-    `table` has the full names of a heatmap's rows and columns.
+    `table` has the full names of a heatmap's rows and columns. `words` has of the labels of tokens the words
+    of the figure that they are: these are lit where those are pointed at.
     """
     meta = described(name or key, title, origin)
     if table is not None:
         axes = {"rows": table.index, "columns": table.columns}
         meta |= {name: [str(label) for label in axis] for name, axis in axes.items()}
         meta["corner"] = " / ".join(str(axis.name or "") for axis in axes.values())
+    if words is not None:
+        meta["words"] = dict(words)
     figure = figure if isinstance(figure, Packed) else Packed(figure)
     st.plotly_chart(figure.with_meta(meta), key=key, config=dict(config), alt=alt, **options)
 

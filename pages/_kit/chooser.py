@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, Tokens
 from mha_core.scene import token_names
 from pages._kit import components, state
 from pages._kit.text import t
@@ -30,7 +30,7 @@ class Strip(NamedTuple):
 
     field: str
     title: str
-    labels: Sequence[str]
+    tokens: Tokens
     chosen: int
     caption: str = ""  # above one of two texts
     query: str = ""  # the token that gives the weights
@@ -44,7 +44,8 @@ class Strip(NamedTuple):
     def data(self) -> dict:
         names = ("field", "title", "chosen", "caption", "query")
         return {name: getattr(self, name) for name in names} | {
-            "tokens": list(self.labels),
+            "tokens": list(self.tokens.labels),
+            "names": token_names.names(self.tokens),
             "weights": None if self.weights is None else _shares(self.weights, self.allowed),
             "limit": float(self.limit) or 1.0,
             "every": None if self.every is None else list(map(_shares, *self.every)),
@@ -115,17 +116,17 @@ def heads(trace: AttentionTrace, layer: int, head: int) -> Row:
     return Row("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True)
 
 
-def words(labels: Sequence[str], query: int, title: str) -> Strip:
+def words(tokens: Tokens, query: int, title: str) -> Strip:
     """A sentence without weights."""
-    return Strip("token", title, labels, query)
+    return Strip("token", title, tokens, query)
 
 
 def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> list[Strip]:
     """The sentence shaded by a row of weights; where one text looks at another, both: that one is shaded."""
     layer_trace = trace.layers[layer]
-    queries, keys = layer_trace.sides.queries.labels, layer_trace.sides.keys.labels
+    queries, keys = layer_trace.sides.queries, layer_trace.sides.keys
     row, allowed = (of(head, rows=[query])[0] for of in (layer_trace.weights, layer_trace.allowed))
-    shading = {"query": queries[query], "weights": row, "allowed": allowed, "limit": limit}
+    shading = {"query": queries.labels[query], "weights": row, "allowed": allowed, "limit": limit}
     if trace.sides.same:
         return [Strip("token", t("token.strip"), keys, query, **shading)]
     key = key_of(trace, layer=layer, head=head, query=query)

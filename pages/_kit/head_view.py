@@ -11,9 +11,22 @@ from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, longest, picture
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
+from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import position
 from mha_core.traces.matrices import MATRICES
-from pages._kit import components, explained, heatmaps, heights, matrices, model_info, role_labels, sentence
+from mha_core.traces.tokens import Sides
+from pages._kit import (
+    components,
+    explained,
+    heatmaps,
+    heights,
+    matrices,
+    model_info,
+    role_labels,
+    sentence,
+    state,
+)
 from pages._kit.text import language, t
 
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
@@ -62,6 +75,10 @@ def of_traces(
         texts=views.texts(language()),
     )
     header |= {"brief": titles is None, "tells": True, **(more or {})}
+    focus = state.focus()
+    if 1 < focus.sentence <= len(traces):
+        nth = focus.sentence - 1
+        header["asked"] = {"nth": nth} | _asked(traces[nth].sides, focus)
     words = [one.sides.queries.labels for one in traces]
     if values:
         height = heights.heads(words, traces[0].layers[layer].n_heads)
@@ -74,6 +91,15 @@ def of_traces(
         loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
     )
     return (key, digest) if is_whole else None
+
+
+def _asked(sides: Sides, focus: Focus) -> dict[str, list[tuple[str, int]]]:
+    """Of both texts of a further sentence the tokens that the focus says, in whatever words a link has."""
+    asked = focus.token, focus.key_token, *focus.pins.split()
+    return {
+        side: [(name, at) for name in asked if (at := position(tokens, name)) is not None]
+        for side, tokens in (("query", sides.queries), ("key", sides.keys))
+    }
 
 
 def of_sentences(

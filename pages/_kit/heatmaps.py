@@ -185,7 +185,7 @@ def draw(
     stacked: bool = False,
     steps: Mapping[str, Step] | None = None,
     traces: Mapping[str, AttentionTrace] | None = None,
-    tokens: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
     stays: Mapping[str, int] | None = None,
     painted: Callable[[str, range, range], None] | None = None,
 ) -> None:
@@ -194,9 +194,9 @@ def draw(
     On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
     drawn (step_in_focus.js). `traces` are those whose numbers the matrices of these names have: a click on a
-    cell then says where its number comes from. With `tokens`, all of the text, a frame around a row follows
-    the focus among them without the server. With the tokens of a cell `stays` is chosen of the focus, where
-    other tokens would choose another.
+    cell then says where its number comes from. With the `names` of all tokens of the text a frame around a
+    row follows the focus among them without the server. With the tokens of a cell `stays` is chosen of the
+    focus, where other tokens would choose another.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
@@ -209,7 +209,7 @@ def draw(
         "tall": tall,
         "across": across,
         "stacked": stacked,
-        "tokens": tokens,
+        "names": names,
         "matrices": [
             matrix.description | {"explains": matrix.explains and matrix.name in traces}
             for matrix in matrices

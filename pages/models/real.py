@@ -24,8 +24,8 @@ if trace is not None and trace.layers:
     choice.links(layer=layer, head=head)
     about = trace.layers[layer].about
     if about.rotary is not None or about.latent is not None:
-        labels = trace.layers[layer].sides.queries.labels
-        chooser.show([chooser.heads(trace, layer, head)], [chooser.words(labels, query, t("real.strip"))])
+        queries = trace.layers[layer].sides.queries
+        chooser.show([chooser.heads(trace, layer, head)], [chooser.words(queries, query, t("real.strip"))])
     rotation.show(trace, layer=layer, head=head, token=query)
     card.cache(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)

@@ -32,7 +32,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
     scene, trace = in_fragment()
     known = words.of(scene, trace)
     token = indices(trace, scene)[2]
-    chooser.show([], [chooser.words(trace.tokens.labels, token, t("words.strip"))], clears=["word"])
+    chooser.show([], [chooser.words(trace.tokens, token, t("words.strip"))], clears=["word"])
     left, right = st.container(key="vectors").columns([5, 2], gap="medium")
     with right:
         chosen = words.choice(known, trace.tokens.pieces[token])

@@ -28,7 +28,7 @@ TABLE = {
     "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
     "mha_core/scene/*": f"{TRACES} late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*",
-    "mha_core/export/*": f"torch numpy {TRACES}",
+    "mha_core/export/*": f"torch numpy mha_core.scene.token_names {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/__main__.py": f"torch numpy {TRACES} mha_core.training.* mha_core.analysis.roles",
     "mha_core/capture/*": f"torch {TRACES}",

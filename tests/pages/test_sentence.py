@@ -93,6 +93,15 @@ def test_a_second_sentence_of_ones_own_stays(opened, tokens):
     assert "wide" in tokens(app)[1]
 
 
+def test_a_link_names_a_token_of_its_second_sentence_in_any_words(opened, eye):
+    twin = "The cat saw the dog and the cow."
+    header, panels = eye(opened(twin=twin, sentence=2, token="the", pins="cow THE"))
+    assert panels[1]["names"][:6] == ["[CLS]", "The", "cat", "saw", "the~1", "dog"]
+    assert header["asked"] == {"nth": 1, "query": [["the", 4], ["cow", 8]], "key": [["the", 4], ["cow", 8]]}
+    header, _ = eye(opened(twin=twin, sentence=1, token="the"))
+    assert "asked" not in header
+
+
 def test_a_link_shows_its_second_sentence(opened, tokens):
     app = opened(text="The dog was tired.", twin="The dog was wide.", token=3)
     assert typed(app) == ("The dog was tired.", "The dog was wide.")

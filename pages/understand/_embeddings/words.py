@@ -1,6 +1,7 @@
 """The page Words: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -63,6 +64,7 @@ class Words:
 
     vocabulary: Vocabulary
     sentence: tuple[str, ...]
+    of_labels: Mapping[str, str]  # of the sentence's tokens
     origin: Origin
 
     @property
@@ -76,15 +78,17 @@ class Words:
 
 def of(scene: Scene, trace: AttentionTrace) -> Words:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
-    sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
+    of_labels = dict(zip(trace.tokens.labels, map(of_piece, trace.tokens.pieces), strict=True))
+    sentence = tuple(dict.fromkeys(of_labels.values()))
     language = getattr(trace.source, "language", None) or language_of(scene.text)
     trained = _trained(scene, language)
     if trained is None:
         settings = {"language": language, "d_model": scene.d_model, "seed": scene.seed}
-        return Words(compute.of(trace, _drawn, sentence=sentence, **settings), sentence, origin(trace))
+        vocabulary = compute.of(trace, _drawn, sentence=sentence, **settings)
+        return Words(vocabulary, sentence, of_labels, origin(trace))
     source = compute.source_of(scene, trained)
     vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(trained))
-    return Words(vocabulary, sentence, replace(origin(trace), source=source))
+    return Words(vocabulary, sentence, of_labels, replace(origin(trace), source=source))
 
 
 def _drawn(
@@ -174,6 +178,7 @@ def map_of(words: Words, kinds: tuple[str, ...], *, axes: int, chosen: str) -> N
         alt=t("words.alt", count=count, word=chosen),
         title=t("words.map_title"),
         origin=words.origin,
+        words=words.of_labels,
         on_select=_clicked,
     )
 
@@ -223,7 +228,7 @@ def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:
     with sides.container():
         figure = compute.of(words.vocabulary, _pairs_map, kinds=kinds, axes=axes)
         alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
-        charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
+        charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin, words=words.of_labels)
     with sides.container():
         heatmaps.draw([replace(drawn, origin=words.origin)], key="pairs_cosines", tall=COSINES_HEIGHT)
         for reading in readings:

@@ -66,7 +66,6 @@ def _row(trace: AttentionTrace, *, query: int, first: int, second: int, layer: i
 def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
     row = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
-    labels = trace.tokens.labels
     chooser.show(
         [
             chooser.Row("layer", t("control.layer"), len(trace.layers) - 1, layer - 1, first=2),
@@ -79,9 +78,9 @@ def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer:
             chooser.Strip(
                 "token",
                 t("hops.strip"),
-                labels,
+                trace.tokens,
                 query,
-                query=labels[query],
+                query=trace.tokens.labels[query],
                 weights=row,
                 allowed=np.ones(len(row), bool),
                 limit=float(row.max()),

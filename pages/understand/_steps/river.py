@@ -8,6 +8,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.derivation import steps as derived
 from mha_core.analysis.frames import Part
+from mha_core.scene import token_names
 from mha_core.traces.tokens import subscript
 from pages._kit import components, compute, heatmaps, heights, matrices, state, streamlit_parts
 from pages._kit.text import t, template
@@ -75,8 +76,8 @@ def pictures(
     place = {"layer": layer, "head": head, "part": part}
     drawn, steps = compute.of(trace, _pictures, query=query, limit=limit, **place)
     traces = dict.fromkeys((matrix.name for matrix in drawn), trace)
-    tokens = trace.tokens.labels if follow else None
-    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps, traces=traces, tokens=tokens)
+    names = token_names.names(trace.tokens) if follow else None
+    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps, traces=traces, names=names)
 
 
 def _pictures(
