@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.export.head_view import HeadView
     from mha_core.interventions.attribution import Attribution, Writer, attribution
     from mha_core.interventions.effects import effects, mean_outputs
+    from mha_core.scene.scene import Scene
     from mha_core.sources import trace, trace_many
     from mha_core.sources.arrays import from_tensors, from_weights
     from mha_core.sources.recorder import Recorder, record
@@ -52,6 +53,7 @@ __all__ = [
     "Overview",
     "Projections",
     "Recorder",
+    "Scene",
     "ScoreRule",
     "Sides",
     "SparseIndex",
@@ -116,6 +118,8 @@ def __getattr__(name: str) -> object:
             from mha_core.interventions import attribution as home
         case "effects" | "mean_outputs":
             from mha_core.interventions import effects as home
+        case "Scene":
+            from mha_core.scene import scene as home
         case "attend":
             from mha_core.attention import functional as home
         case "Attended" | "AttentionSpec" | "MultiHeadAttention" | "Projections":

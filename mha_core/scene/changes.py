@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mha_core.attention import edits
 from mha_core.attention.edits import MAX_EDITS, Edit
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
 from mha_core.scene.swaps import Swap
 
 Change = Edit | Swap
@@ -40,6 +40,9 @@ KINDS = {
 }
 OF_OWN_MODULES = ("concatenated", "position")  # kinds that no third-party model can take
 OLD = {"unordered": "position,code=none"}  # as links had it
+RULE = (
+    f"a change is {listed(KINDS, 'or')}, with its places as in cut,layer=2,from=9,to=3; at most {MAX_EDITS}"
+)
 MAX_RANGE = 10_000  # positions of a range in a link
 Value = int | float | str | range | None  # a range counts from 1, too
 
@@ -88,6 +91,16 @@ def _written(value: Value) -> str:
     if isinstance(value, range):
         return f"{value.start}-{value.stop - 1}"
     return value if isinstance(value, str) else f"{value:.10g}"
+
+
+def edits_of(chosen: Iterable[Change]) -> tuple[Edit, ...]:
+    """The changes that act in the attention itself."""
+    return tuple(change for change in chosen if isinstance(change, Edit))
+
+
+def swaps_of(chosen: Iterable[Change]) -> tuple[Swap, ...]:
+    """The changes that act in the text."""
+    return tuple(change for change in chosen if isinstance(change, Swap))
 
 
 def write(chosen: Iterable[Change]) -> str:

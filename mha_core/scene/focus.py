@@ -1,9 +1,14 @@
 """What the pictures of a scene look at, and how they are drawn."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from mha_core.errors import listed
+from mha_core.scene.link import outside
+
 MAX_WORDS = 10_000  # characters of a field of the focus
+MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
 # The values of those fields of the focus that have a few names; the first is the default.
 CHOICES = {
     "drawing": ("lines", "text", "arcs", "matrix"),
@@ -42,10 +47,11 @@ class Focus:
 
     @classmethod
     def of_link(cls, values: Mapping[str, object]) -> "Focus":
-        """The focus that a link names; a value that makes no sense is left out."""
-        return cls(
-            **{name: value for name, value in map(_read, strings(values).items()) if value is not None}
-        )
+        """The focus that a link names; a value that cannot be is left out."""
+        given = {name: value for name, value in strings(values).items() if refusal(name, value) is None}
+        numbers = {name for name in given if isinstance(getattr(Focus, name), int)}
+        texts = {name: value for name, value in given.items() if name not in numbers}
+        return cls(**texts, **{name: int(given[name]) for name in numbers if given[name]})
 
     def link(self) -> dict[str, str]:
         """Every field as it stands in a link."""
@@ -57,10 +63,26 @@ def strings(values: Mapping[str, object]) -> dict[str, str]:
     return {field.name: str(values[field.name]) for field in fields(Focus) if field.name in values}
 
 
-def _read(field: tuple[str, str]) -> tuple[str, int | str | None]:
-    """A field of a link with its value; None where that is no number, or too long for anything."""
-    name, value = field
-    if not isinstance(getattr(Focus, name), int):
-        return name, value if len(value) <= MAX_WORDS else None
-    number = int(value) if value.isascii() and value.isdecimal() and len(value) < 9 else 0
-    return name, number or None
+def refusal(name: str, value: str) -> str | None:
+    """The rule that a value of a field breaks, None where it can be; "" leaves it to the picture."""
+    if isinstance(getattr(Focus, name), int):
+        return outside(name, value, 1, MAX_NUMBER)
+    if name in CHOICES:
+        return None if value in ("", *CHOICES[name]) else f"{name} is {listed(CHOICES[name], 'or')}"
+    if len(value) > MAX_WORDS:
+        return f"{name} has at most {MAX_WORDS:,} characters"
+    if name == "threshold":
+        return None if not value or _is_share(value) else "threshold is a number from 0"
+    if name == "heads":
+        wrong = value and any(not one or outside(name, one, 0, MAX_NUMBER) for one in value.split(","))
+        return (
+            f"heads are whole numbers from 0 to {MAX_NUMBER:,}, with commas between them" if wrong else None
+        )
+    return outside(name, value, 0, MAX_NUMBER) if name in ("lines", "hop1", "hop2") else None
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 UNTRAINED, TWIN, HEAD, MODEL = "untrained", "twin", "head", "model"
+KINDS = (UNTRAINED, HEAD, "h", "mask", "position", "architecture", TWIN, MODEL)
 
 
 class Other(NamedTuple):

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number, names, numbered, position
 from mha_core.traces.tokens import MARKS, Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
+
+if TYPE_CHECKING:
+    from mha_core.export.head_view import HeadView
 
 
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
@@ -17,6 +21,15 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
     of_layer = trace.layers[layer]
     token = token_in(trace.sides.queries, scene)
     return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
+
+
+def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
+    """The trace's head view, which begins where the scene looks."""
+    layer, head, token = indices(trace, scene)
+    named = {as_number(one) for one in scene.focus.heads.split(",")}
+    heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
+    token = token if scene.focus.token else None
+    return trace.view(layer=layer, head=head, token=token, heads=heads or None)
 
 
 def token_in(tokens: Tokens, scene: Scene) -> int:

@@ -1,23 +1,35 @@
 """Everything that decides what is on screen, as one value. Heads and layers count from 1, as on screen."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, NamedTuple
 
+from mha_core.errors import MhaError, listed, one_of
+from mha_core.scene import link as grammar
 from mha_core.scene.focus import Focus
+from mha_core.scene.focus import refusal as focus_refusal
+from mha_core.scene.link import Refused
+from mha_core.scene.settings import OF_A_VISIT, SETTINGS
+from mha_core.traces.tokens import check_characters
 
-# What each source can be asked for, besides the text.
-SETTINGS = {
-    "mini": ("h", "d_model", "architecture"),
-    "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
-    "run": ("run", "step"),
-    "file": ("file", "kind"),
-    "model": ("model", "revision", "dtype", "target", "kind"),
-}
-STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
+if TYPE_CHECKING:
+    from mha_core.attention.edits import Edit
+    from mha_core.traces.trace import AttentionTrace
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that decides what is on screen."""
+    """Everything that decides what is on screen: a text, its source and settings, changes, and the focus.
+
+    Its fields have the names of a link. `twin` is a second sentence. `source` is mini, random, model, run or
+    file; `model` is an id or a folder, `kind` is encoder, decoder or cross, the other settings are arguments
+    of `mha.trace`, and those of other sources wait. `edits` are the changes of the page What if, `against` is
+    what the page Compare sets beside it, both as in a link. `focus` is where it looks, in numbers from 1.
+
+    >>> opened = mha.Scene.of_link("text=The cat sat&h=8&head=3")
+    >>> opened.scene.focus.head, opened.refused
+    (3, ())
+    """
 
     text: str = "The animal didn't cross the street because it was too tired."
     twin: str = "The animal didn't cross the street because it was too wide."
@@ -46,6 +58,90 @@ class Scene:
     against: str = ""
     focus: Focus = field(default_factory=Focus)
 
+    @classmethod
+    def of_link(cls, link: str) -> "Opened":
+        """The `scene` of a link, an address or what follows its "?", and what was `refused` of the link.
+
+        Each value that cannot be is refused with its `name`, `value`, the `reason`, and what was `taken`
+        instead: what a link means that does not name it. Names that are not of a scene, as those of one page,
+        are passed over. Raises `MhaError` for what is no text.
+
+        >>> for name, value, reason, taken in mha.Scene.of_link("h=0").refused:
+        ...     print(f"{name}={value}: {reason}; {taken} was taken")
+        h=0: h is a whole number from 1 to 128; 4 was taken
+        """
+        return opened(grammar.parts(link))
+
+    def link(self) -> str:
+        """The scene as a link, ``text=…&h=4&token=it``, which `of_link` reads: all that is not as it begins.
+
+        Raises `MhaError` for a value that no link can have, and for a source of one visit of the app.
+        """
+        self._check_source()
+        named = {name: value for name, value in vars(self).items() if value != getattr(DEFAULTS, name)}
+        named.pop("focus", None)
+        named.pop("twin", None)
+        if self.twin != twin_of(self.text):
+            named["twin"] = self.twin
+        start = Focus().link()
+        named |= {name: value for name, value in self.focus.link().items() if value != start[name]}
+        values = {name: _written(value) for name, value in named.items()}
+        check_characters("".join(values.values()))
+        for one in opened(values).refused:
+            raise MhaError(
+                f"No link can say {one.name}={one.value}: {one.reason}.", fixes=({one.name: one.taken},)
+            )
+        return grammar.written(values.items())
+
+    def trace(self) -> "AttentionTrace":
+        """The trace of its text with its changes; of a model's several kinds of attention the scene's.
+
+        Without its changes it is `dataclasses.replace(scene, edits="").trace()`. Raises `MhaError` as
+        `mha.trace` does, for a source of one visit of the app, and where no model is chosen.
+        """
+        from mha_core.scene import changes, swaps
+
+        self._check_source()
+        chosen, _ = changes.read(self.edits)
+        trace = self._traced(self.text)
+        if chosen:
+            text, swapped = self.text, changes.swaps_of(chosen)
+            if swapped:
+                text = swaps.text(swaps.typed(text, trace.sides), swapped)
+            edits = changes.edits_of(chosen)
+            if len(trace.kinds) > 1:
+                edits = [replace(edit, kind=self._kind(trace)) for edit in edits]
+            trace = self._traced(text, edits)
+        return trace.part(self._kind(trace)) if trace.kinds else trace
+
+    def _traced(self, text: str, edits: "Sequence[Edit]" = ()) -> "AttentionTrace":
+        from mha_core import sources
+
+        if self.source != "model":
+            return sources.trace(**self.settings(text), edits=edits)
+        from mha_core.sources.huggingface.model import model_of
+
+        if self.model is None:
+            raise MhaError("No model is chosen.", fixes=({"source": "mini"},))
+        settings = {"revision": self.revision, "dtype": self.dtype}
+        has_target = (self.target or "").strip() and model_of(self.model, **settings).has_target
+        target = {"target": self.target} if has_target else {}
+        return sources.trace(text, source=self.model, **settings, **target, edits=edits)
+
+    def _kind(self, trace: "AttentionTrace") -> str:
+        """The kind of attention that is looked at: the first one unless it is chosen."""
+        return self.kind if self.kind in trace.kinds else trace.kinds[0]
+
+    def _check_source(self) -> None:
+        others = [name for name in SETTINGS if name not in OF_A_VISIT]
+        if self.source in OF_A_VISIT:
+            raise MhaError(
+                f"The source {self.source!r} of this scene lives in one visit of the app alone; "
+                f"{listed(others, 'and')} can be had anywhere.",
+                fixes=tuple({"source": name} for name in others),
+            )
+        one_of("source", self.source, others)
+
     def settings(self, text: str | None = None) -> dict:
         """The source and what it is names for, for this text or another."""
         names = {name: getattr(self, name) for name in ("source", *SETTINGS[self.source])}
@@ -53,3 +149,56 @@ class Scene:
 
 
 DEFAULTS = Scene()
+
+
+class Opened(NamedTuple):
+    """What a link opens: the scene, and the values of the link that it has others in place of."""
+
+    scene: Scene
+    refused: tuple[Refused, ...]
+
+
+def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> Opened:
+    """The scene of a link's values by their names, and those that cannot be.
+
+    `most` are a server's own limits, as in `link.refusal`.
+    """
+    from mha_core.scene import changes
+
+    found, refused = {}, []
+    for one in fields(Scene):
+        name, value = one.name, values.get(one.name)
+        if value is None or name == "focus":
+            continue
+        default = getattr(DEFAULTS, name)
+        if reason := grammar.refusal(name, value, most):
+            refused.append(Refused(name, value, reason, default))
+        else:
+            found[name] = grammar.read(name, value, default)
+    if edits := found.get("edits"):
+        chosen, wrong = changes.read(edits)
+        found["edits"] = changes.write(chosen)
+        refused += [Refused("edits", part, changes.RULE, "") for part in wrong]
+    if "twin" not in values:
+        found["twin"] = twin_of(found.get("text", DEFAULTS.text))
+    start = Focus().link()
+    for name in start:
+        if name in values and (reason := focus_refusal(name, values[name])):
+            refused.append(Refused(name, values[name], reason, start[name]))
+    return Opened(Scene(**found, focus=Focus.of_link(values)), tuple(refused))
+
+
+def twin_of(text: str) -> str:
+    """The second sentence beside a text where a link names none: that of the start with the first, else none.
+
+    Words of the first one may be hidden.
+    """
+    from mha_core.training.lexicon import HIDDEN
+
+    pairs = [*zip(words := text.split(), others := DEFAULTS.text.split(), strict=False)]
+    same = len(words) == len(others) and all(HIDDEN in word or word == other for word, other in pairs)
+    return DEFAULTS.twin if same else ""
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mha_core.errors import MhaError
-from mha_core.traces.tokens import Tokens, word_groups
+from mha_core.traces.tokens import Sides, Tokens, word_groups
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,17 @@ class Swap:
         first, second = sorted((self.one, self.other))
         object.__setattr__(self, "one", first)
         object.__setattr__(self, "other", second)
+
+
+def typed(text: str, sides: Sides) -> Tokens:
+    """The tokens of the text as typed, whose words can change places.
+
+    Raises `MhaError` where the texts of the attention are others.
+    """
+    for side in (sides.keys, sides.queries):
+        if side.text == text:
+            return side
+    raise MhaError("These are not the words of the text that is typed, so they cannot change places.")
 
 
 class Place(NamedTuple):

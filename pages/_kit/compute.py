@@ -17,7 +17,8 @@ from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache
 from mha_core.device import Device, pick
-from mha_core.scene.scene import SETTINGS, Scene
+from mha_core.scene.scene import Scene
+from mha_core.scene.settings import SETTINGS
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import EditedSource, RunSource, TrainedSource

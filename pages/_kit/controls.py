@@ -10,33 +10,28 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, MhaError, Tokens
-from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
-from mha_core.attention.positions import POSITIONS
 from mha_core.scene import token_names
-from mha_core.scene.focus import CHOICES, MAX_WORDS, Focus
+from mha_core.scene.focus import Focus
+from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, choices, largest, outside
 from mha_core.scene.places import shape_of, within
-from mha_core.scene.scene import DEFAULTS, SETTINGS, STARTED
-from mha_core.sources.huggingface.files import PACKAGE, is_revision
-from mha_core.sources.huggingface.model import DTYPES
-from mha_core.sources.random_weights import MAX_SEED
-from mha_core.training.fit import MAX_STEPS
-from mha_core.training.model import ARCHITECTURES
-from pages._kit import compute, model_source, profile, runs, sentence, uploads
+from mha_core.scene.scene import DEFAULTS, opened, twin_of
+from mha_core.scene.settings import SETTINGS, STARTED
+from mha_core.sources.huggingface.files import PACKAGE
+from pages._kit import compute, model_source, profile, runs, uploads
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, language, languages, literal, t
 
-MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
 MAX_SENTENCES = 2  # side by side
-SEPARATOR = ","  # of the values of a field that has several
 TEXTS = ("text", "twin", "target")  # they have a figure in common
+OF_A_PAGE = ("edits", "against")  # the page that they belong to says what is wrong with them
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
 
 
 def max_values() -> dict[str, int]:
     """The largest values that the controls offer: what one page can show and one server can share."""
     figures = profile.current()
-    return {name: getattr(figures, name) for name in SIZES} | {"seed": MAX_SEED, "step": MAX_STEPS}
+    return largest() | {name: getattr(figures, name) for name in SIZES}
 
 
 def max_characters() -> int:
@@ -109,15 +104,19 @@ def whole_link() -> dict[str, str]:
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
     uploads.begin()  # which file is open
-    focus, defaults = Focus.of_link(link).link(), Focus().link()
-    other = {name: (link[name], defaults[name]) for name in focus if not _can_focus(name, link.get(name, ""))}
-    wrong = [key for key in CONTROLS if key in link and not _can_be(key, link[key])]
+    most = max_values() | {CHARACTERS: max_characters()}
+    other = {
+        name: (value, model_source.usual_dtype() if name == "dtype" else taken)
+        for name, value, _, taken in opened(link, most).refused
+        if name not in OF_A_PAGE or len(value) > max_characters()
+    }
+    if link.get("source", DEFAULTS.source) not in _sources():
+        other["source"] = link["source"], DEFAULTS.source
     if link.get("lang", language()) not in languages():
         other["lang"] = link["lang"], language()
-    opened = st.session_state.get("file")
-    if link.get("file", opened) != opened:  # a file is open for one visit
-        other["file"] = link["file"], opened
-    wrong = {key: (link[key], _default(key)) for key in wrong}
+    now = st.session_state.get("file")
+    if link.get("file", now) != now:  # a file is open for one visit
+        other["file"] = link["file"], now
     if link.get("source") == "model" and link.get("model") and not model_source.is_offered(link["model"]):
         other["model"] = link["model"], next(iter(model_source.local_models()), None)
     elif link.get("source") == "model" and link.get("model") and link.get("revision"):
@@ -126,7 +125,7 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
         )
         if taken != link["revision"]:
             other["revision"] = link["revision"], taken
-    return wrong | other
+    return other
 
 
 def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
@@ -174,8 +173,9 @@ def _no_words(link: Mapping[str, str], asked: Focus, trace: AttentionTrace) -> d
 
 
 def _is_in(tokens: Tokens, name: str) -> bool:
-    number = token_names.as_number(name)
-    return token_names.position(tokens, name) is not None and (number is None or number <= len(tokens))
+    if name.isascii() and name.isdecimal():  # beyond the end it is the last one
+        return 0 < (token_names.as_number(name) or 0) <= len(tokens)
+    return token_names.position(tokens, name) is not None
 
 
 def _is_same(text: str, value: str | float | list | None) -> bool:
@@ -191,43 +191,13 @@ def _is_same(text: str, value: str | float | list | None) -> bool:
     return False
 
 
-def _can_focus(name: str, value: str) -> bool:
-    """Whether a field of the focus can have the value; "" leaves it to the picture."""
-    if isinstance(getattr(Focus, name), int):
-        return not value or _is_number(value, 1, MAX_INDEX)
-    if name in CHOICES:
-        return value in ("", *CHOICES[name])
-    if name == "threshold":
-        with suppress(ValueError):
-            return not value or 0 <= float(value) < float("inf")
-        return False
-    numbers = {"heads": value.split(","), "lines": [value], "hop1": [value], "hop2": [value]}.get(name, [])
-    return not value or (len(value) <= MAX_WORDS and all(_is_number(one, 0, MAX_INDEX) for one in numbers))
-
-
 def exceeded(name: str, value: str) -> int | None:
     """The limit of this server that a value of a link is beyond, a number or a text; None where it is not."""
     if name in TEXTS:
         return max_characters() if len(value) > max_characters() else None
     most = max_values().get(name)
     is_number = most is not None and value.isascii() and value.isdecimal()
-    return most if is_number and not _is_number(value, 0, most) else None
-
-
-def _can_be(key: str, value: str) -> bool:
-    if options := _options(key):
-        return value in options
-    if isinstance(getattr(DEFAULTS, key), bool):
-        return value.lower() in ("true", "false")
-    if key == "revision":
-        return not value or is_revision(value)
-    if key in max_values():
-        return not value or _is_number(value, 0 if key in ("seed", "step") else 1, max_values()[key])
-    return len(value) <= max_characters()
-
-
-def _is_number(text: str, least: int, most: int) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most
+    return most if is_number and outside(name, value, 0, most) else None
 
 
 def _rewrite_values() -> None:
@@ -257,8 +227,7 @@ def _hidden() -> None:
             elif isinstance(default, bool):
                 st.toggle(key, default, **_linked(key))
             elif key in max_values():
-                minimum = 0 if key in ("seed", "step") else 1
-                st.number_input(key, minimum, max_values()[key], default, **_linked(key))
+                st.number_input(key, LEAST[key], max_values()[key], default, **_linked(key))
             else:
                 st.text_area(key, default, max_chars=max_characters(), **_linked(key))
 
@@ -275,8 +244,7 @@ def _default(key: str):
 
 def _options(key: str) -> list[str]:
     """The names of which the field has one: they stand in the link, whatever the language."""
-    named = {"architecture": ARCHITECTURES, "position": POSITIONS, "mask": MASKS, "dtype": DTYPES}
-    return _sources() if key == "source" else list(named.get(key, ()))
+    return _sources() if key == "source" else list(choices().get(key, ()))
 
 
 def _sources() -> list[str]:
@@ -310,11 +278,11 @@ def _sentence(used: Set[str]) -> None:
         **_linked("text"),
     )
     text = setting("text")
-    default = sentence.same_words(text, DEFAULTS.text)
-    if not default and "twin" not in st.session_state and "twin" not in st.query_params:
+    twin = twin_of(text)
+    if not twin and "twin" not in st.session_state and "twin" not in st.query_params:
         st.session_state.twin = ""  # the second sentence of the default goes with the first
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
-        st.session_state.twin = DEFAULTS.twin if default else ""
+        st.session_state.twin = twin
     st.session_state.text_before = text
     # The field of what is compared comes later: as a link opens, the link alone says it.
     against = st.session_state.get("against", st.query_params.get("against"))

@@ -202,14 +202,6 @@ def hide_or_show(tokens: Tokens, at: int, field: str) -> None:
     state.go(**{field: _text(text, spans)}, **({"token": at + 1} if field == "text" else {}))
 
 
-def same_words(text: str, sentence: str) -> bool:
-    """Is a text that sentence, whichever of its words are hidden?"""
-    words, others = text.split(), sentence.split()
-    return len(words) == len(others) and all(
-        HIDDEN in word or word == other for word, other in zip(words, others, strict=True)
-    )
-
-
 def _unhidden(tokens: Tokens, field: str) -> tuple[str, frozenset[Span]]:
     """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
     text, spans = st.session_state.get(f"hidden_{field}", ("", frozenset()))

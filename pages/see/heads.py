@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from mha_core.scene.scene import STARTED
+from mha_core.scene.settings import STARTED
 from pages._kit import (
     head_view,
     layer_strip,

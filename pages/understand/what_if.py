@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from mha_core.scene.changes import edits_of
 from mha_core.scene.places import indices
 from pages._kit import pair, refusals
 from pages._kit.scene import scene_and_trace
@@ -25,7 +26,7 @@ if chosen:
 if refusal is not None:
     refusals.show(refusal, page_offers=False)
     st.stop()
-edits = sides.edits_of(chosen)
+edits = edits_of(chosen)
 answered = answers.asked(text, before, after, edits, scene=scene)
 if answered is not None:
     answers.show(answered.before, answered.after, text.swaps)

@@ -40,7 +40,7 @@ GROUPS = {
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
     "Where a number comes from": ("explain", "Explanation", "attribution", "Attribution", "Writer"),
     "Experiments": ("edits", "effects", "mean_outputs"),
-    "Pictures": ("HeadView", "figures"),
+    "Pictures": ("HeadView", "figures", "Scene"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),
     "Checks and errors": ("against_torch", "Check", "MhaError"),
 }

@@ -27,7 +27,8 @@ TABLE = {
     "mha_core/attention/*": f"torch numpy {FLAT}",
     "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
-    "mha_core/scene/*": f"{TRACES} late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*",
+    "mha_core/scene/*": f"late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*"
+    f" late:mha_core.export.* {TRACES}",
     "mha_core/export/*": f"torch numpy mha_core.scene.token_names {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/__main__.py": f"torch numpy {TRACES} mha_core.training.* mha_core.analysis.roles",
@@ -41,7 +42,8 @@ TABLE = {
     " mha_core.analysis.* mha_core.training.*",
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/__init__.py": "late:mha_core.*",
-    "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.analysis.* {FLAT}",
+    "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
+    f" late:mha_core.analysis.* {FLAT}",
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.*",
     "pages/_kit/server.py": "streamlit starlette mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",

@@ -27,6 +27,7 @@ EXAMPLES = [
     "mha_core.attention.edits",
     "mha_core.interventions.attribution",
     "mha_core.interventions.effects",
+    "mha_core.scene.scene",
     "mha_core.sources",
 ]
 # Names in the examples, and the tiny models that stand for them in the working folder.

@@ -10,7 +10,8 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
 from mha_core.scene.focus import Focus
-from mha_core.scene.scene import SETTINGS, Scene
+from mha_core.scene.scene import Scene
+from mha_core.scene.settings import SETTINGS
 from pages._kit import compute, layer_strip, model_source
 from pages._kit.text import ASSETS, isolated, literal
 

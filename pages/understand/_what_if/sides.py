@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.analysis.frames import WINDOW, longest
-from mha_core.attention.edits import Edit
 from mha_core.scene import swaps
-from mha_core.scene.changes import Change
+from mha_core.scene.changes import Change, edits_of, swaps_of
 from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from pages._kit import compute, pair
@@ -34,17 +33,18 @@ class Rearranged(NamedTuple):
 
 def typed(scene: Scene, trace: AttentionTrace) -> Tokens | None:
     """The tokens of the typed text, whose words can change places; None where it has another text."""
-    return next((side for side in (trace.sides.keys, trace.sides.queries) if side.text == scene.text), None)
+    try:
+        return swaps.typed(scene.text, trace.sides)
+    except MhaError:
+        return None
 
 
 def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -> Rearranged:
     """The text after the swaps among the chosen changes. Raises `MhaError` where it cannot be traced."""
-    swapped = tuple(change for change in chosen if isinstance(change, Swap))
+    swapped = swaps_of(chosen)
     if not swapped:
         return Rearranged(scene, before)
-    words = typed(scene, before)
-    if words is None:
-        raise MhaError("These are not the words of the text that is typed, so they cannot change places.")
+    words = swaps.typed(scene.text, before.sides)
     scene = replace(scene, text=swaps.text(words, swapped))
     after = compute.trace(scene)
     orders = [swaps.order(old, new, swapped) for old, new in zip(_texts(before), _texts(after), strict=True)]
@@ -66,11 +66,6 @@ def changed(
         return text, compute.trace(text.scene, edits=edits) if edits else text.trace, None
     except MhaError as error:
         return text, before, error
-
-
-def edits_of(chosen: Sequence[Change]) -> tuple[Edit, ...]:
-    """The changes that act in the attention itself."""
-    return tuple(change for change in chosen if isinstance(change, Edit))
 
 
 def _texts(trace: AttentionTrace) -> tuple[Tokens, Tokens]:

@@ -1,0 +1,131 @@
+"""The grammar of a scene's link: its fields by name, ``text=…&h=4&token=it``, and the values of each."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from mha_core.errors import MhaError, listed, named_type
+from mha_core.scene.other import KINDS
+from mha_core.scene.settings import SETTINGS
+from mha_core.scene.token_names import as_number
+
+LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1, "seed": 0, "step": 0}
+SWITCHES = ("ask_model", "bias")
+CHARACTERS = "characters"  # of a text, among the largest numbers
+SEPARATOR = ","  # of the values of a field that has several
+
+
+class Refused(NamedTuple):
+    """A value of a link that cannot be: the rule that it breaks, and what was taken instead."""
+
+    name: str
+    value: str
+    reason: str
+    taken: object
+
+
+def parts(link: str) -> dict[str, str]:
+    """The values of a link by their names: of an address, ``http://…/?text=…``, or of what follows its "?".
+
+    A field with several values has them with commas between them. Raises `MhaError` for what is no text.
+    """
+    values: dict[str, list[str]] = {}
+    for name, value in parse_qsl(_query(link), keep_blank_values=True):
+        values.setdefault(name, []).append(value)
+    return {name: SEPARATOR.join(several) for name, several in values.items()}
+
+
+def address(link: str) -> str:
+    """The link as an address inside the app, ``/what-if?text=…``: the same page, whatever the server."""
+    page = urlsplit(link.strip()).path.rpartition("/")[2] if _is_address(link) else ""
+    return f"/{quote(page, safe='%')}?{written(parse_qsl(_query(link), keep_blank_values=True))}"
+
+
+def written(values: Iterable[tuple[str, str]]) -> str:
+    """Names and values as a link."""
+    return urlencode([*values])
+
+
+def _query(link: str) -> str:
+    if not isinstance(link, str):
+        raise MhaError(f"A link is a text, as in 'text=How are you?&h=4'; got {named_type(link)}.")
+    link = link.strip().partition("#")[0]
+    return link.partition("?")[2] if _is_address(link) else link
+
+
+def _is_address(link: str) -> bool:
+    """Is it an address, or "?" with what follows it? A text may have a "?", too: behind the first "="."""
+    before, _, _ = link.partition("?")
+    return "=" not in before and (before != link or "://" in link)
+
+
+def refusal(name: str, value: str, most: Mapping[str, int] | None = None) -> str | None:
+    """The rule that a value of a scene's field breaks; None where it can be.
+
+    `most` are the largest numbers by their names, and the most "characters" of a text, where they are not
+    those of the library.
+    """
+    most = largest() if most is None else most
+    if names := choices().get(name):
+        return None if value in names else f"{name} is {listed(names, 'or')}"
+    if name in SWITCHES:
+        return None if value.lower() in ("true", "false") else f"{name} is true or false"
+    if name == "revision":
+        return None if not value or _is_revision(value) else "revision is a branch, tag or commit of the hub"
+    if name in LEAST:
+        return outside(name, value, LEAST[name], most[name])
+    if name == "against" and value and value.partition(":")[0] not in KINDS:
+        return f"against is {listed(KINDS, 'or')}, with a value as in h:1"
+    if CHARACTERS in most and len(value) > most[CHARACTERS]:
+        return f"{name} has at most {most[CHARACTERS]:,} characters"
+    return None
+
+
+def outside(name: str, value: str, least: int, most: int) -> str | None:
+    """The rule for a whole number that the value breaks; "" is no number, and can be."""
+    number = as_number(value)
+    can_be = not value or (number is not None and least <= number <= most)
+    return None if can_be else f"{name} is a whole number from {least} to {most:,}"
+
+
+def read(name: str, value: str, default: object) -> object:
+    """The value of a scene's field that a link has it as, which is not refused."""
+    if name in LEAST:
+        return int(value) if value else default
+    if name in SWITCHES:
+        return value.lower() == "true"
+    return value or (None if default is None else "")
+
+
+# What other rooms know of the values; they are loaded with the first link.
+
+
+@cache
+def choices() -> dict[str, tuple[str, ...]]:
+    """The names that a field can have, of the fields that have a few."""
+    from mha_core.attention.masks import MASKS
+    from mha_core.attention.positions import POSITIONS
+    from mha_core.sources.huggingface.model import DTYPES
+    from mha_core.training.model import ARCHITECTURES
+
+    names = {"source": SETTINGS, "architecture": ARCHITECTURES, "position": POSITIONS, "mask": MASKS}
+    return {name: tuple(of_name) for name, of_name in (names | {"dtype": DTYPES}).items()}
+
+
+@cache
+def largest() -> dict[str, int]:
+    """The largest numbers that the library can take."""
+    from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+    from mha_core.sources.random_weights import MAX_LAYERS, MAX_SEED
+    from mha_core.training.fit import MAX_STEPS
+
+    widths, heads = ("d_model", "d_k", "d_v"), ("h", "n_kv_heads")
+    others = {"layers": MAX_LAYERS, "seed": MAX_SEED, "step": MAX_STEPS}
+    return dict.fromkeys(widths, MAX_D_MODEL) | dict.fromkeys(heads, MAX_HEADS) | others
+
+
+def _is_revision(name: str) -> bool:
+    from mha_core.sources.huggingface.files import is_revision
+
+    return is_revision(name)

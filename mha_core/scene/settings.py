@@ -1,0 +1,12 @@
+"""What each source of a scene can be asked for."""
+
+# Besides the text.
+SETTINGS = {
+    "mini": ("h", "d_model", "architecture"),
+    "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
+    "run": ("run", "step"),
+    "file": ("file", "kind"),
+    "model": ("model", "revision", "dtype", "target", "kind"),
+}
+STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
+OF_A_VISIT = ("run", "file")  # sources that nobody else has: a model or a file of whoever made the link

@@ -1,0 +1,248 @@
+"""A link is a scene: it comes back from it, what cannot be is named, and old links open."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mha_core as mha
+from mha_core.attention.positions import POSITIONS
+from mha_core.scene import link as grammar
+from mha_core.scene import places
+from mha_core.scene.changes import write
+from mha_core.scene.focus import CHOICES, Focus
+from mha_core.scene.other import KINDS
+from mha_core.scene.scene import DEFAULTS, Scene, opened
+from mha_core.scene.settings import OF_A_VISIT, SETTINGS
+from mha_core.training.model import ARCHITECTURES
+from tests.scene.test_changes import chosen_changes
+
+ANYWHERE = [name for name in SETTINGS if name not in OF_A_VISIT]
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+named = words.filter(bool)
+sizes = st.none() | st.integers(1, 128)
+numbers = st.integers(1, 10**8 - 1)
+scenes = st.builds(
+    Scene,
+    text=words | st.just(DEFAULTS.text),
+    twin=words | st.just(DEFAULTS.twin),
+    source=st.sampled_from(ANYWHERE),
+    architecture=st.sampled_from([*ARCHITECTURES]),
+    run=st.none() | named,
+    step=st.none() | st.integers(0, 200_000),
+    file=st.none() | named,
+    kind=st.none() | named,
+    model=st.none() | named,
+    revision=st.sampled_from([None, "main", "refs/pr/3", "v1.0"]),
+    dtype=st.sampled_from([None, "float32", "bfloat16"]),
+    target=st.none() | named,
+    ask_model=st.booleans(),
+    h=st.integers(1, 128),
+    d_model=st.integers(1, 8192),
+    seed=st.integers(0, 2**31 - 1),
+    layers=st.integers(1, 128),
+    d_k=sizes,
+    d_v=sizes,
+    n_kv_heads=sizes,
+    position=st.sampled_from(POSITIONS),
+    mask=st.sampled_from(["full", "causal", "window"]),
+    bias=st.booleans(),
+    edits=st.lists(chosen_changes(), max_size=4).map(lambda chosen: write(dict.fromkeys(chosen))),
+    against=st.just("") | st.builds("{}:{}".format, st.sampled_from(KINDS), words),
+    focus=st.builds(
+        Focus,
+        **dict.fromkeys(("layer", "head", "sentence"), numbers),
+        **dict.fromkeys(("token", "key_token", "pins"), words),
+        **{name: st.sampled_from(["", *names]) for name, names in CHOICES.items()},
+        **dict.fromkeys(("lines", "hop1", "hop2"), st.just("") | numbers.map(str)),
+        heads=st.lists(st.integers(0, 99).map(str)).map(",".join),
+        threshold=st.just("") | st.floats(0, 1).map(str),
+    ),
+)
+
+
+@settings(max_examples=2000)
+@given(scenes)
+def test_a_scene_comes_back_from_its_link(scene):
+    for link in (scene.link(), f"https://a.b:8501/base/what-if?{scene.link()}#sides"):
+        assert Scene.of_link(link) == (scene, ())
+
+
+@settings(max_examples=500)
+@given(scenes)
+def test_a_link_says_what_is_not_as_it_begins_and_nothing_else(scene):
+    said = grammar.parts(scene.link())
+    values = {one.name: getattr(scene, one.name) for one in fields(Scene) if one.name != "focus"}
+    for name, value in (values | vars(scene.focus)).items():
+        default = getattr(DEFAULTS, name, getattr(DEFAULTS.focus, name, None))
+        assert name == "twin" or (name in said) == (value != default)
+
+
+def test_the_scene_as_it_begins_has_an_empty_link_and_an_empty_link_is_that_scene():
+    assert DEFAULTS.link() == ""
+    for link in ("", "?", "http://localhost:8501", "http://localhost:8501/steps", "#x", "lang=zh&word=cat"):
+        assert Scene.of_link(link) == (DEFAULTS, ())
+
+
+def test_a_text_may_have_a_question_mark_and_what_links_have_of_their_own():
+    scene = Scene.of_link("text=Is it? 1 %26 2&head=3").scene
+    assert (scene.text, scene.focus.head) == ("Is it? 1 & 2", 3)
+    scene = replace(DEFAULTS, text="a&b=c#d? +%20\n動", twin="")
+    assert Scene.of_link(f"/?{scene.link()}").scene == scene
+
+
+@pytest.mark.parametrize(
+    ("link", "twin"),
+    [
+        ("", DEFAULTS.twin),
+        ("text=a", ""),
+        ("text=a&twin=b", "b"),
+        ("twin=", ""),
+        (f"text={DEFAULTS.text.replace('animal', '[MASK]')}", DEFAULTS.twin),
+    ],
+)
+def test_a_link_without_a_second_sentence_has_that_of_the_first_of_the_start_alone(link, twin):
+    assert Scene.of_link(link).scene.twin == twin
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason", "taken"),
+    [
+        ("h", "-1", "h is a whole number from 1 to 128", 4),
+        ("h", "two", "h is a whole number from 1 to 128", 4),
+        ("seed", "9" * 30, "seed is a whole number from 0 to 2,147,483,647", 0),
+        ("bias", "maybe", "bias is true or false", True),
+        ("mask", "", "mask is full, causal, window, prefix or padding", "full"),
+        ("source", "gpt2", "source is mini, random, run, file or model", "mini"),
+        ("revision", "../x", "revision is a branch, tag or commit of the hub", None),
+        ("against", "me", "against is untrained, head, h, ", ""),
+        ("edits", "cut,layer=0", "a change is cut, off, even, ", ""),
+        ("layer", "0", "layer is a whole number from 1 to 99,999,999", "2"),
+        ("drawing", "zzz", "drawing is lines, text, arcs or matrix", "lines"),
+        ("heads", "1,two", "heads are whole numbers from 0 to ", ""),
+        ("threshold", "nan", "threshold is a number from 0", ""),
+        ("hop1", "x", "hop1 is a whole number from 0 to ", ""),
+        ("pins", "a " * 6000, "pins has at most 10,000 characters", ""),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_the_rule_and_what_was_taken(name, value, reason, taken):
+    scene, (refused,) = opened({name: value, "text": "a b", "token": "b"})
+    assert (refused.name, refused.value, refused.taken) == (name, value, taken)
+    assert refused.reason.startswith(reason)
+    assert scene == replace(DEFAULTS, text="a b", twin="", focus=replace(DEFAULTS.focus, token="b"))
+
+
+def test_the_limits_of_a_server_are_handed_in():
+    most = dict.fromkeys(grammar.LEAST, 7) | {grammar.CHARACTERS: 3}
+    scene, refused = opened({"h": "8", "d_model": "7", "text": "abcd", "target": "abc"}, most)
+    assert (scene.h, scene.d_model, scene.text, scene.target) == (4, 7, DEFAULTS.text, "abc")
+    assert {one.name: one.reason for one in refused} == {
+        "h": "h is a whole number from 1 to 7",
+        "text": "text has at most 3 characters",
+    }
+
+
+@settings(max_examples=1000)
+@given(st.text(max_size=60) | st.text("texhd_modlkns=&?#%+;,12~/:", max_size=60))
+def test_any_text_is_a_link_of_a_scene_that_a_link_can_say(text):
+    scene, refused = Scene.of_link(text)
+    if scene.source in ANYWHERE:
+        assert Scene.of_link(scene.link()) == (scene, ())
+    assert all(one.value != one.taken for one in refused)
+
+
+def test_a_part_of_the_changes_that_is_none_is_refused_alone():
+    scene, (refused,) = Scene.of_link("edits=unordered;nonsense;off,layer=1")
+    assert scene.edits == "position,code=none;off,layer=1"
+    assert (refused.name, refused.value) == ("edits", "nonsense")
+
+
+def test_every_link_of_the_gallery_opens_and_comes_back():
+    cases = Path(__file__).parents[2] / "assets" / "cases.json"
+    for case in json.loads(cases.read_text(encoding="utf-8")):
+        values = {name: value for name, value in case.items() if name not in ("page", "case")}
+        scene, refused = Scene.of_link(grammar.written(values.items()))
+        assert refused == ()
+        assert Scene.of_link(scene.link()) == (scene, ())
+
+
+@pytest.mark.parametrize("link", [None, 3, {"text": "a"}])
+def test_what_is_no_text_is_no_link(link, refused):
+    assert "A link is a text, as in 'text=How are you?&h=4'" in str(refused(Scene.of_link, link))
+
+
+@pytest.mark.parametrize("source", OF_A_VISIT)
+def test_a_source_of_one_visit_is_refused_by_its_name(source, refused):
+    scene = Scene(source=source, run="mine", file="mine")
+    for ask in (scene.link, scene.trace):
+        error = refused(ask)
+        assert str(error).startswith(f"The source {source!r} of this scene lives in one visit of the app")
+        assert error.fixes == tuple({"source": name} for name in ANYWHERE)
+    assert Scene.of_link(f"source={source}").scene.source == source
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"h": 0}, "No link can say h=0: h is a whole number from 1 to 128."),
+        ({"mask": "window:2"}, "No link can say mask=window:2: mask is full, causal"),
+        ({"text": "\ud83d"}, "half of a character"),
+        ({"source": "gpt2"}, "There is no source called 'gpt2'; mini, random or model can be used."),
+        ({"focus": Focus(head=-1)}, "No link can say head=-1: head is a whole number from 1"),
+    ],
+)
+def test_a_scene_that_no_link_can_say_is_refused(changed, said, refused):
+    assert said in str(refused(replace(DEFAULTS, **changed).link))
+
+
+# Its trace
+
+
+@pytest.mark.parametrize(
+    ("link", "arguments"),
+    [
+        ("", {"text": DEFAULTS.text, "source": "mini"}),
+        (
+            "text=The cat saw it&h=2&d_model=32",
+            {"text": "The cat saw it", "source": "mini", "h": 2, "d_model": 32},
+        ),
+        (
+            "source=random&text=a b c&h=3&d_model=9&seed=5&mask=causal&bias=false&layers=2",
+            {"text": "a b c", "h": 3, "d_model": 9, "seed": 5, "mask": "causal", "bias": False, "layers": 2},
+        ),
+        (
+            "source=random&text=a b c&edits=cut,from=3,to=1;swap,from=1,to=2",
+            {"text": "b a c", "h": 4, "d_model": 64, "edits": [mha.edits.Hide(rows=2, keys=0)]},
+        ),
+    ],
+)
+def test_a_scene_is_traced_as_its_text_and_settings_are(link, arguments):
+    trace, expected = Scene.of_link(link).scene.trace(), mha.trace(**arguments)
+    assert trace.tokens == expected.tokens
+    for one, other in zip(trace.layers, expected.layers, strict=True):
+        np.testing.assert_array_equal(one.weights(), other.weights())
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ("source=model", "No model is chosen."),
+        ("h=3&d_model=64&source=random", "d_model 64 cannot be split into 3 heads"),
+        ("text=", "There is no text to look at"),
+        ("edits=swap,from=1,to=3", "There is no word at token 1"),
+    ],
+)
+def test_a_scene_that_cannot_be_traced_says_why(link, said, refused):
+    assert said in str(refused(Scene.of_link(link).scene.trace))
+
+
+def test_the_view_of_a_scene_looks_where_the_scene_does():
+    scene = Scene.of_link("text=The cat saw the dog.&layer=1&head=3&token=cat&heads=2,3,99").scene
+    header = places.view(scene.trace(), scene).header
+    assert [header[name] for name in ("layer", "head", "token", "on")] == [0, 2, 2, [1, 2]]
+    header = places.view(scene.trace(), replace(scene, focus=Focus(head=99, token=""))).header
+    assert [header[name] for name in ("layer", "head", "token", "on")] == [1, 3, None, [3]]
