@@ -64,7 +64,7 @@ server.begin()
 app = st.App(
     "pages/frame.py",
     routes=ROUTES,
-    middleware=[(server.Guard, (), {}), (streamlit_parts.FirstPaint, (), {})],
+    middleware=[(server.Guard, (), {}), (server.FirstVisit, (), {}), (streamlit_parts.FirstPaint, (), {})],
     exception_handlers={Exception: failed},
     lifespan=lifespan,
     on_script_error=logs.show_failure,

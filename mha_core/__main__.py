@@ -1,4 +1,4 @@
-"""The command `headscope`: the app, a trace without it, a saved trace in it."""
+"""The command `headscope`: the app, a trace without it, a saved trace or a link in it."""
 
 import argparse
 import io
@@ -13,7 +13,7 @@ import mha_core as mha
 from mha_core import resources
 
 if TYPE_CHECKING:
-    from mha_core import AttentionTrace
+    from mha_core import AttentionTrace, HeadView
 
 # Each setting of a source: what it is read as, and what `headscope trace --help` says of it.
 SETTINGS = {
@@ -57,10 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{options[0]} is an option of the app, and headscope trace does not open it")
     try:
         if args.command == "trace":
+            named = [name for name in ("source", "kind", *SETTINGS) if getattr(args, name, None) is not None]
+            if args.link is not None and named:
+                parser.error(f"--link says the settings, too; leave --{named[0].replace('_', '-')} out")
             return _trace(args)
         if args.command == "open":
-            mha.load(args.file)  # a file that cannot be read is refused here, not in the browser
-            os.environ[resources.OPENED] = str(args.file.resolve())
+            _open(args.opened)
         return _app(options)
     except (mha.MhaError, OSError) as error:
         print(f"headscope: {error}", file=sys.stderr)
@@ -97,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
 
     meaning = "send a text through attention and write what flowed to a file"
     trace = commands.add_parser("trace", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    trace.add_argument("text", metavar="TEXT", help="the text, in quotation marks")
+    asked = trace.add_mutually_exclusive_group(required=True)
+    asked.add_argument("text", metavar="TEXT", nargs="?", help="the text, in quotation marks")
+    asked.add_argument("--link", help="a link of the app, in quotation marks: its text with all its settings")
     trace.add_argument(
         *("-o", "--output"),
         type=_output,
@@ -108,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     trace.add_argument(
         "--source",
-        default="random",
+        default=argparse.SUPPRESS,
         help="random (the default), mini, or the id or folder of a Hugging Face model",
     )
     trace.add_argument("--kind", help="only the layers of one kind: encoder, decoder or cross")
@@ -117,9 +121,10 @@ def _parser() -> argparse.ArgumentParser:
         action = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
         trace.add_argument(option, **action, default=argparse.SUPPRESS, help=meaning)
 
-    meaning = "open the app on a saved trace"
+    meaning = "open the app on a saved trace, or on what a link shows"
     opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    opened.add_argument("file", type=Path, metavar="FILE", help="what trace.save or headscope trace wrote")
+    said = "what trace.save or headscope trace wrote, or a link of the app, in quotation marks"
+    opened.add_argument("opened", metavar="FILE|LINK", help=said)
     return parser
 
 
@@ -137,13 +142,26 @@ def _app(options: Sequence[str]) -> int:
     return os.execv(sys.executable, command)
 
 
+def _open(word: str) -> None:
+    """Leave for the app what it is to open: a file that cannot be read is refused here, not in a browser."""
+    from mha_core.scene import link
+
+    if ("=" in word or "://" in word) and not Path(word).exists():
+        os.environ[resources.LINK] = link.address(word)
+        return
+    mha.load(word)
+    os.environ[resources.OPENED] = str(Path(word).resolve())
+
+
 def _trace(args: argparse.Namespace) -> int:
     from mha_core.traces import storage
 
     path = args.output
     storage.check_folder(path)  # before a model is loaded for nothing
-    settings = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
-    trace = mha.trace(args.text, source=args.source, **settings)
+    if args.link is not None:
+        return _trace_link(args.link, path)
+    settings = {name: getattr(args, name) for name in ("source", *SETTINGS) if hasattr(args, name)}
+    trace = mha.trace(args.text, **settings)
     if args.kind is not None:
         trace = trace.part(args.kind)
     elif path.suffix == ".html" and len(trace.kinds) > 1:
@@ -151,7 +169,29 @@ def _trace(args: argparse.Namespace) -> int:
             f"A page shows layers of one kind, and the kinds here are {', '.join(trace.kinds)}; "
             f"choose one, as in --kind {trace.kinds[-1]}."
         )
-    WRITERS[path.suffix](trace, path)
+    return _write(trace, path)
+
+
+def _trace_link(link: str, path: Path) -> int:
+    """The trace of a link's scene; a page looks where the link does. What cannot be is said, and replaced."""
+    from mha_core.scene import places
+
+    scene, refused = mha.Scene.of_link(link)
+    for name, value, reason, taken in refused:
+        instead = f"{taken} was taken" if taken not in (None, "") else "it was left out"
+        print(f"headscope: the link says {name}={value}, and {reason}; {instead}", file=sys.stderr)
+    trace = scene.trace()
+    if path.suffix == ".html":
+        return _write(trace, path, view=places.view(trace, scene))
+    return _write(trace, path)
+
+
+def _write(trace: "AttentionTrace", path: Path, *, view: "HeadView | None" = None) -> int:
+    """Write the trace as the file's ending says, a page with this view, and say what is in the file."""
+    if view is None:
+        WRITERS[path.suffix](trace, path)
+    else:
+        view.save(path)
     heads = sum(layer.n_heads for layer in trace.layers)
     print(f"{path}: {len(trace.tokens)} tokens, {len(trace.layers)} layers, {heads} heads")
     return 0

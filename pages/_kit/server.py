@@ -11,7 +11,7 @@ import streamlit as st
 from starlette.requests import ClientDisconnect
 from streamlit import config
 
-from mha_core import MhaError, device
+from mha_core import MhaError, device, resources
 from mha_core.sources import mini
 from pages._kit import logs, profile, streamlit_parts
 
@@ -183,6 +183,23 @@ class Guard:
             await self.app(scope, _paced(receive, self.profile), send)
         finally:
             self.pages -= 1
+
+
+class FirstVisit:
+    """Sends the first visit of the app that asks for nothing to the link that `headscope open` was given."""
+
+    def __init__(self, app):
+        self.app, self.link = app, os.environ.get(resources.LINK, "")
+
+    async def __call__(self, scope, receive, send):
+        base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
+        is_bare = scope.get("path") in (base, f"{base}/") and not scope.get("query_string")
+        if not (self.link and scope["type"] == "http" and scope["method"] == "GET" and is_bare):
+            await self.app(scope, receive, send)
+            return
+        location, self.link = f"{base}{self.link}", ""
+        headers = ((b"location", location.encode()), (b"cache-control", b"no-store"))
+        await _answer(307, b"", "text/plain", send, *headers)
 
 
 async def _answer(status: int, text: bytes, kind: str, send, *more: tuple[bytes, bytes]) -> None:

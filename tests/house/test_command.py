@@ -28,7 +28,9 @@ def started(monkeypatch) -> list[list[str]]:
     """What the command would become: the words after the interpreter's name."""
     commands = []
     monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
-    monkeypatch.delenv(resources.OPENED, raising=False)
+    for name in (resources.OPENED, resources.LINK):
+        monkeypatch.setenv(name, "")  # so that it is as before afterwards
+        monkeypatch.delenv(name)
     return commands
 
 
@@ -134,6 +136,33 @@ def test_a_page_is_that_of_the_view(trace, tmp_path, capsys):
     assert page.read_bytes() == (tmp_path / "expected.html").read_bytes()
 
 
+LINK = "https://a.b/?text=The+cat+sat.&h=2&d_model=32&layer=1&head=2&token=cat"
+
+
+def test_a_link_is_traced_as_the_app_shows_it(trace, tmp_path, capsys):
+    for path in (tmp_path / "t.safetensors", tmp_path / "t.html"):
+        assert command.main(["trace", "--link", LINK, "-o", str(path)]) == 0
+        assert capsys.readouterr() == (f"{path}: 5 tokens, 2 layers, 4 heads\n", "")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    assert loaded.tokens == trace.tokens
+    np.testing.assert_array_equal(loaded.layers[1].weights(), trace.layers[1].weights())
+    trace.view(layer=0, head=1, token="cat").save(tmp_path / "expected.html")
+    assert (tmp_path / "t.html").read_bytes() == (tmp_path / "expected.html").read_bytes()
+
+
+def test_what_a_link_cannot_say_is_said_and_another_value_is_taken(tmp_path, capsys):
+    link = f"{LINK}&seed=x&against=zzz"
+    assert command.main(["trace", "--link", link, "-o", str(tmp_path / "t.csv")]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    number = "seed is a whole number from 0 to 2,147,483,647"
+    assert first == f"headscope: the link says seed=x, and {number}; 0 was taken"
+    assert second.startswith("headscope: the link says against=zzz, and against is untrained, head, ")
+    assert second.endswith("; it was left out")
+    assert command.main(["trace", "--link", "source=file", "-o", str(tmp_path / "u.csv")]) == 1
+    assert "The source 'file' of this scene lives in one visit" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
+
+
 def test_every_setting_of_a_source_is_an_option(tmp_path):
     functions = (*SOURCES.values(), huggingface.trace)
     arguments = {name for function in functions for name in inspect.signature(function).parameters}
@@ -212,7 +241,13 @@ def test_what_the_system_refuses_is_said_too(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("trace",), "required: TEXT, -o/--output"),
+        (("trace",), "required: -o/--output"),
+        (("trace", "-o", "t.csv"), "one of the arguments TEXT --link is required"),
+        (("trace", "x", "--link", "text=x", "-o", "t.csv"), "--link: not allowed with argument TEXT"),
+        (
+            ("trace", "--link", "text=x", "--d-k", "3", "-o", "t.csv"),
+            "says the settings, too; leave --d-k out",
+        ),
         (("trace", "x"), "required: -o/--output"),
         (("trace", "x", "-o", "t.txt"), "'t.txt' must end in .html, .csv, .npz or .safetensors"),
         (("trace", "x", "-o", "t"), "'t' must end in"),
@@ -262,6 +297,25 @@ def test_a_saved_trace_is_opened_in_the_app(trace, options, first, started, tmp_
     assert command.main([*options, *words] if first else [*words, *options]) == 0
     assert started == [[*RUN, *options]]
     assert os.environ[resources.OPENED] == str(tmp_path / "t.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("word", "address"),
+    [
+        ("text=How are you?&h=8", "/?text=How+are+you%3F&h=8"),
+        (
+            "https://a.b:1/base/what-if?edits=off,layer=1&lang=zh#sides",
+            "/what-if?edits=off%2Clayer%3D1&lang=zh",
+        ),
+        ("http://localhost:8501/steps", "/steps?"),
+        ("http://a.b/é\\x?text=動", "/%C3%A9%5Cx?text=%E5%8B%95"),
+    ],
+)
+def test_a_link_is_opened_in_the_app(word, address, started):
+    assert command.main(["open", word]) == 0
+    assert started == [RUN]
+    assert os.environ[resources.LINK] == address
+    assert resources.OPENED not in os.environ
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import streamlit.logger
 from starlette.requests import Request
 from streamlit import error_util
 
+from mha_core import resources
 from mha_core.sources import mini
 from mha_core.training import checkpoints
 from pages._kit import logs, profile, server, streamlit_parts
@@ -47,6 +48,30 @@ async def answering(scope, receive, send):
     headers = [(b"Content-Security-Policy", b"all"), (b"content-type", b"text/html")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("base", ["", "/base"])
+def test_the_first_visit_that_asks_for_nothing_is_sent_to_the_link_that_was_opened(monkeypatch, base):
+    monkeypatch.setenv(resources.LINK, "/what-if?text=a")
+    monkeypatch.setattr(server.st, "get_option", {"server.baseUrlPath": base}.get)
+    door = server.FirstVisit(answering)
+
+    def visit(path: str, query: bytes = b"") -> tuple[int, bytes | None]:
+        messages = []
+
+        async def send(message):
+            messages.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []}
+        event_loop.run(door(scope, None, send))
+        return messages[0]["status"], dict(messages[0]["headers"]).get(b"location")
+
+    assert visit(f"{base}/steps") == visit(f"{base}/", b"h=8") == (200, None)
+    assert visit(f"{base}/") == (307, f"{base}/what-if?text=a".encode())
+    assert visit(f"{base}/") == (200, None)
+    monkeypatch.delenv(resources.LINK)
+    door = server.FirstVisit(answering)
+    assert visit(f"{base}/") == (200, None)
 
 
 @pytest.fixture
