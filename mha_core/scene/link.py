@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from mha_core.errors import MhaError, listed, named_type
 from mha_core.scene.other import KINDS
@@ -38,8 +38,8 @@ def parts(link: str) -> dict[str, str]:
 
 def address(link: str) -> str:
     """The link as an address inside the app, ``/what-if?text=…``: the same page, whatever the server."""
-    page = urlsplit(link.strip()).path.rpartition("/")[2] if _is_address(link) else ""
-    return f"/{quote(page, safe='%')}?{written(parse_qsl(_query(link), keep_blank_values=True))}"
+    page, query = _page(link), parse_qsl(_query(link), keep_blank_values=True)
+    return f"/{quote(page, safe='%')}?{written(query)}"
 
 
 def written(values: Iterable[tuple[str, str]]) -> str:
@@ -52,6 +52,14 @@ def _query(link: str) -> str:
         raise MhaError(f"A link is a text, as in 'text=How are you?&h=4'; got {named_type(link)}.")
     link = link.strip().partition("#")[0]
     return link.partition("?")[2] if _is_address(link) else link
+
+
+def _page(link: str) -> str:
+    """The last part of the path of an address, "" without one: an app may lie below others on its server."""
+    before, _, _ = link.strip().partition("#")[0].partition("?")
+    _, has_server, behind = before.partition("://")
+    path = behind.partition("/")[2] if has_server else before
+    return path.rpartition("/")[2] if _is_address(link) else ""
 
 
 def _is_address(link: str) -> bool:

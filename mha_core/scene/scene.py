@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from mha_core.errors import MhaError, listed, one_of
+from mha_core.errors import MAX_SHOWN, MhaError, listed, one_of
 from mha_core.scene import link as grammar
 from mha_core.scene.focus import Focus
 from mha_core.scene.focus import refusal as focus_refusal
@@ -89,7 +89,8 @@ class Scene:
         check_characters("".join(values.values()))
         for one in opened(values).refused:
             raise MhaError(
-                f"No link can say {one.name}={one.value}: {one.reason}.", fixes=({one.name: one.taken},)
+                f"No link can say {one.name}={one.value:.{MAX_SHOWN}}: {one.reason}.",
+                fixes=({one.name: one.taken},),
             )
         return grammar.written(values.items())
 

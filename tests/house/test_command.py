@@ -308,6 +308,10 @@ def test_a_saved_trace_is_opened_in_the_app(trace, options, first, started, tmp_
             "/what-if?edits=off%2Clayer%3D1&lang=zh",
         ),
         ("http://localhost:8501/steps", "/steps?"),
+        ("http://localhost:8501?h=8", "/?h=8"),
+        ("http://[::1/x?h=8", "/x?h=8"),
+        ("?h=8", "/?h=8"),
+        ("/a/hops?h=8", "/hops?h=8"),
         ("http://a.b/é\\x?text=動", "/%C3%A9%5Cx?text=%E5%8B%95"),
     ],
 )

@@ -20,6 +20,7 @@ from mha_core.scene.scene import DEFAULTS, Scene, opened
 from mha_core.scene.settings import OF_A_VISIT, SETTINGS
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
+from tests.sources import tiny
 
 ANYWHERE = [name for name in SETTINGS if name not in OF_A_VISIT]
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -238,6 +239,36 @@ def test_a_scene_is_traced_as_its_text_and_settings_are(link, arguments):
 )
 def test_a_scene_that_cannot_be_traced_says_why(link, said, refused):
     assert said in str(refused(Scene.of_link(link).scene.trace))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    """Tiny models in folders: one that writes on, and one that translates."""
+    made = {}
+    for family in ("gpt2", "t5"):
+        made[family] = tmp_path_factory.mktemp(family)
+        tiny.module(family).save_pretrained(made[family])
+        tiny.fast().save_pretrained(made[family])
+    return made
+
+
+@pytest.mark.parametrize("kind", ["", "decoder", "cross", "x"])
+def test_a_scene_of_a_model_has_its_kind_of_attention_with_the_changes_there(folders, kind):
+    said = {"text": "the cat", "model": folders["t5"], "kind": kind, "target": "the dog"}
+    scene = Scene.of_link(grammar.written({"source": "model", "edits": "off,layer=1", **said}.items())).scene
+    kind = kind if kind in ("decoder", "cross") else "encoder"
+    edits = [mha.edits.Output(layer=0, kind=kind)]
+    whole = mha.trace("the cat", source=str(folders["t5"]), target="the dog", edits=edits)
+    trace, expected = scene.trace(), whole.part(kind)
+    assert trace.sides == expected.sides
+    for one, other in zip(trace.layers, expected.layers, strict=True):
+        np.testing.assert_array_equal(one.output(0), other.output(0))
+    assert not trace.layers[0].output(0).any()
+
+
+def test_a_target_that_waits_for_another_model_is_left_out(folders):
+    scene = Scene(source="model", model=str(folders["gpt2"]), text="the cat", target="the dog")
+    assert scene.trace().tokens == mha.trace("the cat", source=str(folders["gpt2"])).tokens
 
 
 def test_the_view_of_a_scene_looks_where_the_scene_does():

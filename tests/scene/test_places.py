@@ -1,0 +1,58 @@
+"""Where a scene looks in a trace: words in place of numbers, and what stays in another text or model."""
+
+import pytest
+
+import mha_core as mha
+from mha_core.scene.focus import Focus
+from mha_core.scene.places import first_token, indices, named, within
+from mha_core.scene.scene import Scene
+from mha_core.traces.tokens import Sides, spaced
+
+TOKENS = spaced(["the", "cat", "saw", "the", "dog"])
+OTHERS = spaced(["die", "Katze", "sah", "sie"])
+SAME, TWO = Sides(TOKENS, TOKENS), Sides(TOKENS, OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ({"token": "4"}, {"token": "the~2"}),
+        ({"token": "99"}, {"token": "dog"}),
+        ({"token": "cat"}, {"token": "cat"}),
+        ({"token": "the"}, {"token": "the"}),  # a word that is there stays as it is said
+        ({"token": "bird"}, {"token": "cat"}),  # the first noun
+        ({"token": ""}, {"token": ""}),
+        ({"pins": "5 the~1 bird"}, {"pins": "dog the~1"}),
+        ({"token": "bird", "sentence": 2}, {"token": "bird"}),
+    ],
+)
+def test_a_focus_names_words_that_are_there(given, after):
+    focus = Focus(**{"token": "cat"} | given)
+    expected = Focus(**{"token": "cat"} | given | after)
+    assert named(focus, SAME, anew=False) == expected
+
+
+def test_of_two_texts_each_has_its_own_names():
+    focus = Focus(token="2", key_token="2", pins="3 4", side="key")
+    assert named(focus, TWO, anew=False) == Focus(token="cat", key_token="Katze", pins="sah sie", side="key")
+    assert named(Focus(token="cat", key_token="dog"), TWO, anew=False).key_token == ""
+
+
+def test_a_new_text_is_looked_at_from_its_first_token_alone():
+    focus = Focus(token="dog", key_token="sah", pins="saw", sentence=2, head=3)
+    assert named(focus, TWO, anew=True) == Focus(token="cat", head=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [("The dog saw it.", 3), ("The dog saw [MASK].", 3), ("The big dog", 2), ("1 2 zzz 3", 2), ("1 2", 0)],
+)
+def test_what_is_looked_at_first_is_a_pronoun_or_a_word_with_content(text, first):
+    assert first_token(mha.words(text)) == first
+
+
+def test_a_layer_or_a_head_beyond_the_last_is_the_last():
+    focus = Focus(layer=9, head=9, heads="1,7,x", hop1="8", hop2="2")
+    assert within(focus, [[4, 4]]) == Focus(layer=2, head=4, heads="1,x", hop1="4", hop2="2")
+    trace = mha.trace("the cat saw it", h=2, d_model=4)
+    assert indices(trace, Scene(focus=focus)) == (0, 1, 3)
