@@ -24,7 +24,9 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 
 
 def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
-    """The trace's head view, which begins where the scene looks."""
+    """The trace's head view, which begins where the scene looks. Raises `MhaError` without a layer."""
+    if not trace.layers:
+        return trace.view()
     layer, head, token = indices(trace, scene)
     named = {as_number(one) for one in scene.focus.heads.split(",")}
     heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]

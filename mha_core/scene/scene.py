@@ -78,14 +78,12 @@ class Scene:
         Raises `MhaError` for a value that no link can have, and for a source of one visit of the app.
         """
         self._check_source()
-        named = {name: value for name, value in vars(self).items() if value != getattr(DEFAULTS, name)}
-        named.pop("focus", None)
-        named.pop("twin", None)
-        if self.twin != twin_of(self.text):
-            named["twin"] = self.twin
-        start = Focus().link()
-        named |= {name: value for name, value in self.focus.link().items() if value != start[name]}
-        values = {name: _written(value) for name, value in named.items()}
+        start = vars(replace(DEFAULTS, twin=twin_of(self.text))) | Focus().link()
+        values = {
+            name: _written(value)
+            for name, value in (vars(self) | self.focus.link()).items()
+            if name != "focus" and value != start[name]
+        }
         check_characters("".join(values.values()))
         for one in opened(values).refused:
             raise MhaError(
@@ -144,7 +142,7 @@ class Scene:
         one_of("source", self.source, others)
 
     def settings(self, text: str | None = None) -> dict:
-        """The source and what it is names for, for this text or another."""
+        """The text, or another one, the source, and what the scene says of that source, by their names."""
         names = {name: getattr(self, name) for name in ("source", *SETTINGS[self.source])}
         return {"text": self.text if text is None else text, **names}
 

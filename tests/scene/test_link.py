@@ -277,3 +277,7 @@ def test_the_view_of_a_scene_looks_where_the_scene_does():
     assert [header[name] for name in ("layer", "head", "token", "on")] == [0, 2, 2, [1, 2]]
     header = places.view(scene.trace(), replace(scene, focus=Focus(head=99, token=""))).header
     assert [header[name] for name in ("layer", "head", "token", "on")] == [1, 3, None, [3]]
+
+
+def test_a_trace_without_a_layer_has_no_view(refused):
+    assert "layer" in str(refused(places.view, mha.AttentionTrace(mha.words("a"), (), "none"), Scene()))
