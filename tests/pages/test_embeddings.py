@@ -85,6 +85,17 @@ def test_other_classes_make_another_map(shown):
     assert "it" in found
 
 
+def test_both_maps_know_which_of_their_words_a_token_is(shown):
+    """Which is lit where the token is pointed at: the browser only looks it up."""
+    app = shown(text="The cat saw the dog.")
+    for key in ("words_map", "pairs_map"):
+        words = figure(app, key)["layout"]["meta"]["words"]
+        assert words == {"[CLS]": "[CLS]", "The": "the"} | {
+            word: word for word in ("cat", "saw", "the", "dog", ".")
+        }
+    assert {"the", "cat", "dog"} <= written(app)
+
+
 @pytest.mark.slow
 def test_without_a_class_there_are_the_words_of_the_sentence(shown):
     app = shown()

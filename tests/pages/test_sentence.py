@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import names
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute, sentence
@@ -673,6 +674,8 @@ def test_the_text_that_is_looked_at_is_shaded(on_translation, translation, main_
         5,
     )
     assert looked_at["tokens"] == [*translation.sides.keys.labels]
+    both = translation.sides.queries, translation.sides.keys
+    assert [looks["names"], looked_at["names"]] == [[*names(tokens)] for tokens in both]
     np.testing.assert_allclose(looked_at["weights"], row, rtol=1e-3)
     assert looked_at["chosen"] == row.argmax()
     assert looked_at["query"] == "dog"
