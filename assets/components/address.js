@@ -73,7 +73,9 @@ export function connect(server, setState) {
     moveAsLiked();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
-    holdSection(location.hash.slice(1)); // which leaves the address in the next line
+    // Of the link as it was opened: Streamlit takes values that are the defaults out of the address, and the hash too.
+    const [opened] = performance.getEntriesByType("navigation");
+    holdSection(new URL(opened.name).hash.slice(1)); // which leaves the address in the next line
     history.replaceState(history.state, "", location.pathname + location.search);
   }
   take(server);

@@ -46,6 +46,11 @@ def test_a_link_to_a_section_opens_there_and_lets_go_when_the_user_scrolls(visit
     assert heading.bounding_box()["y"] > TOP
 
 
+def test_a_link_to_a_section_opens_there_with_a_value_that_is_the_default(visit, app):
+    page = visit(f"{app}/embeddings?h=16&d_model=64#relations")  # Streamlit takes d_model out of the address
+    expect(page.locator("#relations")).to_be_in_viewport()
+
+
 def test_a_card_leads_to_the_section_of_its_case(visit, app, settled):
     page = visit(f"{app}/cases")
     with page.context.expect_page() as opening:

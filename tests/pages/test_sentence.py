@@ -453,7 +453,7 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
 
 def test_an_answer_that_is_hardly_one_is_not_said():
     said = answered(TYPED, "cross", doer=(("animal", 0.2), ("street", 0.19)), before=(("it", 0.1),))
-    assert said == "Too uncertain to name: who does it, word before."
+    assert said == "The model is unsure about: who does it, word before."
     assert "nothing 0.40" in answered(TYPED, "tired", noun=(("animal", 0.6), ("[CLS]", 0.4)))
 
 
