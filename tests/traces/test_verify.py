@@ -103,11 +103,14 @@ def test_large_values_do_not_hide_a_wrong_weight(make_layer, monkeypatch):
 
 
 def test_the_rounding_of_large_scores_is_no_fault():
+    """It is larger than that of ordinary scores: which of them show it depends on the processor."""
     sizes = {"h": 6, "n_kv_heads": 3, "d_model": 4, "d_k": 4, "d_v": 2, "layers": 2}
-    trace = mha.trace("the old cat saw the new cat", **sizes, edits=[mha.edits.Scale(factor=1000.0)])
-    found = against_torch(trace.layers[1])
-    assert 1e-5 < found.difference < 1e-3
-    assert found.passed
+    edits, found = [mha.edits.Scale(factor=300.0)], []
+    for seed in range(8):
+        trace = mha.trace("the old cat saw the new cat, and " * 4, **sizes, seed=seed, edits=edits)
+        found.append(against_torch(trace.layers[1]))
+    assert all(check.passed for check in found)
+    assert 2e-5 < max(check.difference for check in found) < 1e-3
 
 
 def test_a_layer_in_which_nothing_can_be_seen_cannot_be_compared(make_layer):
