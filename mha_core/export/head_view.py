@@ -10,23 +10,28 @@ import re
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from os import PathLike
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mha_core import resources
 from mha_core.errors import MhaError, in_range, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
+from mha_core.scene.focus import Focus, focus_on
 from mha_core.scene.token_names import names
-from mha_core.traces.answers import NOTHING, Answer
+from mha_core.traces.answers import NOTHING
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import Source, TrainedSource, caption
+from mha_core.traces.source import TrainedSource, caption
 from mha_core.traces.storage import replacing
-from mha_core.traces.tokens import MASK_TOKENS, Sides, Tokens, special_positions, word_groups
+from mha_core.traces.tokens import MASK_TOKENS, special_positions, word_groups
+from mha_core.traces.trace import AttentionTrace
+
+if TYPE_CHECKING:
+    from mha_core.scene.scene import Scene
 
 STYLES = ("matrix_pictures.css", "head_view.css")
 
@@ -71,29 +76,17 @@ MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # of a frame whose height 
 ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later
 
 
-class Traced(Protocol):
-    """A trace as the view reads it; an `AttentionTrace` is one (its module imports this one)."""
-
-    layers: Sequence[LayerTrace]
-    source: Source
-    title: str
-    kinds: Sequence[str]
-    sides: Sides
-    answers: Sequence[Answer | None]
-    answered: Tokens
-    questions: Mapping[str, Sequence[Answer | None]]
-
-
 @dataclass(frozen=True, eq=False)
 class HeadView:
     """A view that shows itself in a notebook and saves itself as a page that works without a server.
 
-    `height` is that of its frame in a notebook, in pixels.
+    `height` is that of its frame in a notebook, in pixels. `scene` makes the scene that it shows.
     """
 
     header: dict = field(repr=False)
     blob: bytes = field(repr=False)
     height: int = MAX_HEIGHT
+    scene: "Callable[[], Scene] | None" = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         header = self.header
@@ -101,6 +94,15 @@ class HeadView:
             f"<HeadView {header['file']}: {header['source']}; "
             f"layers[{header['layer']}] of {header['layers']}, {header['heads']} heads>"
         )
+
+    def link(self) -> str:
+        """The link that opens the same picture in the app: ``headscope open "text=…&head=3&token=it"``.
+
+        The trace is computed once more, to see that the link gives the same numbers. Raises `MhaError` where
+        it does not, and for a trace that no link can make again: of arrays, of a model in memory, with a mask
+        or weights of your own. `Scene.view` has the link of any scene.
+        """
+        return self.scene().link()
 
     def html(self) -> str:
         """The whole page, numbers and scripts included, in characters of ASCII."""
@@ -123,13 +125,13 @@ class HeadView:
 
 
 def view(
-    trace: Traced,
+    trace: AttentionTrace,
     *,
     layer: int | None = None,
     head: int = 0,
     token: int | str | None = None,
     heads: Sequence[int] | None = None,
-    beside: Traced | None = None,
+    beside: AttentionTrace | None = None,
     titles: Sequence[str] | None = None,
     height: int | None = None,
 ) -> HeadView:
@@ -166,7 +168,7 @@ def view(
     numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
     blob = pack(panels, heads=loaded_heads, values=True)
-    scene = {
+    start = {
         "layer": layer,
         "head": head,
         "token": token,
@@ -177,10 +179,17 @@ def view(
     }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
-    return HeadView(header_of(traces, **scene), blob, frame_height)
+    focus = focus_on(trace, layer, head, token, [head] if heads is None else heads)
+    return HeadView(header_of(traces, **start), blob, frame_height, partial(_scene_of, traces, focus))
 
 
-def _check_layers(traces: Sequence[Traced]) -> None:
+def _scene_of(traces: Sequence[AttentionTrace], focus: Focus) -> "Scene":
+    from mha_core.scene.provenance import scene_of
+
+    return scene_of(traces, focus)
+
+
+def _check_layers(traces: Sequence[AttentionTrace]) -> None:
     """Raise `MhaError` for a trace with layers of several kinds, and for traces of different sizes."""
     for trace in traces:
         if len(trace.kinds) > 1:
@@ -197,7 +206,7 @@ def _check_layers(traces: Sequence[Traced]) -> None:
         )
 
 
-def _titles(traces: Sequence[Traced]) -> list[str]:
+def _titles(traces: Sequence[AttentionTrace]) -> list[str]:
     """The titles of the traces: the text, after the facts of the source in which the traces differ."""
     facts = [trace.source.caption_facts() for trace in traces]
     differences = [
@@ -210,13 +219,13 @@ def _titles(traces: Sequence[Traced]) -> list[str]:
     ]
 
 
-def longest(traces: Sequence[Traced]) -> Traced:
+def longest(traces: Sequence[AttentionTrace]) -> AttentionTrace:
     """The one of several traces of one model that takes most room: what fits of it fits of all."""
     return max(traces, key=lambda trace: sum(map(size, trace.layers)))
 
 
 def header_of(
-    traces: Sequence[Traced], *, layer: int, head: int, token: int | None, **options: object
+    traces: Sequence[AttentionTrace], *, layer: int, head: int, token: int | None, **options: object
 ) -> dict:
     """`header` of traces of one model; `options` are its other arguments."""
     first = traces[0]
@@ -238,7 +247,7 @@ def header_of(
     )
 
 
-def caption_of(traces: Sequence[Traced], layer: int) -> str:
+def caption_of(traces: Sequence[AttentionTrace], layer: int) -> str:
     """Where the numbers come from, in one line that is true of all the traces.
 
     Where not all have the same edits, those of each are named in the order of the traces.
@@ -307,7 +316,7 @@ def header(
     }
 
 
-def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Panel:
+def panel(trace: AttentionTrace, numbers: Sequence[int], title: str | None = None) -> Panel:
     """The trace as one panel with these layers; called by its text unless by a title."""
     sides = trace.sides
     of_keys = {} if sides.same else {"keys": sides.keys.labels, "key_names": names(sides.keys)}
@@ -316,7 +325,7 @@ def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Pa
     return Panel(title, sides.queries.labels, layers, names=names(sides.queries), **of_keys)
 
 
-def special(trace: Traced) -> list[list[int]]:
+def special(trace: AttentionTrace) -> list[list[int]]:
     """Positions of tokens that are no words, of the queries and of the keys, or else the first.
 
     The first one can be a sink; of queries that nobody looks at it is none.
@@ -325,12 +334,12 @@ def special(trace: Traced) -> list[list[int]]:
     return [special_positions(sides.queries) or [0] * sides.same, special_positions(sides.keys) or [0]]
 
 
-def unknown(trace: Traced) -> list[list[int]]:
+def unknown(trace: AttentionTrace) -> list[list[int]]:
     """Positions of words outside the vocabulary, of the queries and of the keys."""
     return [list(trace.sides.queries.unknown), list(trace.sides.keys.unknown)]
 
 
-def questions(trace: Traced) -> list[dict[str, list]]:
+def questions(trace: AttentionTrace) -> list[dict[str, list]]:
     """What each head of the last layer is asked, and the queries at which it has nothing to find.
 
     These are the tokens at which each of its questions has the answer `NOTHING`; a head that is asked nothing
@@ -349,12 +358,12 @@ def questions(trace: Traced) -> list[dict[str, list]]:
     return heads
 
 
-def few_asked(trace: Traced) -> bool:
+def few_asked(trace: AttentionTrace) -> bool:
     """Was the small model asked at pronouns and hidden words alone, as those of older files were?"""
     return isinstance(trace.source.origin, TrainedSource) and bool(trace.answers) and not trace.questions
 
 
-def groups(trace: Traced) -> dict | None:
+def groups(trace: AttentionTrace) -> dict | None:
     """For each side the number of the word of each piece, and the words; None where every piece is a word."""
     sides = trace.sides.queries, trace.sides.keys
     joined_sides = [word_groups(side) for side in sides]

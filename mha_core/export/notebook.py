@@ -1,43 +1,18 @@
 """What a notebook shows of a trace or a layer: what it is, its shapes, and its weights as small pictures."""
 
 import html
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
 
 import numpy as np
 
-from mha_core.traces.source import Source
-from mha_core.traces.tokens import Tokens
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.trace import AttentionTrace
 
 MAX_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer, cells and pixels of each
 MAX_LAYERS, MAX_TEXT = 4, 200
 
 
-class Layer(Protocol):
-    """A layer as a notebook shows it; a `LayerTrace` is one (its module imports this one)."""
-
-    tensors: Mapping[str, Any]
-    kind: str
-    name: str
-    n_heads: int
-    n_query: int
-    n_key: int
-
-    def weights(self, head: int, *, rows: slice) -> np.ndarray: ...
-
-
-class Traced(Protocol):
-    """A trace as a notebook shows it; an `AttentionTrace` is one."""
-
-    tokens: Tokens
-    title: str
-    layers: Sequence[Layer]
-    mixers: Sequence[Any]
-    source: Source
-
-
-def of_trace(trace: Traced) -> str:
+def of_trace(trace: AttentionTrace) -> str:
     """HTML: the text, where the numbers come from, and the weights of its first layers."""
     text = trace.title
     text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
@@ -55,7 +30,7 @@ def of_trace(trace: Traced) -> str:
     )
 
 
-def of_layer(layer: Layer) -> str:
+def of_layer(layer: LayerTrace) -> str:
     """HTML: the shapes of what was recorded, and the weights of its first heads."""
     shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in layer.tensors.items())
     name = f" “{html.escape(layer.name)}”" if layer.name else ""
@@ -65,7 +40,7 @@ def of_layer(layer: Layer) -> str:
     )
 
 
-def _title(layer: Layer, number: int) -> str:
+def _title(layer: LayerTrace, number: int) -> str:
     name = f" {layer.name}" if layer.name else ""
     return f"layers[{number}]{name}: {layer.kind}, {layer.n_heads} heads, {layer.n_query} × {layer.n_key}"
 
@@ -75,7 +50,7 @@ def _framed(inside: str) -> str:
     return f'<div style="font-size:0.9em;line-height:1.5">{inside}</div>'
 
 
-def _pictures(layer: Layer) -> str:
+def _pictures(layer: LayerTrace) -> str:
     heads = range(min(layer.n_heads, MAX_HEADS))
     more = layer.n_heads - len(heads)
     pictures = "".join(_picture(layer, head) for head in heads)
@@ -85,7 +60,7 @@ def _pictures(layer: Layer) -> str:
     )
 
 
-def _picture(layer: Layer, head: int) -> str:
+def _picture(layer: LayerTrace, head: int) -> str:
     """A head's weights: the darker the larger, by their root; of a long text the largest of each cell."""
     rows, keys = (
         np.linspace(0, size, min(size, SIDE) + 1).astype(int) for size in (layer.n_query, layer.n_key)

@@ -67,6 +67,16 @@ def kind_of(change: Change) -> str:
     return next(name for name, kind in KINDS.items() if type(change) is kind.type)
 
 
+def is_one(change: object) -> bool:
+    """Whether a link can name the change, and gives back the very same one."""
+    if type(change) not in {kind.type for kind in KINDS.values()}:
+        return False
+    try:
+        return read(text(change)) == ((change,), ())
+    except TypeError:  # of places that are not positions
+        return False
+
+
 def values_of(change: Change) -> dict[str, Value]:
     """What a change names, by the names in a link; what stands for all is left out."""
     kind, values = kind_of(change), {}

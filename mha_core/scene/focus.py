@@ -1,11 +1,16 @@
 """What the pictures of a scene look at, and how they are drawn."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from mha_core.errors import listed
 from mha_core.scene.link import outside
+from mha_core.scene.token_names import names
+
+if TYPE_CHECKING:
+    from mha_core.traces.trace import AttentionTrace
 
 MAX_WORDS = 10_000  # characters of a field of the focus
 MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
@@ -56,6 +61,18 @@ class Focus:
     def link(self) -> dict[str, str]:
         """Every field as it stands in a link."""
         return {name: str(value) for name, value in vars(self).items()}
+
+
+def focus_on(
+    trace: "AttentionTrace", layer: int, head: int, token: int | None, heads: Sequence[int]
+) -> Focus:
+    """The focus on a layer, a head and a token of a trace, with the heads that are drawn, all from 0."""
+    return Focus(
+        layer=layer + 1,
+        head=head + 1,
+        token="" if token is None else names(trace.sides.queries)[token],
+        heads="" if [*heads] == [head] else ",".join(str(one + 1) for one in heads),
+    )
 
 
 def strings(values: Mapping[str, object]) -> dict[str, str]:

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from mha_core.errors import MhaError, listed, named_type
 from mha_core.scene.other import KINDS
+from mha_core.scene.page import HOME
 from mha_core.scene.settings import SETTINGS
 from mha_core.scene.token_names import as_number
 
@@ -34,6 +35,16 @@ def parts(link: str) -> dict[str, str]:
     for name, value in parse_qsl(_query(link), keep_blank_values=True):
         values.setdefault(name, []).append(value)
     return {name: SEPARATOR.join(several) for name, several in values.items()}
+
+
+def place(link: str) -> tuple[str, str]:
+    """The page of a link and the heading on it, "" for none: ``cost?…#sharing``."""
+    return _page(link) or HOME, unquote(link.strip().partition("#")[2])
+
+
+def of_page(name: str, query: str, section: str) -> str:
+    """The link of a page and a heading on it, ``cost?…#sharing``; `place` and `parts` read it."""
+    return f"{'' if name == HOME else name}?{query}" + (f"#{quote(section)}" if section else "")
 
 
 def address(link: str) -> str:

@@ -26,12 +26,13 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
     """The trace's head view, which begins where the scene looks. Raises `MhaError` without a layer."""
     if not trace.layers:
-        return trace.view()
+        return trace.view()  # it says so
     layer, head, token = indices(trace, scene)
     named = {as_number(one) for one in scene.focus.heads.split(",")}
     heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
     token = token if scene.focus.token else None
-    return trace.view(layer=layer, head=head, token=token, heads=heads or None)
+    shown = trace.view(layer=layer, head=head, token=token, heads=heads or None)
+    return replace(shown, scene=lambda: scene)
 
 
 def token_in(tokens: Tokens, scene: Scene) -> int:

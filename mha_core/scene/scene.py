@@ -9,11 +9,13 @@ from mha_core.scene import link as grammar
 from mha_core.scene.focus import Focus
 from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
+from mha_core.scene.page import HOME, PAGES, Page
 from mha_core.scene.settings import OF_A_VISIT, SETTINGS
 from mha_core.traces.tokens import check_characters
 
 if TYPE_CHECKING:
     from mha_core.attention.edits import Edit
+    from mha_core.export.head_view import HeadView
     from mha_core.traces.trace import AttentionTrace
 
 
@@ -25,6 +27,7 @@ class Scene:
     file; `model` is an id or a folder, `kind` is encoder, decoder or cross, the other settings are arguments
     of `mha.trace`, and those of other sources wait. `edits` are the changes of the page What if, `against` is
     what the page Compare sets beside it, both as in a link. `focus` is where it looks, in numbers from 1.
+    `page` shows it.
 
     >>> opened = mha.Scene.of_link("text=The cat sat&h=8&head=3")
     >>> opened.scene.focus.head, opened.refused
@@ -57,23 +60,32 @@ class Scene:
     edits: str = ""
     against: str = ""
     focus: Focus = field(default_factory=Focus)
+    page: Page = field(default_factory=Page)
 
     @classmethod
     def of_link(cls, link: str) -> "Opened":
         """The `scene` of a link, an address or what follows its "?", and what was `refused` of the link.
 
         Each value that cannot be is refused with its `name`, `value`, the `reason`, and what was `taken`
-        instead: what a link means that does not name it. Names that are not of a scene, as those of one page,
+        instead: what a link means that does not name it. Names that are neither of a scene nor of its page
         are passed over. Raises `MhaError` for what is no text.
 
         >>> for name, value, reason, taken in mha.Scene.of_link("h=0").refused:
         ...     print(f"{name}={value}: {reason}; {taken} was taken")
         h=0: h is a whole number from 1 to 128; 4 was taken
         """
-        return opened(grammar.parts(link))
+        scene, refused = opened(values := grammar.parts(link))
+        name, section = grammar.place(link)
+        if name not in PAGES:
+            refused += (Refused("page", name, f"the page is {listed(PAGES, 'or')}", HOME),)
+            name = HOME
+        return Opened(replace(scene, page=Page.of(name, section, values)), refused)
 
     def link(self) -> str:
-        """The scene as a link, ``text=…&h=4&token=it``, which `of_link` reads: all that is not as it begins.
+        """The scene as a link, ``text=…&h=4&token=it``, which `of_link` reads.
+
+        It names the text, which begins differently in each language, and everything else that is not a
+        default; the page comes first where it is not the home page: ``cost?text=…&cost_h=8#sharing``.
 
         Raises `MhaError` for a value that no link can have, and for a source of one visit of the app.
         """
@@ -82,7 +94,7 @@ class Scene:
         values = {
             name: _written(value)
             for name, value in (vars(self) | self.focus.link()).items()
-            if name != "focus" and value != start[name]
+            if name not in NESTED and (value != start[name] or name == "text")
         }
         check_characters("".join(values.values()))
         for one in opened(values).refused:
@@ -90,7 +102,8 @@ class Scene:
                 f"No link can say {one.name}={one.value:.{MAX_SHOWN}}: {one.reason}.",
                 fixes=({one.name: one.taken},),
             )
-        return grammar.written(values.items())
+        query = grammar.written((values | dict(self.page.fields)).items())
+        return query if self.page == Page() else grammar.of_page(self.page.name, query, self.page.section)
 
     def trace(self) -> "AttentionTrace":
         """The trace of its text with its changes; of a model's several kinds of attention the scene's.
@@ -112,6 +125,12 @@ class Scene:
                 edits = [replace(edit, kind=self._kind(trace)) for edit in edits]
             trace = self._traced(text, edits)
         return trace.part(self._kind(trace)) if trace.kinds else trace
+
+    def view(self) -> "HeadView":
+        """The head view of its trace, which begins where it looks, with its link. Raises as `trace`."""
+        from mha_core.scene import places
+
+        return places.view(self.trace(), self)
 
     def _traced(self, text: str, edits: "Sequence[Edit]" = ()) -> "AttentionTrace":
         from mha_core import sources
@@ -148,6 +167,7 @@ class Scene:
 
 
 DEFAULTS = Scene()
+NESTED = ("focus", "page")  # fields that are values with fields of their own
 
 
 class Opened(NamedTuple):
@@ -167,7 +187,7 @@ def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> 
     found, refused = {}, []
     for one in fields(Scene):
         name, value = one.name, values.get(one.name)
-        if value is None or name == "focus":
+        if value is None or name in NESTED:
             continue
         default = getattr(DEFAULTS, name)
         if reason := grammar.refusal(name, value, most):

@@ -15,11 +15,11 @@ from streamlit.errors import StreamlitAPIException
 from mha_core import AttentionTrace
 from mha_core.scene.focus import Focus, strings
 from mha_core.scene.places import named, shape_of, within
-from mha_core.scene.scene import DEFAULTS, Scene
+from mha_core.scene.scene import DEFAULTS, NESTED, Scene
 from pages._kit import streamlit_parts
 
 # Each has a control of its name.
-CONTROLS = tuple(field.name for field in fields(Scene) if field.name != "focus")
+CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)
 
 
 def begin() -> bool:

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from pages.learn._cases.gallery import cases
 
 CASES = {case.name: case for case in cases()}
-SECTIONS = {case.name: case.section for case in CASES.values() if case.section}
+SECTIONS = {case.name: page.section for case in CASES.values() if (page := case.scene.page).section}
 # Of cases whose page is not scrolled, what their card is about.
 SHOWN = {
     "base": ".tensors figure:has-text('512 × 512') >> nth=-1",

@@ -27,9 +27,11 @@ TABLE = {
     "mha_core/attention/*": f"torch numpy {FLAT}",
     "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
-    "mha_core/scene/*": f"late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*"
+    "mha_core/scene/*": f"numpy late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*"
     f" late:mha_core.export.* {TRACES}",
     "mha_core/export/*": f"torch numpy mha_core.scene.token_names {TRACES}",
+    "mha_core/export/head_view.py": f"numpy mha_core.export.* mha_core.scene.focus mha_core.scene.token_names"
+    f" late:mha_core.scene.scene late:mha_core.scene.provenance {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/__main__.py": f"torch numpy {TRACES} mha_core.training.* mha_core.analysis.roles",
     "mha_core/capture/*": f"torch {TRACES}",
@@ -155,8 +157,14 @@ def _may(module: str, allowed: list[str], late: bool) -> bool:
 
 
 def cycle(tree: Tree) -> list[str]:
-    """The modules of a ring of imports, which a floor by itself would allow; empty where there is none."""
-    graph = {module_of(file): {module for module, *_ in rows} for file, rows in imports(tree).items()}
+    """The modules of a ring of imports, which a floor by itself would allow; empty where there is none.
+
+    An import inside a function closes no ring: both files can be loaded, in either order.
+    """
+    graph = {
+        module_of(file): {module for module, _, late in rows if not late}
+        for file, rows in imports(tree).items()
+    }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

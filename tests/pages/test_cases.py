@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import numpy as np
 import pytest
@@ -17,16 +17,17 @@ from mha_core.analysis.explanation import symbolic_scores
 from mha_core.analysis.head_count import PUBLISHED
 from mha_core.analysis.roles import labels, shipped
 from mha_core.scene import changes as edits_in_link
+from mha_core.scene.page import HOME
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from pages._kit import state
 from pages._kit.text import number, t
-from pages.learn._cases.gallery import FIRST, cases
+from pages.learn._cases.gallery import cases
 
 CASES = {case.name: case for case in cases()}
 FILES = {
-    FIRST: "see/heads.py",
+    HOME: "see/heads.py",
     "token": "see/token.py",
     "steps": "understand/steps.py",
     "what-if": "understand/what_if.py",
@@ -114,7 +115,7 @@ def opened(arrived):
     def open_(name: str, **other: str) -> Opened:
         case = CASES[name]
         path, query, section = urlsplit(case.address)[2:]
-        page = other.pop(PAGE, path.removeprefix("./") or FIRST)
+        page = other.pop(PAGE, path.removeprefix("./") or HOME)
         section = other.pop(SECTION, section)
         app = arrived(FILES[page], **(dict(parse_qsl(query)) | other))
         assert not [*app.exception, *app.error]
@@ -382,6 +383,5 @@ def test_the_page_has_a_card_for_each_with_its_link(arrived, english):
     links = re.findall(r"\]\((\./[^)]*)\)", " ".join(one.value for one in app.main.header))
     assert len(links) == len(CASES)
     for address, case in zip(links, CASES.values(), strict=True):
-        assert dict(parse_qsl(urlsplit(address).query)) == case.link
-        assert urlsplit(address).fragment == case.section
+        assert Scene.of_link(urljoin("http://localhost:8501/cases", address)).scene == case.scene
     assert app.main.header[0].value == f"1. [{english('case.base.title')}](./cost)"

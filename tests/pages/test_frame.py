@@ -10,9 +10,12 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
 from mha_core.scene.focus import Focus
+from mha_core.scene.link import parts, place
+from mha_core.scene.page import PAGES
 from mha_core.scene.scene import Scene
 from mha_core.scene.settings import SETTINGS
 from pages._kit import compute, layer_strip, model_source
+from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS, isolated, literal
 
 STEPS = "understand/steps.py"
@@ -330,7 +333,7 @@ def test_settings_that_look_alike_are_told_apart():
 
 def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
     computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
-    assert set(vars(Scene())) - computed == {"twin", "ask_model", "edits", "against", "focus"}
+    assert set(vars(Scene())) - computed == {"twin", "ask_model", "edits", "against", "focus", "page"}
 
 
 @pytest.mark.parametrize("source", SETTINGS)
@@ -476,21 +479,26 @@ def test_a_head_that_is_gone_with_other_sizes_leaves_the_link_of_the_page(opened
     assert not lines(opened(h=2, layers=2, text="a d", **focus))
 
 
+FILES = {
+    **{name: f"see/{name}.py" for name in ("heads", "token", "compare")},
+    **{name: f"understand/{name}.py" for name in ("steps", "hops", "embeddings", "positions", "cost")},
+    **{name: f"learn/{name}.py" for name in ("train", "sweep", "cases")},
+    "what-if": "understand/what_if.py",
+    "model": "models/real.py",
+}
+
+
 def links() -> list[tuple[str, dict]]:
     """Those of the gallery, of a few scenes, and of every page as it is at first."""
     cases = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
-    files = {"heads": "see/heads.py", "what-if": "understand/what_if.py", "model": "models/real.py"}
-    files |= {name: f"see/{name}.py" for name in ("token", "compare")}
-    files |= {name: f"understand/{name}.py" for name in ("steps", "hops", "embeddings", "positions", "cost")}
-    files |= {name: f"learn/{name}.py" for name in ("train", "sweep", "cases")}
-    given = [(files[case.pop("page")], {k: v for k, v in case.items() if k != "case"}) for case in cases]
+    given = [(FILES[place(case["link"])[0]], parts(case["link"])) for case in cases]
     scenes = [
         ("see/compare.py", {"h": "4", "against": "h:8", "head": "8"}),
         ("see/heads.py", {"sentence": "2", "token": "wide", "head": "2", "heads": "0", "lines": "50"}),
         ("understand/embeddings.py", {"word": "cat", "axes": "3-D", "layer": "1"}),
         ("understand/steps.py", {"operation": "adjust", "key_token": "animal"}),
     ]
-    return [*given, *scenes, *((file, {}) for file in files.values())]
+    return [*given, *scenes, *((file, {}) for file in FILES.values())]
 
 
 @pytest.mark.slow
@@ -514,3 +522,22 @@ def test_a_link_that_can_be_is_not_spoken_of(opened):
     focus = {"head": 8, "token": 4, "heads": "0", "drawing": "text", "threshold": "0.125", "hop1": "2"}
     app = opened(**settings, **focus, mask="causal", bias="false", words="whole", lang="en")
     assert not any("The link says" in caption.value for caption in app.caption)
+
+
+# A link of each page that shows the controls which stand there for some settings alone.
+OWN_CONTROLS = {
+    "understand/cost.py": ({}, {"cost_kv_rank": "64"}),
+    "understand/positions.py": tuple({"code": code} for code in ("sinusoidal", "rotary", "ALiBi")),
+}
+
+
+@pytest.mark.slow
+def test_a_scene_knows_every_field_that_a_page_alone_is_asked(arrived):
+    assert FILES.keys() == PAGES.keys()
+    elsewhere = {"model": {"place", "mixer_head"}, "steps": {"operation"}}  # of a model; of no control
+    for page, file in FILES.items():
+        bound = set()
+        for link in OWN_CONTROLS.get(file, ({},)):
+            drawn = [getattr(one, "proto", None) for one in arrived(file, **link)]
+            bound |= {getattr(proto, "query_param_key", "") for proto in drawn}
+        assert bound - {"", *CONTROLS} == {*PAGES[page]} - elsewhere.get(page, set()), page

@@ -16,7 +16,8 @@ from mha_core.scene import places
 from mha_core.scene.changes import write
 from mha_core.scene.focus import CHOICES, Focus
 from mha_core.scene.other import KINDS
-from mha_core.scene.scene import DEFAULTS, Scene, opened
+from mha_core.scene.page import HOME, PAGES, Page
+from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
 from mha_core.scene.settings import OF_A_VISIT, SETTINGS
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
@@ -63,30 +64,67 @@ scenes = st.builds(
         heads=st.lists(st.integers(0, 99).map(str)).map(",".join),
         threshold=st.just("") | st.floats(0, 1).map(str),
     ),
+    page=st.sampled_from([*PAGES]).flatmap(
+        lambda name: st.builds(
+            Page.of,
+            st.just(name),
+            words,
+            st.fixed_dictionaries({}, optional=dict.fromkeys(PAGES[name], words)),
+        )
+    ),
 )
 
 
 @settings(max_examples=2000)
 @given(scenes)
 def test_a_scene_comes_back_from_its_link(scene):
-    for link in (scene.link(), f"https://a.b:8501/base/what-if?{scene.link()}#sides"):
-        assert Scene.of_link(link) == (scene, ())
+    link = scene.link()
+    address = f"https://a.b:8501/base/{'?' * (scene.page == Page())}{link}"
+    for written in (link, address):
+        assert Scene.of_link(written) == (scene, ())
 
 
 @settings(max_examples=500)
 @given(scenes)
 def test_a_link_says_what_is_not_as_it_begins_and_nothing_else(scene):
     said = grammar.parts(scene.link())
-    values = {one.name: getattr(scene, one.name) for one in fields(Scene) if one.name != "focus"}
+    values = {one.name: getattr(scene, one.name) for one in fields(Scene) if one.name not in NESTED}
     for name, value in (values | vars(scene.focus)).items():
         default = getattr(DEFAULTS, name, getattr(DEFAULTS.focus, name, None))
-        assert name == "twin" or (name in said) == (value != default)
+        assert name in ("text", "twin") or (name in said) == (value != default)
 
 
-def test_the_scene_as_it_begins_has_an_empty_link_and_an_empty_link_is_that_scene():
-    assert DEFAULTS.link() == ""
-    for link in ("", "?", "http://localhost:8501", "http://localhost:8501/steps", "#x", "lang=zh&word=cat"):
+def test_a_bare_link_is_the_scene_of_the_start_whose_own_link_names_its_text():
+    assert grammar.parts(DEFAULTS.link()) == {"text": DEFAULTS.text}
+    for link in ("", "?", "http://localhost:8501", "lang=zh&word=cat"):
         assert Scene.of_link(link) == (DEFAULTS, ())
+
+
+def test_a_link_names_the_page_its_heading_and_the_fields_of_that_page_alone():
+    scene, refused = Scene.of_link("http://localhost:8501/base/cost?cost_h=3&operation=scores#by-heads")
+    assert refused == ()
+    assert scene.page == Page("cost", "by-heads", (("cost_h", "3"),))
+    assert Scene.of_link("steps?operation=scores").scene.page == Page("steps", "", (("operation", "scores"),))
+
+
+def test_a_page_that_there_is_not_is_refused_and_the_home_page_taken():
+    scene, (one,) = Scene.of_link("http://localhost:8501/atlas?h=2")
+    assert (scene.page, scene.h) == (Page(), 2)
+    assert (one.name, one.value, one.taken) == ("page", "atlas", HOME)
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ({"name": "atlas"}, "There is no page called 'atlas'"),
+        (
+            {"name": "cost", "fields": (("h", "3"),)},
+            "The page cost has no field 'h'; its own fields are cost_tokens,",
+        ),
+    ],
+)
+def test_a_page_or_a_field_that_there_is_not_is_refused_by_its_name(page, said, refused):
+    assert said in str(refused(Page, **page))
 
 
 def test_a_text_may_have_a_question_mark_and_what_links_have_of_their_own():
@@ -165,8 +203,7 @@ def test_a_part_of_the_changes_that_is_none_is_refused_alone():
 def test_every_link_of_the_gallery_opens_and_comes_back():
     cases = Path(__file__).parents[2] / "assets" / "cases.json"
     for case in json.loads(cases.read_text(encoding="utf-8")):
-        values = {name: value for name, value in case.items() if name not in ("page", "case")}
-        scene, refused = Scene.of_link(grammar.written(values.items()))
+        scene, refused = Scene.of_link(case["link"])
         assert refused == ()
         assert Scene.of_link(scene.link()) == (scene, ())
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mha_core import resources
 from mha_core.errors import MhaError
+from mha_core.scene.link import parts
 from mha_core.traces.tokens import EMPTY
 from mha_core.traces.tokens import words as typed_words
 from mha_core.training.language import EVERYDAY, MAX_WORDS, Grammar
@@ -117,12 +118,9 @@ def test_most_ordinary_sentences_are_known_whole(language, least):
 
 @pytest.mark.parametrize("file", ["cases.json", "examples.json"])
 def test_every_word_of_the_cases_and_the_examples_is_known(file):
-    texts = [
-        entry[key]
-        for entry in json.loads(resources.path("assets", file).read_text(encoding="utf-8"))
-        for key in ("text", "twin")
-        if entry.get(key)
-    ]
+    entries = json.loads(resources.path("assets", file).read_text(encoding="utf-8"))
+    said = [parts(entry["link"]) if "link" in entry else entry for entry in entries]
+    texts = [one[key] for one in said for key in ("text", "twin") if one.get(key)]
     assert len(texts) > 5
     for text in texts:
         words = lexicon("en" if text.isascii() else "zh")

@@ -1,46 +1,40 @@
-"""The cases of the gallery: each names a page, the values of the link that sets its scene, and a section."""
+"""The cases of the gallery: each is the link of a scene in which one fact can be seen."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from urllib.parse import urlencode
 
 import streamlit as st
 
+from mha_core.scene import link as grammar
+from mha_core.scene.scene import Scene
 from pages._kit.text import ASSETS, t
-
-FIRST = "heads"  # the page without a path
 
 
 @dataclass(frozen=True)
 class Case:
-    """A case: its name, the page that shows it, and what the link says beside.
-
-    On a page that is longer than a screen its fact stands in a `section`, the anchor of a heading.
-    """
+    """A case: its name, and the link of its scene, which may lead to a heading of a long page."""
 
     name: str
-    page: str
-    link: Mapping[str, str]
-    section: str
+    link: str
+
+    @property
+    def scene(self) -> Scene:
+        return Scene.of_link(self.link).scene
 
     @property
     def address(self) -> str:
         """Where it opens, seen from the page of the cases."""
-        path = "" if self.page == FIRST else self.page
-        query = f"?{urlencode(self.link)}" if self.link else ""
-        return f"./{path}{query}{f'#{self.section}' if self.section else ''}"
+        query = grammar.written(grammar.parts(self.link).items())
+        place = grammar.of_page(self.scene.page.name, query, self.scene.page.section)
+        return f"./{place.removesuffix('?')}"
 
 
 @cache
 def cases() -> tuple[Case, ...]:
     """The cases in their order."""
     entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
-    return tuple(
-        Case(entry.pop("case"), entry.pop("page"), section=entry.pop("section", ""), link=entry)
-        for entry in entries
-    )
+    return tuple(Case(entry["case"], entry["link"]) for entry in entries)
 
 
 def card(number: int, case: Case) -> None:

@@ -1,0 +1,65 @@
+"""The page that shows a scene, with what that page alone is asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mha_core.errors import MhaError, listed, one_of
+
+HOME = "heads"  # the page of an address without a path
+MAX_WORDS = 10_000  # characters of a value
+COST = (
+    "tokens",
+    "d_model",
+    "h",
+    "d_k",
+    "d_v",
+    "kv_rank",
+    "n_kv_heads",
+    "q_rank",
+    "rotary_width",
+    "batch",
+    "dtype",
+)
+TRAINING = ("h", "d_model", "architecture", "language", "seed")
+# The pages by their names in an address, each with the names of its own fields.
+PAGES: Mapping[str, tuple[str, ...]] = {
+    HOME: (),
+    "token": ("component",),
+    "compare": (),
+    "steps": ("operation",),
+    "what-if": (),
+    "hops": (),
+    "embeddings": ("axes", "word", "classes"),
+    "positions": ("code", *(f"positions_{size}" for size in ("length", "width", "h", "head"))),
+    "cost": tuple(f"cost_{name}" for name in COST),
+    "train": tuple(f"train_{name}" for name in TRAINING),
+    "sweep": ("width",),
+    "cases": (),
+    "model": ("place", "mixer_head"),
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page by its `name` in an address, the heading where it opens, and its own fields with their values.
+
+    The values are texts, as they stand in a link; each page says itself which of them it cannot have. Raises
+    `MhaError` for a page that there is not, and for a field that it does not have.
+    """
+
+    name: str = HOME
+    section: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self):
+        one_of("page", self.name, PAGES)
+        for field, _ in self.fields:
+            if field not in PAGES[self.name]:
+                own = listed(PAGES[self.name], "and") or "none"
+                raise MhaError(f"The page {self.name} has no field {field!r}; its own fields are {own}.")
+
+    @classmethod
+    def of(cls, name: str, section: str, values: Mapping[str, str]) -> "Page":
+        """The page of that name, with those of the values that are its own and not empty."""
+        own = ((field, values[field]) for field in PAGES[name] if values.get(field))
+        return cls(name, section, tuple((field, value) for field, value in own if len(value) <= MAX_WORDS))

@@ -1,0 +1,104 @@
+"""The scene that a trace shows: its text, and the settings that its source was asked for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mha_core.attention.module import AttentionSpec
+from mha_core.errors import MhaError
+from mha_core.scene import changes
+from mha_core.scene.focus import Focus
+from mha_core.scene.page import HOME, Page
+from mha_core.scene.scene import Scene
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.source import EditedSource, MiniSource, RandomSource, Source
+from mha_core.traces.trace import AttentionTrace
+
+TOLERANCE = 1e-4  # between devices
+DRAWN = "drawn"  # the mask of a source whose mask was given as a tensor
+
+
+def scene_of(traces: Sequence[AttentionTrace], focus: Focus) -> Scene:
+    """The scene of a trace, or of two of one source with two sentences, looking at `focus`.
+
+    What it shows is compared with the trace. Raises `MhaError` where it is something else, and for a trace
+    that no link can make again: of a model, of arrays, of a model before its training, with a mask that was
+    drawn, or with an edit that What if does not have.
+    """
+    first, *others = (_scene(trace, focus) for trace in traces)
+    if any(replace(other, text=first.text) != first for other in others):
+        raise MhaError("No link can be read off two traces with different sources or edits.")
+    for trace, scene in zip(traces, (first, *others), strict=True):
+        if not _are_same(trace, scene.trace()):
+            raise MhaError(
+                f"No link opens this trace of {trace.source.name!r}: the same settings give other numbers "
+                "now, since its weights have been trained anew or it was computed elsewhere."
+            )
+    return replace(first, twin=others[0].text if others else "")
+
+
+def _are_same(one: AttentionTrace, other: AttentionTrace) -> bool:
+    return one.tokens == other.tokens and all(
+        np.allclose(getattr(a, name), getattr(b, name), atol=TOLERANCE)
+        for a, b in zip(one.layers, other.layers, strict=True)
+        for name in ("q", "k", "v")
+    )
+
+
+def _scene(trace: AttentionTrace, focus: Focus) -> Scene:
+    source = trace.source.unedited if isinstance(trace.source, EditedSource) else trace.source
+    settings, edits = _settings(source, trace.layers), _edits(trace)
+    page = Page("what-if" if edits else HOME)
+    return Scene(text=trace.tokens.text, twin="", **settings, edits=edits, focus=focus, page=page)
+
+
+def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, object]:
+    if isinstance(source, MiniSource) and source.step == source.steps:
+        names = ("h", "d_model", "architecture")
+        return {"source": "mini", **{name: getattr(source, name) for name in names}}
+    if isinstance(source, RandomSource) and source.mask != DRAWN:
+        layer = layers[0]
+        h, d_model = layer.n_heads, layer.d_model
+        sizes = {"n_kv_heads": layer.n_kv_heads, "d_k": layer.d_k, "d_v": layer.d_v}
+        return {
+            "source": "random",
+            "h": h,
+            "d_model": d_model,
+            "seed": source.seed,
+            "layers": len(layers),
+            **_but_defaults(sizes, h, d_model),
+            "position": source.position,
+            "mask": source.mask,
+            "bias": layer.projections.b_q is not None,
+        }
+    raise MhaError(
+        f"No link can be read off this trace of {source.name!r}: it has the numbers, but not everything that "
+        "they were made from. mha.Scene(…).view() shows a scene with its link, also one of a model."
+    )
+
+
+def _but_defaults(sizes: dict[str, int], h: int, d_model: int) -> dict[str, int | None]:
+    """The sizes, with None for those that follow from the others."""
+    if sizes["d_k"] * h == d_model:
+        spec = AttentionSpec(d_model, h)
+        sizes = {name: None if value == getattr(spec, name) else value for name, value in sizes.items()}
+    elif sizes["d_v"] == sizes["d_k"]:
+        sizes |= {"d_v": None}
+    return sizes | {"n_kv_heads": None if sizes["n_kv_heads"] == h else sizes["n_kv_heads"]}
+
+
+def _edits(trace: AttentionTrace) -> str:
+    """The edits as they stand in a link, where words are positions."""
+    written = []
+    for edit in trace.source.edits:
+        words = {
+            axis: [side.index(one) if isinstance(one, str) else one % len(side) for one in picked]
+            for axis, side in (("rows", trace.sides.queries), ("keys", trace.sides.keys))
+            if (picked := getattr(edit, axis, None)) is not None
+        }
+        numbered = replace(edit, **words)
+        if not changes.is_one(numbered):
+            raise MhaError(f"No link can say {edit.describe()!r}: What if has no such change.")
+        written.append(numbered)
+    return changes.write(written)
