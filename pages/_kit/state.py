@@ -100,11 +100,13 @@ def name_tokens(trace: AttentionTrace) -> None:
     """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
 
     A new text is looked at from its `first_token` alone, whatever was looked at in the old one, unless a
-    token was named with it, by a link or by the page. So is a text that has no word of the name.
+    token was named with it, by a link or by the page. So is a text that has no word of the name, and the
+    first sentence after a second one that was looked at has become another.
     """
-    text, is_named = setting("text"), st.session_state.pop("token_is_named", False)
-    is_new = st.session_state.get("text_of_token", text) != text
-    st.session_state["text_of_token"] = text
+    texts, is_named = (setting("text"), setting("twin")), st.session_state.pop("token_is_named", False)
+    before = st.session_state.get("texts_of_token", texts)
+    is_new = before[: focus().sentence] != texts[: focus().sentence]
+    st.session_state["texts_of_token"] = texts
     st.session_state["focus"] = named(focus(), trace.sides, anew=is_new and not is_named)
 
 

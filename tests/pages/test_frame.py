@@ -167,6 +167,19 @@ def test_what_is_looked_at_stays_when_something_else_changes(opened, place):
     assert place(app)[:2] == (0, 4)
 
 
+def test_another_second_sentence_is_no_longer_looked_at(arrived, component):
+    app = arrived("see/heads.py", sentence=2, token="wide")
+    app.text_area(key="text").set_value("The dog saw it.").run()
+    assert component(app, "address")["focus"]["sentence"] == "1"
+    app = arrived("see/heads.py", sentence=2, token="wide")
+    app.text_area(key="twin").set_value("The dog saw it.").run()
+    focus = component(app, "address")["focus"]
+    assert (focus["sentence"], focus["token"]) == ("1", "it")
+    app = arrived("see/heads.py", token="tired")
+    app.text_area(key="twin").set_value("The dog saw it.").run()
+    assert component(app, "address")["focus"]["token"] == "tired"
+
+
 def lines(app) -> list[str]:
     """What is said of values of the link that cannot be."""
     said = [caption.value for caption in app.caption if "The link says" in caption.value]
