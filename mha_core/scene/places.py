@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number, names, numbered, position
+from mha_core.traces.answers import NOTHING
+from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
+
+EVERYWHERE = ("before", "after")  # questions that have an answer at every word
 
 if TYPE_CHECKING:
     from mha_core.export.head_view import HeadView
@@ -16,10 +22,12 @@ if TYPE_CHECKING:
 
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
     """Layer, head and token of the scene as positions from 0 that the trace has."""
+    token = token_in(trace.sides.queries, scene)
     focus = scene.focus
+    if names_no_place(focus, trace.sides.queries):
+        focus = at_answer(focus, trace, token)
     layer = min(focus.layer, len(trace.layers)) - 1
     of_layer = trace.layers[layer]
-    token = token_in(trace.sides.queries, scene)
     return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
 
 
@@ -44,7 +52,7 @@ def token_in(tokens: Tokens, scene: Scene) -> int:
 def first_token(tokens: Tokens) -> int:
     """The position from 0 of the word that is looked at first: a pronoun.
 
-    Where there is none it is a hidden word, a noun, a verb or a word that no lexicon has, or any word.
+    Where there is none it is a hidden word, a verb, a noun or a word that no lexicon has, or any word.
     """
     from mha_core.sources.mini import language
     from mha_core.training.lexicon import HIDDEN, lexicon, normalized
@@ -55,16 +63,52 @@ def first_token(tokens: Tokens) -> int:
     typed = [at for at, (start, end) in enumerate(spans) if start < end and at not in tokens.special]
 
     def is_content(piece: str) -> bool:
-        known = piece in words.noun_forms or words.kinds.get(piece) == "verb"
-        return known or (any(map(str.isalpha, piece)) and piece not in words.number)
+        return piece in words.noun_forms or (any(map(str.isalpha, piece)) and piece not in words.number)
 
     tests = (
         words.pronouns.__contains__,
         HIDDEN.__eq__,
+        lambda piece: words.kinds.get(piece) == "verb",
         is_content,
         lambda piece: any(map(str.isalpha, piece)),
     )
     return next((at for test in tests for at in typed if test(pieces[at])), typed[0] if typed else 0)
+
+
+def names_no_place(focus: Focus, tokens: Tokens) -> bool:
+    """Whether a focus is where a bare link leaves it: on the first head, and on a word that is not there."""
+    at_first = (focus.layer, focus.head) == (Focus.layer, Focus.head)
+    return at_first and bool(focus.token) and position(tokens, focus.token) is None
+
+
+def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
+    """The focus on the head that is asked a question which has an answer at the token, from 0.
+
+    For a pronoun that is the question for its noun, for other words the one with the most certain answer; the
+    word before or after counts only where there is no other. Of several heads it is the one that looks most
+    at the word of the answer. Unchanged where no head is asked anything.
+    """
+    from mha_core.training.lexicon import lexicon, normalized
+
+    origin = trace.source.origin
+    if not trace.questions or not isinstance(origin, TrainedSource):
+        return focus
+    last, pieces = trace.layers[-1], [normalized(piece) for piece in trace.answered.pieces]
+    of_pronoun = pieces[token] in lexicon(origin.language).pronouns
+
+    def sure(question: str) -> tuple[bool, bool, float]:
+        probability = round(trace.questions[question][token][0][1], 1)
+        return question not in EVERYWHERE, of_pronoun and question == "noun", probability
+
+    answered = [q for q, at in trace.questions.items() if at[token] and at[token][0][0] != NOTHING]
+    for question in sorted(answered, key=sure, reverse=True):
+        heads = [head for head, asked in enumerate(origin.questions) if question in asked.split()]
+        word = normalized(trace.questions[question][token][0][0])
+        keys = [at for at, piece in enumerate(pieces) if piece == word]
+        weights = [last.weights(head, rows=[token], keys=keys).sum() for head in heads]
+        if heads:
+            return replace(focus, layer=len(trace.layers), head=heads[int(np.argmax(weights))] + 1, heads="")
+    return focus
 
 
 def named(focus: Focus, sides: Sides, *, anew: bool) -> Focus:

@@ -199,7 +199,7 @@ def hide_or_show(tokens: Tokens, at: int, field: str) -> None:
     elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
         spans = spans | {span}
     st.session_state[f"hidden_{field}"] = text, spans
-    state.go(**{field: _text(text, spans)}, **({"token": at + 1} if field == "text" else {}))
+    state.go(**{field: _text(text, spans), "token": at + 1})
 
 
 def _unhidden(tokens: Tokens, field: str) -> tuple[str, frozenset[Span]]:

@@ -14,8 +14,9 @@ from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace
 from mha_core.scene.focus import Focus, strings
-from mha_core.scene.places import named, shape_of, within
+from mha_core.scene.places import at_answer, named, names_no_place, shape_of, within
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene
+from mha_core.scene.token_names import position
 from pages._kit import streamlit_parts
 
 # Each has a control of its name.
@@ -99,15 +100,21 @@ def address() -> dict[str, dict[str, str]]:
 def name_tokens(trace: AttentionTrace) -> None:
     """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
 
-    A new text is looked at from its `first_token` alone, whatever was looked at in the old one, unless a
-    token was named with it, by a link or by the page. So is a text that has no word of the name, and the
-    first sentence after a second one that was looked at has become another.
+    A new text is looked at from its `first_token` alone, by the head whose question has an answer there,
+    whatever was looked at in the old one, unless a token was named with it, by a link or by the page. So is a
+    text that has no word of the name, and the first sentence after a second one that was looked at has
+    become another.
     """
     texts, is_named = (setting("text"), setting("twin")), st.session_state.pop("token_is_named", False)
     before = st.session_state.get("texts_of_token", texts)
     is_new = before[: focus().sentence] != texts[: focus().sentence]
     st.session_state["texts_of_token"] = texts
-    st.session_state["focus"] = named(focus(), trace.sides, anew=is_new and not is_named)
+    is_new = is_new and not is_named
+    moves = is_new or names_no_place(focus(), trace.sides.queries)
+    now = named(focus(), trace.sides, anew=is_new)
+    if moves and now.token:
+        now = at_answer(now, trace, position(trace.sides.queries, now.token))
+    st.session_state["focus"] = now
 
 
 def stay_within(trace: AttentionTrace) -> None:
