@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -29,12 +30,9 @@ NAMES = ("replica-1.example", "replica-2.example")
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def replicas():
-    """Two servers for strangers; each names itself among the sites that may frame it, so it can be known.
-
-    The last test kills one of them.
-    """
+    """Two servers for strangers; each names itself among the sites that may frame it, so it can be known."""
     servers = []
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("HEADSCOPE_HOSTED", "1")
@@ -47,7 +45,7 @@ def replicas():
         server.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def proxy(replicas):
     """The address of nginx in front of the replicas, and the file of its log."""
     if proxies.program() is None:
@@ -112,8 +110,7 @@ class Student(threading.Thread):
         assert self.is_alive()
 
 
-def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(proxy):
-    address, log = proxy
+def closes_the_metrics_compresses_scripts_and_logs_no_sentence(address: str, log: Path) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{address}/_stcore/metrics")
     page = urllib.request.urlopen(f"{address}/?text=secret").read().decode()
@@ -156,8 +153,7 @@ async def first_visit(port: int, files: list[str]) -> list[int]:
     return [code for some in codes for code in some]
 
 
-def test_a_class_behind_one_address_opens_at_once_and_nobody_is_refused(proxy):
-    address, _ = proxy
+def opens_for_a_class_behind_one_address_and_refuses_nobody(address: str) -> None:
     page = urllib.request.urlopen(address).read().decode()
     files = re.findall(r'(?:src|href)="\./(static/[^"]+)"', page)
     assert len(files) >= CONNECTIONS * FILES
@@ -172,8 +168,7 @@ def test_a_class_behind_one_address_opens_at_once_and_nobody_is_refused(proxy):
         assert codes == [101] + [200] * CONNECTIONS * FILES
 
 
-def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replicas, proxy, tabs, settled, eye):
-    address, _ = proxy
+def goes_on_with_every_scene_when_a_replica_dies(address: str, replicas, tabs, settled, eye) -> None:
     routes = [[], []]
     for number in range(100):
         routes[replica_of(address, f"student-{number}")].append(f"student-{number}")
@@ -209,3 +204,10 @@ def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replica
         student.join()
         assert set(student.seen) == {student.text}
         assert student.connections == (2 if number // STUDENTS == dying else 1)
+
+
+def test_two_replicas_behind_nginx_serve_a_class_and_outlive_one_another(replicas, proxy, tabs, settled, eye):
+    address, log = proxy
+    closes_the_metrics_compresses_scripts_and_logs_no_sentence(address, log)
+    opens_for_a_class_behind_one_address_and_refuses_nobody(address)
+    goes_on_with_every_scene_when_a_replica_dies(address, replicas, tabs, settled, eye)
