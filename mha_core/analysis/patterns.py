@@ -336,6 +336,17 @@ def collapse(layer: LayerTrace) -> float | None:
     return distance if (means >= EVEN).all() else None
 
 
+def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64) -> float | None:
+    """The mean share of a row's weight on special tokens; None where there are none.
+
+    At most `rows` rows count, evenly spaced. None too where the numbers of queries and keys differ.
+    """
+    if not special or layer.n_query != layer.n_key:
+        return None
+    step = max(1, -(-layer.n_query // rows))
+    return float(layer.weights(rows=slice(None, None, step))[..., list(special)].sum(-1).mean())
+
+
 def _shares(block: Block) -> np.ndarray:
     """Weights whose rows sum to 1; zero in rows with fewer than two visible keys. (head, row, key)"""
     weights, choice = block.weights.astype(np.float64), block.weights.shape[2] >= 2

@@ -5,8 +5,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_core import AttentionSpec, MhaError, MultiHeadAttention
-from mha_core.analysis.cost import by_heads, cost, shapes
+from mha_core.analysis.cost import by_heads, cache_sizes, cost, shapes
 from mha_core.attention.latent import LatentAttention, LatentSpec
+from mha_core.traces.facts import Facts, LatentProjection
+from mha_core.traces.layer import LayerTrace
 
 SPECS = {
     "all alike": AttentionSpec(12, 3),
@@ -122,3 +124,30 @@ def test_a_head_count_that_does_not_divide_is_left_out():
 def test_counts_that_are_none_are_refused(tokens, batch):
     with pytest.raises(MhaError, match=r"(tokens|batch) .*(out of range|whole number)"):
         cost(AttentionSpec(12, 3), tokens, batch=batch)
+
+
+# What a layer keeps of each token
+
+HEADS, KV, TOKENS, D_K, D_V = 6, 2, 9, 5, 7
+
+
+def traced(latent=None, kv=KV):
+    draw = torch.Generator().manual_seed(1)
+    q = torch.randn(HEADS, TOKENS, D_K, generator=draw)
+    k, v = (torch.randn(kv, TOKENS, width, generator=draw) for width in (D_K, D_V))
+    return LayerTrace({"q": q, "k": k, "v": v}, about=Facts(latent=latent))
+
+
+def test_heads_that_share_keys_keep_fewer_numbers():
+    assert cache_sizes(traced()) == {"own": KV * 12, "all": HEADS * 12, "one": 12, "shared": KV * 12}
+    assert cache_sizes(traced(kv=HEADS))["own"] == HEADS * 12
+
+
+def test_latent_attention_keeps_its_short_vector_and_the_rotary_part():
+    found = cache_sizes(traced(LatentProjection(kv_rank=8, rotary_width=3)))
+    assert (found["own"], found["latent"]) == (11, 11)
+    assert "shared" not in found
+
+
+def test_of_weights_alone_nothing_is_known():
+    assert cache_sizes(LayerTrace({"weights": torch.full((2, 3, 3), 1 / 3)})) is None

@@ -16,6 +16,7 @@ from mha_core.analysis.patterns import (
     leave_out,
     metrics,
     similarity,
+    special_share,
 )
 
 L = 6
@@ -438,3 +439,21 @@ def test_texts_of_the_same_length_are_still_two(normal):
 def test_a_trace_without_layers_has_nothing_to_measure(measure, refused):
     empty = replace(mha.trace("a b c", h=2, d_model=8), layers=())
     assert "no layer with attention weights" in str(refused(measure, empty))
+
+
+# Special tokens
+
+
+@pytest.mark.parametrize("special", [(0,), (0, 8), (3, 4)])
+def test_the_share_of_special_tokens_is_the_mean_of_their_columns(special):
+    given = made(drawn(6, 9))
+    assert special_share(given, special) == pytest.approx(given.weights()[..., list(special)].sum(-1).mean())
+    assert special_share(given, special, rows=3) == pytest.approx(
+        given.weights()[:, ::3][..., list(special)].sum(-1).mean()
+    )
+
+
+def test_without_special_tokens_or_the_same_tokens_there_is_no_share():
+    assert special_share(made(drawn()), ()) is None
+    cross = mha.LayerTrace({"weights": torch.full((2, 3, 4), 1 / 4)})
+    assert special_share(cross, (0,)) is None

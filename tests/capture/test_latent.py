@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.analysis.kv_cache import cache_sizes, short_vectors
+from mha_core.analysis.cost import cache_sizes, short_vectors
 from mha_core.analysis.rotary import rotated_pairs
 from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface

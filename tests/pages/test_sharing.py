@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mha_core.analysis.kv_cache import short_vectors
+from mha_core.analysis.cost import short_vectors
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, trial
 from mha_core.sources.huggingface import model as huggingface

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis import kv_cache
+from mha_core.analysis import cost, patterns
 from mha_core.scene.scene import Scene
 from pages._kit import model_info, model_source
 from pages._kit.text import literal, t
@@ -66,7 +66,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
     `draw` draws the diagram of the shared keys and values, between the sentence about it and the table.
     """
     layer_trace = trace.layers[layer]
-    sizes = kv_cache.cache_sizes(layer_trace)
+    sizes = cost.cache_sizes(layer_trace)
     if sizes is None:
         return
     st.header(t("real.cache", layer=layer + 1), help=t("real.cache_help"))
@@ -114,7 +114,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
 def _special_share(trace: AttentionTrace) -> str:
     """A sentence on the share of the weights on special tokens: the mean, and the layer with the most."""
     special = trace.tokens.special or (0,)
-    shares = [kv_cache.special_share(layer, special) for layer in trace.layers]
+    shares = [patterns.special_share(layer, special) for layer in trace.layers]
     if not shares or None in shares or len(trace.tokens) < 2:
         return ""
     largest = max(range(len(shares)), key=shares.__getitem__)

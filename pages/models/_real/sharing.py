@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.analysis.cost import short_vectors
 from mha_core.analysis.frames import WINDOW, Part, origin, window
-from mha_core.analysis.kv_cache import short_vectors
 from mha_core.figures.grouped_query import grouped_query, latent
 from pages._kit import charts, heatmaps
 from pages._kit.heatmaps import Heatmap
