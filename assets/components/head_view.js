@@ -54,7 +54,6 @@ import { apart, exact, fill, isolated } from "./text.js";
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
  * @property {{ asks: string[], nothing: number[] }[][]} [questions] of each panel for each head of the last layer what
  *   it is asked, and the queries at which it has nothing to find
- * @property {boolean} [few_asked] the model was asked at pronouns and hidden words alone
  * @property {string[]} [notes] of each layer what it is made of and what its rows mean
  * @property {Record<number, string[]>} [roles] of each layer the measured role of each head
  * @property {string} [drawing] what a page shows that was saved so
@@ -612,10 +611,7 @@ export class HeadView {
     const parts = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
     const inApp = this.header.notes?.[this.state.layer] ?? "";
     const said = this.header.follows === undefined ? parts.join(" · ") : inApp;
-    const isLast = this.state.layer === this.header.layers - 1;
-    this.caption.textContent = [said, this.header.few_asked && isLast && this.texts.few_asked]
-      .filter(Boolean)
-      .join(" · ");
+    this.caption.textContent = said;
   }
 }
 

@@ -239,7 +239,6 @@ def header_of(
         groups=[groups(trace) for trace in traces],
         unknown=[unknown(trace) for trace in traces],
         questions=[questions(trace) for trace in traces],
-        few_asked=any(map(few_asked, traces)),
         kv=first.layers[layer].n_kv_heads,
         edits=[[edit.describe() for edit in trace.source.edits] for trace in traces],
         title=first.title,
@@ -279,7 +278,6 @@ def header(
     groups: Sequence[dict | None] | None = None,
     unknown: Sequence[Sequence[Sequence[int]]] = (),
     questions: Sequence[Sequence[Mapping[str, object]]] = (),
-    few_asked: bool = False,
     kv: int | None = None,
     edits: Sequence[Sequence[str]] = (),
     name: str = "view",
@@ -288,10 +286,9 @@ def header(
     """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
 
     `special` has for each panel those of its queries and of its keys, `groups`, `unknown` and `questions`
-    what the functions of these names say of it, `edits` those of its attention in words; `few_asked` says
-    that the function of this name is true of one of them; `kv` is how many heads of keys and values the heads
-    share, neighbours the same one. With `matrices` those of the chosen head and all heads stand below the
-    drawing.
+    what the functions of these names say of it, `edits` those of its attention in words; `kv` is how many
+    heads of keys and values the heads share, neighbours the same one. With `matrices` those of the chosen
+    head and all heads stand below the drawing.
     """
     return {
         "name": name,
@@ -307,7 +304,6 @@ def header(
         "groups": None if groups is None else list(groups),
         "unknown": [[list(positions) for positions in sides] for sides in unknown],
         "questions": [list(heads) for heads in questions],
-        "few_asked": few_asked,
         "edits": [list(of_panel) for of_panel in edits],
         "matrices": matrices,
         "source": source,
@@ -356,11 +352,6 @@ def questions(trace: AttentionTrace) -> list[dict[str, list]]:
         found = hidden | {at for at, answer in asked if answer[0][0] != NOTHING}
         heads.append({"asks": asks, "nothing": [at for at in range(len(pieces)) if at not in found]})
     return heads
-
-
-def few_asked(trace: AttentionTrace) -> bool:
-    """Was the small model asked at pronouns and hidden words alone, as those of older files were?"""
-    return isinstance(trace.source.origin, TrainedSource) and bool(trace.answers) and not trace.questions
 
 
 def groups(trace: AttentionTrace) -> dict | None:

@@ -240,12 +240,7 @@ def caption(facts: Mapping[str, object]) -> str:
 
 
 def read(value: object) -> Source:
-    """The source that `to_json` wrote, or one in the older form, a mapping without a kind.
-
-    Raises `KeyError`, `TypeError` or `ValueError` for anything else.
-    """
-    if isinstance(value, Mapping):
-        return _without_kind(value)
+    """The source that `to_json` wrote; raises `KeyError`, `TypeError` or `ValueError` for anything else."""
     kind, values = value
     return _from_values(TYPES[kind], values)
 
@@ -273,24 +268,6 @@ def _has_type(value: object, kind: object) -> bool:
     if not isinstance(kind, type | UnionType):
         return isinstance(value, get_origin(kind))
     return isinstance(value, (kind, int) if kind is float else kind)
-
-
-def _without_kind(values: Mapping[str, object]) -> Source:
-    """A source in the older form, a mapping without a kind; its type follows from its keys and name."""
-    name = values.get("name")
-    kind = ModelSource if "route" in values else {"random": RandomSource, "mini": MiniSource}.get(name)
-    try:
-        return _from_values(kind, values) if kind else _arrays_or_recording(values)
-    except (TypeError, ValueError):  # another source with the name of a known one
-        return _arrays_or_recording(values)
-
-
-def _arrays_or_recording(values: Mapping[str, object]) -> Source:
-    facts = {key: value for key, value in values.items() if key != "name" and isinstance(value, FactValue)}
-    name, skipped = str(values.get("name", "unknown")), values.get("skipped")
-    if name == RecordedSource.name or skipped:
-        return _from_values(RecordedSource, {"name": name, "facts": facts, "skipped": skipped or ()})
-    return ArraySource(name, facts)
 
 
 def _is_simple(value: object) -> bool:

@@ -30,7 +30,7 @@ from mha_core.errors import MhaError, at_least_1
 from mha_core.traces import limits
 from mha_core.traces.answers import MAX_QUESTIONS, MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
-from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.layer import LayerTrace
 from mha_core.traces.limits import MAX_HEADS, MAX_LAYERS, Size, check_count, check_finite
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import Source
@@ -249,7 +249,8 @@ def read(
         if value is not None:  # NaN would be no limit: nothing is larger
             at_least_1(name, value, unit)
     with open_file(path, HEADER, kind="a saved trace") as (text, file):
-        header = _of_this_version(limits.described(text))
+        header = limits.described(text)
+        _check_version(header)
         sizes = file_sizes(file)
         _check_counts(header, sizes, limit)
         _check_header(header, sizes)
@@ -320,7 +321,7 @@ def _check_values(where: str, part: dict) -> None:
 
     A scale of 0 stays: an edit can set it, and then all scores are 0.
     """
-    if not isinstance(part.get("name", ""), str):
+    if not isinstance(part["name"], str):
         raise MhaError(f"the name of {where} is {part['name']!r:.80}; it has to be text.")
     for field in NUMBERS:
         value = part["rule"].get(field, getattr(ScoreRule, field))
@@ -413,21 +414,20 @@ def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
     return texts[0], layers, read_source(header["source"]), answers, mixers, _questions(header)
 
 
-def _of_this_version(header: dict) -> dict:
-    """The header in the form of this version. Raises `MhaError` for another one."""
-    if header["version"] not in (1, VERSION):
-        raise MhaError(f"it has format version {header['version']}; this release reads 1 to {VERSION}.")
-    return _from_version_1(header) if header["version"] == 1 else header
+def _check_version(header: dict) -> None:
+    """Raise `MhaError` for another version of the format."""
+    if header["version"] != VERSION:
+        raise MhaError(f"it has format version {header['version']}; this release reads {VERSION}.")
 
 
 def _answers(header: dict) -> Answers:
     """The answers of a header; raises `MhaError` for what is no answer, and for too many words at a token."""
-    return tuple(map(_answer, header.get("answers", ())))
+    return tuple(map(_answer, header["answers"]))
 
 
 def _questions(header: dict) -> dict[str, Answers]:
     """The answers to each question; raises as `_answers` does, and for too many questions."""
-    questions = header.get("questions", {})
+    questions = header["questions"]
     check_count("questions", len(questions), MAX_QUESTIONS)
     return {question: tuple(map(_answer, answers)) for question, answers in questions.items()}
 
@@ -460,9 +460,9 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
         MappingProxyType({name: tensor for name, tensor in by_name.items() if name in limits.TENSORS}),
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
-        part.get("kind", "self"),
-        part.get("name", ""),
-        Facts.of(part.get("about", {})),
+        part["kind"],
+        part["name"],
+        Facts.of(part["about"]),
         Sides(*_sides(part, texts)),
     )
 
@@ -484,31 +484,15 @@ def _text_index(text: Tokens, texts: list[Tokens]) -> int:
     return len(texts) - 1
 
 
-def _from_version_1(header: dict) -> dict:
-    """A header of version 1, which has a text and an optional target, in the form of version 2."""
-    rules = [dict(part["rule"]) for part in header["layers"]]
-    if any(rule.pop("softmax", "row") != "row" for rule in rules):
-        raise MhaError("its weights were normalised over a whole matrix; here each row sums to 1.")
-    layers = [part | {"rule": rule} for part, rule in zip(header["layers"], rules, strict=True)]
-    sides = [KINDS[part.get("kind", "self")] for part in layers]
-    only_cross = bool(sides) and all(pair == KINDS["cross"] for pair in sides)
-    names = ("target", "text") if only_cross else ("text", "target")
-    texts = {"text": header, "target": header.get("target")}
-    layers = [
-        part | {"sides": list(map(names.index, pair))} for part, pair in zip(layers, sides, strict=True)
-    ]
-    return header | {"texts": [texts[name] for name in names if texts[name]], "layers": layers}
-
-
 def _tokens(part: dict) -> Tokens:
     """The tokens of a text; `ValueError` where their parts do not match."""
     tokens = Tokens(
         part["text"],
         tuple(part["pieces"]),
         tuple((start, end) for start, end in part["spans"]),
-        tuple(part.get("words", ())),
-        tuple(part.get("special", ())),
-        tuple(part.get("unknown", ())),
+        tuple(part["words"]),
+        tuple(part["special"]),
+        tuple(part["unknown"]),
     )
     counts = {len(tokens), len(tokens.spans), len(tokens.words) or len(tokens)}
     texts = all(isinstance(text, str) for text in (tokens.text, *tokens.pieces))

@@ -374,15 +374,10 @@ def test_a_head_has_nothing_to_find_where_each_of_its_questions_is_answered_so()
     [heads] = trace.view().header["questions"]
     assert [head["asks"] for head in heads] == [["noun"], ["doer", "decider"], ["hidden"]]
     assert [head["nothing"] for head in heads] == [[0, 1], [0, 1, 3], [0, 1, 3]]
-    assert trace.view().header["few_asked"] is False
 
 
-def test_a_model_that_was_asked_at_few_words_is_said_to_be_one(traced):
-    old = asked((None, None, (("saw", 0.8),), (("dog", 0.9),)))
-    assert old.view().header["few_asked"] is True
-    assert old.view().header["questions"] == [[]]
-    header = traced.view().header
-    assert (header["few_asked"], header["questions"]) == (False, [[]])
+def test_heads_of_a_model_that_is_asked_nothing_have_no_questions(traced):
+    assert traced.view().header["questions"] == [[]]
 
 
 def test_words_outside_the_vocabulary_are_marked_on_the_side_where_they_stand(normal):

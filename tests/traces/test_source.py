@@ -151,66 +151,6 @@ def test_a_trace_made_by_hand_takes_a_name_and_every_source():
 # Files
 
 
-FLAT = {  # as files had them before sources had kinds
-    "random": {
-        "name": "random",
-        "seed": 7,
-        "position": "alibi",
-        "mask": "causal",
-        "device": "cpu",
-        "torch": "2.13",
-    },
-    "mini": {
-        "name": "mini",
-        "architecture": "glass-box",
-        "language": "en",
-        "h": 4,
-        "d_model": 64,
-        "seed": 0,
-        "step": 500,
-        "steps": 800,
-        "device": "cpu",
-        "torch": "2.13",
-    },
-    "model": {
-        "name": "bert",
-        "revision": None,
-        "architecture": "BertModel",
-        "family": "bert",
-        "route": "attend",
-        "difference": 2e-7,
-        "skipped": ["pooler: none"],
-        "notes": [],
-        "dtype": "float32",
-        "device": "cpu",
-        "torch": "2.13",
-        "transformers": "5.23",
-    },
-    "arrays": {"name": "mine", "step": 3, "lr": 0.1, "note": "x", "none": None},
-}
-
-
-@pytest.mark.parametrize("source", [s for s in SOURCES if s.kind in FLAT], ids=lambda source: source.kind)
-def test_a_source_of_a_file_from_before_is_told_by_what_it_says(source):
-    assert read(FLAT[source.kind]) == source
-
-
-def test_a_recording_from_before_keeps_what_it_skipped():
-    assert read({"name": "recorded"}) == RecordedSource()
-    assert read({"name": "mine", "skipped": ["one"], "a": 1}) == RecordedSource("mine", {"a": 1}, ("one",))
-
-
-@pytest.mark.parametrize("kind", ["random", "mini", "model"])
-def test_one_from_before_that_only_has_the_name_of_a_kind_is_arrays(kind):
-    flat = FLAT[kind] | {"device": [1]}
-    found = read(flat)
-    assert type(found) is (RecordedSource if flat.get("skipped") else ArraySource)
-    assert found.name == flat["name"]
-    assert "device" not in found.facts
-    assert read({"name": flat["name"], "route": "attend"}).facts == {"route": "attend"}
-    assert read({}) == ArraySource("unknown")
-
-
 @pytest.mark.parametrize(
     "spoilt",
     [
@@ -223,6 +163,8 @@ def test_one_from_before_that_only_has_the_name_of_a_kind_is_arrays(kind):
         ["arrays", {"name": "a", "facts": 3}],
         ["arrays", {"name": "a", "facts": {"a": []}}],
         ["file", {"file": "a", "saved": ["nobody", {}]}],
+        {"name": "random", "seed": 7},
+        {},
         [],
         None,
         3,

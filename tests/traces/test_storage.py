@@ -118,20 +118,6 @@ def test_values_of_their_own_answers_questions_and_unknown_words_come_back(asked
     assert loaded.layers[1].x_v.tobytes() == asked.layers[1].x_v.tobytes()
 
 
-def test_a_file_from_before_questions_and_unknown_words_opens(asked, tmp_path):
-    asked.save(tmp_path / "t.safetensors")
-    edited(tmp_path / "t.safetensors", lambda header, tensors: older(header))
-    loaded = mha.load(tmp_path / "t.safetensors")
-    assert (loaded.tokens.unknown, dict(loaded.questions)) == ((), {})
-    assert loaded.answers == asked.answers
-
-
-def older(header: dict) -> None:
-    header.pop("questions")
-    for text in header["texts"]:
-        text.pop("unknown")
-
-
 def test_sides_kinds_names_and_facts_come_back(translation, tmp_path):
     translation.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
@@ -157,36 +143,6 @@ def test_a_matrix_and_its_transpose_in_one_memory_come_back(normal, tmp_path):
     trace = mha.AttentionTrace(mha.words("a b c"), (layer,), "tied")
     trace.save(tmp_path / "t.safetensors")
     same(mha.load(tmp_path / "t.safetensors"), trace)
-
-
-def test_a_file_of_version_1_still_loads(saved, refused):
-    trace = mha.load(saved)
-    edited(saved, as_version_1)
-    loaded = mha.load(saved)
-    same(loaded, trace)
-    assert loaded.sides.same
-    assert loaded.kinds == ("self",)
-    edited(saved, lambda header, tensors: header["layers"][0]["rule"].update(softmax="matrix"))
-    assert "normalised over a whole matrix" in str(refused(mha.load, saved))
-
-
-@pytest.mark.parametrize("kinds", [("cross",), ("encoder", "decoder", "cross")])
-def test_a_file_of_version_1_with_a_target_still_loads(kinds, by_kind, tmp_path):
-    layers = tuple(map(by_kind, kinds))
-    tokens = layers[0].sides.queries
-    path = tmp_path / "old.safetensors"
-    mha.AttentionTrace(tokens, layers, "by hand").save(path)
-    edited(path, as_version_1)
-    loaded = mha.load(path)
-    assert loaded.tokens.pieces == tokens.pieces
-    for ours, theirs in zip(layers, loaded.layers, strict=True):
-        assert ours.sides.queries.pieces == theirs.sides.queries.pieces
-        assert ours.sides.keys.pieces == theirs.sides.keys.pieces
-
-
-def test_a_file_from_before_there_were_answers_has_none(saved):
-    edited(saved, lambda header, tensors: header.pop("answers"))
-    assert mha.load(saved).answers == ()
 
 
 def test_a_mask_that_layers_share_is_written_once(tmp_path):
@@ -305,24 +261,10 @@ def edited(path, change):
     write(path, header, tensors)
 
 
-def as_version_1(header, tensors):
-    """Version 1 had a text and perhaps a target; the kind of a layer said which of them it looked at."""
-    texts, kinds = header.pop("texts"), [layer["kind"] for layer in header["layers"]]
-    text, target = texts[::-1] if set(kinds) == {"cross"} else (*texts, None)[:2]
-    header.update(version=1, target=target)
-    header.update({name: text[name] for name in ("text", "pieces", "spans")})
-    for layer, kind in zip(header["layers"], kinds, strict=True):
-        for name in ("kind", "name", "about", "sides"):
-            layer.pop(name)
-        layer["rule"]["softmax"] = "row"
-        if target is not None:
-            layer["kind"] = kind
-
-
 def test_another_version_is_refused(saved, refused):
     edited(saved, lambda header, tensors: header.update(version=3))
     assert str(refused(mha.load, saved)) == (
-        f"{saved} cannot be opened: it has format version 3; this release reads 1 to 2."
+        f"{saved} cannot be opened: it has format version 3; this release reads 2."
     )
 
 
