@@ -27,7 +27,7 @@ SETTINGS = {
     "position": (str, "position code: none, sinusoidal, learned, rotary or alibi (random)"),
     "mask": (str, "who may look at whom: full or causal, or another of mha_core.attention.masks (random)"),
     "bias": (bool, "with or without a vector that each projection adds (random)"),
-    "architecture": (str, "glass-box, standard or one-layer (mini)"),
+    "architecture": (str, "glass-box, standard, one-layer, grouped-query, multi-query or latent (mini)"),
     "trained": (bool, "after the training or before it (mini)"),
     "revision": (str, "branch, tag or commit on the hub (a model)"),
     "target": (str, "the text that a model with a decoder writes (a model)"),

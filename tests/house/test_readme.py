@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import mha_core as mha
+from mha_core import __main__ as command
+from mha_core.errors import listed
+from mha_core.training.model import ARCHITECTURES
 from tests.house import reference
 from tests.sources import tiny
 
@@ -105,6 +108,14 @@ def test_every_link_and_every_path_that_is_named_leads_somewhere(page):
     missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
     named = re.findall(r"`((?:mha_core|pages|assets|tests|\.streamlit)/[\w./-]+)`", text(page))
     assert [*missing, *(path for path in named if not (ROOT / path).exists())] == []
+
+
+def test_every_architecture_of_the_small_models_is_named_where_one_can_be_chosen():
+    names = listed(ARCHITECTURES, "or")
+    assert command.SETTINGS["architecture"][1] == f"{names} (mini)"
+    assert f"`architecture` is {names}," in " ".join(mha.trace.__doc__.split())
+    items = re.findall(r"^- (\*.+?):", text("mha_core/training/README.md"), re.MULTILINE)
+    assert re.findall(r"\*([\w-]+)\*", " ".join(items)) == list(ARCHITECTURES)
 
 
 # The house
