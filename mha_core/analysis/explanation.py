@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from mha_core.analysis.rotary import pairs
 from mha_core.attention import functional
 from mha_core.attention.edits import Position
 from mha_core.attention.module import project_packed
@@ -633,10 +632,10 @@ def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: n
     place = at - code.start
     if not 0 <= place < len(cos):
         return []
-    first, second = pairs(code.form, len(cos))
-    is_first = place in first
-    pair = int((first if is_first else second).tolist().index(place))
-    other = int((second if is_first else first)[pair]) + code.start
+    # A pair is i and i + width/2 ("half"), or 2i and 2i + 1 ("pairs").
+    apart = len(cos) // 2 if code.form == "half" else 1
+    is_first = place // apart % 2 == 0
+    other = at + apart if is_first else at - apart
     across = -float(vector[other]) if is_first else float(vector[other])
     factors = np.array([float(vector[at]), across]), np.array([float(cos[place]), float(sin[place])])
     terms = factors[0] * factors[1]

@@ -1,7 +1,6 @@
 """Pictures as values: a data frame goes in, a plotly Figure comes out. No torch, no web framework."""
 
 from mha_core.figures import (
-    arrows,
     bars,
     curves,
     grouped_query,
@@ -13,7 +12,6 @@ from mha_core.figures import (
 )
 
 __all__ = [
-    "arrows",
     "bars",
     "curves",
     "grouped_query",

@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core.scene.places import indices
 from pages._kit import chooser, model_source, overview, refusals, state
 from pages._kit.text import t
-from pages.models._real import card, choice, layers, literature, rotation, sharing
+from pages.models._real import card, choice, layers, literature, sharing
 
 scene = state.current()
 st.title(t("real.heading"), anchor=False)
@@ -22,11 +22,9 @@ if trace is not None and trace.layers:
         fold = overview.fold(trace, opened=True)
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)
     choice.links(layer=layer, head=head)
-    about = trace.layers[layer].about
-    if about.rotary is not None or about.latent is not None:
+    if trace.layers[layer].about.latent is not None:
         queries = trace.layers[layer].sides.queries
-        chooser.show([chooser.heads(trace, layer, head)], [chooser.words(queries, query, t("real.strip"))])
-    rotation.show(trace, layer=layer, head=head, token=query)
+        chooser.show([], [chooser.words(queries, query, t("real.strip"))])
     card.cache(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)
 

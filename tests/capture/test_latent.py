@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from mha_core.analysis.cost import cache_sizes, short_vectors
-from mha_core.analysis.rotary import rotated_pairs
 from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Rotary
@@ -46,9 +45,7 @@ def test_all_heads_share_the_key_that_is_turned_and_not_the_query():
         key, query = (layer.tensors[name][..., 13:] for name in ("k_raw", "q_raw"))
         assert torch.equal(key, key[:1].expand_as(key))
         assert (query - query[:1]).abs().max() > 0.1
-        one, other = (rotated_pairs(layer, 5, head=head, name="k") for head in (0, 2))
-        np.testing.assert_array_equal(one, other)
-        assert list(one["first"]) == [13, 14, 15, 16, 17]
+        assert layer.about.rotary == Rotary("half", 10, 13)
 
 
 def test_the_short_vectors_are_all_that_is_kept_and_make_the_others():
@@ -77,9 +74,10 @@ def test_a_code_of_complex_numbers_is_understood():
     every.enliven(module)
     for layer in layers(module):
         assert layer.about.rotary.form == "pairs"
-        found = rotated_pairs(layer, 7, head=1)
-        before, after = found["x"] + 1j * found["y"], found["x_after"] + 1j * found["y_after"]
-        np.testing.assert_allclose(before * np.exp(1j * found["angle"]), after, atol=1e-5)
+        code = RotaryCode("pairs", layer.tensors["cos"], layer.tensors["sin"], layer.about.rotary.start)
+        torch.testing.assert_close(
+            code.rotate(layer.tensors["q_raw"]), layer.tensors["q"], atol=1e-5, rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", ["q_b_proj", "kv_a_proj_with_mqa"])

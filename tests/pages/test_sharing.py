@@ -98,10 +98,6 @@ def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, dr
     assert english("real.cache_latent_sum", parts="23 + 10", **sizes) in said(app)
     bars = [t for t in json.loads(app.get_by_key("sharing").proto.spec)["data"] if t.get("fill")]
     assert [bar["name"] for bar in bars] == [english("sharing.short"), english("sharing.position")]
-    assert app.get_by_key("rotation")
-    assert english("rotation.shared") not in said(app)
-    app.segmented_control(key="rotated_vector").set_value("k").run()
-    assert english("rotation.shared") in said(app)
 
 
 def test_a_click_on_a_short_vector_chooses_its_token(on_model, click, strip):
