@@ -1,7 +1,7 @@
 """From X to Z for one head, step by step, with the sizes, the numbers and the formulas of one trace.
 
 There are nine steps, and a tenth that some layers have. A new step is a function of a `HeadContext` and one
-line each in `STEPS` and `FORMULAS`, and in `step_code.CODE`.
+line each in `STEPS` and `FORMULAS`, and in `pytorch.STEPS`.
 """
 
 import re
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from mha_core.analysis import pytorch
 from mha_core.analysis.frames import Part, Picture, picture
-from mha_core.analysis.step_code import code
 from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES
@@ -215,7 +215,7 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -
     if view.layer_trace.adjustments:
         shown.insert([step.name for step in shown].index("scores"), adjust(view))
     rotary = _position(view) == "rotary"
-    return [replace(step, code=code(step.name, layer_trace, rotary=rotary)) for step in shown]
+    return [replace(step, code=pytorch.of_step(step.name, layer_trace, rotary=rotary)) for step in shown]
 
 
 def project(view: HeadContext) -> Step:

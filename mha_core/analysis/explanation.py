@@ -5,13 +5,13 @@ A new matrix is a function of a `Cell` and a line in `EXPLAINED`.
 """
 
 import json
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from mha_core.analysis import pytorch
 from mha_core.attention import functional
 from mha_core.attention.edits import Position
 from mha_core.attention.module import project_packed
@@ -33,7 +33,6 @@ HALF_UNITS = 2  # in the last place of a half-precision number, for each roundin
 MAX_KEY_NUMBERS = 4096  # a snippet writes out the keys of a whole row up to so many numbers
 TERMS_IN_FORMULA = 6
 MAX_SYMBOLS = 6  # tokens of a side in a matrix of symbols
-LINE = 100  # letters of a line of code
 ESCAPED = str.maketrans(
     {letter: rf"\{letter}" for letter in "{}_#$%&"} | {"\\": "∖", "^": "＾", "~": "∼", "\n": "⏎"}
 )
@@ -124,9 +123,8 @@ class Explanation:
 
     def pytorch(self) -> str:
         """Code that runs alone, with torch, and prints the number."""
-        lines = [f"# {self._place}", *(f"# edited: {_quoted(edit)}" for edit in self.edits)]
-        lines += ["import torch", "", *(step.code for step in self.steps if step.code)]
-        return "\n".join([*lines, "print(value.item())", ""])
+        about = [self._place, *(f"edited: {_quoted(edit)}" for edit in self.edits)]
+        return pytorch.program(about, [step.code for step in self.steps if step.code])
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +175,7 @@ class Cell:
             return [*others, replace(last, value=recorded)]
         latex = rf"{_number(computed)} \approx {_number(recorded)} \quad \text{{({str(dtype)[6:]})}}"
         terms = np.array([computed, recorded - computed])
-        code = f"value = value.to({dtype})"
+        code = pytorch.rounding(dtype)
         return [*others, last, Step("rounding", recorded, latex, code, terms, last.size)]
 
 
@@ -307,16 +305,13 @@ class Row:
     def code(self, name: str) -> str:
         """The row of a bias or mask as code, or its number for the cell alone."""
         row = self.values(name)
-        return _tensor(row) if self.whole else repr(row[self.cell.key].item())
+        return pytorch.tensor(row) if self.whole else pytorch.number(row[self.cell.key])
 
     def score(self) -> Step:
         cell, layer = self.cell, self.cell.layer
         q, keys = layer.q[cell.head, cell.query], layer.k[cell.kv_head]
-        code = f"q = {_tensor(q)}  # the query\n"
-        if self.whole:
-            code += f"k = {_tensor(keys)}  # the keys of all tokens\ns = k @ q"
-        else:
-            code += f"k = {_tensor(keys[cell.key])}  # the key\nvalue = k @ q"
+        k = (keys, "the keys of all tokens") if self.whole else (keys[cell.key], "the key")
+        code = pytorch.products(f"{self.variable} = k @ q", q=(q, "the query"), k=k)
         queries, keys_of = layer.sides.queries.labels, layer.sides.keys.labels
         symbol = _score_symbol(queries[cell.query], keys_of[cell.key])
         step = _products("score", symbol, q, keys[cell.key], code)
@@ -329,7 +324,7 @@ class Row:
         root = cell.layer.d_k**-0.5
         factor = rf"\frac{{1}}{{\sqrt{{{cell.layer.d_k}}}}}" if np.isclose(by, root) else _number(by)
         latex = rf"s = {_number(score)} \cdot {factor} = {_number(value)}"
-        code = f"{self.variable} = {self.variable} * {by!r}  # scaled"
+        code = f"{pytorch.scaled(self.variable, by)}  # scaled"
         step = _change("scale", value, latex, code, (score, by))
         return cell.ending([step], cell.number("scaled"))[0]
 
@@ -340,21 +335,21 @@ class Row:
         if (cap := rule.soft_cap) is not None:
             before, value = value, cap * float(np.tanh(value / cap))
             latex = rf"{_number(cap)} \tanh({_number(before)} / {_number(cap)}) = {_number(value)}"
-            code = f"{name} = {cap!r} * torch.tanh({name} / {cap!r})  # soft cap"
+            code = f"{pytorch.capped(name, cap)}  # soft cap"
             steps.append(_change("cap", value, latex, code, (before, cap)))
         if rule.bias is not None:
             added = self.values("bias")[cell.key].item()
             terms, value = np.array([value, added]), value + added
             latex = rf"{_number(terms[0])} {_signed(added)} = {_number(value)}"
-            code = f"{name} = {name} + {self.code('bias')}  # bias"
+            code = f"{pytorch.added(name, self.code('bias'))}  # bias"
             steps.append(_change("bias", value, latex, code, (terms[0], added), terms=terms))
         if rule.mask is not None:
             visible = bool(self.values("mask")[cell.key])
             value = value if visible else -np.inf
             latex = rf"{_number(value)} \quad \text{{({'visible' if visible else 'hidden'})}}"
-            code = f'{name} = {name}.masked_fill(~{self.code("mask")}, float("-inf"))  # mask'
+            code = f"{pytorch.masked(name, self.code('mask'))}  # mask"
             if not self.whole:
-                code = "" if visible else 'value = torch.tensor(float("-inf"))  # mask'
+                code = "" if visible else pytorch.given(-np.inf, "mask")
             steps.append(_change("mask", value, latex, code))
         return cell.ending(steps, cell.number("masked")) if steps else []
 
@@ -367,7 +362,7 @@ class Row:
         if rule.temperature != 1.0:
             value = scores[cell.key].item()
             latex = rf"{_number(masked[cell.key].item())} / {_number(rule.temperature)} = {_number(value)}"
-            code = f"{name} = {name} / {rule.temperature!r}  # temperature"
+            code = f"{pytorch.divided(name, rule.temperature)}  # temperature"
             steps.append(_change("temperature", value, latex, code, (value, rule.temperature)))
         steps.append(self.softmax(scores.astype(np.float64), n_sinks=len(sinks)))
         recorded = cell.number("weights")
@@ -375,7 +370,7 @@ class Row:
             patched = self.values("patched_weights")[cell.key].item()
             if patched != COMPUTED:
                 latex = rf"a = {_number(patched)}"
-                code = f"value = torch.tensor({patched!r})  # an edit puts it in place of the computed weight"
+                code = pytorch.given(patched, "an edit puts it in place of the computed weight")
                 steps.append(_change("patch", patched, latex, code, (steps[-1].value, patched)))
         return cell.ending(steps, recorded, layer.tensors["v"].dtype)
 
@@ -389,18 +384,16 @@ class Row:
         value = float(shares[cell.key])
         if empty:
             latex = r"a = 0 \quad \text{(every key is hidden)}"
-            code = "value = torch.tensor(0.0)  # every key is hidden from this query"
+            code = pytorch.given(0.0, "every key is hidden from this query")
         else:
             powers = [f"e^{{{_number(score - largest)}}}" for score in scores[:TERMS_IN_FORMULA]]
             powers += [r"\cdots"] if len(scores) > TERMS_IN_FORMULA else []
             power = f"e^{{{_number(scores[cell.key] - largest)}}}"  # less the largest, as it is computed
             latex = rf"a = \frac{{{power}}}{{{' + '.join(powers)}}}"
             latex += rf" = \frac{{{_number(exponentials[cell.key])}}}{{{_number(total)}}} = {_number(value)}"
-            row = f"torch.cat([s, {_tensor(scores[-1:].astype(np.float32))}])" if n_sinks else "s"
-            code = f"value = torch.softmax({row}, 0)[{cell.key}]"
-            if not self.whole:
-                sum_of_all = float(largest + np.log(total))
-                code = f"value = torch.exp(value - {sum_of_all!r})  # less the log-sum-exp of the row"
+            sink = scores[len(scores) - n_sinks :].astype(np.float32)
+            sum_of_all = float(largest + np.log(total))
+            code = pytorch.softmax(cell.key, sink) if self.whole else pytorch.share(sum_of_all)
         labels = (*cell.layer.sides.keys.labels, *["sink"] * n_sinks)
         return Step("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
 
@@ -416,8 +409,8 @@ def _of_output(cell: Cell) -> list[Step]:
     weights = layer.weights(cell.head, rows=[cell.query])[0]
     values = layer.v[cell.kv_head, :, cell.dimension]
     recorded = float(layer.output(cell.head, rows=[cell.query])[0, cell.dimension])
-    code = f"a = {_tensor(weights)}  # the weights of the row\n"
-    code += f"v = {_tensor(values)}  # this dimension of the values\nvalue = a @ v"
+    v = values, "this dimension of the values"
+    code = pytorch.products("value = a @ v", a=(weights, "the weights of the row"), v=v)
     patches = cell.rule.patched_outputs
     patched = COMPUTED
     if patches is not None:
@@ -425,7 +418,7 @@ def _of_output(cell: Cell) -> list[Step]:
         patched = row[cell.dimension if len(row) > 1 else 0].item()
     steps = [_products("mixture", r"\sum_n a_n v_n", weights, values, code, layer.sides.keys.labels)]
     if patched != COMPUTED:
-        code = f"value = torch.tensor({patched!r})  # an edit puts it in place of the computed output"
+        code = pytorch.given(patched, "an edit puts it in place of the computed output")
         steps.append(_change("patch", patched, _number(patched), code, (steps[-1].value, patched)))
     return cell.ending(steps, recorded, layer.tensors["v"].dtype)
 
@@ -442,7 +435,7 @@ def _of_concat(cell: Cell) -> list[Step]:
         by = float(gate[dimension % len(gate)])
         before, value = value, value * by
         latex = rf"{_number(before)} \cdot {_number(by)} = {_number(value)}"
-        steps.append(_change("gate", value, latex, f"value = value * {by!r}  # gate", (before, by)))
+        steps.append(_change("gate", value, latex, f"{pytorch.scaled('value', by)}  # gate", (before, by)))
     if (code := layer.about.output_rotary) is not None:
         outputs = layer.output(head, rows=[cell.query])[0] * (1.0 if gate is None else gate)
         angles = [layer.tensor(f"output_{name}")[cell.query] for name in ("cos", "sin")]
@@ -456,8 +449,8 @@ def _of_contribution(cell: Cell) -> list[Step]:
     recorded = float(layer.contribution(cell.head, rows=[cell.query])[0, cell.dimension])
     outputs = layer.concat(rows=[cell.query])[0, columns]
     matrix = array(layer.projections.w_o[columns, cell.dimension])
-    code = f"z = {_tensor(outputs)}  # the head's output\n"
-    code += f"w = {_tensor(matrix)}  # column {cell.dimension + 1} of its rows of W^O\nvalue = z @ w"
+    w = matrix, f"column {cell.dimension + 1} of its rows of W^O"
+    code = pytorch.products("value = z @ w", z=(outputs, "the head's output"), w=w)
     step = _products("columns", r"\sum_c z_c W^O_c", outputs, matrix, code)
     return cell.ending([step], recorded, layer.tensors["v"].dtype)
 
@@ -471,11 +464,11 @@ def _of_result(cell: Cell) -> list[Step]:
     products = outputs.astype(np.float64) * matrix
     terms = products.reshape(layer.n_heads, layer.d_v).sum(1)
     labels = tuple(f"head {head + 1}" for head in range(layer.n_heads))
-    code = f"z = {_tensor(outputs)}  # the outputs of all heads\n"
-    code += f"w = {_tensor(matrix)}  # column {at + 1} of W^O\nvalue = z @ w"
-    if (bias := layer.projections.b_o) is not None:
-        terms, labels = np.append(terms, float(bias[at])), (*labels, "b^O")
-        code += f" + {float(bias[at])!r}"
+    bias = None if layer.projections.b_o is None else float(layer.projections.b_o[at])
+    z, w = (outputs, "the outputs of all heads"), (matrix, f"column {at + 1} of W^O")
+    code = pytorch.products("value = z @ w", bias, z=z, w=w)
+    if bias is not None:
+        terms, labels = np.append(terms, bias), (*labels, "b^O")
     size = float(np.abs(products).sum() + np.abs(terms[layer.n_heads :]).sum())
     step = _sum("heads", r"\sum_i \text{head}_i W^O_i", terms, code, labels, size=size)
     return cell.ending([step], recorded, layer.tensors["v"].dtype)
@@ -501,9 +494,8 @@ def _of_projection(cell: Cell) -> list[Step]:
     column = head * len(stages[0]) + cell.dimension
     shift = None if bias is None else float(bias[column])
     numbers, weights = array(x[0, token]), array(matrix[:, column])
-    code = f"x = {_tensor(numbers)}  # the token's vector\n"
-    code += f"w = {_tensor(weights)}  # column {column + 1} of W^{name.upper()}\nvalue = x @ w"
-    code += "" if shift is None else f" + {shift!r}  # bias"
+    w = weights, f"column {column + 1} of W^{name.upper()}"
+    code = pytorch.products("value = x @ w", shift, x=(numbers, "the token's vector"), w=w)
     recorded = float(stages[0][cell.dimension])
     symbol = rf"x \cdot W^{name.upper()}"
     step = _products("projection", symbol, numbers, weights, code, bias=shift)
@@ -557,11 +549,12 @@ def _adjusted(
         if isinstance(step, Scale):
             value, row = value * step.by, row * step.by
             latex = rf"{_number(previous)} \cdot {_number(step.by)} = {_number(value)}"
-            steps.append(_change("scale", value, latex, f"value = value * {step.by!r}", (previous, step.by)))
+            code = pytorch.scaled("value", step.by)
+            steps.append(_change("scale", value, latex, code, (previous, step.by)))
         elif isinstance(step, Clip):
             value, row = min(max(value, -step.at), step.at), row.clip(-step.at, step.at)
             latex = rf"{_number(previous)} \;\to\; {_number(value)} \quad (\pm {_number(step.at)})"
-            code = f"value = value.clamp(-{step.at!r}, {step.at!r})"
+            code = pytorch.clipped("value", step.at)
             steps.append(_change("clip", value, latex, code, (previous, step.at)))
         else:
             if step.over == "all" and all_heads is None:
@@ -583,8 +576,7 @@ def _adjusted(
             value = _before(others, float(after[at]))
             gain = value * root / previous if previous else 0.0
             latex = rf"{_number(previous)} / {_number(root)} \cdot {_number(gain)} = {_number(value)}"
-            code = f"row = {_tensor(numbers)}  # what the norm is taken over\n"
-            code += f"value = value / row.square().mean().sqrt() * {gain!r}  # {step.kind} and its gain"
+            code = pytorch.rms_norm(numbers, gain)
             steps.append(_change("norm", value, latex, code, (previous, 1 / root if root else 0.0, gain)))
     return steps
 
@@ -612,9 +604,7 @@ def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> St
         rf"({_number(value)} {_signed(-mean)}) / {_number(root)} \cdot {_number(gain)} {_signed(shift)} "
         rf"= {_number(after)}"
     )
-    code = f"row = {_tensor(numbers)}  # what the norm is taken over\n"
-    code += f"value = (value - row.mean()) / (row.var(correction=0) + {norm.epsilon!r}).sqrt()\n"
-    code += f"value = value * {gain!r} + {shift!r}  # LayerNorm with its gain and shift"
+    code = pytorch.layer_norm(numbers, norm.epsilon, gain, shift)
     return Step("norm", after, latex, code, terms, float(np.abs(terms).sum()), ("x", "−μ", "b"), factors)
 
 
@@ -641,7 +631,7 @@ def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: n
     terms = factors[0] * factors[1]
     value = float(terms.sum())
     latex = rf"{_number(factors[0][0])} \cos\theta {_signed(across)} \sin\theta = {_number(value)}"
-    python = f"value = value * {factors[1][0]!s} + {across!r} * {factors[1][1]!s}  # rotary code"
+    python = pytorch.rotation(float(factors[1][0]), across, float(factors[1][1]))
     labels = (f"{at + 1} · cos", f"{other + 1} · sin")
     return [Step("rotary", value, latex, python, terms, float(np.abs(terms).sum()), labels, factors)]
 
@@ -728,21 +718,6 @@ def _quoted(text: str) -> str:
 
 def _latex_text(label: str) -> str:
     return label.translate(ESCAPED)
-
-
-def _tensor(values: np.ndarray) -> str:
-    """Numbers as code, each so that it is read back as it is."""
-    numbers = ", ".join(map(str, values.tolist())) if values.dtype == bool else _listed(values)
-    dtype = ", dtype=torch.float64" if values.dtype == np.float64 else ""
-    lines = textwrap.fill(f"torch.tensor([{numbers}]{dtype})", LINE, break_long_words=False)
-    return lines.replace("\n", "\n    ")
-
-
-def _listed(values: np.ndarray) -> str:
-    """Numbers of one or two axes, separated by commas, with few digits that say the same."""
-    if values.ndim > 1:
-        return ", ".join(f"[{_listed(row)}]" for row in values)
-    return ", ".join(f'float("{value}")' if not np.isfinite(value) else str(value) for value in values)
 
 
 EXPLAINED: dict[str, tuple[tuple[str, ...], Callable[[Cell], list[Step]]]] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from mha_core.analysis import pytorch
 from mha_core.attention import positions
 from mha_core.errors import MhaError, in_range
 
@@ -51,29 +52,14 @@ def sinusoidal(n_positions: int, width: int) -> PositionCode:
     """
     _check(n_positions, width)
     code = of_vectors(positions.sinusoidal(n_positions, width).numpy())
-    cut = f"[:, :{width}]" if width % 2 else ""
-    lines = [
-        *_angles(n_positions, width),
-        f"pe = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1){cut}",
-        "x = x + pe.float()",
-    ]
-    return replace(code, formula=SINUSOIDAL, code="\n".join(lines))
-
-
-def _angles(n_positions: int, width: int) -> list[str]:
-    return [
-        f"p = torch.arange({n_positions}).double()[:, None]",
-        f"i = torch.arange(0, {width}, 2).double()",
-        f"angle = p / 10000 ** (i / {width})",
-    ]
+    return replace(code, formula=SINUSOIDAL, code=pytorch.sinusoidal(n_positions, width))
 
 
 def of_vectors(vectors: np.ndarray) -> PositionCode:
     """A code of one vector for each position, as models learn it, and the products of every two of them."""
     at, dimension = _counted(len(vectors), "position"), _counted(vectors.shape[1], "dimension")
     table = pd.DataFrame(vectors, at, dimension)
-    code = "x = embedding[words] + position[: len(words)]"
-    return PositionCode(table, _meeting(vectors @ vectors.T), LEARNED, code)
+    return PositionCode(table, _meeting(vectors @ vectors.T), LEARNED, pytorch.learned())
 
 
 def rotary(n_positions: int, width: int) -> PositionCode:
@@ -92,15 +78,7 @@ def rotary(n_positions: int, width: int) -> PositionCode:
     cos, sin = (table[:, : width // 2].numpy() for table in positions.rotary_angles(n_positions, width))
     rotated = np.concatenate([cos - sin, sin + cos], axis=1) * width**-0.5  # of a pair (a, a)
     table = pd.DataFrame(cos, _counted(n_positions, "position"), _counted(width // 2, "dimensions"))
-    half = width // 2
-    lines = [
-        *_angles(n_positions, width),
-        "cos = angle.cos().repeat(1, 2).float()",
-        "sin = angle.sin().repeat(1, 2).float()",
-        f"q = q * cos + torch.cat([-q[..., {half}:], q[..., :{half}]], dim=-1) * sin",
-        f"k = k * cos + torch.cat([-k[..., {half}:], k[..., :{half}]], dim=-1) * sin",
-    ]
-    return PositionCode(table, _meeting(rotated @ rotated.T), ROTARY, "\n".join(lines))
+    return PositionCode(table, _meeting(rotated @ rotated.T), ROTARY, pytorch.rotary(n_positions, width))
 
 
 def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
@@ -116,21 +94,11 @@ def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
     distances = pd.Index([str(distance) for distance in range(n_positions)], name="distance")
     at = np.arange(n_positions)
     bias = by_distance[head, np.abs(at[:, None] - at)]
-    table, power = (
-        pd.DataFrame(by_distance, _counted(n_heads, "head"), distances),
-        1 << n_heads.bit_length() - 1,
-    )
-    lines, formula = [f"rates = 2.0 ** (-8 / {power} * torch.arange(1, {power + 1}))"], ALIBI
-    if left := n_heads - power:
-        lines += [f"more = 2.0 ** (-4 / {power} * torch.arange(1, {2 * left}, 2))"]
-        lines += ["rates = torch.cat([rates, more])"]
-        formula = FILLED % (power, 2 * power)
+    table = pd.DataFrame(by_distance, _counted(n_heads, "head"), distances)
+    power = 1 << n_heads.bit_length() - 1
+    formula = ALIBI if n_heads == power else FILLED % (power, 2 * power)
     formula = rf"\begin{{gathered}} {formula} \end{{gathered}}"
-    lines += [
-        f"p = torch.arange({n_positions})",
-        "scores = scores - rates[:, None, None] * (p[:, None] - p).abs()",
-    ]
-    return PositionCode(table, _meeting(bias), formula, "\n".join(lines))
+    return PositionCode(table, _meeting(bias), formula, pytorch.alibi(n_positions, n_heads))
 
 
 def _check(n_positions: int, width: int) -> None:

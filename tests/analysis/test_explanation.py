@@ -23,6 +23,7 @@ from tests.traces import two_texts
 
 TEXT = "the old cat saw the new dog"
 GROUPED = {"text": TEXT, "d_model": 22, "h": 6, "n_kv_heads": 3, "d_k": 4, "d_v": 7, "layers": 2}
+FIRST = {"head": 0, "query": 0, "key": 1}
 EDITS = [
     edits.Hide(rows="cat", keys="old"),
     edits.Scale(factor=0.7, layer=0),
@@ -269,6 +270,11 @@ def test_every_part_of_a_rule_is_a_step_in_its_order():
     assert hidden.steps[4].value == -np.inf
     assert hidden.value == 0
     assert cells.output(hidden.pytorch()) == 0
+    by_bias = mha.ScoreRule(bias=torch.tensor([[0.0, -np.inf], [0.0, 0.0]]))
+    q = torch.ones(1, 2, 3)
+    layer = mha.LayerTrace({"q": q, "k": q, "v": q}, by_bias)
+    hidden = mha.explain(mha.AttentionTrace(mha.words("a b"), (layer,), "by hand"), "masked", **FIRST)
+    assert cells.output(hidden.pytorch()) == hidden.value == -np.inf
     empty = mha.explain(trace, head=1, query=2, key=0)
     assert empty.value == 0
     assert "every key is hidden" in empty.latex

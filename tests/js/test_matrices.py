@@ -1,6 +1,7 @@
 """The six matrices of a head as the browser computes them: orders, parts, colours; node against numpy."""
 
 import json
+import random
 import re
 
 import numpy as np
@@ -55,33 +56,38 @@ def test_each_matrix_of_every_head_under_every_score_rule_is_the_one_of_the_laye
 
 
 def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal):
-    """Under every score rule, with the same steps; and its code prints the number."""
+    """Under every score rule, with the same steps; and the code of both prints the number."""
     layers = {at: make_layer(rule(normal)) for at, rule in enumerate(RULES.values())}
     labels = ["“", "'", '"', "它", "\\", *LABELS[5:]]  # each a token of its own
     edits = (Scale(factor=0.5), Output(heads=4, rows=3))
     source = EditedSource(ArraySource("numbers"), edits)
     trace = mha.AttentionTrace(mha.words(" ".join(labels)), tuple(layers.values()), source)
     said = [edit.describe() for edit in edits]
-    places = [("scores", 3, 1), ("weights", 3, 1), ("weights", 2, 0), ("weights", 1, 5), ("output", 4, 2)]
+    draw = random.Random(0)
+    widths = {"scores": LENGTH, "weights": LENGTH, "output": layers[0].d_v}
+    places = [("weights", 4, 2, 0), ("output", 4, 4, 2)]  # the latter an edit's
+    for name in draw.choices(list(widths), k=20):
+        places.append((name, draw.randrange(6), draw.randrange(LENGTH), draw.randrange(widths[name])))
     code = f"""
     const keys = {json.dumps(labels)};
-    const number = (layer) => ([name, row, column]) =>
-      explained(layer, name, {{ head: 4, row, column }}, keys, keys, {json.dumps(said)});
+    const number = (layer) => ([name, head, row, column]) =>
+      explained(layer, name, {{ head, row, column }}, keys, keys, {json.dumps(said)});
     return [...openPayload(file("blob"))[0].layers.values()].map((layer) =>
       {json.dumps(places)}.map(number(layer)));
     """
     blob = pack([Panel("a", LABELS, layers)], values=True)
     for number, of_layer in enumerate(javascript([*MODULES, "explained.js"], code, blob=blob)):
-        for (name, row, column), ours in zip(places, of_layer, strict=True):
+        for (name, head, row, column), ours in zip(places, of_layer, strict=True):
             place = {"dimension": column} if name == "output" else {"key": column}
-            theirs = mha.explain(trace, name, layer=number, head=4, query=row, **place)
+            theirs = mha.explain(trace, name, layer=number, head=head, query=row, **place)
             assert [step["name"] for step in ours["steps"]] == [step.name for step in theirs.steps]
             for one, other in zip(ours["steps"], theirs.steps, strict=True):
                 if other.labels:
                     assert tuple(one["labels"]) == other.labels
                     np.testing.assert_allclose(one["terms"], other.terms, atol=5e-6)
             assert ours["value"] == pytest.approx(theirs.value, abs=5e-6)
-            assert cells.output(ours["code"]) == pytest.approx(theirs.value, abs=5e-6)
+            for program in (ours["code"], theirs.pytorch()):
+                assert cells.output(program) == pytest.approx(theirs.value, abs=5e-6)
             heads = [code.split("import torch")[0] for code in (ours["code"], theirs.pytorch())]
             assert heads[0] == heads[1]  # the place, and the edits, in the same words
             assert heads[0].count("# edited: ") == len(ours["edits"]) == 2

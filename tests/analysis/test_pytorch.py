@@ -1,19 +1,24 @@
-"""The code of each step, run on the numbers of a trace, makes what the trace has."""
+"""The code of each step, run on the numbers of a trace, makes what the trace has; one file writes it all."""
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import mha_core as mha
 from mha_core.analysis.derivation import steps
-from mha_core.analysis.step_code import code
+from mha_core.analysis.pytorch import of_step
 from mha_core.attention.positions import rotary_angles, rotated
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, OutputGate, Rotary, Scale
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
 
+ROOT = Path(__file__).parents[2]
+IN_TORCH = re.compile(r"import torch|[=*] torch\.\w+\(")
 SENTENCE = "the cat saw the dog"
 GROUPED = {"text": SENTENCE, "d_model": 12, "h": 6, "n_kv_heads": 3, "d_k": 4, "d_v": 7}
 TRACES = {
@@ -27,6 +32,7 @@ TRACES = {
     "small model, standard": {"text": "The cat sat.", "source": "mini", "architecture": "standard"},
 }
 LIMIT = 1e-6
+OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef)  # of docstrings
 
 
 @pytest.fixture(params=TRACES.values(), ids=TRACES)
@@ -117,14 +123,14 @@ def test_a_cap_a_bias_and_sinks_are_in_the_code():
     bias, sinks = torch.randn(4, 3, 3, generator=draw), torch.randn(4, generator=draw)
     layer = layer_of(rule=ScoreRule(scale=0.3, soft_cap=2.0, bias=bias, sinks=sinks, temperature=1.5))
     for name in ("scores", "scale", "mask", "softmax", "mix", "concat"):
-        run(code(name, layer), layer, name)
+        run(of_step(name, layer), layer, name)
 
 
 def test_a_gate_is_in_the_code_and_a_rotation_of_outputs_leaves_none():
     gate = torch.rand(4, 3, 7, generator=torch.Generator().manual_seed(2))
     layer = layer_of(gate=gate, about=Facts(gate=OutputGate("sigmoid", "number")))
-    run(code("concat", layer), layer, "concat")
-    assert code("concat", replace(layer, about=Facts(output_rotary=Rotary("half", 6)))) == ""
+    run(of_step("concat", layer), layer, "concat")
+    assert of_step("concat", replace(layer, about=Facts(output_rotary=Rotary("half", 6)))) == ""
 
 
 @pytest.mark.parametrize("form", ["half", "pairs"])
@@ -140,13 +146,13 @@ def test_what_happens_before_queries_meet_keys_is_in_the_code(form):
     adjustments = Adjustments(q=steps_of, k=steps_of, v=(Scale(0.5),))
     tensors |= {"v": plain.tensors["v"] * 0.5, "v_linear": plain.tensors["v"]}
     layer = layer_of(about=Facts(adjustments=adjustments), **tensors)
-    run(code("adjust", layer), layer, "adjust")
+    run(of_step("adjust", layer), layer, "adjust")
 
 
 @pytest.mark.parametrize("step", [Norm("RMSNorm", "head"), Rotary("half", 4)], ids=["gain", "part"])
 def test_a_norm_whose_gain_is_not_known_and_a_rotation_of_a_part_leave_no_code(step):
     layer = layer_of(about=Facts(adjustments=Adjustments(q=(Scale(2.0), step))))
-    assert code("adjust", layer) == ""
+    assert of_step("adjust", layer) == ""
 
 
 def test_the_code_of_two_texts_takes_keys_and_values_from_the_other_one():
@@ -159,10 +165,26 @@ def test_the_code_of_two_texts_takes_keys_and_values_from_the_other_one():
     )
     layer = replace(layer_of("cross", q=q, k=k, v=v, x=x, x_v=y), projections=mha.Projections(*matrices))
     for name in ("project", "split", "scores", "mix"):
-        run(code(name, layer), layer, name)
+        run(of_step(name, layer), layer, name)
 
 
 def test_numbers_that_an_edit_puts_in_place_have_no_code():
     edits = [mha.edits.Weights(layer=0), mha.edits.Output(layer=0, heads=1)]
     layer = mha.trace(**GROUPED, edits=edits).layers[0]
-    assert code("softmax", layer) == code("mix", layer) == ""
+    assert of_step("softmax", layer) == of_step("mix", layer) == ""
+
+
+def in_torch(source: str) -> list[str]:
+    """The texts in a program, docstrings apart, that are code in torch."""
+    tree = ast.parse(source)
+    docstrings = {
+        node.body[0].value for node in ast.walk(tree) if isinstance(node, OWNERS) and ast.get_docstring(node)
+    }
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in docstrings)
+    return [node.value for node in texts if isinstance(node.value, str) and IN_TORCH.search(node.value)]
+
+
+def test_one_file_writes_code_in_torch():
+    assert in_torch('"""torch.tensor(1)"""\nx = f"{y} = torch.tanh({y})"') == [" = torch.tanh("]
+    files = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
+    assert [file.name for file in files if in_torch(file.read_text(encoding="utf-8"))] == ["pytorch.py"]

@@ -1,0 +1,304 @@
+"""Code in PyTorch, as a reader sees it: of a step from X to Z, of a position code, and of one number.
+
+The code of a step and of a position code works on all heads at once. Its names are those of the formulas: x
+(or y, the text that is looked at, or the input that V has of its own), w_q, b_q, q, k, v, scores, weights,
+heads, concat, w_o, b_o, z; besides allowed (True where a query may look at a key), bias, sinks, gate, cos and
+sin. The code of one number has its numbers in it and runs alone.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+
+from mha_core.traces.facts import Adjustment, Clip, Rotary, Scale
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.verify import projection_parts
+
+LINE = 100  # letters of a line of numbers
+
+
+# What the three have in common: lines that change a variable
+
+
+def scaled(name: str, by: float) -> str:
+    return f"{name} = {name} * {by!r}"
+
+
+def divided(name: str, by: float) -> str:
+    return f"{name} = {name} / {by!r}"
+
+
+def capped(name: str, cap: float) -> str:
+    return f"{name} = {cap!r} * torch.tanh({name} / {cap!r})"
+
+
+def added(name: str, bias: str) -> str:
+    return f"{name} = {name} + {bias}"
+
+
+def masked(name: str, allowed: str) -> str:
+    return f"{name} = {name}.masked_fill(~{allowed}, -torch.inf)"
+
+
+def clipped(name: str, at: float) -> str:
+    return f"{name} = {name}.clamp(-{at!r}, {at!r})"
+
+
+def rotated(name: str, form: str, width: int) -> str:
+    """All dimensions of a vector times cos, and the others of their pairs times sin."""
+    if form == "half":
+        others = f"torch.cat([-{name}[..., {width // 2}:], {name}[..., :{width // 2}]], dim=-1)"
+    else:
+        others = f"torch.stack([-{name}[..., 1::2], {name}[..., ::2]], dim=-1).flatten(-2)"
+    return f"{name} = {name} * cos + {others} * sin"
+
+
+# A step from X to Z
+
+
+def of_step(name: str, layer: LayerTrace, *, rotary: bool = False) -> str:
+    """The lines of a step of `derivation.STEPS`; "" where what it takes is not known, as the gain of a norm.
+
+    `rotary` says that Q and K of random weights were rotated, which is no step of its own there.
+    """
+    lines = STEPS[name](layer)
+    if rotary and name == "split":
+        lines += [rotated(part, "half", layer.d_k) for part in "qk"]
+    return "\n".join(lines)
+
+
+def _project(layer: LayerTrace) -> list[str]:
+    lines = []
+    for name, (_, _, bias, _) in projection_parts(layer).items():
+        of_x = name == "q" or (layer.sides.same and not (name == "v" and layer.knows("x_v")))
+        source = "x" if of_x else "y"
+        lines.append(f"{name} = {source} @ w_{name}" + ("" if bias is None else f" + b_{name}"))
+    return lines
+
+
+def _split(layer: LayerTrace) -> list[str]:
+    sizes = {name: layer.tensors[layer.stages(name)[0]].shape for name in "qkv"}
+    return [
+        f"{name} = {name}.unflatten(-1, ({heads}, {width})).transpose(0, 1)"
+        for name, (heads, _, width) in sizes.items()
+    ]
+
+
+def _adjust(layer: LayerTrace) -> list[str]:
+    lines = []
+    for name, steps in layer.adjustments.items():
+        for step in steps:
+            made = _adjusted(name, step, layer.tensors[name].shape[-1])
+            if not made:
+                return []  # a part of the way would be another way
+            lines += made
+    return lines
+
+
+def _adjusted(name: str, step: Adjustment, width: int) -> list[str]:
+    if isinstance(step, Scale):
+        return [scaled(name, step.by)]
+    if isinstance(step, Clip):
+        return [clipped(name, step.at)]
+    # A rotation of a part of the dimensions takes more than a line.
+    is_whole = isinstance(step, Rotary) and (step.start, step.width) == (0, width)
+    return [rotated(name, step.form, width)] if is_whole else []
+
+
+def _for_each_head(name: str, layer: LayerTrace) -> str:
+    """Keys or values for every query head: neighbours share one."""
+    shared = layer.n_heads // layer.n_kv_heads
+    return name if shared == 1 else f"{name}.repeat_interleave({shared}, dim=0)"
+
+
+def _scores(layer: LayerTrace) -> list[str]:
+    return [f"scores = q @ {_for_each_head('k', layer)}.mT"]
+
+
+def _scale(layer: LayerTrace) -> list[str]:
+    if abs(layer.scale * layer.d_k**0.5 - 1) < 1e-6:
+        return [f"scores = scores / {layer.d_k}**0.5"]
+    return [scaled("scores", layer.scale)]
+
+
+def _mask(layer: LayerTrace) -> list[str]:
+    rule = layer.rule
+    lines = []
+    if rule.soft_cap is not None:
+        lines.append(capped("scores", rule.soft_cap))
+    if rule.bias is not None or rule.distance_bias is not None:
+        lines.append(added("scores", "bias"))
+    return [*lines, masked("scores", "allowed")]
+
+
+def _softmax(layer: LayerTrace) -> list[str]:
+    rule = layer.rule
+    if rule.patched_weights is not None:
+        return []
+    scores, left = "scores", ""
+    if rule.sinks is not None:
+        scores, left = (
+            f"torch.cat([scores, sinks[:, None, None].expand(-1, {layer.n_query}, 1)], dim=-1)",
+            "[..., :-1]",
+        )
+    if rule.temperature != 1:
+        scores = f"({scores} / {rule.temperature!r})"
+    empty = rule.mask is not None and rule.sinks is None and not rule.mask.any(-1).all()
+    return [f"weights = {scores}.softmax(dim=-1){left}{'.nan_to_num()' if empty else ''}"]
+
+
+def _mix(layer: LayerTrace) -> list[str]:
+    if layer.rule.patched_outputs is not None:
+        return []
+    return [f"heads = weights @ {_for_each_head('v', layer)}"]
+
+
+def _concat(layer: LayerTrace) -> list[str]:
+    if layer.about.output_rotary is not None:
+        return []
+    heads = "(heads * gate)" if layer.knows("gate") else "heads"
+    return [f"concat = {heads}.transpose(0, 1).flatten(1)"]
+
+
+def _output(layer: LayerTrace) -> list[str]:
+    return ["z = concat @ w_o" + (" + b_o" if layer.projections.b_o is not None else "")]
+
+
+STEPS = {
+    "project": _project,
+    "split": _split,
+    "adjust": _adjust,
+    "scores": _scores,
+    "scale": _scale,
+    "mask": _mask,
+    "softmax": _softmax,
+    "mix": _mix,
+    "concat": _concat,
+    "output": _output,
+}
+
+
+# Position codes
+
+
+def sinusoidal(n_positions: int, width: int) -> str:
+    """What is added to x, (token, d_model)."""
+    cut = f"[:, :{width}]" if width % 2 else ""
+    lines = [
+        *_angles(n_positions, width),
+        f"pe = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1){cut}",
+        added("x", "pe.float()"),
+    ]
+    return "\n".join(lines)
+
+
+def learned() -> str:
+    """The embeddings of some words with the vectors of their positions."""
+    return "x = embedding[words] + position[: len(words)]"
+
+
+def rotary(n_positions: int, width: int) -> str:
+    """What becomes of q and k, (head, token, d_k)."""
+    lines = [
+        *_angles(n_positions, width),
+        "cos = angle.cos().repeat(1, 2).float()",
+        "sin = angle.sin().repeat(1, 2).float()",
+        *(rotated(name, "half", width) for name in "qk"),
+    ]
+    return "\n".join(lines)
+
+
+def _angles(n_positions: int, width: int) -> list[str]:
+    return [
+        f"p = torch.arange({n_positions}).double()[:, None]",
+        f"i = torch.arange(0, {width}, 2).double()",
+        f"angle = p / 10000 ** (i / {width})",
+    ]
+
+
+def alibi(n_positions: int, n_heads: int) -> str:
+    """What becomes of the scores, (head, query, key)."""
+    power = 1 << n_heads.bit_length() - 1
+    lines = [f"rates = 2.0 ** (-8 / {power} * torch.arange(1, {power + 1}))"]
+    if left := n_heads - power:
+        lines += [f"more = 2.0 ** (-4 / {power} * torch.arange(1, {2 * left}, 2))"]
+        lines += ["rates = torch.cat([rates, more])"]
+    lines += [
+        f"p = torch.arange({n_positions})",
+        "scores = scores - rates[:, None, None] * (p[:, None] - p).abs()",
+    ]
+    return "\n".join(lines)
+
+
+# One number, `value`; the scores of a whole row are `s`
+
+
+def program(about: Sequence[str], lines: Sequence[str]) -> str:
+    """Code that runs alone and prints the value, with comments about it at the top."""
+    return "\n".join([*(f"# {one}" for one in about), "import torch", "", *lines, "print(value.item())", ""])
+
+
+def products(value: str, bias: float | None = None, **factors: tuple[np.ndarray, str]) -> str:
+    """The factors of a sum of products with what they are, and the line that makes the value of them."""
+    lines = [f"{name} = {tensor(numbers)}  # {what}" for name, (numbers, what) in factors.items()]
+    return "\n".join([*lines, value if bias is None else f"{value} + {bias!r}  # bias"])
+
+
+def given(value: float, why: str) -> str:
+    return f"value = torch.tensor({number(value)})  # {why}"
+
+
+def softmax(key: int, sink: np.ndarray) -> str:
+    """The weight of a key among the scores of its row, and a sink where there is one."""
+    row = f"torch.cat([s, {tensor(sink)}])" if len(sink) else "s"
+    return f"value = torch.softmax({row}, 0)[{key}]"
+
+
+def share(log_sum_exp: float) -> str:
+    """The weight of a key from its score alone."""
+    return f"value = torch.exp(value - {log_sum_exp!r})  # less the log-sum-exp of the row"
+
+
+def rms_norm(numbers: np.ndarray, gain: float) -> str:
+    return (
+        f"row = {tensor(numbers)}  # what the norm is taken over\n"
+        f"value = value / row.square().mean().sqrt() * {gain!r}  # RMSNorm and its gain"
+    )
+
+
+def layer_norm(numbers: np.ndarray, epsilon: float, gain: float, shift: float) -> str:
+    return (
+        f"row = {tensor(numbers)}  # what the norm is taken over\n"
+        f"value = (value - row.mean()) / (row.var(correction=0) + {epsilon!r}).sqrt()\n"
+        f"value = value * {gain!r} + {shift!r}  # LayerNorm with its gain and shift"
+    )
+
+
+def rotation(cos: float, other: float, sin: float) -> str:
+    """The number times cos, and the other one of its pair times sin."""
+    return f"value = value * {cos!r} + {other!r} * {sin!r}  # rotary code"
+
+
+def rounding(dtype: object) -> str:
+    return f"value = value.to({dtype})"
+
+
+def tensor(values: np.ndarray) -> str:
+    """Numbers as code, each so that it is read back as it is."""
+    numbers = ", ".join(map(str, values.tolist())) if values.dtype == bool else _listed(values)
+    dtype = ", dtype=torch.float64" if values.dtype == np.float64 else ""
+    lines = textwrap.fill(f"torch.tensor([{numbers}]{dtype})", LINE, break_long_words=False)
+    return lines.replace("\n", "\n    ")
+
+
+def _listed(values: np.ndarray) -> str:
+    """Numbers of one or two axes, separated by commas, with few digits that say the same."""
+    if values.ndim > 1:
+        return ", ".join(f"[{_listed(row)}]" for row in values)
+    return ", ".join(map(number, values))
+
+
+def number(value: float) -> str:
+    """A number as code that is read back as it is."""
+    return str(value) if np.isfinite(value) else f'float("{value}")'
