@@ -1,5 +1,6 @@
 """What is computed once for all who ask, in a limited number of bytes."""
 
+import math
 import sys
 import threading
 from collections import OrderedDict
@@ -43,12 +44,14 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
 class Cache(Generic[Result]):
     """Results by key, at most `max_bytes` of both, as `weigh` has those of a result; the latest one is kept.
 
-    Those that nobody has asked for the longest time go first. Who asks for one that is being computed waits
-    for it.
+    There are at most `max_count` of them. Those that nobody has asked for the longest time go first. Who asks
+    for one that is being computed waits for it.
     """
 
-    def __init__(self, max_bytes: int, weigh: Callable[[Result], int] = size):
-        self.max_bytes, self.weigh, self.bytes = max_bytes, weigh, 0
+    def __init__(
+        self, max_bytes: float, weigh: Callable[[Result], int] = size, *, max_count: float = math.inf
+    ):
+        self.max_bytes, self.weigh, self.max_count, self.bytes = max_bytes, weigh, max_count, 0
         self._results: OrderedDict[Hashable, tuple[Result, int]] = OrderedDict()
         self._computing: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -81,14 +84,38 @@ class Cache(Generic[Result]):
         self._results.move_to_end(key)
         return self._results[key][0]
 
+    def find(self, key: Hashable) -> Result | None:
+        """The result of that key; None where there is none."""
+        with self._lock:
+            return self._latest(key) if key in self._results else None
+
     def _keep(self, key: Hashable, result: Result) -> None:
         nbytes = self.weigh(result) + size(key)  # which may have a long text in it
         with self._lock:
-            _, replaced = self._results.pop(key, (None, 0))  # there is one after an error of another
-            self.bytes += nbytes - replaced
+            self._drop(key)  # there is one after an error of another
+            self._make_room(nbytes)
             self._results[key] = result, nbytes
-            while self.bytes > self.max_bytes and len(self._results) > 1:
-                self.bytes -= self._results.popitem(last=False)[1][1]
+            self.bytes += nbytes
+
+    def make_room(self, nbytes: int) -> None:
+        """Drop what a result of so many bytes will push out, before it is there: both might not fit."""
+        with self._lock:
+            self._make_room(nbytes)
+
+    def _make_room(self, nbytes: int) -> None:
+        while self._results and (
+            self.bytes + nbytes > self.max_bytes or len(self._results) >= self.max_count
+        ):
+            self._drop(next(iter(self._results)))
+
+    def drop(self, key: Hashable) -> None:
+        """Forget the result of that key, if there is one."""
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: Hashable) -> None:
+        _, nbytes = self._results.pop(key, (None, 0))
+        self.bytes -= nbytes
 
     def clear(self) -> None:
         """Forget all results."""

@@ -76,6 +76,28 @@ def test_long_keys_take_bytes_like_results():
     assert cache.bytes <= 100_000
 
 
+def test_no_more_are_kept_than_may_be_and_the_latest_that_was_asked_for_stays():
+    cache = Cache(1000, len, max_count=2)
+    for key in "ab":
+        cache.get(key, str.upper)
+    assert (cache.find("a"), cache.find("c")) == ("A", None)
+    cache.get("c", str.upper)
+    assert [key for key in "abc" if key in cache] == ["a", "c"]
+
+
+def test_room_is_made_before_a_result_comes_and_one_can_be_dropped():
+    cache = Cache(3 * (KEY + 1), len)
+    for key in "abc":
+        cache.get(key, str.upper)
+    cache.make_room(KEY + 1)
+    assert [key for key in "abc" if key in cache] == ["b", "c"]
+    cache.drop("b")
+    cache.drop("a")  # which is not there
+    assert (len(cache), cache.bytes) == (1, KEY + 1)
+    cache.make_room(10 * KEY)
+    assert len(cache) == cache.bytes == 0
+
+
 def test_all_who_ask_at_once_get_the_one_result():
     cache, computed, begun = Cache(1000, len), [], threading.Event()
     go_on = threading.Event()

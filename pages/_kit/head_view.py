@@ -1,5 +1,6 @@
 """The head view on a page: its numbers are sent once, its scene with every run."""
 
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
@@ -9,6 +10,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, longest, picture
+from mha_core.cache import Cache
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from mha_core.scene.focus import Focus
@@ -32,7 +34,7 @@ from pages._kit.text import language, t
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
 EXPLAINED = "head_view_explained"  # and of which number it is said where it comes from
 MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
-_blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
+_blobs: WeakKeyDictionary[AttentionTrace, Cache[bytes]] = WeakKeyDictionary()
 
 
 _view = components.component(
@@ -219,16 +221,14 @@ def _packed(
     values: bool,
 ) -> bytes:
     """The blob of these traces, packed once for the same objects: two traces can have the same settings."""
-    key = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads), values)
-    blobs = _blobs.setdefault(traces[0], {})
-    others, blob = blobs.get(key, ((), b""))
-    if [ref() for ref in others] != list(traces[1:]) or not blob:
+    settings = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads), values)
+
+    def compute(_key: tuple) -> bytes:
         panels = [views.panel(trace, numbers, title) for title, trace in zip(titles, traces, strict=True)]
-        if len(blobs) >= MAX_BLOBS:
-            blobs.clear()
-        blob = pack(panels, heads=heads, values=values)
-        blobs[key] = [weakref.ref(trace) for trace in traces[1:]], blob
-    return blob
+        return pack(panels, heads=heads, values=values)
+
+    blobs = _blobs.setdefault(traces[0], Cache(math.inf, max_count=MAX_BLOBS))
+    return blobs.get((settings, *map(weakref.ref, traces[1:])), compute)
 
 
 def _mount(

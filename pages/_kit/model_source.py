@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread, local
@@ -188,9 +188,8 @@ class LoadedModels:
     """
 
     def __init__(self, max_bytes: int):
-        self._max_bytes = max_bytes
         self._lock, self._one_at_a_time = Lock(), Lock()
-        self._entries: OrderedDict[ModelKey, LoadedModel] = OrderedDict()
+        self._entries: Cache[LoadedModel] = Cache(max_bytes, lambda entry: entry.nbytes)
         self._used: WeakValueDictionary[ModelKey, LoadedModel] = WeakValueDictionary()  # and all entries
         self._loadings: dict[ModelKey, Loading] = {}
 
@@ -200,8 +199,7 @@ class LoadedModels:
             for one in _both(key):
                 entry = self._used.get(one)
                 if entry is not None and one.answers >= key.answers:
-                    if one in self._entries:
-                        self._entries.move_to_end(one)
+                    self._entries.find(one)  # the latest that was asked for
                     return entry
             return None
 
@@ -212,7 +210,7 @@ class LoadedModels:
                 entry = self._used.get(one)
                 if entry is not None and entry.fingerprint != files.fingerprint(key.name):
                     del self._used[one]
-                    self._entries.pop(one, None)
+                    self._entries.drop(one)
 
     def begin(self, key: ModelKey) -> Loading:
         """The loading of a model, which the caller joins and leaves after waiting.
@@ -255,7 +253,8 @@ class LoadedModels:
                     model = huggingface.load(name, dtype=dtype, answers=answers, **options)
                     loading.model = LoadedModel(model, fingerprint)
                     with self._lock:
-                        self._entries[loading.key] = self._used[loading.key] = loading.model
+                        self._used[loading.key] = loading.model
+                        self._entries.get(loading.key, lambda _key: loading.model)
                 with self._lock:
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
@@ -270,13 +269,9 @@ class LoadedModels:
     def _make_room(self, coming: int, key: ModelKey) -> None:
         """Drop what `coming` bytes need, first the same model without what the coming one has."""
         with self._lock:
-            self._entries.pop(key._replace(answers=False), None)
-            while self._entries and self._held() + coming > self._max_bytes:
-                self._entries.popitem(last=False)
+            self._entries.drop(key._replace(answers=False))
+            self._entries.make_room(coming)
         huggingface.free()
-
-    def _held(self) -> int:
-        return sum(entry.nbytes for entry in self._entries.values())
 
 
 def _both(key: ModelKey) -> tuple[ModelKey, ModelKey]:

@@ -7,9 +7,8 @@ eager implementation, since with another one it would get no mask.
 
 import gc
 import inspect
+import math
 import threading
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
+from mha_core.cache import Cache
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
@@ -55,10 +56,10 @@ MAX_WRAPPERS = 5  # around a model
 
 _registering = threading.Lock()
 _loading = threading.Lock()
-# Models from files with the fingerprint of their folder; the one that was used last stands last.
-_loaded: OrderedDict[tuple, tuple[tuple | None, "Model"]] = OrderedDict()
-# By the id of a model in memory: a reference to it, its state, and its twin, which shares its tensors.
-_twins: OrderedDict[int, tuple[weakref.ref, tuple, "Model"]] = OrderedDict()
+# Models from files, with the fingerprint of their folder.
+_loaded: Cache[tuple[tuple | None, "Model"]] = Cache(math.inf, lambda _: 0, max_count=MAX_MODELS)
+# Of models in memory their state, and their twin, which shares their tensors.
+_twins: WeakKeyDictionary[nn.Module, tuple[tuple, "Model"]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -560,29 +561,29 @@ def model_of(
     key = (str(source), revision, device, dtype, answers)
     with _loading:
         fingerprint = files.fingerprint(str(source))  # before it is loaded: it may be saved meanwhile
-        previous, model = _loaded.pop(key, (None, None))
-        if model is None or previous != fingerprint:
-            model = None
-            while len(_loaded) >= MAX_MODELS:  # before the new one comes: both might not fit
-                _loaded.popitem(last=False)
+        previous, _ = _loaded.find(key) or (None, None)
+        if previous != fingerprint:
+            _loaded.drop(key)
+
+        def compute(_key: tuple) -> tuple[tuple | None, Model]:
+            _loaded.make_room(0)
             free()
-            model = load(str(source), revision=revision, device=device, dtype=dtype, answers=answers)
-        _loaded[key] = fingerprint, model
+            options = {"revision": revision, "device": device, "dtype": dtype, "answers": answers}
+            return fingerprint, load(str(source), **options)
+
+        _, model = _loaded.get(key, compute)
     return model
 
 
 def _adopted(source: object, tokenizer) -> Model:
-    """The twin of a model in memory: a new one by `adopt`, or the last one if the model has not changed."""
+    """The twin of a model in memory: a new one by `adopt`, or the one before if the model has not changed."""
     module = unwrapped(source)
     with _loading:
         state = _state(module)
-        reference, previous, model = _twins.pop(id(module), (None, None, None))
-        if reference is None or reference() is not module or previous != state:
+        previous, model = _twins.get(module, (None, None))
+        if previous != state:
             model = adopt(module)
-        while len(_twins) >= MAX_MODELS:
-            _twins.popitem(last=False)
-        reference = weakref.ref(module, lambda _, key=id(module): _twins.pop(key, None))
-        _twins[id(module)] = reference, state, model
+        _twins[module] = state, model
     return replace(model, tokenizer=tokenizer)
 
 
