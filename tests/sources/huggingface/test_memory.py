@@ -1,5 +1,8 @@
 """What a model needs of the memory, and a model that has no room in it."""
 
+import sys
+
+import pytest
 import safetensors.torch
 import torch
 import transformers
@@ -30,5 +33,6 @@ def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkey
     assert not error.fixes
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="how much is free is known on Linux")
 def test_on_this_machine_there_is_memory():
-    assert memory.free_bytes("cpu") is None or memory.free_bytes("cpu") > 1e6
+    assert memory.free_bytes("cpu") > 1e6
