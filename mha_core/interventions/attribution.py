@@ -21,7 +21,7 @@ from mha_core.attention.functional import HALF
 from mha_core.attention.module import AttentionSpec
 from mha_core.capture.writers import Leaf, Part, Unfollowed, Writers
 from mha_core.errors import MhaError, listed
-from mha_core.interventions.again import (
+from mha_core.interventions.traced_model import (
     CLOSE,
     HALF_CLOSE,
     check_same,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, listed, named_type, one_of
-from mha_core.interventions.again import (
+from mha_core.interventions.traced_model import (
     CLOSE,
     HALF_CLOSE,
     check_same,
@@ -29,8 +29,8 @@ from mha_core.interventions.again import (
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
-from mha_core.sources.huggingface.answers import word_of
 from mha_core.sources.huggingface.batches import follow_many
+from mha_core.sources.huggingface.logits import word_of
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace

@@ -3,17 +3,17 @@
 import streamlit as st
 
 from pages._kit.text import t
-from pages.understand._cost import comparison, sizes, tensors
+from pages.understand._cost import costs, sizes, tensors
 
 st.title(t("cost.heading"), anchor=False)
 st.caption(t("cost.intro"))
 layer = sizes.chosen()
 tensors.draw(layer)
-comparison.numbers(layer)
+costs.numbers(layer)
 st.header(t("cost.by_heads"), anchor="by-heads", divider="gray")
-comparison.by_heads(layer)
+costs.by_heads(layer)
 st.header(t("cost.sharing"), anchor="sharing", divider="gray")
-comparison.sharing(layer)
-comparison.small_models()
+costs.sharing(layer)
+costs.small_models()
 st.header(t("cost.models"), divider="gray")
-comparison.models(layer)
+costs.models(layer)

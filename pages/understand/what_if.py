@@ -7,7 +7,7 @@ from mha_core.scene.places import indices
 from pages._kit import pair, refusals
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
-from pages.understand._what_if import answers, changes, moved, sides
+from pages.understand._what_if import changed_answers, changes, moved, sides
 
 st.title(t("what_if.heading"), anchor=False)
 st.caption(t("what_if.intro"))
@@ -27,9 +27,9 @@ if refusal is not None:
     refusals.show(refusal, page_offers=False)
     st.stop()
 edits = edits_of(chosen)
-answered = answers.asked(text, before, after, edits, scene=scene)
+answered = changed_answers.asked(text, before, after, edits, scene=scene)
 if answered is not None:
-    answers.show(answered.before, answered.after, text.swaps)
+    changed_answers.show(answered.before, answered.after, text.swaps)
 if text.swaps:
     st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
 both = [pair.Side(t("what_if.before"), before, layer, head, query)]
@@ -55,4 +55,4 @@ if chosen:
     moved.reached(before, after, text, edits, query=at)
     moved.measured(before, after, text, layer=layer, head=head, query=query)
 if answered is not None:
-    answers.of_heads(scene, answered.after)
+    changed_answers.of_heads(scene, answered.after)

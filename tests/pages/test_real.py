@@ -24,7 +24,7 @@ from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
 from pages._kit.turns import Turns
 from pages.models._real import literature
-from pages.understand._what_if import answers
+from pages.understand._what_if import changed_answers
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -358,9 +358,9 @@ def test_effects_over_the_heads_of_a_model_take_their_turn(on_model, monkeypatch
     app = on_model("t5", target="The street.")
     app.switch_page("understand/what_if.py").run()
     app.toggle(key="ask_model").set_value(True).run()
-    seen, effects = [], answers.effects
+    seen, effects = [], changed_answers.effects
     monkeypatch.setattr(
-        answers,
+        changed_answers,
         "effects",
         lambda *given, **more: (seen.append(len(turns._turns._queue)), effects(*given, **more))[1],
     )

@@ -242,7 +242,7 @@ def test_a_measurement_of_all_heads_is_stopped_and_not_begun_again(on_page, monk
         begun.append(progress(3, 8))
         streamlit.stop()
 
-    monkeypatch.setattr("pages.understand._what_if.answers.effects", interrupted)
+    monkeypatch.setattr("pages.understand._what_if.changed_answers.effects", interrupted)
     app = on_page(edits="temperature,by=1.37")  # that nothing else has measured
     app.button(key="measure_effects").click().run()
     assert [button.key for button in app.button if button.key == "stop_effects"] == ["stop_effects"]

@@ -28,7 +28,8 @@ from mha_core.cache import Cache
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
-from mha_core.sources.huggingface.answers import (
+from mha_core.sources.huggingface.forward_pass import PassLayers
+from mha_core.sources.huggingface.logits import (
     MAX_BYTES,
     Asked,
     asked,
@@ -38,7 +39,6 @@ from mha_core.sources.huggingface.answers import (
     reads_ahead,
     rows,
 )
-from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.targets import decoder_ids, written_target
 from mha_core.sources.huggingface.tokenizer import Ids, check_ids, encoded, max_tokens, tokens_of
 from mha_core.sources.huggingface.twin import twin

@@ -14,7 +14,7 @@ from mha_core.attention.edits import edited
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Attend, Collector, collecting
 from mha_core.sources.huggingface import trial
-from mha_core.sources.huggingface.answers import asked, leaves_rows_out, logits_of
+from mha_core.sources.huggingface.logits import asked, leaves_rows_out, logits_of
 from mha_core.sources.huggingface.twin import twin
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface.loading import first_line
-from mha_core.sources.huggingface.pieces import BYTES, LATIN, readable_tokens
+from mha_core.sources.huggingface.token_labels import BYTES, LATIN, readable_tokens
 from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
 
 MAX_ID = 2**31 - 1

@@ -1,4 +1,4 @@
-"""What a model of transformers answers: words for hidden tokens, or for the token that comes next.
+"""The logits of a model of transformers: its answers at hidden tokens, or with the token that comes next.
 
 A masked language model answers at its mask, a causal one at every token with the next one, and the decoder of
 an encoder–decoder likewise. The answers are ``softmax(logits)`` of the same pass that is traced.
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError, at_least_1
 from mha_core.sources.huggingface import forward_pass, memory
-from mha_core.sources.huggingface.pieces import readable
+from mha_core.sources.huggingface.token_labels import readable
 from mha_core.sources.huggingface.tokenizer import letters_of
 from mha_core.traces.answers import Answer, most_probable
 from mha_core.traces.tokens import Tokens

@@ -1,6 +1,6 @@
 """Pieces of tokenizers as a person reads them: no Ġ, no ▁, no �."""
 
-from mha_core.sources.huggingface.pieces import BYTES, readable
+from mha_core.sources.huggingface.token_labels import BYTES, readable
 
 
 def shown(raw: list[str], letters=None) -> list[str]:
