@@ -17,7 +17,7 @@ from mha_core.attention.functional import CELLS, MIN_ROWS, attend
 from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, at_least_1, in_range, listed, one_of
+from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import EditedSource, RandomSource, Source
 from mha_core.traces.tensors import on_cpu
@@ -121,8 +121,6 @@ def _check_cost(
     `sizes` are the arguments of `trace` that say how large a layer is; each fix changes one of them, the
     number of layers, or the length of the text.
     """
-    at_least_1("max_bytes", max_bytes, "bytes")
-    at_least_1("max_flops", max_flops, "operations")
 
     def needed(count: int = len(tokens), layers: int = layers, **change: int) -> tuple[int, int]:
         try:

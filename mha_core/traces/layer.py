@@ -26,7 +26,7 @@ from mha_core.attention.functional import (
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError
 from mha_core.traces.facts import Adjustments, Facts
 from mha_core.traces.indices import LAYER, Picked, index, indices
 from mha_core.traces.projections import ModelProjections
@@ -424,11 +424,10 @@ class LayerTrace:
 def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]) -> tuple[LayerTrace, ...]:
     """The layers with their `sides`, by their kinds: a text, and the `target` that is written from it.
 
-    Raises `MhaError` for an unknown kind of layer, and for a layer that needs a target where there is none.
+    Raises `MhaError` for a layer that needs a target where there is none.
     """
     texts, with_sides = {"text": text, "target": target}, []
     for layer in layers:
-        one_of("kind of layer", layer.kind, KINDS, parameter="kind")
         queries, keys = (texts[side] for side in KINDS[layer.kind])
         if queries is None or keys is None:
             raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and there are none.")

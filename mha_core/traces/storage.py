@@ -140,11 +140,7 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
 
 
 def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
-    """A mixer of a file; `ValueError` where its tensors do not match."""
     own = {name: tensors[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
-    heads, n_tokens, _ = own["v"].shape
-    if own["output"].shape != own["v"].shape or own["mixing"].shape != (heads, n_tokens, n_tokens):
-        raise ValueError("the tensors of a layer without softmax do not fit each other")
     facts = {name: part[name] for name in ("rule", "unit", "name", "convolution")}
     return MixerTrace(MappingProxyType(own), **facts)
 
@@ -258,7 +254,9 @@ def read(
         # Copied to memory that torch allocates: rounding of products can depend on the alignment.
         tensors = {name: file.get_tensor(name).clone() for name in sizes}
         _check_numbers(header, tensors)
-        return unpacked(header, tensors)
+        parts = unpacked(header, tensors)
+        _check_results(header, tensors, parts[1])
+        return parts
 
 
 def file_sizes(file: safe_open) -> dict[str, Size]:
@@ -347,7 +345,7 @@ def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[LayerTrace, ...]) -> None:
-    """Raise `MhaError` for numbers so large that what is computed from them is none."""
+    """Raise one of several errors where parts of a layer do not fit, or make numbers that are none."""
     norms = {key: limits.norm(tensor) for key, tensor in tensors.items() if tensor.is_floating_point()}
     for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
         if layer.knows("q"):
@@ -355,6 +353,8 @@ def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[La
             limits.check_scores(where, layer.tensors["q"], layer.tensors["k"], layer.rule)
             held = {name: norms[key] for name, key in named.items() if key in norms}
             limits.check_results(where, layer, held)
+            _check_products(layer)
+            _check_facts(layer)
 
 
 @contextmanager
@@ -398,17 +398,9 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
 
 
 def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
-    """The parts of a trace from the header, parsed, and the tensors that `packed` returned.
-
-    Raises one of several errors for parts that do not fit.
-    """
+    """The parts of a trace from the header, parsed, and the tensors that `packed` returned."""
     texts = [_tokens(part) for part in header["texts"]]
     layers = _layers(header, tensors, texts)
-    _check_results(header, tensors, layers)
-    for layer in layers:
-        if layer.knows("q"):
-            _check_products(layer)
-            _check_facts(layer)
     answers = _answers(header)
     mixers = tuple(_mixer(part, tensors) for part in header.get("mixers", ()))
     return texts[0], layers, read_source(header["source"]), answers, mixers, _questions(header)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.eager_scores import CLOSE, gap
-from mha_core.errors import MhaError, at_least_1
+from mha_core.errors import MhaError
 from mha_core.sources.huggingface import forward_pass, memory
 from mha_core.sources.huggingface.token_labels import readable
 from mha_core.sources.huggingface.tokenizer import letters_of
@@ -56,7 +56,6 @@ def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int
 
     ``rows · words · (bytes of a number + 4)``; of a model that cannot leave rows out all tokens count.
     """
-    at_least_1("max_bytes", max_bytes, "bytes")
     config = module.config.get_text_config(decoder=True)
     weight = next(module.parameters())
     n_rows = n_rows if leaves_rows_out(module) else n_tokens
