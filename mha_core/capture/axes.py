@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError
@@ -55,3 +56,17 @@ def inner_axes(tensor: Tensor) -> tuple[int, ...]:
 def item_index(item: int, n_items: int) -> int:
     """The index of an item of a batch, 0 for what all items share; raises `MhaError` as `index` does."""
     return 0 if n_items == 1 else index("item", item, n_items, of="The batch")
+
+
+def unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
+    """Keys and values with as few heads as they have numbers for: neighbours that share them have one."""
+    k, v = (part.expand(1, n_heads, -1, -1) for part in (k, v))
+    for n_kv in range(1, n_heads):
+        if n_heads % n_kv:
+            continue
+        cut = [part.unflatten(1, (n_kv, -1)) for part in (k, v)]
+        if all(torch.equal(part[:, :, 0], part[:, :, 1]) for part in cut) and all(
+            torch.equal(part, part[:, :, :1].expand_as(part)) for part in cut
+        ):
+            return cut[0][:, :, 0], cut[1][:, :, 0]
+    return k, v

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mha_core.attention import masks
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.projections import Use
 
 REACH = "one_sided_attn_window_size"  # of a module: how many neighbours to each side

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.capture.gap import CLOSE, gap
 
 CLASSES = ("LSHSelfAttention", "LocalSelfAttention")
 

@@ -32,6 +32,21 @@ class Choice(NamedTuple):
         return self.blocks if self.blocks.dim() == 4 else self.blocks[:, None]
 
 
+class SharedTensors:
+    """Equal masks and biases of the layers of one trace, kept once."""
+
+    def __init__(self):
+        self._tensors: list[Tensor] = []
+
+    def one(self, tensor: Tensor) -> Tensor:
+        """The tensor, or an equal one that was seen before."""
+        for other in self._tensors:
+            if other.shape == tensor.shape and other.dtype == tensor.dtype and torch.equal(other, tensor):
+                return other
+        self._tensors.append(tensor)
+        return tensor
+
+
 class SharedRules:
     """The rules of the layers of a pass; masks and biases that layers share become fields of a rule once.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.eager_scores import Shared
+from mha_core.capture.masks import SharedTensors
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.projections import ModelProjections
@@ -104,7 +104,7 @@ class RecordedCall:
             matrices=matrices,
         )
 
-    def layer(self, kind: str, shared: Shared) -> LayerTrace:
+    def layer(self, kind: str, shared: SharedTensors) -> LayerTrace:
         """The call as a layer of a trace; layers of one trace share equal masks."""
         q, rule = torch.cat([part.q for part in self.queries], dim=1), self.queries[0].rule
         if len(self.queries) > 1:

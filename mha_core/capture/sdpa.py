@@ -19,8 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
-from mha_core.capture.axes import inner_axes, item_index, text_axis
-from mha_core.capture.eager_scores import unrepeated
+from mha_core.capture.axes import inner_axes, item_index, text_axis, unrepeated
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 

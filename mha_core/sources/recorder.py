@@ -22,13 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.module import Attended
-from mha_core.capture import eager_code
 from mha_core.capture.axes import item_index, text_axis
-from mha_core.capture.caller import Caller, Root, caller
-from mha_core.capture.eager_code import EagerMode
-from mha_core.capture.eager_scores import Attempt, Followed, Shared
+from mha_core.capture.masks import SharedTensors
 from mha_core.capture.mixing import without_attention
-from mha_core.capture.module_uses import ModuleUses, copies
+from mha_core.capture.own_code import following
+from mha_core.capture.own_code.caller import Caller, Root, caller
+from mha_core.capture.own_code.following import EagerMode
+from mha_core.capture.own_code.modules import ModuleUses, copies
+from mha_core.capture.own_code.scores import Attempt, FollowedAttention
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
     FORWARD,
@@ -232,7 +233,7 @@ class Recorder:
         return " ".join((*unread[:1], *misfits, *unfollowed) if misfits or unread else (NOTHING, *unfollowed))
 
     def _trace(self, forward: "SortedPass", elsewhere: list[str]) -> AttentionTrace:
-        shared, calls = Shared(), forward.calls
+        shared, calls = SharedTensors(), forward.calls
         kinds = self._kinds_by_lengths(calls) if self.kinds is None else self._kinds_by_caller(calls)
         layers = [call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)]
         source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]))
@@ -363,11 +364,11 @@ class Recorder:
             tensors["x"] = x[:, item_index(self.item, x.shape[1])]
         self._add(place, attended, about, tensors=tensors, matrices=projections(arguments)._asdict())
 
-    def _add_followed(self, followed: Followed, output: Tensor, result: Tensor) -> bool:
+    def _add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
         """Record an attention that the code computes itself; was it exact?"""
         where = caller(self._block, self.model)
         place = self._located(where)
-        if not eager_code.is_exact(followed):
+        if not following.is_exact(followed):
             return False
         lead = output.shape[:-2]
         try:
@@ -377,7 +378,7 @@ class Recorder:
                 batch = where.batch(sizes, (*lead, *followed.q.shape[2:]))
             axis = text_axis(lead, batch, followed.inside)
             with torch.inference_mode(False), torch.no_grad():
-                attended = eager_code.attended(followed, lead, axis, self.item)
+                attended = following.attended(followed, lead, axis, self.item)
                 about = Facts(by_hand=True, dropout=followed.dropout)
                 self._add(place, attended, about, result, axis, output=output)
         except MhaError as error:

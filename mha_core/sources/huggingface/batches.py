@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_core.capture import rotary
 from mha_core.capture.batch import Batch
 from mha_core.capture.collector import collecting
-from mha_core.capture.eager_scores import gap
+from mha_core.capture.gap import gap
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import forward_pass, trial

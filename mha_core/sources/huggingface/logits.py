@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import forward_pass, memory
 from mha_core.sources.huggingface.token_labels import readable

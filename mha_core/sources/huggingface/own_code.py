@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Collector, collecting
-from mha_core.capture.eager_code import CollectingMode
-from mha_core.capture.eager_scores import gap
+from mha_core.capture.gap import gap
+from mha_core.capture.own_code.following import CollectingMode
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,

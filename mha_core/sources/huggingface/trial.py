@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor, nn
 
@@ -27,7 +27,7 @@ from mha_core.attention.functional import attend, fused
 from mha_core.capture import chunks
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
-from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.mixing import without_attention
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface.forward_pass import (
@@ -43,12 +43,14 @@ from mha_core.sources.huggingface.forward_pass import (
     returned,
     sizes,
 )
-from mha_core.sources.huggingface.own_code import OwnCode, collect, try_own_code
 from mha_core.sources.huggingface.tokenizer import max_tokens
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.tokens import Tokens
+
+if TYPE_CHECKING:  # loaded where a trial follows a model's own code
+    from mha_core.sources.huggingface.own_code import OwnCode
 
 WEIGHTS_ALONE = "It returns its weights; queries, keys and values are not known."
 MISSING = (
@@ -88,7 +90,7 @@ class Route:
     name: str
     difference: float
     missing: str | None = None
-    own_code: OwnCode | None = None
+    own_code: "OwnCode | None" = None
     skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
     by: Attend = attend
@@ -219,6 +221,8 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
             difference, reason = None, str(error)
     _set(module, "eager")
     notes = (reason,) if reason else ()
+    from mha_core.sources.huggingface.own_code import try_own_code
+
     own_code = attempt(lambda: try_own_code(module, names, inputs, weights, close))
     if own_code is not None:
         return Route("watch", own_code.difference, own_code=own_code, skipped=skipped, notes=notes)
@@ -305,6 +309,8 @@ def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict,
     """Has the model layers that mix tokens by other means, and nothing else that could be attention?"""
     if not without_attention(module):
         return False
+    from mha_core.sources.huggingface.own_code import collect
+
     calls, watcher = collect(module, names, inputs, close, every_row=True)
     return not calls and not any(watcher.softmaxes[size] for size in sizes(inputs).values())
 

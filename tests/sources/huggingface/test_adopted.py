@@ -14,7 +14,7 @@ from torch import nn
 
 import mha_core as mha
 from mha_core.capture import collector
-from mha_core.capture.eager_scores import CLOSE
+from mha_core.capture.gap import CLOSE
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.sources.huggingface.batches import same_layer

@@ -9,8 +9,8 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.capture import eager_scores
 from mha_core.capture.collector import watch
+from mha_core.capture.own_code.scores import Scores
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import own_code
 from mha_core.sources.huggingface.forward_pass import returned
@@ -281,7 +281,7 @@ def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_retu
 
 def test_a_follower_that_forgets_something_is_not_believed(monkeypatch):
     assert huggingface.adopt(made("mpnet")).route.name == "watch"
-    monkeypatch.setattr(eager_scores.Scores, "plus", lambda self, term, factor: self)
+    monkeypatch.setattr(Scores, "plus", lambda self, term, factor: self)
     assert huggingface.adopt(made("mpnet")).route.name == "weights"
 
 
@@ -409,8 +409,8 @@ def test_half_precision_is_watched_too():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_follower_that_reads_a_wrong_scale_is_not_believed_in_half_precision(monkeypatch, dtype):
-    times = eager_scores.Scores.times
-    monkeypatch.setattr(eager_scores.Scores, "times", lambda self, factor: times(self, 1.02 * factor))
+    times = Scores.times
+    monkeypatch.setattr(Scores, "times", lambda self, factor: times(self, 1.02 * factor))
     assert huggingface.adopt(made("mpt").to(dtype)).route.name == "weights"
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_core.capture.caller import caller
+from mha_core.capture.own_code.caller import caller
 
 
 class Probe(nn.Module):

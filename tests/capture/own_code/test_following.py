@@ -1,4 +1,4 @@
-"""Attention in a module's own code: followed where it is understood, and left alone elsewhere."""
+"""Attention in a module's own code is followed where it is understood, and left alone elsewhere."""
 
 import math
 
@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_core.capture import eager_code, eager_scores
 from mha_core.capture.collector import Collector, collecting, watch
+from mha_core.capture.own_code import following
+from mha_core.capture.own_code.scores import ROWS, Scores
 
 H, L, D = 3, 7, 5  # heads, tokens, width of a head
 CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
@@ -122,7 +123,7 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     module = Own(way)
     q, k, v = draw(n_kv)
     collector = Collector(watch(module))
-    mode = eager_code.CollectingMode(collector, 1e-5, every_row=every_row)
+    mode = following.CollectingMode(collector, 1e-5, every_row=every_row)
     with torch.no_grad(), collecting(collector), mode as seen:
         weights, output = (call or module)(q, k, v)
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
@@ -314,7 +315,7 @@ def row_set_in_a_view(q, k, v):
     "way", [gated_row, hidden_row, row_set, row_set_in_a_view], ids=lambda way: way.__name__
 )
 def test_what_happens_in_rows_that_are_not_compared_is_not_overlooked(way):
-    assert eager_scores.ROWS * 2 < L
+    assert ROWS * 2 < L
     assert followed(way, every_row=False)[0] == []
 
 
@@ -325,7 +326,7 @@ def test_a_few_rows_are_enough_to_find_another_code_out():
 
 def test_a_wrong_number_is_found(monkeypatch):
     """The follower itself is checked: with one that forgets a factor nothing is told."""
-    monkeypatch.setattr(eager_scores.Scores, "times", lambda self, factor: self)
+    monkeypatch.setattr(Scores, "times", lambda self, factor: self)
     assert followed(plain)[0] == []
 
 
@@ -363,7 +364,7 @@ def test_what_is_asked_for_in_another_way_is_no_error_of_ours():
         ("bij,jk,kl->bil", x, m, m),
         ("bij,jk->bik", [x, m]),
     ]
-    with eager_code.EagerMode(lambda *_: None, every_row=True) as seen:
+    with following.EagerMode(lambda *_: None, every_row=True) as seen:
         torch.einsum(x, [0, 1, 2], m, [2, 3], [0, 1, 3])
         for equation, *ends in equations:
             torch.einsum(equation, *ends)
@@ -394,7 +395,7 @@ def test_an_error_of_ours_is_told_and_leaves_the_model_alone(monkeypatch):
     def broken(*args, **kwargs):
         raise IndexError("ours")
 
-    monkeypatch.setattr(eager_code, "finished", broken)
+    monkeypatch.setattr(following, "finished", broken)
     calls, weights, _, seen = followed(plain)
     assert calls == []
     assert weights.shape[-2:] == (L, L)

@@ -1,8 +1,9 @@
-"""Scores on their way from the product of queries and keys to the weights, in a model's own code.
+"""What is known of a tensor between q kᵀ and the heads' outputs: scores, exponentials, weights.
 
-A product of two tensors is taken for ``q kᵀ``. What is done to it afterwards is written down as
-``cap · tanh(scale · q kᵀ / cap) + terms, hidden where a mask says so``, with a sink beside the keys; what
-cannot be written so is followed no further. The weights that the model computed in the end are the proof.
+Any product of two tensors may be ``q kᵀ``. Whatever the code does to it afterwards is written down as
+``cap · tanh(scale · q kᵀ / cap) + terms``, hidden where a mask says so, with a sink beside the keys. What has
+no such form is not followed any further. The proof comes at the end: the rule has to give the weights that
+the model computed.
 """
 
 import math
@@ -16,12 +17,12 @@ from torch import Tensor
 
 from mha_core.attention.functional import HALF, attention_weights, mix
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.masks import distance_table
+from mha_core.capture.axes import unrepeated
+from mha_core.capture.gap import gap
+from mha_core.capture.masks import SharedTensors, distance_table
 from mha_core.traces.tensors import version
 
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
-# How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.
-CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 EINSUM = re.compile(r"[A-Za-z]+,[A-Za-z]+->[A-Za-z]+")
 ROWS = 3  # queries whose weights are computed again where not all are
 
@@ -149,20 +150,12 @@ class Scores:
         return padded.expand(*lead, *ends).reshape(1, lead.numel(), *ends)
 
 
-class Shared:
-    """Masks and biases that several layers have, kept once; it serves one forward pass."""
+class SharedTerms(SharedTensors):
+    """Also what each term hides and adds, so that layers that have the same mask read it once."""
 
     def __init__(self):
+        super().__init__()
         self._parts: dict[tuple, tuple] = {}
-        self._tensors: list[Tensor] = []
-
-    def one(self, tensor: Tensor) -> Tensor:
-        """The tensor, or an equal one that was seen before."""
-        for other in self._tensors:
-            if other.shape == tensor.shape and other.dtype == tensor.dtype and torch.equal(other, tensor):
-                return other
-        self._tensors.append(tensor)
-        return tensor
 
     def parts(self, term: Term) -> tuple[Tensor | None, Tensor | None, bool]:
         """Where a term hides, what it adds elsewhere, and whether it hides with the depths of its dtype."""
@@ -184,7 +177,7 @@ class Shared:
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class FollowedAttention:
     """An attention that was followed to its end: what it is, and how far that is from what was computed."""
 
     q: Tensor
@@ -201,11 +194,11 @@ def finished(
     weights: Tensor,
     v: Tensor,
     output: Tensor,
-    shared: Shared,
+    shared: SharedTerms,
     *,
     every_row: bool,
     dropout: float = 0.0,
-) -> Followed | None:
+) -> FollowedAttention | None:
     """Scores whose `weights` were multiplied with values, if they make those weights and that `output`.
 
     weights (1, head, query, key), v (1, head or 1, key, d_v), output (1, head, query, d_v) as the model
@@ -230,10 +223,10 @@ def finished(
     if dropout:
         again = (again / (1 - dropout)).masked_fill(computed == 0, 0.0)
     apart = max(gap(again, computed), gap(mix(again, v), output[:, :, rows]))
-    return Followed(scores.q, k, v, rule, apart, dropout, scores.inside)
+    return FollowedAttention(scores.q, k, v, rule, apart, dropout, scores.inside)
 
 
-def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
+def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | None:
     hidden, total = list(scores.hidden), None
     for term in scores.terms:
         hides, rest, surely = shared.parts(term)
@@ -269,7 +262,9 @@ def _any(weights: Tensor, cells: Tensor) -> bool:
     return any(bool(torch.where(cells[n % len(cells)], rows, 0.0).any()) for n, rows in enumerate(weights[0]))
 
 
-def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: Shared) -> dict[str, Tensor]:
+def _bias(
+    total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: SharedTerms
+) -> dict[str, Tensor]:
     if total is None:
         return {}
     total = total.float() if total.dtype in HALF else total
@@ -277,34 +272,6 @@ def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: Sh
     if table is None:
         return {"bias": shared.one(total.contiguous())}
     return {"distance_bias": shared.one(table.expand(weights.shape[1], -1).contiguous())}
-
-
-def unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
-    """Keys and values with as few heads as they have numbers for: neighbours that share them have one."""
-    k, v = (part.expand(1, n_heads, -1, -1) for part in (k, v))
-    for n_kv in range(1, n_heads):
-        if n_heads % n_kv:
-            continue
-        cut = [part.unflatten(1, (n_kv, -1)) for part in (k, v)]
-        if all(torch.equal(part[:, :, 0], part[:, :, 1]) for part in cut) and all(
-            torch.equal(part, part[:, :, :1].expand_as(part)) for part in cut
-        ):
-            return cut[0][:, :, 0], cut[1][:, :, 0]
-    return k, v
-
-
-def gap(one: Tensor, other: Tensor) -> float:
-    """The largest difference, in units of the largest number if that is above 1.
-
-    Where both are NaN or the same infinity there is none; one NaN, and other shapes, count as infinite.
-    """
-    if one.shape != other.shape:
-        return float("inf")
-    one, other = one.float(), other.float()
-    same = (one == other) | (one.isnan() & other.isnan())
-    difference = (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=float("inf"))
-    largest = other.abs().nan_to_num(posinf=0.0).max().item()  # infinity would make everything small
-    return difference.max().item() / max(1.0, largest)
 
 
 def heads(tensor: Tensor, lead: Sequence[int]) -> Tensor:
@@ -316,7 +283,7 @@ def heads(tensor: Tensor, lead: Sequence[int]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class Multiple:
     """A tensor that is this many times another one."""
 
     factor: float
@@ -365,7 +332,7 @@ class Exponentials:
 
 
 @dataclass(frozen=True, eq=False)
-class OfRows:
+class RowNumbers:
     """A number for each row of scores: the "largest" score, or the "sum" of their exponentials."""
 
     scores: Scores
@@ -388,7 +355,7 @@ class Permuted:
 
 
 @dataclass(frozen=True, eq=False)
-class Lost:
+class LostScores:
     """A tensor made of scores or weights by an operation after which they are not followed."""
 
     sizes: tuple[int, int]
@@ -397,7 +364,7 @@ class Lost:
     learned: bool = False  # as of `Scores`
 
 
-Known = Scores | Weights | Times | Log | Exponentials | OfRows | Permuted | Lost
+Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | LostScores
 
 
 def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
@@ -520,4 +487,4 @@ def seen_as(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | No
 
 def times(before: list) -> float:
     """How many times itself the product of some tensors is."""
-    return math.prod(known.factor for known in before if isinstance(known, Times))
+    return math.prod(known.factor for known in before if isinstance(known, Multiple))

@@ -1,4 +1,4 @@
-"""The modules of a recorded model as they were used: they show what made q, k and v, and W^O."""
+"""The matrices and norms of a recorded model as they were used, which show what made q, k and v, and W^O."""
 
 import threading
 from collections.abc import Callable, Mapping

@@ -1,11 +1,11 @@
-"""How far what was followed is from what was computed."""
+"""How far apart two ways to compute the same thing are."""
 
 import math
 
 import pytest
 import torch
 
-from mha_core.capture.eager_scores import gap
+from mha_core.capture.gap import gap
 
 INFINITE, NAN = math.inf, math.nan
 

@@ -1,7 +1,9 @@
-"""Attention in a model's own code, followed operation by operation: q kᵀ, its changes, softmax, values.
+"""Finds attention in code that computes it by itself, by following the code operation by operation.
 
-A `TorchFunctionMode` sees each operation of its thread and changes none. What it cannot follow is an
-`Attempt` with its place, which `sources.recorder` and `sources.huggingface` report.
+From the product q kᵀ the scores are followed through every change to a softmax, and the weights from there
+to their product with the values. A `TorchFunctionMode` sees each operation of its thread and changes none.
+Each softmax is an `Attempt`; one that could not be followed keeps its place and the reason, which
+`sources.recorder` and `sources.huggingface` report.
 """
 
 import math
@@ -18,22 +20,22 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended
 from mha_core.capture.axes import inner_axes, item_index
-from mha_core.capture.caller import caller
 from mha_core.capture.collector import Collector
-from mha_core.capture.eager_scores import (
-    CLOSE,
+from mha_core.capture.gap import CLOSE
+from mha_core.capture.own_code.caller import caller
+from mha_core.capture.own_code.scores import (
     Attempt,
     Exponentials,
-    Followed,
+    FollowedAttention,
     Known,
     Log,
-    Lost,
-    OfRows,
+    LostScores,
+    Multiple,
     Permuted,
     Product,
+    RowNumbers,
     Scores,
-    Shared,
-    Times,
+    SharedTerms,
     Weights,
     as_product,
     changed,
@@ -98,18 +100,19 @@ UNREADABLE = "its tensors have no numbers that can be read: they are meta, neste
 class EagerMode(TorchFunctionMode):
     """Follows each attention of this thread from the product of queries and keys to the heads' outputs.
 
-    `accept` takes an attention that was followed, its output (…, query, d_v) as computed by the model, of
-    which the axes before the last two are heads, and the model's own tensor of that output, and returns
-    whether it is one; `Followed.gap` is the difference between the output and what was followed. With
-    `every_row` all queries are compared, else some.
-    `softmaxes` are the numbers of softmaxes that ran, by their (query, key): with fewer attentions, one was
-    not understood. `attempts` are the softmaxes and what stands in place of one, each with its `locate()`.
-    `on_concat` takes tensors that were concatenated along the last axis, and the result.
+    `accept` decides whether an attention that was followed to its end is exact enough. It is given that
+    attention, the model's output as (…, query, d_v), where all axes before the last two are heads, and the
+    same output as the tensor that the model has. With `every_row` the weights of all queries are computed
+    again and compared, else those of a few.
+    `softmaxes` counts the softmaxes that ran, by their numbers of queries and keys: where there are more of
+    them than attentions, one was not understood. `attempts` has each softmax, or what stands in its place,
+    with its `locate()`. `on_concat` is given tensors that were concatenated along the last axis, and the
+    result.
     """
 
     def __init__(
         self,
-        accept: Callable[[Followed, Tensor, Tensor], bool],
+        accept: Callable[[FollowedAttention, Tensor, Tensor], bool],
         *,
         every_row: bool,
         locate: Callable[[], object] = lambda: None,
@@ -121,7 +124,7 @@ class EagerMode(TorchFunctionMode):
         self.attempts: list[Attempt] = []
         self.outputs: deque[Tensor] = deque(maxlen=MAX_OUTPUTS)  # of linear layers
         self.error: Exception | None = None
-        self.shared = Shared()
+        self.shared = SharedTerms()
         # By the id of a tensor: the tensor, its version, and what it is known to be.
         self._known: dict[int, tuple[weakref.ref, int, Known]] = {}
 
@@ -200,10 +203,10 @@ class EagerMode(TorchFunctionMode):
         if attempt is not None:
             attempt.lost = attempt.lost or f"its weights went through {name or 'an operation'}"
         sizes = _sizes(known)[0]
-        operation = inner.operation if isinstance(inner, Lost) else name
+        operation = inner.operation if isinstance(inner, LostScores) else name
         for part in _tensors(result):
             if part.dim() > 1 and part.is_floating_point() and 4 * part.numel() >= sizes[0] * sizes[1]:
-                self._note(part, Lost(sizes, operation, attempt, getattr(inner, "learned", False)))
+                self._note(part, LostScores(sizes, operation, attempt, getattr(inner, "learned", False)))
 
     def _follow(
         self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
@@ -218,9 +221,9 @@ class EagerMode(TorchFunctionMode):
             self._softmax(name, args, before[0], result)
             return
         tracked = [n for n, known in enumerate(before) if isinstance(known, TRACKED)]
-        at = min(tracked, key=lambda n: isinstance(before[n], Lost), default=None)
+        at = min(tracked, key=lambda n: isinstance(before[n], LostScores), default=None)
         if at is None:
-            if isinstance(before[0], OfRows):
+            if isinstance(before[0], RowNumbers):
                 self._of_rows(name, before[0], args[0], result)
             else:
                 self._multiple(name, args, kwargs, before, result)
@@ -231,11 +234,11 @@ class EagerMode(TorchFunctionMode):
         if not isinstance(result, Tensor):
             return
         new = None
-        if name in PERMUTATIONS and not isinstance(known, Log | Lost):
+        if name in PERMUTATIONS and not isinstance(known, Log | LostScores):
             new = _permuted(func, known, operand, args, kwargs)
         elif name in VIEWS and isinstance(known, Scores | Weights):
             new = seen_as(known, result.shape)
-        elif name == "getitem" and not isinstance(known, Lost):
+        elif name == "getitem" and not isinstance(known, LostScores):
             new = _cropped(known, operand, result)
         elif result.shape == operand.shape:
             new = self._same_cells(name, at, known, args, kwargs, before, result)
@@ -261,7 +264,7 @@ class EagerMode(TorchFunctionMode):
     ) -> Known | None:
         """What becomes of scores, exponentials or weights by an operation on each of them."""
         other = before[1 - at] if name in ("sub", "div") and len(before) > 1 else None
-        if isinstance(other, OfRows | Log) and at == 0 and not kwargs:
+        if isinstance(other, RowNumbers | Log) and at == 0 and not kwargs:
             return self._by_row(name, known, other, result)
         if isinstance(known, Scores):
             new = changed(name, at, known, args, kwargs)
@@ -277,7 +280,7 @@ class EagerMode(TorchFunctionMode):
             return known
         return new
 
-    def _by_row(self, name: str, known: Known, row: OfRows | Log, result: Tensor) -> Known | None:
+    def _by_row(self, name: str, known: Known, row: RowNumbers | Log, result: Tensor) -> Known | None:
         """Scores or exponentials after the difference from, or the division by, one number for each row."""
         scores = getattr(known, "scores", known)
         if row.scores is not scores:
@@ -290,7 +293,7 @@ class EagerMode(TorchFunctionMode):
             return self._weights(scores, result)
         return None
 
-    def _of_rows(self, name: str, row: OfRows, operand: Tensor, result: object) -> None:
+    def _of_rows(self, name: str, row: RowNumbers, operand: Tensor, result: object) -> None:
         """A number for each row in another shape, for example with an axis of keys again."""
         if name in VIEWS | CASTS | {"getitem", "data"} and isinstance(result, Tensor):
             self._note(result, row if result.numel() == operand.numel() else None)
@@ -302,9 +305,9 @@ class EagerMode(TorchFunctionMode):
                 value = number(factor) or 0.0
                 if MIN_FACTOR < abs(value) < 1 / MIN_FACTOR and getattr(tensor, "shape", ()) == result.shape:
                     value = value if name == "mul" else 1 / value
-                    self._note(result, Times(times(before) * value))
+                    self._note(result, Multiple(times(before) * value))
                     return
-        elif isinstance(before[0], Times) and name in CASTS | VIEWS | REARRANGEMENTS | {"data", "dropout"}:
+        elif isinstance(before[0], Multiple) and name in CASTS | VIEWS | REARRANGEMENTS | {"data", "dropout"}:
             for part in result if isinstance(result, tuple | list) else (result,):
                 if name != "dropout" or part is args[0]:
                     self._note(part, before[0])
@@ -327,12 +330,16 @@ class EagerMode(TorchFunctionMode):
             elif known is scores:
                 self._note(result, Log(scores, of_weights=True))
         elif name == "softmax":
-            lost = f"its scores went through {known.operation}" if isinstance(known, Lost) else NO_PRODUCT
+            lost = (
+                f"its scores went through {known.operation}" if isinstance(known, LostScores) else NO_PRODUCT
+            )
             if isinstance(scores, Scores):
                 lost = "it sums to 1 over another axis than keys or queries"
             if isinstance(known, TRACKED):
                 attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
-                attempt.rearranged = isinstance(known, Lost) and known.attempt is None and not known.learned
+                attempt.rearranged = (
+                    isinstance(known, LostScores) and known.attempt is None and not known.learned
+                )
             elif axis == n - 1:
                 self._attempt(tuple(result.shape[-2:]), lost)
             if axis == n - 1 and n > 2:
@@ -366,10 +373,10 @@ class EagerMode(TorchFunctionMode):
             keeps = isinstance(result, Tensor) and result.shape == (*args[0].shape[:-1], 1)
             self._note(result, Log(known) if keeps else None)
         elif name == "sum" and isinstance(known, Exponentials) and rows:
-            self._note(result, OfRows(known.scores, "sum"))
+            self._note(result, RowNumbers(known.scores, "sum"))
         elif name in ("max", "amax") and isinstance(known, Scores) and (rows or axis is None):
             largest = result if isinstance(result, Tensor) else result[0]
-            self._note(largest, OfRows(known, "largest"))
+            self._note(largest, RowNumbers(known, "largest"))
         else:
             return False
         return True
@@ -439,7 +446,7 @@ class EagerMode(TorchFunctionMode):
         if q.shape[1] == 1:
             q = q.expand(1, max(1, lead.numel()), -1, -1)
         for n, known in enumerate(before):  # q and k as they were before a factor, which is the rule's scale
-            if isinstance(known, Times):
+            if isinstance(known, Multiple):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
         inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
         learned = _is_parameter(product.left) or _is_parameter(product.right)
@@ -453,7 +460,7 @@ class EagerMode(TorchFunctionMode):
             return
         if isinstance(known, Exponentials):
             self._attempt(_sizes(known)[0], UNDIVIDED).rearranged = not known.scores.learned
-        elif isinstance(known, Lost):
+        elif isinstance(known, LostScores):
             self._attempt(
                 known.sizes, f"values are multiplied with scores that went through {known.operation}"
             )
@@ -474,7 +481,7 @@ class EagerMode(TorchFunctionMode):
         attempt.lost = attempt.lost or "no score rule gives its weights"
 
 
-TRACKED = Scores | Weights | Exponentials | Log | Permuted | Lost
+TRACKED = Scores | Weights | Exponentials | Log | Permuted | LostScores
 
 
 def _unpermuted(known: Known | None) -> Known | None:
@@ -484,7 +491,7 @@ def _unpermuted(known: Known | None) -> Known | None:
 def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     """The numbers of queries and keys of a tensor, and of the scores that are factors of it."""
     known = _unpermuted(known)
-    known = known if isinstance(known, Scores | Lost) else known.scores
+    known = known if isinstance(known, Scores | LostScores) else known.scores
     return (known.sizes, *(known.factors if isinstance(known, Scores) else ()))
 
 
@@ -594,12 +601,12 @@ def _unchanged(name: str, result: Tensor, operand: Tensor, args: tuple) -> bool:
     return same(result, operand)
 
 
-def is_exact(followed: Followed) -> bool:
+def is_exact(followed: FollowedAttention) -> bool:
     """Is the output of what was followed the model's own output, but for rounding?"""
     return followed.gap <= CLOSE.get(followed.v.dtype, 0.0)
 
 
-def attended(followed: Followed, lead: Sequence[int], axis: int | None, item: int) -> Attended:
+def attended(followed: FollowedAttention, lead: Sequence[int], axis: int | None, item: int) -> Attended:
     """One text of an attention that was followed, as a batch of one.
 
     `lead` are the axes of the output before query and width, of which `axis` counts texts and all others
@@ -638,7 +645,7 @@ class CollectingMode(EagerMode):
         super().__init__(self._collect, every_row=every_row)
         self.collector, self.close, self.gap = collector, close, 0.0
 
-    def _collect(self, followed: Followed, output: Tensor, _: Tensor) -> bool:
+    def _collect(self, followed: FollowedAttention, output: Tensor, _: Tensor) -> bool:
         if followed.gap > self.close or followed.dropout:
             return False
         self.gap = max(self.gap, followed.gap)

@@ -1,4 +1,4 @@
-"""The code that runs now: its line, its modules, its forward pass and its number of texts."""
+"""Where an operation comes from: the line of code, the modules around it, and how many texts they read."""
 
 import os
 import sys
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from mha_core.errors import MhaError
 
 MODULE_CALL = nn.Module._wrapped_call_impl.__code__
-LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+CAPTURE = os.path.dirname(os.path.dirname(__file__))
+LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, CAPTURE + os.sep)
 RECORDER = os.sep.join(("mha_core", "sources", "recorder.py"))
 EINOPS = f"{os.sep}einops{os.sep}"
 
