@@ -13,12 +13,11 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.edits import Edit, Site, edited
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture import bands, chunks, projections
+from mha_core.capture import projections
 from mha_core.capture.call import Call, Index, attribute
 from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import GATES, LOW_RANK, OUTPUTS, WATCHED, Proof, Use
@@ -29,7 +28,6 @@ from mha_core.traces.tensors import copied
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # names of modules with the inputs of attention
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
-INDEXER = "indexer"  # the name of a module with a learned index
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 
 # Keywords that change nothing in attention: their effect is in the eager mask or in q, k and v already.
@@ -65,7 +63,7 @@ class Collector:
         self.rules = SharedRules()
         self._names = names
         # Since the last call: modules that may have made q, k and v, and the arguments of attention modules.
-        self._uses: list[Use] = []
+        self.uses: list[Use] = []
         self._arguments: list[tuple[str, dict]] = []
         self._previous_uses: list[Use] = []  # those before the last call
         # The rotary codes of this pass, and the texts of keys and values.
@@ -100,7 +98,7 @@ class Collector:
         if q.shape[0] == 1:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
-        self._previous_uses, self._uses, self._arguments = self._uses, [], []
+        self._previous_uses, self.uses, self._arguments = self.uses, [], []
         self._joined, self._first = (joined, joined._version), None
         self._output_codes = [
             codes for codes in _all_codes(inputs.get("position_embeddings")) if _are_codes(codes)
@@ -119,7 +117,7 @@ class Collector:
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
         """What made q, k and v, as far as the modules of the attention show it."""
         children = {} if call.module is None else call.module._modules
-        uses = [use.unchanged() for use in self._uses if children.get(use.proof.name) is use.module]
+        uses = [use.unchanged() for use in self.uses if children.get(use.proof.name) is use.module]
         uses = [use for use in uses if use is not None]
         codes = inputs.get("position_embeddings")
         codes = codes if _are_codes(codes) else None
@@ -158,13 +156,6 @@ class Collector:
             self._rotations[key] = (codes, candidates(codes, shape))  # held, so that their ids stay theirs
         return self._rotations[key][1]
 
-    def add_bands(self, module: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
-        """A call whose scores stood in bands, if it can be shown as one of queries and keys."""
-        banded = bands.banded(module, args, kwargs, output, self._uses)
-        if banded is not None:
-            self._uses = banded.uses
-            self.add(module, banded.q, banded.k, banded.v, banded.rule, output)
-
     def indexed(self, blocks: Tensor, scores: Tensor) -> None:
         """Keep the scores by which a learned index chose blocks of keys."""
         self._index_scores[id(blocks)] = (blocks, scores)
@@ -193,7 +184,7 @@ class Collector:
     def left(self, use: Use) -> None:
         """Keep the use of a module: of W^O as a part of the last call, of another for the next call."""
         if use.proof.name not in OUTPUTS and use.proof.name not in LOW_RANK:
-            self._uses.append(use)
+            self.uses.append(use)
         elif self._joined is not None and self._takes_outputs(use, *self._joined):
             self._add_output(use)
 
@@ -222,7 +213,7 @@ class Collector:
         call = self.calls[-1]
         biases = () if call.module is None else call.module._parameters.values()
         gate = projections.output_gate(
-            joined, use.x, [*self._previous_uses, *self._uses], [*filter(_is_vector, biases)]
+            joined, use.x, [*self._previous_uses, *self.uses], [*filter(_is_vector, biases)]
         )
         if gate is not None:
             call.gate, values = gate
@@ -243,6 +234,11 @@ def collecting(collector: Collector) -> Iterator[None]:
         yield
     finally:
         _active.reset(token)
+
+
+def current() -> Collector | None:
+    """The collector that is active in this thread."""
+    return _active.get()
 
 
 class UnknownKeyword(MhaError):
@@ -324,14 +320,8 @@ def watch(model: nn.Module) -> dict[int, str]:
         last = name.rpartition(".")[2]
         if not module._modules and (last in WATCHED or (last in GATES and ATTENTION.search(name))):
             module.register_forward_hook(partial(_on_leaving, Proof(last)))
-        elif last == INDEXER:
-            module.register_forward_hook(_on_indexed, with_kwargs=True)
         elif module._modules and ATTENTION.search(name):
             module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
-            if chunks.in_chunks(module):
-                module.register_forward_hook(chunks.on_leaving, with_kwargs=True)
-            if bands.in_bands(module):
-                module.register_forward_hook(_on_bands, with_kwargs=True)
     return names
 
 
@@ -345,35 +335,6 @@ def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) ->
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.left(Use.of(module, args[0], output, proof))
-
-
-def _on_bands(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor, ...]) -> None:
-    collector = _active.get()
-    if collector is not None:
-        with torch.no_grad(), torch._C.DisableTorchFunction():  # who follows the code does not see this
-            collector.add_bands(module, args, kwargs, output[0])
-
-
-def _on_indexed(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:
-    """Keep the scores of a learned index: it runs once more, and its choice of the highest is observed."""
-    collector = _active.get()
-    if collector is None or not isinstance(blocks, Tensor):
-        return
-    with _Choices() as choices:
-        again = type(module).forward(module, *args, **kwargs)
-    if torch.equal(again, blocks) and choices.scores is not None:
-        collector.indexed(blocks, choices.scores)
-
-
-class _Choices(TorchFunctionMode):
-    """Keeps the scores of the last choice of the highest ones."""
-
-    scores: Tensor | None = None
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if getattr(func, "__name__", "") == "topk" and args and isinstance(args[0], Tensor):
-            self.scores = args[0].detach()
-        return func(*args, **(kwargs or {}))
 
 
 @cache

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from mha_core.attention.module import Attended
 from mha_core.capture.axes import item_index, text_axis
+from mha_core.capture.families import without_attention
 from mha_core.capture.masks import SharedTensors
-from mha_core.capture.mixing import without_attention
 from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller
 from mha_core.capture.own_code.following import EagerMode

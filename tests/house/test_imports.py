@@ -36,6 +36,7 @@ TABLE = {
     "mha_core/training/__main__.py": f"torch numpy {TRACES} mha_core.training.* mha_core.analysis.roles",
     "mha_core/capture/*": f"torch {TRACES}",
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
+    "mha_core/capture/families/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/sources/*": f"torch regex {TRACES} mha_core.training.* mha_core.capture.*",
     "mha_core/sources/huggingface/*": "torch regex late:transformers late:huggingface_hub"
     f" {TRACES} mha_core.capture.*",

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from mha_core.capture import bands
+from mha_core.capture import families
 from mha_core.capture.call import Call
 from mha_core.traces.layer import LayerTrace
 
@@ -105,12 +105,16 @@ def returned(module: nn.Module, result: object) -> list[tuple[str, Tensor]]:
 
     (1, head, query, key), or more axes where a text is looked at in parts.
     """
-    weights_by_layer, reaches = [], bands.reaches(module)
+    weights_by_layer, in_bands = [], families.has(module, "bands")
+    if in_bands:
+        from mha_core.capture.families import bands
+
+        reaches = bands.reaches(module)
     for name, layer_kind in RETURNED.items():
         for at, weights in enumerate(getattr(result, name, None) or ()):
             if isinstance(weights, Mapping):  # of parts of a text, by their names: Pegasus-X
                 weights = max(weights.values(), key=Tensor.dim)
-            if reaches and layer_kind in ("self", "encoder"):
+            if in_bands and layer_kind in ("self", "encoder"):
                 weights = bands.dense(weights, reaches[at])
             if isinstance(weights, Tensor) and weights.dim() >= 4:
                 weights_by_layer.append((layer_kind, weights))

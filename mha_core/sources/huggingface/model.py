@@ -10,7 +10,7 @@ import inspect
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -25,7 +25,7 @@ from mha_core import device as devices
 from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
 from mha_core.cache import Cache
-from mha_core.capture import collector, mixing, rotary
+from mha_core.capture import collector, families, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
@@ -231,7 +231,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
         config._attn_implementation = "eager"  # Falcon reads it in every pass and cannot be set otherwise
     rotary.start_anew(module)
-    watched = mixing.watch(module)
+    watched = families.watch(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
     if weight.dtype in HALF:
@@ -245,7 +245,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         str(weight.dtype).removeprefix("torch."),
         route,
         MappingProxyType(names),
-        (*mixing.without_attention(module).values(), *unread),
+        (*families.without_attention(module).values(), *unread),
         _proven(module, watched) if watched else watched,
     )
     if route.name == "mixing" and not model.mixers:
@@ -255,6 +255,8 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
 
 def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
     """Those of the watched layers without softmax whose matrices make their output for a few tokens."""
+    from mha_core.capture.families import mixing
+
     with mixing.recording() as recorder:
         forward_pass.forward(module, forward_pass.probe(module))
     proven = mixing.provable(recorder.layers(watched))
@@ -450,10 +452,19 @@ def flow(
 
     Raises `MhaError` if nothing can be shown.
     """
-    with mixing.recording() as recorder, _errors_of(model):
+    with _recording(model) as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)
-    mixers = recorder.layers(model.mixers)
+    mixers = () if recorder is None else recorder.layers(model.mixers)
     return *complete(model, *flowed, mixers), mixers
+
+
+def _recording(model: Model) -> AbstractContextManager:
+    """Records the layers without softmax of a model that has some."""
+    if not model.mixers:
+        return nullcontext()
+    from mha_core.capture.families import mixing
+
+    return mixing.recording()
 
 
 def complete(

@@ -45,9 +45,9 @@ class Switches(Collector):
         self._n_calls += 1
 
     def entered(self, *_: object) -> None:
-        """Keeps nothing, as the next three."""
+        """Keeps nothing, as the next two."""
 
-    left = add_bands = indexed = entered
+    left = indexed = entered
 
 
 def towards(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:

@@ -24,11 +24,10 @@ from torch import Tensor, nn
 
 from mha_core.attention.edits import Edit, Site
 from mha_core.attention.functional import attend, fused
-from mha_core.capture import chunks
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
+from mha_core.capture.families import has, without_attention
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.capture.mixing import without_attention
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
@@ -195,7 +194,7 @@ def _tried(module: nn.Module, ours: str) -> Route:
 
 def _keeps_buckets(module: nn.Module) -> bool:
     """Does a model (Reformer) choose the number of its buckets by the first long text that it reads?"""
-    return any(chunks.in_chunks(part) for part in module.modules()) and module.config.num_buckets is None
+    return has(module, "chunks") and module.config.num_buckets is None
 
 
 def _classes(module: nn.Module) -> dict[str, type]:
@@ -493,12 +492,10 @@ def _set(module: nn.Module, implementation: str) -> bool:
 
 
 def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]) -> PassLayers:
-    with chunks.reading() as in_chunks:
-        reference = forward(module, inputs, output_attentions=True)
+    reference = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
-    for at, (layer_kind, matrix) in enumerate(returned(module, reference)):
-        square = in_chunks[at] if at < len(in_chunks) else None
-        weights = _without_filling(matrix if square is None else square, *sizes(inputs)[layer_kind])
+    for layer_kind, matrix in returned(module, reference):
+        weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
             skipped.append(f"{layer_kind} layer: {IN_PARTS}")
         elif not are_weights(weights):

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from mha_core import MhaError
-from mha_core.capture import mixing
+from mha_core.capture.families import mixing
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.mixer import MixerTrace
 from tests.parity import tiny
@@ -129,46 +129,6 @@ def test_in_half_precision_too(family, dtype):
     assert layer.tensors["v"].dtype == dtype
     own, scale = layer.output()[0], np.abs(layer.mixing(0)) @ np.abs(layer.v[0])
     assert np.abs(output(layer, [0])[0] - own).max() <= 0.03 * scale.max()
-
-
-def test_fnet_adds_what_cosines_and_sines_mix():
-    model, computed = huggingface.adopt(tiny.model("fnet")), []
-    for layer in model.module.fnet.encoder.layer:
-        layer.fourier.self.register_forward_hook(lambda _module, _args, output: computed.append(output[0][0]))
-    ids = torch.randint(5, 90, (1, 23), generator=torch.Generator().manual_seed(3))
-    _, skipped, mixers = huggingface.flow(model, {"input_ids": ids})
-    angles = 2 * np.pi * np.outer(np.arange(23), np.arange(23)) / 23
-    assert (len(mixers), skipped) == (2, ())
-    for layer, own in zip(mixers, computed, strict=True):
-        assert (layer.rule, layer.unit, layer.n_heads) == ("Fourier transform (FNet)", "component", 2)
-        np.testing.assert_allclose(layer.mixing(), [np.cos(angles), np.sin(angles)], atol=1e-5)
-        np.testing.assert_allclose((layer.mixing() @ layer.v).sum(0), own, atol=1e-4)
-
-
-def test_yoso_mixes_by_how_often_keys_are_expected_in_the_bucket_of_a_query():
-    model, hidden = huggingface.adopt(tiny.model("yoso")), []
-    attention = model.module.yoso.encoder.layer[0].attention.self
-    attention.register_forward_pre_hook(lambda _, args: hidden.append(args[0]))
-    _, skipped, [layer, _] = huggingface.flow(model, {"input_ids": torch.arange(5, 28)[None]})
-    heads = (part(hidden[0])[0].unflatten(1, (6, -1)) for part in (attention.query, attention.key))
-    q, k = (torch.nn.functional.normalize(part, dim=-1).transpose(0, 1) for part in heads)
-    expected = (1 - torch.acos(q @ k.mT) / np.pi) ** attention.hash_code_len
-    assert (layer.rule, layer.unit, skipped) == ("expected hash collisions (YOSO)", "head", ())
-    np.testing.assert_allclose(layer.mixing(), expected.detach(), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("own", "reason"),
-    [
-        ({"conv_window": 3}, "YosoSelfAttention mixes tokens by other means than attention"),
-        ({"use_expectation": False}, "YosoModel does not run on a text alone"),  # without its own CUDA code
-    ],
-    ids=str,
-)
-def test_yoso_with_a_convolution_beside_it_or_with_hashes_by_chance_is_refused(own, reason, refused):
-    config = tiny.config("yoso")
-    vars(config).update(own)
-    assert reason in str(refused(huggingface.adopt, transformers.YosoModel(config)))
 
 
 def test_another_layer_s_matrix_is_refused():

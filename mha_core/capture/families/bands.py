@@ -1,4 +1,4 @@
-"""Attention to a window whose scores stand in bands, of each token with its neighbours (Longformer, LED).
+"""Attention whose scores stand in bands: each token looks at so many neighbours (Longformer, LED).
 
 Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
 """
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from mha_core.attention import masks
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture import collector
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.projections import Use
 
@@ -30,14 +31,26 @@ class Banded(NamedTuple):
     uses: list[Use]
 
 
-def in_bands(module: nn.Module) -> bool:
-    """Does a module compute attention in bands?"""
-    return isinstance(getattr(module, REACH, None), int)
+def watch(_place: str, part: nn.Module) -> bool:
+    """Collect what a part computes. Its layers do have a softmax."""
+    part.register_forward_hook(_on_leaving, with_kwargs=True)
+    return False
 
 
 def reaches(model: nn.Module) -> list[int]:
     """How many neighbours to each side are looked at, of each layer in bands."""
-    return [getattr(part, REACH) for part in model.modules() if in_bands(part)]
+    return [reach for part in model.modules() if isinstance(reach := getattr(part, REACH, None), int)]
+
+
+def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor, ...]) -> None:
+    """Add the call to the collector of this thread, if it can be shown as one of queries and keys."""
+    if (active := collector.current()) is None:
+        return
+    with torch.no_grad(), torch._C.DisableTorchFunction():  # whoever follows the code does not see this
+        found = banded(module, args, kwargs, output[0], active.uses)
+        if found is not None:
+            active.uses = found.uses
+            active.add(module, found.q, found.k, found.v, found.rule, output[0])
 
 
 def dense(bands: Tensor, reach: int) -> Tensor:

@@ -1,54 +1,38 @@
 """Attention whose queries and keys are sorted by hashing and cut into chunks (Reformer).
 
-The weights that such a layer returns are in that order. Its values only pass through weighted sums, so its
-own code with unit vectors in their place returns the weights of token to token.
+The weights that such a layer returns are in the order of its chunks. Its values only pass through weighted
+sums, so its own code with unit vectors in their place gives the weights of token to token. In our twin of the
+model a layer returns these instead.
 
 Source: Kitaev, Kaiser and Levskaya 2020, "Reformer: The Efficient Transformer", section 2.
 """
 
 import copy
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
 
 from mha_core.capture.gap import CLOSE, gap
 
-CLASSES = ("LSHSelfAttention", "LocalSelfAttention")
 
-_weights: ContextVar[list[Tensor | None] | None] = ContextVar("headscope_chunks", default=None)
-
-
-@contextmanager
-def reading() -> Iterator[list[Tensor | None]]:
-    """While entered, the weights (1, head, query, key) of each layer in chunks that runs in this thread.
-
-    None for a layer whose text fits into one chunk, and where the weights do not make its output.
-    """
-    weights: list[Tensor | None] = []
-    token = _weights.set(weights)
-    try:
-        yield weights
-    finally:
-        _weights.reset(token)
+def watch(_place: str, part: nn.Module) -> bool:
+    """Let a part return weights of token to token. Its layers do have a softmax."""
+    part.register_forward_hook(_on_leaving, with_kwargs=True)
+    return False
 
 
-def in_chunks(module: nn.Module) -> bool:
-    """Does a module look at chunks of a text?"""
-    return type(module).__name__ in CLASSES
+def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> tuple | None:
+    """The same output with weights of token to token, if it has weights and they can be read."""
+    if not isinstance(getattr(output, "attention_probs", None), Tensor):  # nobody asked for weights
+        return None
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        weights = _read(module, args, kwargs, output)
+    return None if weights is None else output._replace(attention_probs=weights)
 
 
-def on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: object) -> None:
-    """The hook of such a module."""
-    if (weights := _weights.get()) is not None:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            weights.append(_read(module, args, kwargs, output))
-
-
-def _read(module: nn.Module, args: tuple, kwargs: dict, output: object) -> Tensor | None:
+def _read(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> Tensor | None:
+    """The weights (1, head, query, key); None of a text in one chunk, or if they do not make the output."""
     arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     hidden, heads = arguments["hidden_states"], (module.num_attention_heads, module.attention_head_size)
     if len(hidden) != 1 or hidden.shape[1] <= module.chunk_length:

@@ -1,0 +1,123 @@
+"""What a few families of models alone need, each in a file of its own that other models do not load.
+
+`BY_NAME` and `BY_CODE` are the table: which part of a model asks for which file. Each file has a function
+``watch(place, part)``, which puts its hooks on such a part. It returns whether the part is a layer without
+softmax whose mixing is recorded from then on.
+"""
+
+import inspect
+import re
+from collections.abc import Mapping
+from types import FunctionType, MappingProxyType, ModuleType
+
+import torch
+from torch import nn
+
+# A part asks for a file by its class, by its own name in the model, or by an attribute …
+BY_NAME = {
+    "one_sided_attn_window_size": "bands",  # an attribute of Longformer and LED
+    **dict.fromkeys(("LSHSelfAttention", "LocalSelfAttention"), "chunks"),  # Reformer
+    "indexer": "learned_index",  # DeepSeek V3.2, MiniMax M3 and others
+    "FNetFourierTransform": "fourier",
+    "YosoSelfAttention": "yoso",
+    "xLSTMBackend": "kernels",
+}
+# … or by a function, a method or a buffer that its code uses.
+BY_CODE = {
+    "diagonal_decay": "lightning",  # MiniMax
+    "torch_chunk_gated_delta_rule": "kernels",  # Qwen3-Next and others
+    "chunk_kimi_delta_attention": "kernels",
+    "mamba2_chunk_scan": "kernels",
+    "mamba_selective_scan": "kernels",
+    "rwkv_linear_attention": "kernels",
+    "causal_conv1d_fn": "kernels",  # LFM2
+    "_rnn_scan": "kernels",  # RecurrentGemma
+}
+WITHOUT_SOFTMAX = {"fourier", "yoso", "lightning", "kernels"}
+# What classes are called that mix tokens, and classes that only hold or serve them.
+MIXERS = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
+    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
+)
+AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
+SCRIPTED = re.compile(r"aten::\w*(?:softmax|attention)")  # operations in the code of a module of torch.jit
+STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
+
+
+def asked_by(place: str, part: nn.Module) -> str | None:
+    """The file that a part of a model asks for; None for nearly all parts."""
+    names = (type(part).__name__, place.rpartition(".")[2], *vars(part))
+    asked = [BY_NAME[name] for name in names if name in BY_NAME]
+    forward = inspect.unwrap(type(part).forward)
+    if isinstance(forward, FunctionType):
+        used = [name for name in forward.__code__.co_names if name in BY_CODE]
+        asked += [BY_CODE[name] for name in used if name in forward.__globals__ or hasattr(part, name)]
+    return asked[0] if asked else None
+
+
+def has(model: nn.Module, file: str) -> bool:
+    """Has a model a part that asks for a file?"""
+    return any(asked_by(place, part) == file for place, part in model.named_modules())
+
+
+def watch(model: nn.Module) -> Mapping[str, int]:
+    """Put the hooks of its family on a model that nobody else uses, once. → its layers that are recorded
+
+    These are the layers without softmax whose mixing is understood, each with the width of the short
+    convolution through which its values went, 0 where there is none.
+    """
+    mixers = {}
+    for place, part in list(model.named_modules()):
+        file = asked_by(place, part)
+        if file in WITHOUT_SOFTMAX and (not place or "forward" in vars(part)):  # somebody has replaced it
+            continue
+        if file is not None and _loaded(file).watch(place, part):
+            mixers[place] = part
+    if not mixers:
+        return MappingProxyType({})
+    from mha_core.capture.families import mixing
+
+    return mixing.watch(model, mixers)
+
+
+def without_attention(model: nn.Module) -> dict[str, str]:
+    """The layers that mix tokens by a state that is carried along, or by a sum: a sentence for each name.
+
+    They are known by the names of their classes and kernels; torch's own recurrent layers are among them.
+    """
+    layers: dict[str, str] = {}
+    for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            if _attends(part) and not any(name.startswith(f"{other}.") for other in layers):
+                layers[name] = f"{name or part.original_name}: it is made by torch.jit, where nothing is seen"
+            continue
+        kind = type(part).__name__
+        mixes = MIXERS.search(kind) is not None and AROUND.search(kind) is None
+        mixes |= hasattr(part, STATE) or isinstance(part, nn.RNNBase)
+        mixes |= asked_by(name, part) in WITHOUT_SOFTMAX
+        if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
+            layers[name] = f"{name}: {kind} mixes tokens by other means than attention"
+    return layers
+
+
+def _attends(part: torch.jit.ScriptModule) -> bool:
+    """Is there attention in the compiled code of a module, or a softmax that may be one?"""
+    return SCRIPTED.search(str(getattr(part, "inlined_graph", ""))) is not None
+
+
+def _loaded(name: str) -> ModuleType:
+    match name:
+        case "bands":
+            from mha_core.capture.families import bands as file
+        case "chunks":
+            from mha_core.capture.families import chunks as file
+        case "learned_index":
+            from mha_core.capture.families import learned_index as file
+        case "fourier":
+            from mha_core.capture.families import fourier as file
+        case "yoso":
+            from mha_core.capture.families import yoso as file
+        case "lightning":
+            from mha_core.capture.families import lightning as file
+        case "kernels":
+            from mha_core.capture.families import kernels as file
+    return file

@@ -1,0 +1,88 @@
+"""Layers that mix tokens by one function of a known name: Mamba, RWKV, delta rules, RG-LRU, mLSTM and others.
+
+In our twin of the model such a layer has a `forward` of its own: that of its class, but with a function that
+also notes each call. The model's code is not touched.
+"""
+
+import inspect
+from functools import partial
+from types import FunctionType, MethodType
+
+from torch import nn
+
+from mha_core.capture.families.mixing import Kernel, run, with_globals
+
+SCAN = Kernel(
+    "selective state space (Mamba)",
+    "hidden_states",
+    unit="channel",
+    tokens=2,
+    heads=1,
+    channels={"hidden_states": 1, "dt": 1, "A": 0, "D": 0, "z": 1, "delta_bias": 0},
+    gate="z",
+)
+CONVOLUTION = Kernel(
+    "short convolution",
+    "hidden_states",
+    unit="channel",
+    tokens=2,
+    heads=1,
+    channels={"hidden_states": 1, "weight": 0, "bias": 0},
+    bias="bias",
+    is_convolution=True,
+)
+# By the names that the files of transformers give them.
+FUNCTIONS = {
+    "torch_chunk_gated_delta_rule": Kernel("gated delta rule"),
+    "chunk_kimi_delta_attention": Kernel("Kimi delta attention"),
+    "mamba2_chunk_scan": Kernel("state space duality (Mamba 2)", "hidden_states"),
+    "mamba_selective_scan": SCAN,
+    "rwkv_linear_attention": Kernel(
+        "RWKV", unit="channel", channels={"time_decay": 0, "time_first": 0, "key": 2, "value": 2}
+    ),
+    "causal_conv1d_fn": CONVOLUTION,
+}
+METHODS = {
+    "_rnn_scan": Kernel(
+        "gated linear recurrence (RG-LRU)",
+        "hidden_states",
+        unit="channel",
+        channels={"hidden_states": 2, "recurrent_gate": 2},
+    )
+}
+MODULES = {"xLSTMBackend": Kernel("mLSTM", tokens=2, heads=1)}
+
+
+def watch(place: str, part: nn.Module) -> bool:
+    """Note the calls of a part's kernel. False where it has none that is known."""
+    forward, kernels = inspect.unwrap(type(part).forward), _kernels(part)
+    if type(part).__name__ in MODULES:
+        own = MethodType(type(part).forward, part)
+        part.forward = partial(run, place, MODULES[type(part).__name__], own)
+    elif not kernels:
+        return False
+    elif METHODS.keys() & kernels:
+        for known, kernel in kernels.items():
+            own = MethodType(getattr(type(part), known), object())  # it uses nothing of the module
+            setattr(part, known, partial(run, place, kernel, own))
+    else:
+        if len(kernels) > 1:  # the convolution before the kernel
+            kernels = {known: kernel for known, kernel in kernels.items() if not kernel.is_convolution}
+        around = {
+            known: partial(run, place, kernel, forward.__globals__[known])
+            for known, kernel in kernels.items()
+        }
+        part.forward = MethodType(with_globals(forward, around), part)
+    return True
+
+
+def _kernels(part: nn.Module) -> dict[str, Kernel]:
+    """The kernels that the code of a module calls, by their names."""
+    forward = inspect.unwrap(type(part).forward)
+    if not isinstance(forward, FunctionType):
+        return {}
+    used = forward.__code__.co_names
+    methods = {name: METHODS[name] for name in used if name in METHODS and hasattr(part, name)}
+    return methods or {
+        name: FUNCTIONS[name] for name in used if name in FUNCTIONS and name in forward.__globals__
+    }
