@@ -1,8 +1,8 @@
 """What a few families of models alone need, each in a file of its own that other models do not load.
 
-`BY_NAME` and `BY_CODE` are the table: which part of a model asks for which file. Each file has a function
-``watch(place, part)``, which puts its hooks on such a part. It returns whether the part is a layer without
-softmax whose mixing is recorded from then on.
+`FILES` is the table: which part of a model asks for which file. Each file has ``watch(place, part)``, which puts
+its hooks on such a part and returns whether that is a layer without softmax whose mixing is recorded from then
+on.
 """
 
 import inspect
@@ -13,25 +13,24 @@ from types import FunctionType, MappingProxyType, ModuleType
 import torch
 from torch import nn
 
-# A part asks for a file by its class, by its own name in the model, or by an attribute …
-BY_NAME = {
-    "one_sided_attn_window_size": "bands",  # an attribute of Longformer and LED
-    **dict.fromkeys(("LSHSelfAttention", "LocalSelfAttention"), "chunks"),  # Reformer
-    "indexer": "learned_index",  # DeepSeek V3.2, MiniMax M3 and others
-    "FNetFourierTransform": "fourier",
-    "YosoSelfAttention": "yoso",
-    "xLSTMBackend": "kernels",
-}
-# … or by a function, a method or a buffer that its code uses.
-BY_CODE = {
-    "diagonal_decay": "lightning",  # MiniMax
-    "torch_chunk_gated_delta_rule": "kernels",  # Qwen3-Next and others
-    "chunk_kimi_delta_attention": "kernels",
-    "mamba2_chunk_scan": "kernels",
-    "mamba_selective_scan": "kernels",
-    "rwkv_linear_attention": "kernels",
-    "causal_conv1d_fn": "kernels",  # LFM2
-    "_rnn_scan": "kernels",  # RecurrentGemma
+# By what a part of a model asks for a file: its class, its own name in the model, an attribute, or a function,
+# method or buffer that its code uses.
+FILES = {
+    ("attribute", "one_sided_attn_window_size"): "bands",  # Longformer, LED
+    ("class", "LSHSelfAttention"): "chunks",  # Reformer
+    ("class", "LocalSelfAttention"): "chunks",
+    ("name", "indexer"): "learned_index",  # DeepSeek V3.2, MiniMax M3 and others
+    ("class", "FNetFourierTransform"): "fourier",
+    ("class", "YosoSelfAttention"): "yoso",
+    ("class", "xLSTMBackend"): "kernels",
+    ("code", "diagonal_decay"): "lightning",  # MiniMax
+    ("code", "torch_chunk_gated_delta_rule"): "kernels",  # Qwen3-Next and others
+    ("code", "chunk_kimi_delta_attention"): "kernels",
+    ("code", "mamba2_chunk_scan"): "kernels",
+    ("code", "mamba_selective_scan"): "kernels",
+    ("code", "rwkv_linear_attention"): "kernels",
+    ("code", "causal_conv1d_fn"): "kernels",  # LFM2
+    ("code", "_rnn_scan"): "kernels",  # RecurrentGemma
 }
 WITHOUT_SOFTMAX = {"fourier", "yoso", "lightning", "kernels"}
 # What classes are called that mix tokens, and classes that only hold or serve them.
@@ -45,13 +44,13 @@ STATE = "A_log"  # the decay of a state-space layer, whatever its class is calle
 
 def asked_by(place: str, part: nn.Module) -> str | None:
     """The file that a part of a model asks for; None for nearly all parts."""
-    names = (type(part).__name__, place.rpartition(".")[2], *vars(part))
-    asked = [BY_NAME[name] for name in names if name in BY_NAME]
+    signs = [("class", type(part).__name__), ("name", place.rpartition(".")[2])]
+    signs += [("attribute", name) for name in vars(part)]
     forward = inspect.unwrap(type(part).forward)
     if isinstance(forward, FunctionType):
-        used = [name for name in forward.__code__.co_names if name in BY_CODE]
-        asked += [BY_CODE[name] for name in used if name in forward.__globals__ or hasattr(part, name)]
-    return asked[0] if asked else None
+        used = [name for name in forward.__code__.co_names if ("code", name) in FILES]
+        signs += [("code", name) for name in used if name in forward.__globals__ or hasattr(part, name)]
+    return next((FILES[sign] for sign in signs if sign in FILES), None)
 
 
 def has(model: nn.Module, file: str) -> bool:

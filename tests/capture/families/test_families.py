@@ -62,10 +62,7 @@ def test_a_model_loads_the_files_of_its_family_and_no_others(new):
 
 
 def test_the_table_has_each_file_and_each_kernel():
-    asked = {*families.BY_NAME.values(), *families.BY_CODE.values()}
     folder = Path(inspect.getfile(families)).parent
-    assert asked | {"__init__", "mixing"} == {file.stem for file in folder.glob("*.py")}
+    assert {*families.FILES.values()} | {"__init__", "mixing"} == {file.stem for file in folder.glob("*.py")}
     known = {*kernels.FUNCTIONS, *kernels.METHODS, *kernels.MODULES}
-    assert known == {
-        name for table in (families.BY_NAME, families.BY_CODE) for name in table if table[name] == "kernels"
-    }
+    assert known == {name for (_, name), file in families.FILES.items() if file == "kernels"}

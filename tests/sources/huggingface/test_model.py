@@ -285,7 +285,7 @@ def test_an_error_of_the_model_in_a_trial_costs_a_route_and_nothing_else(monkeyp
 
 
 def test_a_model_without_attention_or_matrix_is_refused_with_the_reason(refused, monkeypatch):
-    monkeypatch.delitem(families.BY_NAME, "FNetFourierTransform")
+    monkeypatch.delitem(families.FILES, ("class", "FNetFourierTransform"))
     config = transformers.FNetConfig(
         hidden_size=20, intermediate_size=28, num_hidden_layers=2, vocab_size=61, pad_token_id=0
     )
