@@ -1,8 +1,8 @@
 """What a few families of models alone need, each in a file of its own that other models do not load.
 
-`FILES` is the table: which part of a model asks for which file. Each file has ``watch(place, part)``, which puts
-its hooks on such a part and returns whether that is a layer without softmax whose mixing is recorded from then
-on.
+`FILES` is the table: which part of a model asks for which file. Each file has a function that puts its hooks
+on such a part, ``watch(place, part)``. The function returns whether the part is a layer without softmax whose
+mixing is recorded from then on.
 """
 
 import inspect
@@ -13,8 +13,8 @@ from types import FunctionType, MappingProxyType, ModuleType
 import torch
 from torch import nn
 
-# By what a part of a model asks for a file: its class, its own name in the model, an attribute, or a function,
-# method or buffer that its code uses.
+# By what a part of a model asks for a file: its class, its own name in the model, an attribute, or what its
+# code uses, a function, a method or a buffer.
 FILES = {
     ("attribute", "one_sided_attn_window_size"): "bands",  # Longformer, LED
     ("class", "LSHSelfAttention"): "chunks",  # Reformer
