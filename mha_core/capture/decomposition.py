@@ -1,10 +1,10 @@
-"""Who wrote a tensor: the vectors that it is a sum of, found by following each operation of a pass.
+"""The decomposition of a tensor into the vectors that it is a sum of, each with what wrote it.
 
-A `TorchDispatchMode` sees every operation of its thread and changes none. Operations that are linear in what
-a model computes are kept: sums, products with the model's matrices, rotations, and norms, whose scale is
-frozen at what it was (RMSNorm and LayerNorm divide by one number for each token). The result of any other
-operation, an activation or a mixture of values, is a vector that something wrote. No name of any module
-decides: the parts are added up again, and have to make the tensor.
+Every operation of a pass is followed, by a `TorchDispatchMode` that changes none. Operations that are linear
+in what a model computes are kept: sums, products with the model's matrices, rotations, and norms, whose scale
+is frozen at what it was (RMSNorm and LayerNorm divide by one number for each token). The result of any other
+operation, such as an activation or a mixture of values, is a vector that something wrote. No module's name
+decides anything: the vectors are added up again, and have to make the tensor.
 
 Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 """
@@ -59,8 +59,8 @@ class Leaf:
 
 
 @dataclass(eq=False)
-class Linear:
-    """A linear operation on `inputs`; `apply` computes it again for any parts of these."""
+class LinearOperation:
+    """A linear operation on `inputs`; `apply` computes it for any summands of these."""
 
     apply: Callable[..., Tensor]
     inputs: tuple["Node", ...]
@@ -71,16 +71,16 @@ class Linear:
         self.name = self.name or self.inputs[0].name
 
 
-Node = Leaf | Linear
+Node = Leaf | LinearOperation
 Made = Callable[..., list[Node]]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """What one writer adds to some numbers: to each of the `vectors`, (place, number).
+class Contribution:
+    """What one writer adds to vectors of a tensor, `vectors` (place, number).
 
-    `leaf` is what it wrote, `name` the parameter that it is, or the last one before it; `head` is the number
-    of the head, where that is known. A constant is `last` if it was added to the sum of all else.
+    `leaf` is what it wrote. `name` is the parameter that it is, or the last one before it, and `head` the
+    number of the head where that is known. A constant is `last` if it was added to the sum of all else.
     """
 
     leaf: Leaf
@@ -90,12 +90,12 @@ class Part:
     last: bool = False
 
 
-class Unfollowed(Exception):
-    """The reason why a tensor is no sum of what was written."""
+class NoDecomposition(Exception):
+    """A tensor is no known sum of what was written; the message is the reason."""
 
 
-class Writers(TorchDispatchMode):
-    """While this mode is entered, each tensor of the thread remembers what it is a sum of, for `parts`.
+class Decomposition(TorchDispatchMode):
+    """While this mode is entered, it keeps for each tensor of the thread what that is a sum of.
 
     `names` are those of the model's parameters, by the address of their memory. `words` are the numbers of
     the tokens that the model reads: what it looks up for consecutive numbers that are none of these depends
@@ -127,7 +127,7 @@ class Writers(TorchDispatchMode):
             result = func(*args, **kwargs)
             self._views[result] = args[0], lambda x: func(x, *args[1:], **kwargs)
             if any(known):
-                self._nodes[result] = self._again(func, name, args, kwargs)(result)[0]
+                self._nodes[result] = self._repeated(func, name, args, kwargs)(result)[0]
             return result
         if not any(known):
             result = func(*args, **kwargs)
@@ -146,18 +146,18 @@ class Writers(TorchDispatchMode):
                 self._nodes[output] = node or self._leaf(output, name, name=path, factors=factors)
         return result
 
-    def parts(
+    def contributions(
         self, tensor: Tensor, places: Sequence[tuple[int, ...]], heads: Callable[[Leaf], Tensor | None]
-    ) -> list[Part]:
+    ) -> list[Contribution]:
         """What each writer adds to the vectors ``tensor[place]``; together they are these vectors.
 
         `heads` returns what a leaf is by its heads, (head, *its shape), if it is the output of an attention;
-        else None. Raises `Unfollowed` where no sum of what was written is known.
+        else None. Raises `NoDecomposition` where no sum of what was written is known.
         """
         node = self._nodes.get(tensor)
         if node is None:
-            raise Unfollowed("what they are made of was not seen")
-        return _Sum(node, heads).parts(places)
+            raise NoDecomposition("what they are made of was not seen")
+        return _Sum(node, heads).contributions(places)
 
     # What is known of tensors
 
@@ -204,7 +204,7 @@ class Writers(TorchDispatchMode):
         while part in self._views:  # a part of another tensor was changed, and so that one, too
             whole, view = self._views[part]
             inputs = self._node(whole) or self._constant(whole.clone()), self._nodes[part]
-            self._nodes[whole] = Linear(partial(_filled, view), inputs)
+            self._nodes[whole] = LinearOperation(partial(_filled, view), inputs)
             part = whole
         storage = target.untyped_storage()
         self._written[storage.data_ptr()] = storage  # held, so that no other memory has its address
@@ -216,13 +216,15 @@ class Writers(TorchDispatchMode):
         if name in LINEAR:
             others = any(map(self._node, _tensors((args[1:], kwargs))))
             return (
-                None if others or not isinstance(args[0], Tensor) else self._again(func, name, args, kwargs)
+                None
+                if others or not isinstance(args[0], Tensor)
+                else self._repeated(func, name, args, kwargs)
             )
         if name in ("fill", "zero") and not any(map(self._node, _tensors(args[1:]))):
             return lambda result: [self._constant(result.clone())]
         if name == "copy":
             source, shape = self._summand(args[1]), args[0].shape
-            return lambda _: [Linear(lambda x: x.expand(shape), (source,))]
+            return lambda _: [LinearOperation(lambda x: x.expand(shape), (source,))]
         if name in SUMS:
             return self._sum(-1 if name == "sub" else 1, args, kwargs)
         if name in PRODUCTS and not kwargs:
@@ -238,34 +240,36 @@ class Writers(TorchDispatchMode):
         if name in LIMITS and self._node(args[0]) is not None:
             given = args[0]
             return lambda result: [
-                Linear(lambda x: x, (self._node(given),)) if torch.equal(given, result) else None
+                LinearOperation(lambda x: x, (self._node(given),)) if torch.equal(given, result) else None
             ]
         if name == "where" and len(args) == 3:
             return self._chosen(*args)
         if name in ("index_put", "index_add"):
             return self._put(func, args, kwargs, at=2 if name == "index_put" else 3)
         if name == "masked_fill" and not isinstance(args[2], Tensor) and args[2] == 0:
-            return self._again(func, name, args, kwargs)
+            return self._repeated(func, name, args, kwargs)
         if name == LAYER_NORM and self._node(args[0]) is not None:
             return partial(self._layer_norm, *args[:4])
         if name == RMS_NORM and self._node(args[0]) is not None:
             return partial(self._rms_norm, args[0], args[2])
         return None
 
-    def _again(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made:
+    def _repeated(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made:
         inputs = (self._node(args[0]),)
         more = {key: value for key, value in kwargs.items() if key != "dtype"}
 
         def made(result: Tensor | Sequence[Tensor]) -> list[Node]:
             if isinstance(result, tuple | list):
                 outputs = range(len(result))
-                return [Linear(lambda x, at=at: func(x, *args[1:], **more)[at], inputs) for at in outputs]
+                return [
+                    LinearOperation(lambda x, at=at: func(x, *args[1:], **more)[at], inputs) for at in outputs
+                ]
             shape = result.shape
             if name in RESHAPED:
-                return [Linear(lambda x: x.reshape(shape), inputs)]
+                return [LinearOperation(lambda x: x.reshape(shape), inputs)]
             if name in UNCHANGED:
-                return [Linear(lambda x: x, inputs)]
-            return [Linear(lambda x: func(x, *args[1:], **more), inputs)]
+                return [LinearOperation(lambda x: x, inputs)]
+            return [LinearOperation(lambda x: func(x, *args[1:], **more), inputs)]
 
         return made
 
@@ -294,7 +298,7 @@ class Writers(TorchDispatchMode):
                 return None
             other = other.clone()  # frozen
         operation = torch.mul if name == "mul" else torch.div
-        return lambda _: [Linear(lambda x: operation(x, _like(other, x)), (of,))]
+        return lambda _: [LinearOperation(lambda x: operation(x, _like(other, x)), (of,))]
 
     def _matrix_product(
         self, one: Tensor, other: Tensor, bias: Tensor | None = None, weight: Tensor | None = None
@@ -304,9 +308,9 @@ class Writers(TorchDispatchMode):
             return None
         if right is None:
             name = self._name(other if weight is None else weight)
-            product = Linear(lambda x: x @ _like(other, x), (left,), name, True)
+            product = LinearOperation(lambda x: x @ _like(other, x), (left,), name, True)
         else:
-            product = Linear(lambda x: _like(one, x) @ x, (right,), self._name(one), True)
+            product = LinearOperation(lambda x: _like(one, x) @ x, (right,), self._name(one), True)
         if bias is None:
             return lambda _: [product]
         summands = product, self._summand(bias)
@@ -314,23 +318,23 @@ class Writers(TorchDispatchMode):
 
     def _joined(self, func: Callable, tensors: Sequence[Tensor], dim: int = 0) -> Made:
         inputs = tuple(map(self._summand, tensors))
-        return lambda _: [Linear(lambda *parts: func(parts, dim), inputs)]
+        return lambda _: [LinearOperation(lambda *parts: func(parts, dim), inputs)]
 
     def _chosen(self, condition: Tensor, one: object, other: object) -> Made:
         inputs = self._summand(one), self._summand(other)
-        return lambda _: [Linear(partial(torch.where, condition), inputs)]
+        return lambda _: [LinearOperation(partial(torch.where, condition), inputs)]
 
     def _put(self, func: Callable, args: tuple, kwargs: dict, *, at: int) -> Made:
         """Numbers that are put into a tensor, or added to it, at places of it."""
         inputs, shapes = (self._summand(args[0]), self._summand(args[at])), (args[0].shape, args[at].shape)
         put = getattr(torch, func.overloadpacket.__name__.removesuffix("_"))
 
-        def again(whole: Tensor, part: Tensor) -> Tensor:
+        def operation(whole: Tensor, part: Tensor) -> Tensor:
             given = list(args)
             given[0], given[at] = whole.expand(shapes[0]), part.expand(shapes[1])
             return put(*given, **kwargs)
 
-        return lambda _: [Linear(again, inputs)]
+        return lambda _: [LinearOperation(operation, inputs)]
 
     def _layer_norm(
         self,
@@ -342,11 +346,11 @@ class Writers(TorchDispatchMode):
     ) -> list[Node]:
         axes, scale = tuple(range(-len(shape), 0)), result[2]
 
-        def again(part: Tensor) -> Tensor:
+        def operation(part: Tensor) -> Tensor:
             even = (part - part.mean(axes, keepdim=True)) * _like(scale, part)
             return even if weight is None else even * _like(weight, part)
 
-        normed: Node = Linear(again, (self._node(x),))
+        normed: Node = LinearOperation(operation, (self._node(x),))
         if bias is not None:
             normed = _added((normed, self._summand(bias)), (1, 1), x.shape)
         return [normed, *(self._leaf(each, "norm") for each in result[1:])]
@@ -354,11 +358,11 @@ class Writers(TorchDispatchMode):
     def _rms_norm(self, x: Tensor, weight: Tensor | None, result: Sequence[Tensor]) -> list[Node]:
         scale = result[1]
 
-        def again(part: Tensor) -> Tensor:
+        def operation(part: Tensor) -> Tensor:
             even = part * _like(scale, part)
             return even if weight is None else even * _like(weight, part)
 
-        return [Linear(again, (self._node(x),)), self._leaf(scale, "norm")]
+        return [LinearOperation(operation, (self._node(x),)), self._leaf(scale, "norm")]
 
 
 class _Sum:
@@ -366,7 +370,7 @@ class _Sum:
 
     def __init__(self, root: Node, heads: Callable[[Leaf], Tensor | None]):
         self._root, self._heads = root, heads
-        self._gates: dict[Node, Linear] = {}  # products of an attention's output and a gate
+        self._gates: dict[Node, LinearOperation] = {}  # products of an attention's output and a gate
         self._leaves: dict[Node, frozenset[Leaf]] = {}
         for node in _in_order(root, lambda each: each.inputs or tuple(part for part, _ in each.factors)):
             if isinstance(node, Leaf) and (gate := self._gate(node)) is not None:
@@ -375,8 +379,8 @@ class _Sum:
             is_leaf = isinstance(node, Leaf) and node not in self._gates
             self._leaves[node] = frozenset([node]) if is_leaf else frozenset().union(*below)
 
-    def parts(self, places: Sequence[tuple[int, ...]]) -> list[Part]:
-        """The parts of the vectors at these places: of each number its slopes, times what was written."""
+    def contributions(self, places: Sequence[tuple[int, ...]]) -> list[Contribution]:
+        """Those to the vectors at these places: the slopes of each number, times what was written."""
         starts, values = self._starts(), {}
         for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
             if node in starts:
@@ -393,7 +397,7 @@ class _Sum:
                 of_writer.append(products.reshape(len(written), -1).sum(1))
         last = self._last(starts)
         return [
-            Part(
+            Contribution(
                 leaf,
                 node.name,
                 numbers.view(len(places), -1),
@@ -410,7 +414,7 @@ class _Sum:
         of_all = self._of_text(self._root)
         for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
             inputs = self._inputs(node)
-            entering = any(part in starts and isinstance(part, Linear) for part in inputs)
+            entering = any(part in starts and isinstance(part, LinearOperation) for part in inputs)
             if not entering and self._of_text(node) == of_all:
                 last |= {part for part in inputs if isinstance(part, Leaf) and part.constant}
         return last
@@ -429,7 +433,7 @@ class _Sum:
                 continue
             leaf = next(iter(self._leaves[node])) if len(self._leaves[node]) == 1 else None
             written = leaf is not None and not leaf.constant and leaf.ids is None
-            if node is leaf or (written and isinstance(node, Linear) and node.is_matrix):
+            if node is leaf or (written and isinstance(node, LinearOperation) and node.is_matrix):
                 starts[node] = leaf, self._written(leaf, node)
             else:
                 reached |= set(self._inputs(node))
@@ -450,12 +454,12 @@ class _Sum:
                 made.append(values[node])
         return torch.stack(made).double()
 
-    def _gate(self, leaf: Leaf) -> Linear | None:
+    def _gate(self, leaf: Leaf) -> LinearOperation | None:
         """A product of an attention's output and a gate: linear in the output."""
         for node, factor in leaf.factors:
             below = self._leaves[node]
             if len(below) == 1 and self._heads(next(iter(below))) is not None:
-                return Linear(lambda x, by=factor: x * _like(by, x), (node,))
+                return LinearOperation(lambda x, by=factor: x * _like(by, x), (node,))
         return None
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
@@ -472,14 +476,14 @@ def _filled(view: Callable[[Tensor], Tensor], whole: Tensor, part: Tensor) -> Te
     return whole
 
 
-def _added(inputs: tuple[Node, ...], factors: tuple[float, ...], shape: torch.Size) -> Linear:
+def _added(inputs: tuple[Node, ...], factors: tuple[float, ...], shape: torch.Size) -> LinearOperation:
     """A sum of tensors that are expanded to a shape."""
 
-    def again(*parts: Tensor) -> Tensor:
+    def operation(*parts: Tensor) -> Tensor:
         summands = (part if by == 1 else part * by for part, by in zip(parts, factors, strict=True))
         return sum(part.expand(shape) for part in summands)
 
-    return Linear(again, inputs)
+    return LinearOperation(operation, inputs)
 
 
 def _in_order(root: Node, inputs: Callable[[Node], tuple[Node, ...]]) -> Iterator[Node]:

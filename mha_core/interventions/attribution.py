@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.attention.functional import HALF
 from mha_core.attention.module import AttentionSpec
-from mha_core.capture.writers import Leaf, Part, Unfollowed, Writers
+from mha_core.capture.decomposition import Contribution, Decomposition, Leaf, NoDecomposition
 from mha_core.errors import MhaError, listed
 from mha_core.interventions.traced_model import (
     CLOSE,
@@ -173,7 +173,7 @@ def attribution(
         raise MhaError(f"Scores of this layer cannot be split by who wrote them: {reason}.")
     _check_size(trace.layers[:layer])
     with devices.memory_errors("This split"):
-        writers, again, words, close = _again(trace, source, tokenizer)
+        decomposition, again, words, close = _again(trace, source, tokenizer)
         check_same(trace, again, close)
         followed = again.layer(layer)
         heads = _Heads(again)
@@ -181,9 +181,10 @@ def attribution(
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 parts = [
-                    writers.parts(followed.tensors[name], [place], heads.of_leaf) for name, place in sides
+                    decomposition.contributions(followed.tensors[name], [place], heads.of_leaf)
+                    for name, place in sides
                 ]
-        except Unfollowed as reason:
+        except NoDecomposition as reason:
             raise MhaError(
                 f"Queries and keys of this layer cannot be split by who wrote them: {reason}."
             ) from None
@@ -241,7 +242,7 @@ def _cell(table: Tensor, key: int) -> Tensor:
 # The pass, followed
 
 
-Again = tuple[Writers, AttentionTrace, Sequence[Tensor], float]
+Again = tuple[Decomposition, AttentionTrace, Sequence[Tensor], float]
 
 
 def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
@@ -252,9 +253,9 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
         trained = source or trained_of(origin)
-        writers = Writers(_names(trained.model))
-        again = _followed(writers, mini.follow, trained, trace.tokens.text, edits=trace.edits)
-        return writers, again, (), CLOSE
+        decomposition = Decomposition(_names(trained.model))
+        again = _followed(decomposition, mini.follow, trained, trace.tokens.text, edits=trace.edits)
+        return decomposition, again, (), CLOSE
     if source is not None or isinstance(origin, ModelSource):
         model = transformers_model(origin, source, tokenizer)
         text, target = trace.tokens.text, target_of(model, trace)
@@ -263,20 +264,22 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         settings = {"target": target, "edits": trace.edits}
         inputs = huggingface.reading(model, text, target=target, edited=True).inputs
         words = [ids for name, ids in inputs.items() if name in ("input_ids", "decoder_input_ids")]
-        writers = Writers(_names(model.module), words)
-        again = _followed(writers, huggingface.follow, model, text, **settings)
-        return writers, again, words, CLOSE if model.dtype == "float32" else HALF_CLOSE
+        decomposition = Decomposition(_names(model.module), words)
+        again = _followed(decomposition, huggingface.follow, model, text, **settings)
+        return decomposition, again, words, CLOSE if model.dtype == "float32" else HALF_CLOSE
     if isinstance(origin, RandomSource):
-        writers = Writers({})
-        return writers, _followed(writers, _drawn, trace, origin), (), CLOSE
+        decomposition = Decomposition({})
+        return decomposition, _followed(decomposition, _drawn, trace, origin), (), CLOSE
     raise MhaError(
         f"A score is split by following its model, and the source of this trace ({trace.source.name}) runs "
         f"nothing."
     )
 
 
-def _followed(writers: Writers, follow: Callable, *args: object, **settings: object) -> AttentionTrace:
-    with torch.inference_mode(False), torch.no_grad(), writers:
+def _followed(
+    decomposition: Decomposition, follow: Callable, *args: object, **settings: object
+) -> AttentionTrace:
+    with torch.inference_mode(False), torch.no_grad(), decomposition:
         return follow(*args, **settings)
 
 
@@ -356,7 +359,7 @@ class _Heads:
 
 
 def _by_writer(
-    parts: Sequence[Part],
+    parts: Sequence[Contribution],
     heads: _Heads,
     words: Sequence[Tensor],
     layer: int,
@@ -388,7 +391,9 @@ def _order(writer: Writer) -> tuple:
     )
 
 
-def _writer(part: Part, heads: _Heads, words: Sequence[Tensor], layer: int, trace: AttentionTrace) -> Writer:
+def _writer(
+    part: Contribution, heads: _Heads, words: Sequence[Tensor], layer: int, trace: AttentionTrace
+) -> Writer:
     leaf = part.leaf
     if leaf.ids is not None:
         is_word = not words or any(torch.equal(leaf.ids.flatten(), ids.flatten()) for ids in words)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_core.capture.writers import Leaf, Unfollowed, Writers
+from mha_core.capture.decomposition import Decomposition, Leaf, NoDecomposition
 
 EMBEDDED = torch.tensor([[1, 4, 2]])
 
@@ -36,16 +36,16 @@ class Stream(nn.Module):
         return self.end(self.query(self.norm(x)))
 
 
-def followed(module: nn.Module) -> tuple[Writers, torch.Tensor]:
+def followed(module: nn.Module) -> tuple[Decomposition, torch.Tensor]:
     names = {p.untyped_storage().data_ptr(): name for name, p in module.named_parameters()}
-    writers = Writers(names)
-    with torch.no_grad(), writers:
-        return writers, module(EMBEDDED)
+    decomposition = Decomposition(names)
+    with torch.no_grad(), decomposition:
+        return decomposition, module(EMBEDDED)
 
 
 def parts(module: nn.Module, heads=lambda leaf: None) -> tuple[list, torch.Tensor]:
-    writers, result = followed(module)
-    return writers.parts(result, [(0, 1), (0, 2)], heads), result[0, 1:].double()
+    decomposition, result = followed(module)
+    return decomposition.contributions(result, [(0, 1), (0, 2)], heads), result[0, 1:].double()
 
 
 def total(found: list) -> torch.Tensor:
@@ -144,9 +144,9 @@ def test_what_changes_a_part_is_a_writer_of_its_own():
 
 
 def test_a_tensor_that_nobody_saw_is_refused():
-    writers, _ = followed(Stream())
-    with pytest.raises(Unfollowed, match="was not seen"):
-        writers.parts(torch.zeros(2, 3), [(0,)], lambda leaf: None)
+    decomposition, _ = followed(Stream())
+    with pytest.raises(NoDecomposition, match="was not seen"):
+        decomposition.contributions(torch.zeros(2, 3), [(0,)], lambda leaf: None)
 
 
 def test_threads_follow_their_own_passes():
@@ -169,7 +169,7 @@ def test_threads_follow_their_own_passes():
 @pytest.mark.slow
 def test_torchs_compiler_is_not_loaded_for_it():
     code = (
-        "import sys, torch\nfrom mha_core.capture.writers import Writers\n"
-        "with Writers({}): torch.zeros(3) + 1\nassert 'torch._dynamo' not in sys.modules"
+        "import sys, torch\nfrom mha_core.capture.decomposition import Decomposition\n"
+        "with Decomposition({}): torch.zeros(3) + 1\nassert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
