@@ -13,7 +13,7 @@ from mha_core.analysis.overview import overview as made
 from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import Plan
 from pages._kit import compute, model_source, overview, profile, role_labels
-from pages.models._real import layers
+from pages.models._real import mixer
 from pages.see._heads import measurements
 from pages.understand._embeddings import words
 
@@ -32,7 +32,7 @@ SHARED = {
     "traces": (compute._traces, a_trace, lambda width: compute.MIN_TRACE_BYTES),
     "large traces": (compute._large_traces(), a_trace, lambda width: 16 * width * width),
     "results": (compute._results, lambda width: ["x" * 99 * width], lambda width: 99 * width),
-    "matrices of mixers": (layers._matrices, lambda width: np.zeros((width, 9)), lambda width: 72 * width),
+    "matrices of mixers": (mixer._matrices, lambda width: np.zeros((width, 9)), lambda width: 72 * width),
     "trained models": (
         compute.trainings()._read,
         lambda width: untrained(Plan(h=1, d_model=width)),
