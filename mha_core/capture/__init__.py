@@ -1,1 +1,1 @@
-"""Reading other people's models: what flows through an attention of theirs, and what made it."""
+"""How other people's models are read: what flows through their attention, and which matrices made it."""

@@ -18,8 +18,8 @@ from mha_core.capture.projections import Use
 from mha_core.errors import MhaError
 
 
-class Unbatched(MhaError):
-    """A pass does not keep its texts apart by the first axis of what it attends to."""
+class MixedTexts(MhaError):
+    """The texts of a pass cannot be told apart by the first axis of its queries, keys and values."""
 
 
 class Batch(Collector):
@@ -40,18 +40,18 @@ class Batch(Collector):
         index: Index | None = None,
     ) -> None:
         if index is not None:  # of keys with equal scores it takes other ones if there are more of them
-            raise Unbatched("A learned index chooses the keys.")
+            raise MixedTexts("A learned index chooses the keys.")
         if {(part.shape[0], part.shape[2]) for part in (q, k, v)} != {(len(self.lengths), self.width)}:
-            raise Unbatched(f"q {tuple(q.shape)}, k {tuple(k.shape)}")
+            raise MixedTexts(f"q {tuple(q.shape)}, k {tuple(k.shape)}")
         q, k, v = (self._row(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
         super().add(module, q, k, v, rule, self._row(joined))
 
-    def entered(self, name: str, args: tuple, kwargs: dict) -> None:
+    def add_arguments(self, name: str, args: tuple, kwargs: dict) -> None:
         kwargs = {key: self._row(value) for key, value in kwargs.items()}
-        super().entered(name, tuple(self._row(value) for value in args[:1]), kwargs)
+        super().add_arguments(name, tuple(self._row(value) for value in args[:1]), kwargs)
 
-    def left(self, use: Use) -> None:
-        super().left(use._replace(x=self._row(use.x), y=self._row(use.y)))
+    def add_use(self, use: Use) -> None:
+        super().add_use(use._replace(x=self._row(use.x), y=self._row(use.y)))
 
     def _row(self, value: object) -> object:
         """All tokens of all texts in one row, (text or 1, token, …) → (1, text · token, …)."""

@@ -1,7 +1,7 @@
-"""The attention of third-party models: one attention function, and a collector of its calls in each thread.
+"""The attention function that models call in place of their own, and the collector that keeps its calls.
 
 A model gets its hooks once, before threads share it. They do nothing unless a collector is active in the
-context of the thread that runs, so traces of one model in several threads never mix.
+thread that runs, so several threads can trace one model without mixing their calls.
 """
 
 import re
@@ -44,11 +44,11 @@ _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", defa
 
 
 class Collector:
-    """The calls of one forward pass, in order.
+    """Collects the calls of attention in one forward pass, in their order.
 
-    `names` are those of the model's modules, by their ids, as `watch` returns them. Models that take our
-    attention function compute attention `by` this one. `edits` are those of calls, by their number, each with
-    the attention that they were made for.
+    `names` are the names of the model's modules by their ids, as `watch` returns them. A model that takes our
+    attention function computes its attention with `by`. `edits` has the edits of each call by the number of
+    the call, together with the attention that they were made for.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Collector:
         joined: Tensor,
         index: Index | None = None,
     ) -> None:
-        """A call, its result (1, query, head, d_v), and the index that chose its keys."""
+        """Add a call with its result (1, query, head, d_v), and the index that chose its keys, if any."""
         name = self._names.get(id(module), self._arguments[-1][0] if self._arguments else "")
         inputs: dict = {}
         for place, arguments in self._arguments:
@@ -104,8 +104,8 @@ class Collector:
             codes for codes in _all_codes(inputs.get("position_embeddings")) if _are_codes(codes)
         ]
 
-    def edited(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
-        """The score rule of the next call with its edits. Raises `MhaError` for a call of another size."""
+    def edited_rule(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
+        """The edited score rule of the next call. Raises `MhaError` if the edits are of another size."""
         site, edits = self.edits.pop(len(self.calls), (None, ()))
         if site is None:
             return rule
@@ -143,20 +143,20 @@ class Collector:
         call.projections = origin.projections
 
     def _text(self, x: Tensor) -> Tensor:
-        """A copy of the input of keys and values of another text, one for all layers."""
+        """A copy of what keys and values of another text are made of; all layers share one copy."""
         key = (x.data_ptr(), x._version, x.shape)
         if key not in self._texts:
             self._texts[key] = (x, copied(x))  # x is held, so that no other tensor takes its address
         return self._texts[key][1]
 
     def _rotary_codes(self, codes: Codes, shape: torch.Size) -> list[RotaryCode]:
-        """The rotary codes that may be those of a call; layers with the same cosines and sines share them."""
+        """The rotary codes that a call may have used; layers with the same cosines and sines share them."""
         key = (tuple(map(id, codes)) if isinstance(codes, tuple) else id(codes), shape[2], shape[3])
         if key not in self._rotations:
             self._rotations[key] = (codes, candidates(codes, shape))  # held, so that their ids stay theirs
         return self._rotations[key][1]
 
-    def indexed(self, blocks: Tensor, scores: Tensor) -> None:
+    def add_index_scores(self, blocks: Tensor, scores: Tensor) -> None:
         """Keep the scores by which a learned index chose blocks of keys."""
         self._index_scores[id(blocks)] = (blocks, scores)
 
@@ -166,30 +166,30 @@ class Collector:
 
     @property
     def knows_codes(self) -> bool:
-        """Does the attention that runs now have the cosines and sines of a rotary code as an argument?"""
+        """Is the attention that runs now given the cosines and sines of a rotary code?"""
         return any("position_embeddings" in arguments for _, arguments in self._arguments)
 
     def add_codes(self, codes: tuple[Tensor, Tensor]) -> None:
-        """Set the cosines and sines of the attention that runs now, which are no argument of it."""
+        """Add the cosines and sines of the attention that runs now, which is not given them."""
         self._arguments.append(("", {"position_embeddings": codes}))
 
-    def entered(self, name: str, args: tuple, kwargs: dict) -> None:
-        """Keep the arguments of an attention module that matter until its attention is computed."""
+    def add_arguments(self, name: str, args: tuple, kwargs: dict) -> None:
+        """Keep those arguments of an attention module that explain the next call."""
         arguments = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
             arguments["hidden_states"] = (hidden, hidden._version)
         self._arguments.append((name, arguments))
 
-    def left(self, use: Use) -> None:
-        """Keep the use of a module: of W^O as a part of the last call, of another for the next call."""
+    def add_use(self, use: Use) -> None:
+        """Keep how a module was used. W^O belongs to the last call, any other module to the next one."""
         if use.proof.name not in OUTPUTS and use.proof.name not in LOW_RANK:
             self.uses.append(use)
         elif self._joined is not None and self._takes_outputs(use, *self._joined):
             self._add_output(use)
 
     def _add_output(self, use: Use) -> None:
-        """W^O of the last call, or one of the two matrices of which it is the product."""
+        """Give the last call its W^O, or one of the two matrices that W^O is the product of."""
         self._joined = None
         if use.proof.name == LOW_RANK[0]:
             self._first = projections.grouped_matrix(use)
@@ -203,7 +203,7 @@ class Collector:
                 self.calls[-1].output = {"w_o": GroupedProduct(self._first, w_o), "b_o": b_o, **low_rank}
 
     def _takes_outputs(self, use: Use, joined: Tensor, version: int) -> bool:
-        """Is a module's input the heads' outputs `joined`, as they are, behind a gate, or rotated?"""
+        """Does a module take the heads' outputs `joined`, either as they are, behind a gate, or rotated?"""
         if use.x.numel() != joined.numel() or use.x.dtype != joined.dtype or joined._version != version:
             return False  # a model may change them in place before it joins them
         if use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous():
@@ -289,7 +289,7 @@ def attention(
     }
     rule = rules.rule(attention_mask, position_bias, choice, **common)
     by = attend if collector is None else collector.by
-    rule = rule if collector is None else collector.edited(rule, query, key, value)
+    rule = rule if collector is None else collector.edited_rule(rule, query, key, value)
     joined = by(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
         index = None
@@ -328,13 +328,13 @@ def watch(model: nn.Module) -> dict[int, str]:
 def _on_entering(name: str, _module: nn.Module, args: tuple, kwargs: dict) -> None:
     collector = _active.get()
     if collector is not None:
-        collector.entered(name, args, kwargs)
+        collector.add_arguments(name, args, kwargs)
 
 
 def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) -> None:
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-        collector.left(Use.of(module, args[0], output, proof))
+        collector.add_use(Use.of(module, args[0], output, proof))
 
 
 @cache

@@ -58,7 +58,7 @@ Layout = Callable[[Tensor], Tensor]  # the columns of a matrix, or of its output
 
 @dataclass(eq=False, slots=True)
 class Proof:
-    """What the numbers of a module have shown that it computes; a matrix as long as its weight lies there."""
+    """What a module is shown to compute. Its matrix is known as long as the weight is at that address."""
 
     name: str  # the last part of the module's
     matrix: Matrix | None = None
@@ -67,9 +67,9 @@ class Proof:
 
 
 class Normed(NamedTuple):
-    """What a norm computes: its kind, the number below its root, and what its gain is more than its weight.
+    """What a norm computes: its kind, the number added below its root, and the number added to its weight.
 
-    That is None where the gain is 1, whatever the weight.
+    The weight with that number is the gain. The number is None where the gain is 1, whatever the weight.
     """
 
     kind: str
@@ -412,8 +412,8 @@ def _last(
 ) -> Stage | None:
     """The stage whose output, cut into heads, became the target; None if none did.
 
-    First asked is which has the same numbers in the same place, which need not be compared, then which was
-    rotated, last which was changed by one number.
+    The same numbers in the same place in memory come first, since they need no comparison, then numbers that
+    were rotated, and last numbers that were all changed alike.
     """
 
     def stage(output: tuple, change: Scale | Clip | None = None, code: RotaryCode | None = None) -> Stage:

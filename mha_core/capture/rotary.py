@@ -13,7 +13,7 @@ from mha_core.traces.facts import Rotary
 
 UNIT = 1e-3  # how far cos² + sin² may be from 1
 FORMS = ("pairs", "half")
-BY_LENGTH = ("dynamic", "longrope")  # types of codes that are other ones for a longer text
+LENGTH_DEPENDENT = ("dynamic", "longrope")  # types of codes that are other ones for a longer text
 
 Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), or both as complex numbers
 
@@ -114,31 +114,31 @@ def _rotation_codes(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tenso
     return tuple(code.to(used) for code in laid)
 
 
-def by_length(model: nn.Module) -> list[nn.Module]:
+def length_dependent(model: nn.Module) -> list[nn.Module]:
     """The parts of a model whose rotary codes depend on the length of the text."""
     types = ((part, str(vars(part).get("rope_type"))) for part in model.modules())
-    return [part for part, kind in types if any(name in kind for name in BY_LENGTH)]
+    return [part for part, kind in types if any(name in kind for name in LENGTH_DEPENDENT)]
 
 
-def start_anew(model: nn.Module) -> None:
+def recompute_codes(model: nn.Module) -> None:
     """Let each pass of a model compute the rotary codes of its own text, in any thread.
 
     Codes that depend on the length of the text are kept for the next one: a short text after a long one
     would be rotated as the long one was, and two threads would rotate each other's. The model is changed, its
     tensors are not.
     """
-    for part in by_length(model):
+    for part in length_dependent(model):
         for name, buffer in list(part._buffers.items()):
             if name.endswith("original_inv_freq"):  # perhaps somebody read a long text before
                 part._buffers[name.replace("original_", "")] = buffer.clone()
         for name in vars(part):
             if name.endswith("max_seq_len_cached"):
                 setattr(part, name, part.original_max_seq_len)
-        part.forward = partial(_anew, part)
+        part.forward = partial(_recomputed, part)
 
 
-def _anew(part: nn.Module, *args: object, **kwargs: object) -> object:
-    """What a part computes, by a copy that is let go of."""
+def _recomputed(part: nn.Module, *args: object, **kwargs: object) -> object:
+    """What a part computes, computed by a copy that is thrown away."""
     fresh = copy.copy(part)
     fresh._buffers = {name: buffer.clone() for name, buffer in part._buffers.items()}
     return type(part).forward(fresh, *args, **kwargs)

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.capture.batch import Batch, Unbatched
+from mha_core.capture.batch import Batch, MixedTexts
 from mha_core.sources import trace_many
 from mha_core.sources.huggingface import forward_pass, own_code, trial
 from mha_core.sources.huggingface import model as huggingface
@@ -184,7 +184,7 @@ def test_a_rotary_code_that_depends_on_the_longest_text_is_asked_of_each_alone(r
 def test_a_pass_that_does_not_keep_its_texts_apart_is_not_cut():
     batch = Batch({}, [3, 5], 5)
     q = torch.zeros(1, 3, 10, 4)
-    with pytest.raises(Unbatched):
+    with pytest.raises(MixedTexts):
         batch.add(None, q, q, q, mha.ScoreRule(), torch.zeros(1, 10, 3, 4))
 
 
@@ -195,7 +195,7 @@ def test_texts_go_one_by_one_where_a_later_pass_does_not_keep_them_apart(monkeyp
 
     def fails(self, *args):
         if len(self.lengths) > 2:
-            raise Unbatched("three")
+            raise MixedTexts("three")
         add(self, *args)
 
     monkeypatch.setattr(Batch, "add", fails)

@@ -24,7 +24,7 @@ def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, blocks: object) ->
     with _Choices() as choices:
         again = type(module).forward(module, *args, **kwargs)
     if torch.equal(again, blocks) and choices.scores is not None:
-        active.indexed(blocks, choices.scores)
+        active.add_index_scores(blocks, choices.scores)
 
 
 class _Choices(TorchFunctionMode):

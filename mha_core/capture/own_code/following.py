@@ -37,14 +37,14 @@ from mha_core.capture.own_code.scores import (
     Scores,
     SharedTerms,
     Weights,
+    are_same,
     as_product,
-    changed,
-    finished,
+    factor_of,
+    followed_attention,
     heads,
     number,
-    same,
-    seen_as,
-    times,
+    reshaped,
+    scores_after,
 )
 from mha_core.capture.rotary import rotation_codes
 from mha_core.errors import MhaError
@@ -237,7 +237,7 @@ class EagerMode(TorchFunctionMode):
         if name in PERMUTATIONS and not isinstance(known, Log | LostScores):
             new = _permuted(func, known, operand, args, kwargs)
         elif name in VIEWS and isinstance(known, Scores | Weights):
-            new = seen_as(known, result.shape)
+            new = reshaped(known, result.shape)
         elif name == "getitem" and not isinstance(known, LostScores):
             new = _cropped(known, operand, result)
         elif result.shape == operand.shape:
@@ -267,7 +267,7 @@ class EagerMode(TorchFunctionMode):
         if isinstance(other, RowNumbers | Log) and at == 0 and not kwargs:
             return self._by_row(name, known, other, result)
         if isinstance(known, Scores):
-            new = changed(name, at, known, args, kwargs)
+            new = scores_after(name, at, known, args, kwargs)
         elif isinstance(known, Exponentials) and name in ("mul", "masked_fill"):
             new = _hidden_exponentials(name, at, known, args)
         elif (
@@ -305,7 +305,7 @@ class EagerMode(TorchFunctionMode):
                 value = number(factor) or 0.0
                 if MIN_FACTOR < abs(value) < 1 / MIN_FACTOR and getattr(tensor, "shape", ()) == result.shape:
                     value = value if name == "mul" else 1 / value
-                    self._note(result, Multiple(times(before) * value))
+                    self._note(result, Multiple(factor_of(before) * value))
                     return
         elif isinstance(before[0], Multiple) and name in CASTS | VIEWS | REARRANGEMENTS | {"data", "dropout"}:
             for part in result if isinstance(result, tuple | list) else (result,):
@@ -441,7 +441,7 @@ class EagerMode(TorchFunctionMode):
 
     def _scores(self, product: Product, before: list) -> Scores:
         lead = product.result.shape[:-2]
-        factor = times(before)
+        factor = factor_of(before)
         q, k = heads(product.left, lead), heads(product.right.mT, lead)
         if q.shape[1] == 1:
             q = q.expand(1, max(1, lead.numel()), -1, -1)
@@ -474,7 +474,9 @@ class EagerMode(TorchFunctionMode):
             attempt.lost = attempt.lost or "its weights mix several values"
             return
         parts = (heads(part, lead) for part in (product.left, product.right, product.result))
-        followed = finished(scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout)
+        followed = followed_attention(
+            scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout
+        )
         if followed is not None:
             inside = tuple({*followed.inside, *_inside(product.right, lead)})
             attempt.followed |= self.accept(replace(followed, inside=inside), product.result, result)
@@ -598,7 +600,7 @@ def _unchanged(name: str, result: Tensor, operand: Tensor, args: tuple) -> bool:
     if result is operand:  # in place nothing is left to compare with, but the arguments of a dropout decide
         p, training = (*args[1:3], *(0.5, True)[max(0, len(args) - 1) :])
         return name == "dropout" and not (p and training)
-    return same(result, operand)
+    return are_same(result, operand)
 
 
 def is_exact(followed: FollowedAttention) -> bool:

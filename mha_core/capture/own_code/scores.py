@@ -130,7 +130,7 @@ class Scores:
         laid = self.laid(cells)
         return None if laid is None else replace(self, emptied=(*self.emptied, laid))
 
-    def seen_as(self, shape: torch.Size) -> "Scores | None":
+    def reshaped(self, shape: torch.Size) -> "Scores | None":
         """The same cells in the same order, in a tensor of another shape."""
         if len(shape) < 2 or shape[-2:] != self.shape[-2:] or shape.numel() != self.shape.numel():
             return None
@@ -189,7 +189,7 @@ class FollowedAttention:
     inside: tuple[int, ...] = ()  # axes of heads that lie within a token in memory
 
 
-def finished(
+def followed_attention(
     scores: Scores,
     weights: Tensor,
     v: Tensor,
@@ -293,10 +293,9 @@ class Multiple:
 class Attempt:
     """A softmax, or what stands in its place: its numbers of queries and keys, and what became of it.
 
-    `place` is where it ran; `lost` is the operation after which it could not be followed, `followed` says
-    that it could be, from queries and keys to the values. `factors` are the sizes of scores that its own
-    were mixed of, perhaps. `rearranged` says that it is a softmax of scores in another arrangement, of which
-    the sizes say little.
+    `place` is where it ran. `followed` is true if it was followed from queries and keys to the values, else
+    `lost` is the reason why not. `factors` are the sizes of other scores that its own may be mixed from.
+    `rearranged` is true for scores in another arrangement, whose sizes mean little.
     """
 
     sizes: tuple[int, int]
@@ -367,7 +366,7 @@ class LostScores:
 Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | LostScores
 
 
-def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
+def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
     """Scores, which are argument `at`, after one of the operations of which the rule has a place."""
     if name == "tanh":
         return known.capped()
@@ -401,7 +400,7 @@ def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Sco
     return known.times_rows(other if name == "mul" else 1 / other)
 
 
-def same(result: Tensor, before: Tensor) -> bool:
+def are_same(result: Tensor, before: Tensor) -> bool:
     """Are all numbers what they were, but for those that hide a cell?"""
     far = (result <= FAR) & (before <= FAR)
     return bool(((result == before) | far).all())
@@ -478,13 +477,13 @@ def _in_axes(tensor: Tensor, term: str, order: Sequence[str]) -> Tensor:
     return tensor[tuple(slice(None) if axis in term else None for axis in order)]
 
 
-def seen_as(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
+def reshaped(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
     """Scores or weights in a tensor of another shape."""
     scores = known if isinstance(known, Scores) else known.scores
-    scores = scores.seen_as(shape)
+    scores = scores.reshaped(shape)
     return scores if scores is None or isinstance(known, Scores) else replace(known, scores=scores)
 
 
-def times(before: list) -> float:
+def factor_of(before: list) -> float:
     """How many times itself the product of some tensors is."""
     return math.prod(known.factor for known in before if isinstance(known, Multiple))

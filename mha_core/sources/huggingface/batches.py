@@ -96,7 +96,7 @@ def _followed(
 
 
 def _flow_many(model: Model, texts: list[dict[str, list[int]]]) -> list[PassLayers]:
-    """The layers of each text, all in one pass, by the route "attend". Raises `Unbatched`."""
+    """The layers of each text, all in one pass, by the route "attend". Raises `MixedTexts`."""
     lengths = [len(text["input_ids"]) for text in texts]
     inputs = _padded(model, texts, max(lengths))
     ids, route = inputs["input_ids"], model.route
@@ -135,7 +135,7 @@ def _keeps_apart(model: Model) -> bool:
     """Whether texts in one pass give what they give alone, by a trial of two texts."""
     config = model.module.config.get_text_config()
     # The longest text decides on the rotary codes of all, and on the places of experts.
-    by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
+    by_longest = bool(rotary.length_dependent(model.module)) or hasattr(config, "expert_capacity")
     alone = model.has_target or by_longest or model.mixers
     if model.route.name != "attend" or model.route.changes or alone:
         return False

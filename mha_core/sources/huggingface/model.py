@@ -230,7 +230,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
         config._attn_implementation = "eager"  # Falcon reads it in every pass and cannot be set otherwise
-    rotary.start_anew(module)
+    rotary.recompute_codes(module)
     watched = families.watch(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())

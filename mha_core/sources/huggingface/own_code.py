@@ -1,6 +1,6 @@
-"""Models whose attention is their own code, outside the common interface.
+"""The route "watch": models that compute attention in their own code, outside the common interface.
 
-The code is followed while it runs, and compared with the weights that the model returns.
+Their code is followed while it runs, and what is understood is compared with the weights that they return.
 """
 
 from collections import Counter

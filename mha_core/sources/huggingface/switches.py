@@ -37,17 +37,17 @@ class Switches(Collector):
             return outputs
         return towards(self._means.get(self._n_calls), outputs, factors[:, :, None, None])
 
-    def edited(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
+    def edited_rule(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
         site, edits = self.edits.get(self._n_calls, (None, ()))
         return rule if site is None else edited(rule, edits, site, q.device)
 
     def add(self, *_: object) -> None:
         self._n_calls += 1
 
-    def entered(self, *_: object) -> None:
+    def add_arguments(self, *_: object) -> None:
         """Keeps nothing, as the next two."""
 
-    left = indexed = entered
+    add_use = add_index_scores = add_arguments
 
 
 def towards(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:

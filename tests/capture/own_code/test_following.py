@@ -395,7 +395,7 @@ def test_an_error_of_ours_is_told_and_leaves_the_model_alone(monkeypatch):
     def broken(*args, **kwargs):
         raise IndexError("ours")
 
-    monkeypatch.setattr(following, "finished", broken)
+    monkeypatch.setattr(following, "followed_attention", broken)
     calls, weights, _, seen = followed(plain)
     assert calls == []
     assert weights.shape[-2:] == (L, L)
