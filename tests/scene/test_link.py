@@ -75,7 +75,7 @@ scenes = st.builds(
 )
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(scenes)
 def test_a_scene_comes_back_from_its_link(scene):
     link = scene.link()
