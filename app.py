@@ -9,12 +9,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
-from pages._kit import logs, server, streamlit_parts
+from pages._server import guard, logs, runtime, streamlit_parts
 
-streamlit_parts.read_lazily()
-streamlit_parts.wake_once()
-streamlit_parts.compose_themes_once()
-streamlit_parts.take_whole_numbers()
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
 ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
 BASE = f"{ROOM}/{scripts.digest()}"
@@ -37,20 +33,20 @@ def saved_page(_request) -> HTMLResponse:
 
 async def health(_request) -> JSONResponse:
     """Whether visitors can be sent here: a shipped model opens."""
-    ready = await run_in_threadpool(server.ready)
+    ready = await run_in_threadpool(runtime.ready)
     return JSONResponse({"ready": ready}, 200 if ready else 503, {"cache-control": "no-store"})
 
 
 def failed(_request, error: Exception) -> PlainTextResponse:
     """An error outside of the pages; this response passes no middleware."""
-    headers = {name.decode(): value.decode() for name, value in server.headers()}
+    headers = {name.decode(): value.decode() for name, value in guard.headers()}
     return PlainTextResponse(f"Internal Server Error {logs.failure(error)}", 500, headers)
 
 
 @contextlib.asynccontextmanager
 async def lifespan(_app):
     logs.begin()  # once more: the web server has set up logs of its own
-    server.settle()
+    runtime.settle()
     logs.event("started")
     yield {}
 
@@ -60,11 +56,11 @@ ROUTES = [
     Route(f"/{BASE}/saved_page.html", saved_page),
     Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
 ]
-server.begin()
+runtime.begin()
 app = st.App(
     "pages/frame.py",
     routes=ROUTES,
-    middleware=[(server.Guard, (), {}), (server.FirstVisit, (), {}), (streamlit_parts.FirstPaint, (), {})],
+    middleware=[(guard.Guard, (), {}), (guard.FirstVisit, (), {}), (streamlit_parts.FirstPaint, (), {})],
     exception_handlers={Exception: failed},
     lifespan=lifespan,
     on_script_error=logs.show_failure,

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages._kit import charts, components, compute, controls, state, streamlit_parts
+from pages._kit import charts, components, compute, controls, state
 from pages._kit.controls import with_sentence
 from pages._kit.text import drawing, literal, t
+from pages._server import streamlit_parts
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
 

@@ -42,7 +42,7 @@ export function drawn(element, key = "") {
 }
 
 // On a phone the element stays in sight below Streamlit's own header, but for so many pixels at its top
-// (pages/_kit/streamlit_parts.py).
+// (pages/_server/streamlit_parts.py).
 export function stay(element, above) {
   const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
   box?.style.setProperty("--above", `${above}px`);

@@ -26,9 +26,10 @@ from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
-from pages._kit import model_source, profile, uploads
+from pages._kit import model_source, uploads
 from pages._kit.text import language
-from pages._kit.turns import MAX_BYTES, in_turn
+from pages._server import profile
+from pages._server.turns import MAX_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own

@@ -18,9 +18,10 @@ from mha_core.scene.places import shape_of, within
 from mha_core.scene.scene import DEFAULTS, opened, twin_of
 from mha_core.scene.settings import SETTINGS, STARTED
 from mha_core.sources.huggingface.files import PACKAGE
-from pages._kit import compute, model_source, profile, runs, uploads
+from pages._kit import compute, model_source, runs, uploads
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, language, languages, literal, t
+from pages._server import profile
 
 MAX_SENTENCES = 2  # side by side
 TEXTS = ("text", "twin", "target")  # they have a figure in common

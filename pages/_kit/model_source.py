@@ -26,10 +26,10 @@ from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_mod
 from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import ModelSource
-from pages._kit import logs, profile
 from pages._kit.text import literal, t
-from pages._kit.turns import MAX_BYTES as MAX_TURN_BYTES
-from pages._kit.turns import in_turn
+from pages._server import logs, profile
+from pages._server.turns import MAX_BYTES as MAX_TURN_BYTES
+from pages._server.turns import in_turn
 
 FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar

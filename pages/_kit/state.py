@@ -17,7 +17,7 @@ from mha_core.scene.focus import Focus, strings
 from mha_core.scene.places import at_answer, named, names_no_place, shape_of, within
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene
 from mha_core.scene.token_names import position
-from pages._kit import streamlit_parts
+from pages._server import streamlit_parts
 
 # Each has a control of its name.
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)

@@ -14,7 +14,7 @@ from mha_core import AttentionTrace, MhaError, load, resources
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import FileSource, Source
-from pages._kit import profile
+from pages._server import profile
 
 MAX_FIELD = 100  # characters of one field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each

@@ -13,7 +13,7 @@ from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
 from pages._kit import compute, heatmaps, model_source
 from pages._kit.text import isolated, literal, number, signed, t
-from pages._kit.turns import in_turn
+from pages._server.turns import in_turn
 
 FOLD = "why"  # its key
 MAX_WRITERS = 12  # of each side that are named

@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core.scene.scene import Scene
-from pages._kit.profile import STRANGERS
 from pages._kit.text import catalogue
+from pages._server.profile import STRANGERS
 from tests.bench.chromium import Server
 
 EVIL = "evil.example"

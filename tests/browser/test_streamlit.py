@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from mha_core.export import scripts
-from pages._kit import streamlit_parts
+from pages._server import streamlit_parts
 
 MODULE = f"./headscope/{scripts.digest()}/streamlit.js"
 IMPORTED = f"const ours = await import(new URL('{MODULE}', document.baseURI));"

@@ -48,14 +48,13 @@ TABLE = {
     "mha_core/__init__.py": "late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
     f" late:mha_core.analysis.* {FLAT}",
-    "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.*",
-    "pages/_kit/server.py": "streamlit starlette mha_core mha_core.* pages._kit pages._kit.*",
-    "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
+    "pages/_server/*": "streamlit starlette mha_core mha_core.* pages._kit.text",
+    "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.* pages._server.*",
+    "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.* pages._server.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*"
     " mha_core.scene.*",
-    "pages/frame.py": "streamlit pages._kit pages._kit.*",
-    "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._kit.streamlit_parts"
-    " pages._kit.server pages._kit.logs",
+    "pages/frame.py": "streamlit pages._kit pages._kit.* pages._server.*",
+    "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._server.*",
 }
 # An import by name (importlib) hides from this test, so nobody has it.
 STANDARD = sys.stdlib_module_names - {"importlib"}
@@ -258,6 +257,8 @@ def planted_in(tree: Tree, file: str, text: str) -> Tree:
         ("pages/_kit/state.py", "import plotly", "imports plotly"),
         ("pages/_kit/state.py", "import torch", "imports torch"),
         ("pages/_kit/state.py", "from pages.see import heads", "imports pages.see.heads"),
+        ("pages/_server/turns.py", "from pages._kit import state", "imports pages._kit.state"),
+        ("pages/see/heads.py", "from pages._server import profile", "imports pages._server.profile"),
         ("pages/frame.py", "import mha_core", "imports mha_core;"),
         ("app.py", "from pages._kit import text", "imports pages._kit.text"),
     ],

@@ -132,7 +132,8 @@ def standing() -> set[str]:
     house = {f"mha_core/{path.name}" for path in (ROOT / "mha_core").glob("*.py")}
     house |= {f"mha_core/{path.parent.name}/" for path in (ROOT / "mha_core").glob("*/__init__.py")}
     pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pages").glob("*/*.py")}
-    pages = {path for path in pages if not path.startswith("pages/_")} | {"pages/frame.py", "pages/_kit/"}
+    shared = {"pages/frame.py", "pages/_kit/", "pages/_server/"}
+    pages = {path for path in pages if not path.startswith("pages/_")} | shared
     return house | pages | {"app.py", "assets/", "tests/"}
 
 

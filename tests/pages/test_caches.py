@@ -12,7 +12,8 @@ from mha_core import MixerTrace
 from mha_core.analysis.overview import overview as made
 from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import Plan
-from pages._kit import compute, model_source, overview, profile, role_labels
+from pages._kit import compute, model_source, overview, role_labels
+from pages._server import profile
 from pages.models._real import mixer
 from pages.see._heads import measurements
 from pages.understand._embeddings import words

@@ -8,9 +8,9 @@ from streamlit.elements.widgets.number_input import NumberInputSerde
 from mha_core.attention.positions import POSITIONS
 from mha_core.scene.focus import CHOICES, Focus
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import streamlit_parts
 from pages._kit.state import CONTROLS
 from pages._kit.text import catalogue
+from pages._server import streamlit_parts
 from tests.pages.conftest import FRAME, run
 
 OF_TRACE = [

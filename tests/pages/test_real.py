@@ -19,10 +19,11 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
-from pages._kit import model_info, model_source, profile, refusals, turns
+from pages._kit import model_info, model_source, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
-from pages._kit.turns import Turns
+from pages._server import profile, turns
+from pages._server.turns import Turns
 from pages.models._real import literature
 from pages.understand._what_if import changed_answers
 from tests.sources import tiny

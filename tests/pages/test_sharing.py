@@ -9,7 +9,8 @@ from mha_core.analysis.cost import short_vectors
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, trial
 from mha_core.sources.huggingface import model as huggingface
-from pages._kit import model_source, profile
+from pages._kit import model_source
+from pages._server import profile
 from tests.sources import tiny
 
 FAMILIES = {

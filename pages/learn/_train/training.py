@@ -18,8 +18,9 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
-from pages._kit import charts, compute, head_view, heights, profile, runs, state, uploads
+from pages._kit import charts, compute, head_view, heights, runs, state, uploads
 from pages._kit.text import PAGES, literal, t
+from pages._server import profile
 
 MAX_SEED = 999
 TO_HEADS = "look_link"  # key of the link that "Look at its heads" follows; it shows nothing

@@ -10,8 +10,9 @@ from mha_core.analysis.derivation import steps as derived
 from mha_core.analysis.frames import Part
 from mha_core.scene import token_names
 from mha_core.traces.tokens import subscript
-from pages._kit import components, compute, heatmaps, heights, matrices, state, streamlit_parts
+from pages._kit import components, compute, heatmaps, heights, matrices, state
 from pages._kit.text import t, template
+from pages._server import streamlit_parts
 
 NAMES = tuple(builder.__name__ for builder in (*STEPS, adjust))
 MAX_ACROSS = 5  # matrices in a row

@@ -19,7 +19,7 @@ from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING
 from pages._kit import compute, heatmaps, model_answers, model_source, state
 from pages._kit.text import isolated, literal, short, signed, t
-from pages._kit.turns import in_turn
+from pages._server.turns import in_turn
 from pages.understand._what_if.sides import Rearranged
 
 MAX_LINES = 3  # answers that are said in sentences; more of them are a table

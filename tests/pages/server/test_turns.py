@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from mha_core import MhaError
-from pages._kit import compute, turns
-from pages._kit.turns import Turns
+from pages._kit import compute
+from pages._server import turns
+from pages._server.turns import Turns
 
 LONG = " ".join(f"w{number}" for number in range(40))
 

@@ -8,9 +8,10 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.scene.scene import Scene
-from pages._kit import compute, controls, profile, uploads
+from pages._kit import compute, controls, uploads
+from pages._server import profile
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_trace_that_takes_strangers_too_long_is_refused(hosted):
 
 def test_the_table_in_the_docs_is_that_of_the_profile():
     docs = (ROOT / "assets" / "deploy" / "README.md").read_text(encoding="utf-8")
-    assert profile.table() in docs  # python -c "from pages._kit import profile; print(profile.table())"
+    assert profile.table() in docs  # python -c "from pages._server import profile; print(profile.table())"
 
 
 def test_a_file_is_taken_up_to_the_figure_of_the_profile_and_of_streamlit(hosted):

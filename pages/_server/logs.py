@@ -13,8 +13,8 @@ from secrets import token_hex
 
 import streamlit as st
 
-from pages._kit import profile, streamlit_parts
 from pages._kit.text import t
+from pages._server import profile, streamlit_parts
 
 LOG = logging.getLogger("headscope")
 TEMPLATES = (

@@ -1,7 +1,7 @@
 """The private names of Streamlit that the app relies on: selectors of our style sheet, and files to preload.
 
-A new version may rename them; then tests/pages/test_streamlit_parts.py fails. The selectors of the scripts
-are in assets/components/streamlit.js.
+A new version may rename them; then tests/pages/server/test_streamlit_parts.py fails. The selectors of the
+scripts are in assets/components/streamlit.js.
 """
 
 import base64

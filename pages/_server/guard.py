@@ -2,18 +2,14 @@
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import os
 import time
 
 import streamlit as st
 from starlette.requests import ClientDisconnect
-from streamlit import config
 
-from mha_core import MhaError, device, resources
-from mha_core.sources import mini
-from pages._kit import logs, profile, streamlit_parts
+from mha_core import resources
+from pages._server import logs, profile, streamlit_parts
 
 RETRY = 30  # seconds
 # The style is that of the app's pages; the page asks again by itself, for the same link.
@@ -28,59 +24,6 @@ h1 {{ font: 600 1.7rem/1.25 serif }}</style>
 seconds, and then opens what your link shows.</p></html>""".encode()
 PRIVATE = ("/_stcore/metrics", "/_stcore/agent")
 CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
-OF_A_RUN = 1_400  # objects that a run of a page leaves
-PACE = (7 * OF_A_RUN, 10, 10)  # before the youngest objects are searched; each tenth time older ones
-MAX_ARENAS, M_ARENA_MAX = 2, -8  # the second is the name of the first in glibc's malloc.h
-
-
-def begin() -> None:
-    """Set what Streamlit and the log have to know of the profile, before the server takes visitors."""
-    st.secrets.load_if_toml_exists()  # where there is no other way to set the environment, they do
-    figures = profile.current()
-    if figures.hosted:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
-        config.set_option("server.maxUploadSize", figures.upload_megabytes)
-        config.set_option("client.showErrorDetails", "none")
-        config.set_option("client.toolbarMode", "minimal")  # all pages have room beside it
-    config.set_option("logger.enableRich", False)  # it would print the errors of pages beside the log
-    streamlit_parts.hold_few_uploads(figures.uploads_bytes)
-    streamlit_parts.ask_no_other_site()
-    streamlit_parts.leave_lines_out()
-    device.leave_a_core()
-    _share_arenas()
-    logs.begin()
-
-
-def _share_arenas() -> None:
-    """Let all threads take their memory from the same few arenas.
-
-    glibc has 8 for each processor, and what has been shared for a while, and goes, leaves holes in each:
-    memory grew for as long as a lesson took. Other systems have no such function.
-    """
-    with contextlib.suppress(OSError, TypeError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, MAX_ARENAS)
-
-
-def settle() -> None:
-    """Leave what has been imported out of the searches for garbage, in which nobody is served (0.2 s).
-
-    At Python's own pace all that has come since would be searched every fifty runs of a page.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*PACE)
-
-
-def ready() -> bool:
-    """Whether this server can show its first page: a shipped model opens, which is read once.
-
-    Anybody may ask, and reading it takes 13 ms.
-    """
-    try:
-        mini.model(mini.find("en", "glass-box", 4, 64))
-    except (MhaError, OSError):
-        return False
-    return True
 
 
 def headers() -> list[tuple[bytes, bytes]]:

@@ -24,10 +24,10 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 from streamlit.web.server import server_util
 
 from mha_core.export import scripts
-from pages._kit import streamlit_parts
 from pages._kit.state import CONTROLS
+from pages._server import streamlit_parts
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BUNDLE = Path(st.__file__).parent / "static" / "static" / "js"
 PRIVATE = re.compile(r"data-testid|st-key-|[.\"']st[A-Z]\w+|emotion|streamlit\.runtime")
 
@@ -78,7 +78,7 @@ def test_no_other_file_knows_them():
     patterns = ("pages/**/*.py", "app.py", "assets/components/*.js", "assets/components/*.css")
     files = [file for pattern in patterns for file in ROOT.glob(pattern)]
     private = [file.relative_to(ROOT).as_posix() for file in files if PRIVATE.search(file.read_text("utf-8"))]
-    assert private == ["pages/_kit/streamlit_parts.py", "assets/components/streamlit.js"]
+    assert private == ["pages/_server/streamlit_parts.py", "assets/components/streamlit.js"]
 
 
 def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(opened, monkeypatch):
