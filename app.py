@@ -9,7 +9,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
-from pages._server import guard, logs, runtime, streamlit_parts
+from pages._server import guard, logs, runtime
+from pages._server.first_paint import FirstPaint
 
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
 ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
@@ -60,7 +61,7 @@ runtime.begin()
 app = st.App(
     "pages/frame.py",
     routes=ROUTES,
-    middleware=[(guard.Guard, (), {}), (guard.FirstVisit, (), {}), (streamlit_parts.FirstPaint, (), {})],
+    middleware=[(guard.Guard, (), {}), (guard.FirstVisit, (), {}), (FirstPaint, (), {})],
     exception_handlers={Exception: failed},
     lifespan=lifespan,
     on_script_error=logs.show_failure,

@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages._kit import charts, components, compute, controls, state
 from pages._kit.controls import with_sentence
-from pages._kit.text import drawing, literal, t
+from pages._kit.text import PAGES, drawing, literal, t
 from pages._server import streamlit_parts
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
@@ -136,7 +136,7 @@ def _in_words(name: str, value: str, taken: object) -> str:
 new_link = state.begin()
 st.logo(drawing("logo.svg"), size="large", icon_image=drawing("icon.svg"))
 pages = {
-    streamlit_parts.page(page.file, title=page.title, path=page.path): page
+    st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
     for section in SECTIONS.values()
     for page in section
 }
@@ -151,7 +151,7 @@ st.set_page_config(
 with st.sidebar:
     above = st.container()
     # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
-    streamlit_parts.name_sections(
+    streamlit_parts.sections(
         {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
         menu=t("section.menu"),
     )

@@ -22,7 +22,6 @@ h1 {{ font: 600 1.7rem/1.25 serif }}</style>
 <h1>Headscope is full just now</h1>
 <p>As many people as this server can serve are looking at it. This page tries again by itself every {RETRY}
 seconds, and then opens what your link shows.</p></html>""".encode()
-PRIVATE = ("/_stcore/metrics", "/_stcore/agent")
 CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
 
 
@@ -71,7 +70,7 @@ class Guard:
             await self._page(scope, receive, send)
         elif scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif not self.profile.metrics and any(path in scope["path"] for path in PRIVATE):
+        elif not self.profile.metrics and any(path in scope["path"] for path in streamlit_parts.CLOSED):
             await _answer(404, b"Not Found", "text/plain", self._with_headers(send))
         elif self._full() and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
             more = [(b"retry-after", b"%d" % RETRY), (b"cache-control", b"no-store")]

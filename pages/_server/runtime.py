@@ -6,7 +6,6 @@ import gc
 import os
 
 import streamlit as st
-from streamlit import config
 
 from mha_core import MhaError, device
 from mha_core.sources import mini
@@ -23,13 +22,11 @@ def begin() -> None:
     figures = profile.current()
     if figures.hosted:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
-        config.set_option("server.maxUploadSize", figures.upload_megabytes)
-        config.set_option("client.showErrorDetails", "none")
-        config.set_option("client.toolbarMode", "minimal")  # all pages have room beside it
-    config.set_option("logger.enableRich", False)  # it would print the errors of pages beside the log
+        streamlit_parts.set_option("server.maxUploadSize", figures.upload_megabytes)
+        streamlit_parts.set_option("client.showErrorDetails", "none")
+        streamlit_parts.set_option("client.toolbarMode", "minimal")  # all pages have room beside it
+    streamlit_parts.set_option("logger.enableRich", False)  # errors of pages would stand beside the log
     streamlit_parts.read_lazily()
-    streamlit_parts.wake_once()
-    streamlit_parts.compose_themes_once()
     streamlit_parts.take_whole_numbers()
     streamlit_parts.hold_few_uploads(figures.uploads_bytes)
     streamlit_parts.ask_no_other_site()

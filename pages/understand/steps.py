@@ -41,8 +41,7 @@ def page() -> None:
     if known_steps:
         charts.say_part(part, layer.sides, t("steps.part"))
         river.draw(trace, known_steps, layer=layer_index, head=head)
-    # One step is shown; until the style sheet that says so is there, they scroll in the height of one.
-    with st.container(gap=None, height=heights.step(), border=False, key="of_steps"):
+    with st.container(gap=None, key="of_steps"):  # one of them is shown (river.draw)
         for count, step in enumerate(known_steps, start=1):
             with st.container(key=f"step-{step.name}"):
                 words, formula = st.columns(2, vertical_alignment="center")

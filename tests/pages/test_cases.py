@@ -92,8 +92,8 @@ class Opened:
     @property
     def step(self) -> str:
         """The step that the page Steps shows."""
-        [style] = [h.body for h in self.app.get("html") if h.body.startswith("<style>.st-key-step-")]
-        [shown] = [step.__name__ for step in STEPS if f"step-{step.__name__}" not in style]
+        [style] = [h.body for h in self.app.get("html") if "st-key-step-" in h.body]
+        [shown] = [step.__name__ for step in STEPS if f"st-key-step-{step.__name__} " in style]
         return shown
 
     @property

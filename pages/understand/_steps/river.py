@@ -27,7 +27,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
     linked = st.query_params.get("operation")
     if linked not in (None, *NAMES):
         state.say_instead("operation", names[0])
-    streamlit_parts.only("step-", names, linked if linked in names else names[0], within="of_steps")
+    streamlit_parts.show_step(linked if linked in names else names[0])
     data = {
         "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
         "nodes": [

@@ -1,0 +1,63 @@
+"""Streamlit's page as it is sent: with our style rules, and with the names of files that it asks for late."""
+
+import gzip
+from functools import lru_cache
+
+from pages._server import streamlit_parts
+
+
+class FirstPaint:
+    """Adds to Streamlit's page our style rules, and a `Link` header with files that it would ask for late.
+
+    Rules that came with the first run would move what is drawn already; and without the files headings are
+    drawn in another font first, break into other lines, and push what is below them.
+    """
+
+    def __init__(self, app):
+        links = [
+            f"<./static/{file}>; rel={relation}; crossorigin"
+            for file, relation in streamlit_parts.early_files().items()
+        ]
+        self.app, self.link = app, (b"link", ", ".join(links).encode())
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, parts = None, []
+
+        async def send_page(message):
+            nonlocal start
+            if is_page(message):
+                start = message
+            elif start is None:
+                await send(message)
+            else:
+                parts.append(message.get("body", b""))
+                if not message.get("more_body"):
+                    await send_whole(b"".join(parts))
+
+        async def send_whole(body: bytes):
+            headers = {name.lower(): value for name, value in start["headers"]}
+            if body:
+                body = _with_rules(body, headers.get(b"content-encoding") == b"gzip")
+                headers[b"content-length"] = b"%d" % len(body)
+            for name in (b"etag", b"last-modified"):  # of Streamlit's page without our rules
+                headers.pop(name, None)
+            await send(start | {"headers": [*headers.items(), self.link]})
+            await send({"type": "http.response.body", "body": body})
+
+        def is_page(message) -> bool:
+            headers = {name.lower(): value for name, value in message.get("headers", ())}
+            html = headers.get(b"content-type", b"").startswith(b"text/html")
+            return html and not scope["path"].endswith(".html")  # those are files of ours
+
+        await self.app(scope, receive, send_page)
+
+
+@lru_cache(maxsize=4)  # Streamlit's page, packed and not
+def _with_rules(page: bytes, packed: bool) -> bytes:
+    text = gzip.decompress(page) if packed else page
+    # In the body: of two rules of the same weight the later one holds, and Streamlit has its own in the head.
+    text = text.replace(b"</body>", f"<style>{streamlit_parts.RULES}</style></body>".encode(), 1)
+    return gzip.compress(text) if packed else text
