@@ -115,7 +115,7 @@ class LoadedModel:
             trace = huggingface.follow(self.model, text, target=target, **settings)
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
-            return Parts(MappingProxyType(traces), _bytes(trace), trace)
+            return Parts(MappingProxyType(traces), trace_bytes(trace), trace)
 
         key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits], answers])
 
@@ -290,7 +290,7 @@ def _with_float32(error: MhaError) -> MhaError:
     return MhaError(str(error), fixes=(*error.fixes, {"dtype": "float32"}))
 
 
-def _bytes(trace: AttentionTrace) -> int:
+def trace_bytes(trace: AttentionTrace) -> int:
     """Of its own tensors, those in half precision with the float32 arrays that pictures are made of."""
     tensors = [tensor for part in (*trace.layers, *trace.mixers) for tensor in part.tensors.values()]
     return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)
