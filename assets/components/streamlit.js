@@ -33,7 +33,7 @@ export function reachCode() {
 }
 
 // What is drawn takes the height that it needs, no longer the one that it had while it was loading
-// (pages/_kit/heights.py), nor does the container with that key around it.
+// (pages/_kit/components.py), nor does the container with that key around it.
 export function drawn(element, key = "") {
   const { host } = element.getRootNode();
   const around = key && host?.closest(`.${KEY}${key}`);

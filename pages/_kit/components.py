@@ -11,7 +11,7 @@ from hashlib import blake2b
 import streamlit as st
 
 from mha_core.export import scripts
-from pages._kit import heights, state
+from pages._kit import state
 from pages._kit.text import t
 
 # A component's own script fetches its module, all that this imports, and its style sheets, at once: Streamlit
@@ -54,6 +54,10 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
 
     return draw
 
+
+# While its script is on the way a component has the height that Python states, in pixels; its script lifts it
+# (`drawn` in streamlit.js). Without one, what is below would be pushed down when it is drawn.
+HEIGHT = 130  # of rows of numbers and the words of a sentence
 
 _chooser = component("chooser", "chooser.js", html='<div class="chooser"></div>', styles=("chooser.css",))
 _address = component("address", "address_app.js")
@@ -121,6 +125,6 @@ def chooser(
                 "hint_hidden": t("token.hint_hidden", **names),
             },
         },
-        height=heights.chooser([strip["tokens"] for strip in strips], [row["count"] for row in rows]),
+        height=HEIGHT,
         on_picked_change=picked,
     )

@@ -22,7 +22,6 @@ from pages._kit import (
     components,
     explained,
     heatmaps,
-    heights,
     matrices,
     model_info,
     role_labels,
@@ -33,6 +32,7 @@ from pages._kit.text import language, t
 
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
 EXPLAINED = "head_view_explained"  # and of which number it is said where it comes from
+HEIGHT, WITH_MATRICES = 530, 1000  # pixels until it is drawn (components.HEIGHT)
 MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, Cache[bytes]] = WeakKeyDictionary()
 
@@ -81,13 +81,7 @@ def of_traces(
     if 1 < focus.sentence <= len(traces):
         nth = focus.sentence - 1
         header["asked"] = {"nth": nth} | _asked(traces[nth].sides, focus)
-    words = [one.sides.queries.labels for one in traces]
-    if values:
-        height = heights.heads(words, traces[0].layers[layer].n_heads)
-    elif "strips" in header:  # the sentences stand above, word by word
-        height = heights.worded_view(words)
-    else:
-        height = heights.view([longest(trace) for trace in traces])
+    height = WITH_MATRICES if values else HEIGHT
     digest = _mount(header, blob, key, height, follows=True, on_hide=on_hide)
     is_whole = (
         loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
@@ -210,7 +204,7 @@ def of_weights(
         title=packed[0].title,
         texts=views.texts(language()),
     )
-    _mount(header, blob, key, heights.view([len(tokens) for _, tokens in panels]))
+    _mount(header, blob, key, HEIGHT)
 
 
 def _packed(

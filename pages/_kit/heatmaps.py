@@ -1,5 +1,6 @@
 """Matrices as pictures of our own, each of them large on request, and on request as a figure of plotly's."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -12,7 +13,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
 from mha_core.figures.heatmap import heatmap
-from pages._kit import charts, components, explained, heights, state
+from pages._kit import charts, components, explained, state
 from pages._kit.text import language, literal, t, template
 
 # What matrix_pictures.js says, under the same names as in the head view.
@@ -38,6 +39,8 @@ WORDS = (
 # Of an axis that has tokens, heads or layers which of them are pointed at there (pointing.js).
 POINTED = {name: name for name in ("query", "key", "token", "head", "layer")} | {"to": "query", "from": "key"}
 POINTED["part"] = "key"  # what each token gives
+ROW, MIN_TALL, MAX_TALL, NAMES_ABOVE = 22, 170, 360, 84  # pixels of a row, of all rows, of the columns' names
+AROUND = 60  # pixels of the words above a picture and of the gap below it
 _heatmaps = components.component(
     "heatmaps", "heatmaps.js", html='<div class="heatmaps"></div>', styles=("matrix_pictures.css",)
 )
@@ -200,7 +203,9 @@ def draw(
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
-    tall = heights.heatmap(max(len(matrix.frame) for matrix in matrices)) if tall is None else tall
+    if tall is None:
+        rows = max(len(matrix.frame) for matrix in matrices)
+        tall = NAMES_ABOVE + min(max(rows * ROW, MIN_TALL), MAX_TALL)
     blob = _packed(matrices)
     data = {
         "name": key,
@@ -244,7 +249,7 @@ def draw(
     _heatmaps(
         key=key,
         data=data,
-        height=heights.heatmaps(across if steps else len(matrices), across, tall, stacked),
+        height=(1 if steps else math.ceil(len(matrices) / across)) * (tall + AROUND),  # until they are drawn
         on_picked_change=picked,
         on_plotted_change=plotted,
         on_painted_change=paint,

@@ -6,7 +6,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.layer_kinds import LayerKind, layer_kinds
 from mha_core.scene import token_names
 from mha_core.scene.scene import Scene
-from pages._kit import heights, state
+from pages._kit import state
 from pages._kit.text import PAGES, literal, t
 
 PLACE = "place"  # key of the strip, and name in the link of the layer without softmax that is chosen in it
@@ -18,7 +18,7 @@ def show(trace: AttentionTrace, scene: Scene) -> LayerKind:
     """Draw the strip; returns the layer that is chosen in it."""
     kinds = layer_kinds(trace)
     st.session_state[PLACE] = _place(kinds, scene)
-    fits = len(kinds) <= (MAX_LAYERS_ON_PHONE if heights.on_phone() else MAX_LAYERS)
+    fits = len(kinds) <= (MAX_LAYERS_ON_PHONE if state.on_phone() else MAX_LAYERS)
     with st.container(height="content" if fits else MAX_HEIGHT, border=False):
         place = st.pills(
             t("layers.title"),

@@ -16,12 +16,13 @@ from mha_core.analysis.patterns import MEASURES
 from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
-from pages._kit import charts, components, compute, heights, role_labels, state
+from pages._kit import charts, components, compute, role_labels, state
 from pages._kit.role_labels import NO_LABEL, Label
 from pages._kit.text import t
 
 MAX_BYTES = 32_000_000  # of the overviews of all traces together
 SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
+HEIGHT = 516  # pixels until they are drawn: the fold is filled when all below it stands
 MIN_LAYERS = 3  # with so many layers the overview is open from the start
 
 _overview = components.component(
@@ -45,15 +46,14 @@ def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
 
     One layer that is not `opened` has none: the picture of its heads stands above.
     """
-    counts = [layer.n_heads for layer in trace.layers]
-    if len(counts) < 2 and not opened:
+    if len(trace.layers) < 2 and not opened:
         return None
     expander = st.expander(t("overview.title"), expanded=opened, key="overview_open", on_change="rerun")
     if not expander.open:
         return None
     shares = any(layer.n_kv_heads < layer.n_heads for layer in trace.layers)
     expander.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
-    return expander.container(height=heights.overview(counts), border=False, key="overview_fold")
+    return expander.container(height=HEIGHT, border=False, key="overview_fold")
 
 
 def show(

@@ -132,6 +132,11 @@ def stay_within(trace: AttentionTrace) -> None:
     st.session_state["shape"] = shape
 
 
+def on_phone() -> bool:
+    """Whether the visitor's browser calls itself that of a phone."""
+    return "Mobi" in st.context.headers.get("User-Agent", "")
+
+
 def say_instead(name: str, taken: object) -> None:
     """A page has another value in a field of its own than the link; the frame says so in its line."""
     st.session_state.setdefault("instead", {})[name] = taken

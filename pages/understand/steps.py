@@ -6,7 +6,7 @@ from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from mha_core.scene.places import indices
-from pages._kit import charts, chooser, compute, heatmaps, heights, matrices, model_info, refusals, why
+from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, refusals, why
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -53,8 +53,7 @@ def page() -> None:
                     if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
                         st.latex(symbolic_scores(layer))
                 if step.code:
-                    with formula.container(height=heights.code(step.code), border=False):
-                        st.code(step.code, language=None)  # colours of syntax are too pale on our paper
+                    formula.code(step.code, language=None)  # colours of syntax are too pale on our paper
     alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
     alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:

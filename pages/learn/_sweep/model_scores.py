@@ -20,7 +20,7 @@ from mha_core.figures.lines import lines
 from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
-from pages._kit import charts, heights, state
+from pages._kit import charts, state
 from pages._kit.text import languages, t
 
 HALF = 0.5  # of the answers
@@ -141,7 +141,7 @@ def our_table(scores: pd.DataFrame, d_model: int) -> None:
         "right": scores["right"].map("{:.2f}".format),
     }
     notes = [t("sweep.table_link")]
-    if not heights.on_phone():
+    if not state.on_phone():
         notes += [t("sweep.table_resolving"), t("sweep.table_seconds")]
         columns["resolving"] = [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()]
         columns["parameters"] = scores["parameters"].map("{:,}".format)

@@ -18,7 +18,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
-from pages._kit import charts, compute, head_view, heights, runs, state, uploads
+from pages._kit import charts, compute, head_view, runs, state, uploads
 from pages._kit.text import PAGES, literal, t
 from pages._server import profile
 
@@ -213,7 +213,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         step=t("train.step"),
         marked=record.step if at < len(records) - 1 else None,
         events={job.plan.bare: t("train.all_join")},
-        narrow=heights.on_phone(),
+        narrow=state.on_phone(),
     )
     plan = job.plan
     sizes = (plan.h, plan.d_model, plan.seed, records[-1].step, plan.steps)

@@ -14,7 +14,7 @@ from mha_core.attention.latent import LatentSpec
 from mha_core.sources import mini
 from mha_core.training import checkpoints
 from mha_core.training.model import Shape
-from pages._kit import heights
+from pages._kit import state
 from pages._kit.text import t
 from pages.understand._cost.sizes import Layer
 
@@ -55,7 +55,7 @@ def by_heads(layer: Layer) -> None:
     costs = cost_by_heads(layer.spec.d_model, layer.tokens, batch=layer.batch, bias=False)
     table = {t("cost.column_h"): [str(h) for h in costs.index], "d_k": costs["d_k"].astype(str)}
     table |= _columns([Cost(**row) for row in costs.drop(columns="d_k").to_dict("records")], layer)
-    if heights.on_phone():
+    if state.on_phone():
         table.pop(t("cost.cache"))
     st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
     st.markdown(t("cost.equal", h=len(costs), parameters=f"{costs['parameters'].iloc[0]:,}"))
@@ -72,7 +72,7 @@ def sharing(layer: Layer) -> None:
         t("cost.column_kept"): [t(f"cost.kept_{name}", **_kept(spec)) for name, spec in specs.items()],
     }
     table |= _columns(list(costs.values()), layer)
-    if heights.on_phone():  # where a table has room for four columns
+    if state.on_phone():  # where a table has room for four columns
         for name in (t("cost.parameters"), t("cost.flops"), t("cost.activations")):
             table.pop(name)
     table[t("cost.column_share")] = [f"{costs[name].cache / costs['mha'].cache:.1%}" for name in specs]
@@ -101,7 +101,7 @@ def small_models() -> None:
 
 def models(layer: Layer) -> None:
     """Well-known models: what each keeps of a token in all of its layers."""
-    rows, short = [], heights.on_phone()
+    rows, short = [], state.on_phone()
     for model in published_sizes():
         spec, n_heads = model.spec, model.spec.n_heads
         kept = model.layers * cost(spec, 1).cache * layer.bytes

@@ -11,7 +11,7 @@ from mha_core.analysis.frames import Origin
 from mha_core.analysis.position_codes import MAX_POSITIONS, PositionCode
 from mha_core.attention.module import MAX_HEADS
 from mha_core.sources import mini
-from pages._kit import heatmaps, heights, refusals
+from pages._kit import heatmaps, refusals
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import t
 
@@ -74,8 +74,7 @@ def formula(code: Chosen, pictured: PositionCode) -> None:
     """The code as a formula, with its source, and in torch."""
     st.latex(pictured.formula)
     st.caption(t(f"positions.{code.name}_source"), text_alignment="center")
-    with st.container(height=heights.code(pictured.code), border=False):
-        st.code(pictured.code, language=None)
+    st.code(pictured.code, language=None)
 
 
 def draw(code: Chosen, pictured: PositionCode) -> None:

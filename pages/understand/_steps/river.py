@@ -10,12 +10,13 @@ from mha_core.analysis.derivation import steps as derived
 from mha_core.analysis.frames import Part
 from mha_core.scene import token_names
 from mha_core.traces.tokens import subscript
-from pages._kit import components, compute, heatmaps, heights, matrices, state
+from pages._kit import components, compute, heatmaps, matrices, state
 from pages._kit.text import t, template
 from pages._server import streamlit_parts
 
 NAMES = tuple(builder.__name__ for builder in (*STEPS, adjust))
 MAX_ACROSS = 5  # matrices in a row
+HEIGHT = 95  # pixels of the drawing until it is there
 TALL = 276  # pixels of a matrix, so that a step fits on a screen
 
 _river = components.component("river", "river.js", html='<div class="river"></div>', styles=("river.css",))
@@ -41,7 +42,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
             "here": template("steps.here"),
         },
     }
-    _river(key="river", data=data, height=heights.river())
+    _river(key="river", data=data, height=HEIGHT)
 
 
 def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> list[dict[int, str]]:
