@@ -5,7 +5,6 @@ import streamlit as st
 from mha_core.scene.places import indices
 from mha_core.scene.settings import STARTED
 from pages._kit import (
-    head_view,
     layer_strip,
     matrices,
     model_answers,
@@ -17,7 +16,7 @@ from pages._kit import (
 )
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import PAGES, t
-from pages.see._heads import measurements
+from pages.see._heads import measurements, sentences
 
 # Keys of what follows the focus where it is open.
 FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
@@ -36,7 +35,7 @@ if scene.source == "model":
     answered = [one.of(scene.kind) for one in model_answers.asked(scene, [(text, ()) for text in texts])]
     if answered and not answered[0].answers:
         st.caption(t("answer.elsewhere"))
-weights = head_view.of_sentences(
+weights = sentences.show(
     trace, twin, scene, layer=layer, head=head, token=query, tells=opened, answered=answered
 )
 with st.container(horizontal=True):

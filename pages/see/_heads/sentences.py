@@ -1,0 +1,95 @@
+"""The head view of the page Heads: one sentence or two, the six matrices of a head, the other heads."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import around, picture
+from mha_core.export.head_view import OF_HEAD
+from mha_core.scene.scene import Scene
+from mha_core.traces.matrices import MATRICES
+from pages._kit import explained, head_view, heatmaps, matrices, model_info, role_labels, sentence
+from pages._kit.text import t
+
+
+def show(
+    trace: AttentionTrace,
+    twin: AttentionTrace | None,
+    scene: Scene,
+    *,
+    layer: int,
+    head: int,
+    token: int,
+    tells: bool,
+    answered: Sequence[AttentionTrace] = (),
+) -> tuple[str, str] | None:
+    """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
+
+    It `tells` each move where the page shows more that follows it. `answered` are traces of the same
+    sentences with the model's answers, where they have been asked for. Returns what `of_traces` does.
+    """
+    traces = {"text": trace} | ({} if twin is None else {"twin": twin})
+    more = {
+        "strips": True,
+        "matrices": True,
+        "tells": tells,
+        "answers": [sentence.answers(one) for one in answered or traces.values()],
+        "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
+        "notes": model_info.notes(trace),
+        "roles": _roles(trace, scene),
+    }
+
+    # A session keeps this function: one that held a trace would hold all that is computed of it.
+    tokens = {field: one.tokens for field, one in traces.items()}
+
+    def hide(chosen: dict) -> None:
+        field = list(tokens)[chosen["panel"]]
+        sentence.hide_or_show(tokens[field], chosen["word"], field)
+
+    focus = {"layer": layer, "head": head, "token": token}
+    every = list(traces.values())
+    more |= {"explains": True, "explanation": _explanation(every)}
+    if scene.source != "file":
+        more["without"] = t("heads.without")
+    payload = head_view.of_traces(every, **focus, values=True, more=more, on_hide=hide)
+    _plot(every)
+    return payload
+
+
+def _roles(trace: AttentionTrace, scene: Scene) -> dict[int, list[str]]:
+    """Of each layer the label of every head, empty where it has none."""
+    labels = role_labels.labels(trace, scene)
+    return {
+        number: [labels.get((number, head), role_labels.NO_LABEL).text for head in range(layer.n_heads)]
+        for number, layer in enumerate(trace.layers)
+    }
+
+
+def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
+    """Where the number comes from that the reader of the view has asked for, as long as it is there."""
+    asked = st.session_state.get(head_view.EXPLAINED)
+    if asked is None or asked["panel"] >= len(traces):
+        return None
+    trace, name, layer, head = traces[asked["panel"]], asked["name"], asked["layer"], asked["head"]
+    if name not in OF_HEAD or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
+        return None
+    place = {"layer": layer, "head": head, "row": asked["row"], "column": asked["column"]}
+    symbol = MATRICES[name].written(trace.layers[layer], head)
+    return explained.of_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
+
+
+def _plot(traces: Sequence[AttentionTrace]) -> None:
+    """The matrix that the reader of the view wants to see by plotly, as long as it is there."""
+    asked = st.session_state.get(head_view.PLOT)
+    if asked is None or asked["panel"] >= len(traces):
+        return
+    trace, name, layer, head = traces[asked["panel"]], asked["name"], asked["layer"], asked["head"]
+    if name not in OF_HEAD or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
+        return
+    query = min(asked.get("query") or 0, trace.layers[layer].n_query - 1)
+    part = around(trace, query, layer=layer, head=head)
+    drawn = picture(trace, name, layer=layer, head=head, part=part)
+    limit = float(np.nanmax(drawn.frame.to_numpy())) or 1.0
+    heatmaps.plot(matrices.of_picture(drawn, name, limit=limit, query=query), key=head_view.PLOT)
