@@ -13,21 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
-import streamlit.logger
-from streamlit import config, error_util, net_util
+from streamlit import config, error_util, logger, net_util
 from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
-from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 # `st.set_option` sets none of the server's: strangers would send files as large as the owner's.
 set_option = config.set_option
 # Addresses that show strangers what others do here; the guard closes them.
 CLOSED = ("/_stcore/metrics", "/_stcore/agent")
-# Files that Streamlit asks for late. Without them headings stand in another font at first, icons are words,
-# and all below our style sheets and components is pushed down when these are drawn.
+# Files that Streamlit asks for late: headings would change their font, icons be words, pages jump.
 STATIC = Path(st.__file__).parent / "static" / "static"
 EARLY = {
     "media/SourceSerifVariable-Roman.*.woff2": "preload; as=font; type=font/woff2",
@@ -39,20 +36,21 @@ EARLY = {
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
 PRIMARY, TERTIARY = '[data-testid="stBaseButton-primary"]', '[data-testid="stBaseButton-tertiary"]'
-KEYED = "st-key-"  # before the key of an element, in its class
+EXPAND, SKELETON = '[data-testid="stExpandSidebarButton"]', '[data-testid="stSkeleton"]'
+BUTTON_KEYS = ("apply_", "best_hops", "example", "model_", "start", "take_", "try_", "use_")
 TOP = "var(--headscope-top)"  # below Streamlit's header
 PHONE = "@media (max-width: 768px)"
 LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
 
 
-def _of(*keys: str) -> str:
-    return f":is({', '.join(f'.{KEYED}{key}' for key in keys)})"
+def _of(*keys: str, form: str = ".st-key-{}") -> str:
+    return f":is({', '.join(map(form.format, keys))})"  # an element's key is in its class
 
 
 # The style sheet of the whole page. Above each rule: what a person would have without it.
 RULES = f"""
 /* Blank lines where a component shows nothing: it holds the address, bytes, or a link for a script. */
-{_of("address", "charts", "unseen", "look_link")}, [class*="{KEYED}"][class*="_blob"] {{ display: none; }}
+{_of("address", "charts", "unseen", "look_link")}, [class*="st-key-"][class*="_blob"] {{ display: none; }}
 /* Small text too light to read (WCAG 2.2, 1.4.3). */
 [data-testid="stCaptionContainer"] {{ opacity: 0.75; }}
 /* White text on light buttons, in the dark theme. */
@@ -68,8 +66,19 @@ RULES = f"""
 [data-testid="stPlotlyChart"] {{ position: relative; }}
 /* Without a mouse: buttons over the first row of a table. */
 @media (hover: none) {{ [data-testid="stElementToolbar"] {{ display: none; }} }}
-/* A page that jumps as each control takes the place of the grey bar that stood for it. */
-[data-testid="stSkeleton"] {{ min-height: 68px; }}
+/* A page that jumps as each part takes the place of the grey bars that stood for it. */
+{SKELETON} {{ min-height: 68px; }}
+{_of(*BUTTON_KEYS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
+[data-testid="stSidebar"] {_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
+{_of("source")} {SKELETON} {{ min-height: 60px; }}
+{_of("examples")}:has({SKELETON}) {{ min-height: 92px; }}
+{_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
+{_of("vectors")} [data-testid="stColumn"]:first-child {{ min-height: 520px; }} /* the map comes last */
+{PHONE} {{
+  {_of("examples")}:has({SKELETON}) {{ min-height: 232px; }}
+  {_of("tensors")}:has({SKELETON}) {{ min-height: 986px; }}
+  {_of("classes")} {SKELETON} {{ min-height: 101px; }}
+}}
 /* Two sources of weights below the others, which fit in one line. */
 [data-testid="stSidebar"] {_of("source")} [role="radio"] {{ padding: 0.25rem 0.45rem; }}
 /* Links in a sentence that do not look like links. */
@@ -83,7 +92,7 @@ RULES = f"""
   {_of("chooser")}[style*="--above"] {{ position: sticky; top: calc({TOP} - var(--above)); z-index: 3; }}
 }}
 /* All steps below each other, and below them a page that jumps when the one is named that is shown. */
-[class*="{KEYED}step-"] {{ display: none; min-height: 10rem; justify-content: center; }}
+[class*="st-key-step-"] {{ display: none; min-height: 10rem; justify-content: center; }}
 {_of("of_steps")} {{ min-height: 266px; }}
 {PHONE} {{ {_of("of_steps")} {{ min-height: 578px; }} }}
 /* On a phone: titles of three lines. */
@@ -93,6 +102,7 @@ RULES = f"""
 {TOP_LINKS} > * {{ display: flex; align-items: center; }}
 {TOP_LINKS} > ::before {{ margin: 0 0.2rem 0 0.6rem; }}
 {TOP_LINKS} a {{ padding-inline: 5px; }} /* all pages beside the sidebar on a screen of 1366 */
+{EXPAND}::after {{ margin-left: 0.35rem; font-size: 1rem; }}
 {SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
 """
 
@@ -117,18 +127,15 @@ def sections(names: Mapping[int, str], *, menu: str) -> None:
     `menu` is what the button is called that opens the navigation on a phone; it would have no name.
     """
     boxes = f":is({TOP_LINKS}, {SIDE_LINKS})"
-    rules = [
-        f"{boxes} > :nth-child({first})::before {{ content: {json.dumps(name)}; }}"
-        for first, name in names.items()
-    ]
-    button = f'[data-testid="stExpandSidebarButton"]::after {{ content: {json.dumps(menu)}; '
-    rules.append(f"{PHONE} {{ {button} margin-left: 0.35rem; font-size: 1rem; }} }}")
+    name = "{} > :nth-child({})::before {{ content: {}; }}"
+    rules = [name.format(boxes, first, json.dumps(section)) for first, section in names.items()]
+    rules.append(f"{PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu)}; }} }}")
     st.html(f"<style>{' '.join(rules)}</style>")  # no user text in it
 
 
 def show_step(name: str) -> None:
     """Of the steps on a page, in containers with their names as keys, show this one."""
-    step, room = f".{KEYED}step-{name}", f".{KEYED}of_steps"
+    step, room = f".st-key-step-{name}", ".st-key-of_steps"
     st.html(f"<style>html {step} {{ display: flex; }} html {room} {{ min-height: 0; }}</style>")
 
 
@@ -159,10 +166,7 @@ class LazyState(Mapping):
 
 
 def read_lazily() -> None:
-    """Let Streamlit's controls look up their own value alone: a class would wait a sixth longer.
-
-    Each of them would compute those of all widgets of the page, of which ours are the dearest.
-    """
+    """Let Streamlit's controls look up their own value alone: a class would wait a sixth longer."""
     SessionState.filtered_state = property(LazyState)
 
 
@@ -177,7 +181,7 @@ def hold_few_uploads(max_bytes: int | None) -> None:
     """
     add, held = MemoryUploadedFileManager.add_file, []
 
-    def add_and_drop(manager: MemoryUploadedFileManager, session_id: str, file: UploadedFileRec) -> None:
+    def add_and_drop(manager, session_id, file) -> None:
         add(manager, session_id, file)
         for older in list(manager.file_storage[session_id])[:-MAX_UPLOADS]:
             manager.remove_file(session_id, older)
@@ -190,10 +194,9 @@ def hold_few_uploads(max_bytes: int | None) -> None:
 
 
 def ask_no_other_site() -> None:
-    """Let Streamlit not ask a site on the internet for this machine's address.
+    """Let Streamlit not ask a site on the internet for this machine's address: nobody is served meanwhile.
 
-    It would at the start, and for every page of another site that tries to connect: meanwhile nobody is
-    served, for seconds where no answer can come.
+    It would at the start, and for every page of another site that tries to connect.
     """
     net_util.get_external_ip = lambda: None
 
@@ -234,15 +237,14 @@ def leave_lines_out() -> None:
 def log_to_root() -> None:
     """All that this process logs goes to the root logger, but the log of every request: it has sentences.
 
-    Streamlit's loggers have handlers of their own, and the web server's would write plainly: the log would
-    have lines of three forms, and some would quote what visitors typed.
+    Else it would have lines of three forms, and some would quote what visitors typed.
     """
 
-    def to_root(logger: logging.Logger) -> None:
-        logger.handlers.clear()
-        logger.propagate = True
+    def to_root(log: logging.Logger) -> None:
+        log.handlers.clear()
+        log.propagate = True
 
-    streamlit.logger.setup_formatter = to_root  # of the loggers of modules that are imported later
-    for logger in map(logging.getLogger, list(logging.root.manager.loggerDict)):
-        if logger.name != "uvicorn.access":
-            to_root(logger)
+    logger.setup_formatter = to_root  # of the loggers of modules that are imported later
+    for log in map(logging.getLogger, list(logging.root.manager.loggerDict)):
+        if log.name != "uvicorn.access":
+            to_root(log)
