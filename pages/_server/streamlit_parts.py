@@ -37,7 +37,7 @@ EARLY = {
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
 PRIMARY, TERTIARY = '[data-testid="stBaseButton-primary"]', '[data-testid="stBaseButton-tertiary"]'
 EXPAND, SKELETON = '[data-testid="stExpandSidebarButton"]', '[data-testid="stSkeleton"]'
-BUTTON_KEYS = ("apply_", "best_hops", "example", "model_", "start", "take_", "try_", "use_")
+BUTTONS = ("apply_", "best_", "example", "lift_", "model_", "reset_", "start", "take_", "try_", "use_")
 TOP = "var(--headscope-top)"  # below Streamlit's header
 PHONE = "@media (max-width: 768px)"
 LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
@@ -68,14 +68,13 @@ RULES = f"""
 @media (hover: none) {{ [data-testid="stElementToolbar"] {{ display: none; }} }}
 /* A page that jumps as each part takes the place of the grey bars that stood for it. */
 {SKELETON} {{ min-height: 68px; }}
-{_of(*BUTTON_KEYS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
+{_of(*BUTTONS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
 [data-testid="stSidebar"] {_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
 {_of("source")} {SKELETON} {{ min-height: 60px; }}
-{_of("examples")}:has({SKELETON}) {{ min-height: 92px; }}
+[class*="st-key-try_"] {SKELETON} {{ min-width: 12rem; }} /* a few words */
 {_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
 {_of("vectors")} [data-testid="stColumn"]:first-child {{ min-height: 520px; }} /* the map comes last */
 {PHONE} {{
-  {_of("examples")}:has({SKELETON}) {{ min-height: 232px; }}
   {_of("tensors")}:has({SKELETON}) {{ min-height: 986px; }}
   {_of("classes")} {SKELETON} {{ min-height: 101px; }}
 }}

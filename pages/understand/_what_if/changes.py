@@ -71,7 +71,7 @@ def choose(
                 args=([] if whole else [*chosen, changes.change_of(kind, values)],),
                 disabled=whole,
             )
-        with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="examples"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
             st.caption(t("what_if.try"), width="content")
             kept = [change for change in chosen if isinstance(change, Swap)]  # the words keep their places
             for nth, edit in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
