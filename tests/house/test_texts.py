@@ -35,7 +35,7 @@ NAMED = {
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
     "literature.measure_{}": {entry["measure"].removeprefix(literature.LINK) for entry in MEASURES},
     "literature.how_{}": set(literature.HOW),
-    "next.{}": {file.stem for file in (ROOT / "pages").glob("*/[!_]*.py") if file.parent.name != "_kit"},
+    "next.{}": {file.stem for file in (ROOT / "pages").glob("*/[!_]*.py") if file.parent.name[0] != "_"},
     "steps.{}.title": {step.__name__ for step in (*STEPS, adjust)},
 }
 SPECIAL = set(string.punctuation)
