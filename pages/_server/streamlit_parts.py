@@ -92,8 +92,8 @@ RULES = f"""
 }}
 /* All steps below each other, and below them a page that jumps when the one is named that is shown. */
 [class*="st-key-step-"] {{ display: none; min-height: 10rem; justify-content: center; }}
-{_of("of_steps")} {{ min-height: 266px; }}
-{PHONE} {{ {_of("of_steps")} {{ min-height: 578px; }} }}
+{_of("of_steps")}:has({SKELETON}) {{ min-height: 262px; }}
+{PHONE} {{ {_of("of_steps")}:has({SKELETON}) {{ min-height: 465px; }} }}
 /* On a phone: titles of three lines. */
 {PHONE} {{ [data-testid="stMain"] [data-testid="stHeading"] h1 {{ font-size: 1.5rem; }} }}
 /* Sections whose pages are hidden in menus: Streamlit's own; ours are names before the links (`sections`). */
@@ -134,8 +134,7 @@ def sections(names: Mapping[int, str], *, menu: str) -> None:
 
 def show_step(name: str) -> None:
     """Of the steps on a page, in containers with their names as keys, show this one."""
-    step, room = f".st-key-step-{name}", ".st-key-of_steps"
-    st.html(f"<style>html {step} {{ display: flex; }} html {room} {{ min-height: 0; }}</style>")
+    st.html(f"<style>html .st-key-step-{name} {{ display: flex; }}</style>")
 
 
 class LazyState(Mapping):
