@@ -14,7 +14,7 @@ from mha_core import device, edits
 from mha_core.analysis import comparison
 from mha_core.scene import swaps
 from mha_core.scene.scene import Scene
-from mha_core.sources.huggingface import catalogue, files, trial
+from mha_core.sources.huggingface import catalogue, files, own_code
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
@@ -799,7 +799,7 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
 
 @pytest.mark.slow
 def test_of_a_model_that_hands_out_weights_alone_those_are_drawn(on_model, folder, english, six, monkeypatch):
-    monkeypatch.setattr(trial, "try_own_code", lambda *_: None)  # as of code that is not understood
+    monkeypatch.setattr(own_code, "try_own_code", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
     app = on_model("bloom", layer=1, head=2)
     [(name, weights)] = six(app).items()

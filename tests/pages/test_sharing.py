@@ -7,7 +7,7 @@ import pytest
 
 from mha_core.analysis.cost import short_vectors
 from mha_core.scene.scene import Scene
-from mha_core.sources.huggingface import catalogue, trial
+from mha_core.sources.huggingface import catalogue, own_code
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
 from pages._server import profile
@@ -78,7 +78,7 @@ def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, f
 
 
 def test_a_layer_known_by_weights_alone_draws_no_sharing(on_model, monkeypatch):
-    monkeypatch.setattr(trial, "try_own_code", lambda *_: None)  # as of code that is not understood
+    monkeypatch.setattr(own_code, "try_own_code", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
     app = on_model("bloom")
     model_source.loaded.clear()
