@@ -28,7 +28,7 @@ class Modules(StaticFiles):
 
 
 def saved_page(_request) -> HTMLResponse:
-    """A page to be saved, without its numbers (head_view_app.js)."""
+    """A page to be saved, without its numbers (streamlit/head_view.js)."""
     return HTMLResponse(head_view.page(), headers={"cache-control": FOREVER})
 
 

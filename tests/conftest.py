@@ -145,7 +145,7 @@ def node_process(node):
 
 @pytest.fixture
 def javascript(node_process, tmp_path):
-    """`javascript(["payload.js"], "return …", file=bytes)`: what the code returns, as Python values.
+    """`javascript(["numbers/payload.js"], "return …", file=bytes)`: what the code returns, as Python values.
 
     All that the modules export can be used by its name. `files` has the bytes of each named file.
     """

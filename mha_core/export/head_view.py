@@ -33,20 +33,22 @@ from mha_core.traces.trace import AttentionTrace
 if TYPE_CHECKING:
     from mha_core.scene.scene import Scene
 
-STYLES = ("matrix_pictures.css", "head_view.css")
+STYLES = ("pictures/matrix_gallery.css", "view/head_view.css")
 
 
 @cache
 def page() -> str:
     """A page with ``__NUMBERS__`` in place of its numbers, ``__OLD__`` of what an old browser says."""
-    style = "".join(map(scripts.asset, ("page.css", *STYLES)))
-    program = "\0".join(map(scripts.bare, (style, scripts.merged("page.js"))))
-    start = scripts.bare(scripts.asset("page_start.js"))
-    return _with_parts(scripts.asset("page.html"), {"PROGRAM": _base64(program.encode()), "START": start})
+    style = "".join(map(scripts.asset, ("page/page.css", *STYLES)))
+    program = "\0".join(map(scripts.bare, (style, scripts.merged("page/program.js"))))
+    start = scripts.bare(scripts.asset("page/start.js"))
+    return _with_parts(
+        scripts.asset("page/page.html"), {"PROGRAM": _base64(program.encode()), "START": start}
+    )
 
 
 def filled(header: Mapping[str, object], payload: bytes) -> str:
-    """The whole page: header and payload as assets/components/page.js reads them."""
+    """The whole page: header and payload as assets/components/page/program.js reads them."""
     apology = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
     encoded = json.dumps(header).encode()
     numbers = _base64(struct.pack("<I", len(encoded)) + encoded + payload)
@@ -70,7 +72,7 @@ OF_HEAD = (
     "scores",
     "weights",
     "output",
-)  # the matrices of a head, as head_matrices.js draws them
+)  # the matrices of a head, as view/matrices.js draws them
 HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
 MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # of a frame whose height the caller leaves open
 ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later

@@ -10,7 +10,7 @@ where this form is the smaller one, as of short texts, and values are not asked 
 65535, for pictures that nobody reads a number from.
 
 A payload is b"mha0", the length of a JSON header as 4 bytes (little endian), the header, and the arrays, each
-from a multiple of 4 bytes on. `assets/components/payload.js` reads it.
+from a multiple of 4 bytes on. `assets/components/numbers/payload.js` reads it.
 """
 
 import json

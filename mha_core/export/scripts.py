@@ -1,9 +1,11 @@
 """Our scripts are ES modules: the modules that one imports, and all of them as one text for a saved page.
 
-A module imports by name alone, `import { a, b } from "./c.js"`. What one declares on its top level no other
+A module is called by its path in assets/components, `view/grid.js`, and imports by names alone,
+`import { a, b } from "../page/c.js"`. What one declares on its top level no other
 one declares, so that modules in one text mean what they mean apart.
 """
 
+import posixpath
 import re
 from functools import cache
 from hashlib import blake2b
@@ -11,7 +13,7 @@ from hashlib import blake2b
 from mha_core import resources
 
 FOLDER = resources.path("assets", "components")
-IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.{1,2}/[\w./]+)";\n', re.MULTILINE)
 DECLARATION = r"(?:async function|function|class|const|let|var)\b"
 DECLARED = re.compile(rf"^(?:export )?{DECLARATION} ?(\w*)", re.MULTILINE)
 EXPORTED = re.compile(rf"^export {DECLARATION} (\w+)", re.MULTILINE)
@@ -29,8 +31,8 @@ def asset(name: str) -> str:
 def digest() -> str:
     """The digest of all scripts and style sheets: a changed one has a new address, an old one is not used."""
     state = blake2b(digest_size=8)
-    for path in sorted([*FOLDER.glob("*.js"), *FOLDER.glob("*.css")]):
-        state.update(f"{path.name} {path.stat().st_size}\n".encode())
+    for path in sorted([*FOLDER.rglob("*.js"), *FOLDER.rglob("*.css")]):
+        state.update(f"{path.relative_to(FOLDER).as_posix()} {path.stat().st_size}\n".encode())
         state.update(path.read_bytes())
     return state.hexdigest()
 
@@ -38,8 +40,10 @@ def digest() -> str:
 def imports(name: str) -> dict[str, list[str]]:
     """The names that a module imports, by the files that it imports them from."""
     return {
-        file: [part for part in (part.strip() for part in names.split(",")) if part]
-        for names, file in IMPORT.findall(asset(name))
+        posixpath.normpath(posixpath.join(posixpath.dirname(name), path)): [
+            part for part in (part.strip() for part in names.split(",")) if part
+        ]
+        for names, path in IMPORT.findall(asset(name))
     }
 
 

@@ -56,13 +56,17 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
 
 
 # While its script is on the way a component has the height that Python states, in pixels; its script lifts it
-# (`drawn` in streamlit.js). Without one, what is below would be pushed down when it is drawn.
+# (`drawn` in streamlit/adapter.js). Without one, what is below would be pushed down when it is drawn.
 HEIGHT = 130  # of rows of numbers and the words of a sentence
 
-_chooser = component("chooser", "chooser.js", html='<div class="chooser"></div>', styles=("chooser.css",))
-_address = component("address", "address_app.js")
-_charts = component("charts", "charts.js", css=scripts.asset("charts.css"), isolate_styles=False)
-_bytes = component("bytes", "blobs.js")
+_chooser = component(
+    "chooser", "view/chooser.js", html='<div class="chooser"></div>', styles=("view/chooser.css",)
+)
+_address = component("address", "streamlit/address.js")
+_charts = component(
+    "charts", "pictures/charts.js", css=scripts.asset("pictures/charts.css"), isolate_styles=False
+)
+_bytes = component("bytes", "numbers/blobs.js")
 
 
 def send(name: str, data: bytes, *, key: str) -> None:

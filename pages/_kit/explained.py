@@ -1,4 +1,4 @@
-"""Where one number comes from, as the panel beneath a matrix shows it (explanation.js)."""
+"""Where one number comes from, as the panel beneath a matrix shows it (pictures/explanation_panel.js)."""
 
 import numpy as np
 

@@ -26,7 +26,7 @@ MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, Cache[bytes]] = WeakKeyDictionary()
 
 _view = components.component(
-    "head_view", "head_view_app.js", html='<div class="view"></div>', styles=views.STYLES
+    "head_view", "streamlit/head_view.js", html='<div class="view"></div>', styles=views.STYLES
 )
 
 

@@ -16,7 +16,7 @@ from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, components, explained, state
 from pages._kit.text import language, literal, t, template
 
-# What matrix_pictures.js says, under the same names as in the head view.
+# What matrix_gallery.js says, under the same names as in the head view.
 WORDS = (
     "colours_masked",
     "colours_signed",
@@ -36,13 +36,16 @@ WORDS = (
     "zoom_touch",
     "zoom_whole",
 )
-# Of an axis that has tokens, heads or layers which of them are pointed at there (pointing.js).
+# Of an axis that has tokens, heads or layers which of them are pointed at there (scene/highlight.js).
 POINTED = {name: name for name in ("query", "key", "token", "head", "layer")} | {"to": "query", "from": "key"}
 POINTED["part"] = "key"  # what each token gives
 ROW, MIN_TALL, MAX_TALL, NAMES_ABOVE = 22, 170, 360, 84  # pixels of a row, of all rows, of the columns' names
 AROUND = 60  # pixels of the words above a picture and of the gap below it
 _heatmaps = components.component(
-    "heatmaps", "heatmaps.js", html='<div class="heatmaps"></div>', styles=("matrix_pictures.css",)
+    "heatmaps",
+    "pictures/page_matrices.js",
+    html='<div class="heatmaps"></div>',
+    styles=("pictures/matrix_gallery.css",),
 )
 
 
@@ -132,7 +135,7 @@ class Heatmap:
 
     @cached_property
     def description(self) -> dict:
-        """All but its numbers, for heatmaps.js."""
+        """All but its numbers, for page_matrices.js."""
         frame = self.frame
         numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
         meta = charts.described(self.name, "", self.origin or Origin())
@@ -196,7 +199,7 @@ def draw(
 
     On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
-    drawn (step_in_focus.js). `traces` are those whose numbers the matrices of these names have: a click on a
+    drawn (scene/step.js). `traces` are those whose numbers the matrices of these names have: a click on a
     cell then says where its number comes from. With the `names` of all tokens of the text a frame around a
     row follows the focus among them without the server. With the tokens of a cell `stays` is chosen of the
     focus, where other tokens would choose another.

@@ -26,7 +26,7 @@ HEIGHT = 516  # pixels until they are drawn: the fold is filled when all below i
 MIN_LAYERS = 3  # with so many layers the overview is open from the start
 
 _overview = components.component(
-    "overview", "overview.js", html='<div class="overview"></div>', styles=("overview.css",)
+    "overview", "pictures/overview.js", html='<div class="overview"></div>', styles=("pictures/overview.css",)
 )
 
 _overviews: Cache[Overview] = Cache(MAX_BYTES)

@@ -1,7 +1,7 @@
 """What this visitor is looking at: the scene that the session holds, and how to move elsewhere.
 
 Keys are URL parameters too (``?text=…&h=4&token=it``), so a copied link shows the same picture. Controls that
-are bound to the link hold the scene; the focus is held by the browser (assets/components/address.js), which
+are bound to the link hold the scene; the focus is held by the browser (scene/address.js), which
 writes it into every address and sends it with its messages.
 """
 

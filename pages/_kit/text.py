@@ -81,7 +81,7 @@ def raised(number: int) -> str:
 
 
 def short(weight: float) -> str:
-    """A weight with two digits; a small one is no 0.00 (`short` in assets/components/text.js)."""
+    """A weight with two digits; a small one is no 0.00 (`short` in assets/components/page/wording.js)."""
     return f"{weight:.2f}" if weight >= SMALLEST or weight == 0 else "<0.01"
 
 

@@ -1,7 +1,7 @@
 """The private parts of Streamlit that the app relies on, each with what a person would lose without it.
 
 A new version may move any of them; then tests/pages/server/test_streamlit_parts.py fails. The private parts
-that scripts touch are in assets/components/streamlit.js.
+that scripts touch are in assets/components/streamlit/adapter.js.
 """
 
 import base64

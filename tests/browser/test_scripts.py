@@ -27,7 +27,7 @@ def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
     opened.wait_for_function(
         """names => names.every((name) =>
             performance.getEntriesByType('resource').some((one) => one.name.endsWith(`/${name}`)))""",
-        arg=[*scripts.order("charts.js"), *scripts.order("address_app.js")],
+        arg=[*scripts.order("pictures/charts.js"), *scripts.order("streamlit/address.js")],
     )
     loaded = fetched(opened)
     assert len(set(loaded)) == len(loaded)
@@ -36,11 +36,11 @@ def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
 
 def test_all_modules_of_a_component_are_asked_for_at_once(browser, app):
     """None waits for another one that imports it: far from a server each such wait is a journey."""
-    held, asked, needed = [], set(), set(scripts.order("head_view.js"))
+    held, asked, needed = [], set(), set(scripts.order("view/head_view.js"))
     with browser.new_context() as context:
         page = context.new_page()
-        page.on("request", lambda request: asked.add(request.url.rpartition("/")[2]))
-        page.route(re.compile(r"/headscope/\w+/head_view\.js$"), lambda route: held.append(route))
+        page.on("request", lambda request: asked.add(request.url.partition(f"{FOLDER}/")[2]))
+        page.route(re.compile(r"/headscope/\w+/view/head_view\.js$"), lambda route: held.append(route))
         page.goto(app)
         for _ in range(600):
             if needed <= asked:
@@ -52,10 +52,10 @@ def test_all_modules_of_a_component_are_asked_for_at_once(browser, app):
 
 
 def test_a_browser_keeps_them_as_scripts_until_there_are_others(app):
-    with urllib.request.urlopen(f"{app}{FOLDER}/text.js") as answer:
+    with urllib.request.urlopen(f"{app}{FOLDER}/page/wording.js") as answer:
         assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
         assert "immutable" in answer.headers["cache-control"]
-        assert answer.read() == scripts.asset("text.js").encode()
+        assert answer.read() == scripts.asset("page/wording.js").encode()
     with urllib.request.urlopen(f"{app}{FOLDER}/saved_page.html") as answer:
         assert answer.headers["content-type"].startswith("text/html")
         assert b"__NUMBERS__" in answer.read()

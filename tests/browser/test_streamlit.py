@@ -1,4 +1,4 @@
-"""The private parts of Streamlit that our scripts touch (streamlit.js) are what they were."""
+"""The private parts of Streamlit that our scripts touch (streamlit/adapter.js) are what they were."""
 
 import urllib.parse
 import urllib.request
@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from mha_core.export import scripts
 from pages._server import streamlit_parts
 
-MODULE = f"./headscope/{scripts.digest()}/streamlit.js"
+MODULE = f"./headscope/{scripts.digest()}/streamlit/adapter.js"
 IMPORTED = f"const ours = await import(new URL('{MODULE}', document.baseURI));"
 
 

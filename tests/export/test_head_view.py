@@ -312,7 +312,7 @@ def test_a_files_name_is_made_of_words():
 
 
 def test_every_text_that_the_scripts_ask_for_is_there():
-    script = scripts.merged("page.js")
+    script = scripts.merged("page/program.js")
 
     def names(constant: str, brackets: str = r"\[\]") -> list[str]:
         body = re.search(rf"const {constant} = [{brackets}](.*?)[{brackets}]", script)[1]
@@ -331,7 +331,7 @@ def test_every_text_that_the_scripts_ask_for_is_there():
 
 
 def test_the_colours_of_the_page_are_those_of_the_app():
-    css = (resources.path("assets", "components") / "page.css").read_text(encoding="utf-8")
+    css = (resources.path("assets", "components", "page") / "page.css").read_text(encoding="utf-8")
     light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
     for block, name in ((light, "light"), (dark, "dark")):

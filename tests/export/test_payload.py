@@ -31,7 +31,7 @@ def seen(javascript):
     def look(*layers, heads=None, form="weights"):
         panel = Panel("a", LABELS, dict(enumerate(layers)))
         blob = pack([panel], heads=heads, values=form == "scores")
-        return javascript(["payload.js"], ALL, blob=blob)
+        return javascript(["numbers/payload.js"], ALL, blob=blob)
 
     return look
 
@@ -87,7 +87,7 @@ def test_weights_of_fewer_bits_keep_small_ones_and_what_is_hidden(javascript, bi
     """As 8 bits of itself, and not of its root, a weight below 1/510 would be nothing."""
     weights = np.float32([[[0.999, 0.001, np.nan], [0.99999, np.nan, 0.00001], [np.nan] * 3]])
     blob = pack([Panel("a", "abc", {0: weights})], bits=bits)
-    [found] = javascript(["payload.js"], ALL, blob=blob)
+    [found] = javascript(["numbers/payload.js"], ALL, blob=blob)
     rows = np.array(found["rows"])
     assert np.array_equal(found["sees"], ~np.isnan(weights))
     assert np.abs(rows - np.nan_to_num(weights)).max() < bound
@@ -102,7 +102,7 @@ def test_q_k_v_and_scores_are_there_where_they_are_asked_for(make_layer, javascr
     return [[0, 3, 5].map((head) => layer.score(head, 2, 6)), layer.kv, ...tensors];
     """
     blob = pack([Panel("a", LABELS, {0: layer})], values=True)
-    scores, kv, *tensors = javascript(["payload.js"], code, blob=blob)
+    scores, kv, *tensors = javascript(["numbers/payload.js"], code, blob=blob)
     assert scores == pytest.approx([float(layer.scores(h)[2, 6]) for h in (0, 3, 5)], rel=1e-5)
     assert kv == [layer.kv_head(head) for head in range(6)]
     for (shape, data), tensor in zip(tensors, (layer.q, layer.k, layer.v), strict=True):
@@ -115,7 +115,9 @@ def test_outputs_are_mixed_in_the_browser_or_patched(rule, make_layer, javascrip
     const layer = openPayload(file("blob"))[0].layers.get(0);
     return layer.heads.map((h) => Array.from({ length: layer.nQuery }, (_, q) => [...layer.output(h, q)]));
     """
-    outputs = javascript(["payload.js"], code, blob=pack([Panel("a", LABELS, {0: layer})], values=True))
+    outputs = javascript(
+        ["numbers/payload.js"], code, blob=pack([Panel("a", LABELS, {0: layer})], values=True)
+    )
     np.testing.assert_allclose(outputs, layer.output(), atol=1e-5)
 
 
@@ -127,7 +129,7 @@ def test_four_digits_are_right_where_scores_are_large(javascript, normal):
     code = "return [0, 1].map((h) => Array.from({ length: 300 }, (_, q) => layer.row(h, q)));"
     code = f'const layer = openPayload(file("blob"))[0].layers.get(0); {code}'
     panel = Panel("a", ["t"] * 300, {0: layer})
-    found = np.array(javascript(["payload.js"], code, blob=pack([panel], values=True)))
+    found = np.array(javascript(["numbers/payload.js"], code, blob=pack([panel], values=True)))
     np.testing.assert_allclose(found, layer.weights(), rtol=5e-4, atol=1e-12)
 
 
@@ -141,7 +143,7 @@ def test_many_rows_are_remembered_and_old_ones_computed_anew(javascript, normal)
     return [layer.rows.size, same, layer.row(0, 5) === layer.row(0, 5)];
     """
     blob = pack([Panel("a", ["x"] * 700, {0: weights})])
-    assert javascript(["payload.js"], code, blob=blob) == [512, True, True]
+    assert javascript(["numbers/payload.js"], code, blob=blob) == [512, True, True]
 
 
 # Pieces joined to words
@@ -154,7 +156,9 @@ def test_words_give_the_sum_of_their_pieces_and_take_the_mean(javascript, make_l
     return [0, 1, 2, 3].map((q) => [joined.row(4, q), [0, 1, 2, 3].map((k) => joined.weight(4, q, k))]);
     """
     found = np.array(
-        javascript(["payload.js", "panel.js"], code, blob=pack([Panel("a", LABELS, {0: layer})]))
+        javascript(
+            ["numbers/payload.js", "numbers/panel.js"], code, blob=pack([Panel("a", LABELS, {0: layer})])
+        )
     )
     member = np.eye(4)[groups]  # (piece, word)
     expected = (member / member.sum(0)).T @ layer.weights(4) @ member
@@ -240,7 +244,7 @@ def test_a_head_that_is_not_there_is_refused(make_layer, refused, normal):
 
 def test_bytes_that_are_no_blob_are_refused_in_the_browser(javascript):
     code = 'try { openPayload(file("blob")); } catch (error) { return error.message; }'
-    assert javascript(["payload.js"], code, blob=b"PNG?") == "not attention: PNG?"
+    assert javascript(["numbers/payload.js"], code, blob=b"PNG?") == "not attention: PNG?"
 
 
 def test_weights_of_a_long_text_travel_as_weights(normal):

@@ -128,13 +128,14 @@ def drawn() -> list[str]:
 
 
 def standing() -> set[str]:
-    """A path for each room, each file beside the rooms, each page, and what stands beside the house."""
+    """A path for each room, each file beside the rooms, each page, each folder of scripts, and the rest."""
     house = {f"mha_core/{path.name}" for path in (ROOT / "mha_core").glob("*.py")}
     house |= {f"mha_core/{path.parent.name}/" for path in (ROOT / "mha_core").glob("*/__init__.py")}
     pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pages").glob("*/*.py")}
     shared = {"pages/frame.py", "pages/_kit/", "pages/_server/"}
     pages = {path for path in pages if not path.startswith("pages/_")} | shared
-    return house | pages | {"app.py", "assets/", "tests/"}
+    scripts = {path.relative_to(ROOT).as_posix() + "/" for path in (ROOT / "assets/components").glob("*/")}
+    return house | pages | scripts | {"app.py", "assets/", "tests/"}
 
 
 def test_the_tree_has_a_line_for_each_room_and_page_and_no_other():

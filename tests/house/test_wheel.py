@@ -166,7 +166,7 @@ def test_the_wheel_carries_the_app_whole(names):
     missing = {f"{APP}/{file}" for file in ["app.py", ".streamlit/config.toml", *tracked]} - set(names)
     assert missing == set()
     assert f"{APP}/assets/languages/en.json" in names
-    assert f"{APP}/assets/components/head_grid.js" in names
+    assert f"{APP}/assets/components/view/grid.js" in names
 
 
 def test_the_wheel_carries_the_whole_package(names):
@@ -239,7 +239,7 @@ def test_the_home_page_shows_its_result_without_an_error(server):
 
 def test_the_scripts_of_the_pages_are_served_from_it(server):
     folder = f"http://{server}/headscope/{scripts.digest()}"
-    for name in scripts.order("head_view_app.js"):
+    for name in scripts.order("streamlit/head_view.js"):
         with urllib.request.urlopen(f"{folder}/{name}", timeout=20) as answer:
             assert answer.headers["content-type"].startswith("text/javascript")
             assert answer.read() == scripts.asset(name).encode()

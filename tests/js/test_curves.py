@@ -23,7 +23,7 @@ def test_the_distance_to_a_curve_is_the_nearest_of_its_points(javascript):
     every = np.array([bezier(curve, t) for t in np.linspace(0, 1, 4001)])
     places = [(0, 12), (100, 108), (50, 60), (50, 66), (20, 19), (97, 100), (30, 60)]
     code = f"return {json.dumps(places)}.map(([x, y]) => distance({curve}, x, y, 1000));"
-    found = javascript(["curves.js"], code)
+    found = javascript(["pictures/curves.js"], code)
     for (x, y), d in zip(places, found, strict=True):
         assert d == pytest.approx(np.hypot(*(every - (x, y)).T).min(), abs=0.15)
 
@@ -32,7 +32,7 @@ def test_what_is_clearly_elsewhere_is_not_computed(javascript):
     code = (
         "return [distance([0,0,45,0,55,50,100,50], 50, 80, 8), distance([0,0,45,0,55,50,100,50], -9, 0, 8)];"
     )
-    assert javascript(["curves.js"], code) == ["Infinity", "Infinity"]
+    assert javascript(["pictures/curves.js"], code) == ["Infinity", "Infinity"]
 
 
 def test_under_the_pointer_is_the_nearest_curve_and_of_equals_the_strongest(javascript):
@@ -43,12 +43,12 @@ def test_under_the_pointer_is_the_nearest_curve_and_of_equals_the_strongest(java
     return [name(under(curves, 50, 9.8)), name(under(curves, 50, 18)), name(under(curves, 50, 40)),
             name(under(curves, 50, 14.9)), name(under([], 50, 10))];
     """
-    assert javascript(["curves.js"], code) == [1, 2, None, 1, None]
+    assert javascript(["pictures/curves.js"], code) == [1, 2, None, 1, None]
 
 
 def test_an_arc_rises_with_the_distance_up_to_a_limit_and_a_tokens_own_is_a_loop(javascript):
     code = "return [[10, 60], [10, 900], [10, 10], [60, 10]].map(([from, to]) => arc(from, to, 200, 150));"
-    near, far, own, back = javascript(["curves.js"], code)
+    near, far, own, back = javascript(["pictures/curves.js"], code)
     tops = [min(bezier(one, t)[1] for t in np.linspace(0, 1, 101)) for one in (near, far, own, back)]
     assert tops[0] == pytest.approx(200 - (14 + 0.45 * 50), abs=0.1)
     assert tops[1] == pytest.approx(50, abs=0.1)
@@ -60,7 +60,7 @@ def test_an_arc_rises_with_the_distance_up_to_a_limit_and_a_tokens_own_is_a_loop
 
 def test_heads_beyond_the_colours_have_dashes(javascript):
     code = "return Array.from({ length: 7 }, (_, head) => lookOf(['#1', '#2', '#3'], head));"
-    looks = javascript(["colours.js"], code)
+    looks = javascript(["pictures/colours.js"], code)
     assert [look["colour"] for look in looks] == ["#1", "#2", "#3", "#1", "#2", "#3", "#1"]
     assert len({json.dumps(look) for look in looks}) == 7
 
@@ -81,7 +81,7 @@ def test_the_colour_of_a_head_as_small_text_stands_out_from_the_page_and_from_a_
     const texts = chartCategoricalColors.map((colour) => textColour(colour, textColor, focus));
     return [[colourOf(backgroundColor), focus], texts, chartCategoricalColors.map(colourOf)];
     """
-    grounds, texts, colours = javascript(["colours.js"], code)
+    grounds, texts, colours = javascript(["pictures/colours.js"], code)
     found = [[int(part) for part in re.findall(r"\d+", text)] for text in texts]
     for ground in grounds:
         for text in found:

@@ -10,7 +10,7 @@ import torch
 from mha_core.export import head_view
 from mha_core.export.payload import Panel, pack
 
-MODULES = ["payload.js", "panel.js", "focus.js"]
+MODULES = ["numbers/payload.js", "numbers/panel.js", "scene/focus.js"]
 LABELS = ["[CLS]", "the", "animal", "was", "too", "tired", "."]
 TEXTS = head_view.texts("en")
 NONE = "const none = { query: new Set(), key: new Set() };\n"

@@ -14,7 +14,7 @@ from mha_core.traces.source import ArraySource, EditedSource
 from tests.analysis import cells
 from tests.conftest import LENGTH, RULES
 
-MODULES = ["payload.js", "head_matrices.js", "heatmap.js", "matrix_pictures.js"]
+MODULES = ["numbers/payload.js", "view/matrices.js", "pictures/heatmap.js", "pictures/matrix_gallery.js"]
 LABELS = [f"t_{at}" for at in range(LENGTH)]
 PART, KEYS = (2, 7), (1, 6)  # some rows and some columns
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -76,7 +76,7 @@ def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal
       {json.dumps(places)}.map(number(layer)));
     """
     blob = pack([Panel("a", LABELS, layers)], values=True)
-    for number, of_layer in enumerate(javascript([*MODULES, "explained.js"], code, blob=blob)):
+    for number, of_layer in enumerate(javascript([*MODULES, "numbers/explanation.js"], code, blob=blob)):
         for (name, head, row, column), ours in zip(places, of_layer, strict=True):
             place = {"dimension": column} if name == "output" else {"key": column}
             theirs = mha.explain(trace, name, layer=number, head=head, query=row, **place)
@@ -135,7 +135,7 @@ def test_a_cell_has_the_colour_of_its_value_and_a_hidden_one_a_colour_of_no_scal
     return [of(false, 0.5, 0, 0.25, 0.5, 0.7), of(true, 4, -4, 0, 4, 2, -9), of(false, 0, 0),
       of(true, 0, 0), of(false, 1, NaN), of(true, 1, NaN), HIDDEN_COLOUR];
     """
-    weights, signed, none, zero, *hidden = javascript([*MODULES, "colours.js"], code)
+    weights, signed, none, zero, *hidden = javascript([*MODULES, "pictures/colours.js"], code)
     assert weights == [[0, 0, 0, 255], [50, 100, 25, 255], *2 * [[100, 200, 50, 255]]]
     blue, white, red = ([*colour, 255] for colour in look["diverging"])
     assert signed == [blue, white, red, [253, 125, 125, 255], blue]
@@ -165,7 +165,7 @@ def test_described_matrices_get_their_numbers_and_hidden_cells_have_none(javascr
     return withNumbers({json.dumps(described)}, new Uint8Array(file("blob")))
       .map(({{ columns, values, hidden }}) => [columns, [...values], hidden && [...hidden]]);
     """
-    one, two = javascript(["heatmaps.js"], code, blob=blob)
+    one, two = javascript(["pictures/page_matrices.js"], code, blob=blob)
     assert one == [["1", "2"], first.ravel().tolist(), None]
     assert two[0] == [*"vwxyz"]
     assert two[2] == hidden.ravel().astype(int).tolist()
@@ -179,5 +179,8 @@ def test_arrow_keys_walk_the_cells_and_stop_at_the_edges(javascript):
       walk(["ArrowDown", "ArrowDown"]),
       walk(["End", "ArrowRight"]), walk(["End", "Home"]), cellAfter("x", { row: 0, column: 0 }, 2, 3)];
     """
-    places = [place and (place["row"], place["column"]) for place in javascript(["matrix_pictures.js"], code)]
+    places = [
+        place and (place["row"], place["column"])
+        for place in javascript(["pictures/matrix_gallery.js"], code)
+    ]
     assert places == [(0, 0), (1, 1), (1, 0), (0, 2), (0, 0), None]

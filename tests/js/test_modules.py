@@ -11,18 +11,19 @@ import pytest
 from mha_core.export import scripts
 
 ROOT = Path(__file__).parents[2]
-ENTRIES = ("page.js", "page_start.js")  # run in a page as soon as they are loaded
+ENTRIES = ("page/program.js", "page/start.js")  # run in a page as soon as they are loaded
 IMPORT = 'import { b } from "./b.js";\n'
-MODULES = sorted(path.name for path in scripts.FOLDER.glob("*.js") if path.name not in ENTRIES)
+SCRIPTS = sorted(path.relative_to(scripts.FOLDER).as_posix() for path in scripts.FOLDER.rglob("*.js"))
+MODULES = [name for name in SCRIPTS if name not in ENTRIES]
 MOUNTED = (
-    "blobs.js",
-    "charts.js",
-    "chooser.js",
-    "head_view_app.js",
-    "address_app.js",
-    "heatmaps.js",
-    "overview.js",
-    "river.js",
+    "numbers/blobs.js",
+    "pictures/charts.js",
+    "view/chooser.js",
+    "streamlit/head_view.js",
+    "streamlit/address.js",
+    "pictures/page_matrices.js",
+    "pictures/overview.js",
+    "pictures/river.js",
 )
 
 
@@ -55,8 +56,8 @@ def test_node_loads_every_module_and_what_it_imports(node):
 
 
 def test_every_module_is_needed_by_one_that_a_page_mounts_or_is():
-    needed = {file for name in (*MOUNTED, "page.js") for file in scripts.order(name)}
-    assert needed == {*MODULES, "page.js"}
+    needed = {file for name in (*MOUNTED, "page/program.js") for file in scripts.order(name)}
+    assert needed == {*MODULES, "page/program.js"}
 
 
 def test_those_that_are_mounted_say_what_to_do_with_an_element():
@@ -67,7 +68,7 @@ def test_those_that_are_mounted_say_what_to_do_with_an_element():
 
 def test_no_two_modules_declare_one_name():
     owners = {}
-    for name in (*MODULES, "page.js"):
+    for name in (*MODULES, "page/program.js"):
         for declared in scripts.DECLARED.findall(scripts.asset(name)):
             assert declared, name
             assert owners.setdefault(declared, name) == name, declared
@@ -159,7 +160,7 @@ def test_what_only_people_read_stays_at_home():
 
 
 def test_the_text_of_a_page_is_a_module_by_itself(node, tmp_path):
-    (tmp_path / "page.mjs").write_text(scripts.bare(scripts.merged("page.js")), encoding="utf-8")
+    (tmp_path / "page.mjs").write_text(scripts.bare(scripts.merged("page/program.js")), encoding="utf-8")
     done = subprocess.run(
         [node, "--check", tmp_path / "page.mjs"], capture_output=True, text=True, timeout=60
     )

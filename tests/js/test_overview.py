@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-MODULES = ["overview_plan.js"]
+MODULES = ["pictures/overview_plan.js"]
 
 
 @pytest.fixture
@@ -176,9 +176,9 @@ def test_a_head_that_is_opened_is_followed_once_the_page_is_drawn_to_its_end(jav
         pass();
         return [chose.length, clicks];
     """
-    assert javascript(["overview.js"], done) == [int(new), [rest + 1]]
+    assert javascript(["pictures/overview.js"], done) == [int(new), [rest + 1]]
 
 
 def test_a_head_is_only_chosen_where_no_link_leads_on(javascript):
     done = f"const rest = 0; {PAGE} leads(root, null, chosen).open(chosen, () => chose.push(1)); pass();"
-    assert javascript(["overview.js"], f"{done} return [chose.length, clicks];") == [1, []]
+    assert javascript(["pictures/overview.js"], f"{done} return [chose.length, clicks];") == [1, []]

@@ -14,7 +14,14 @@ KEYS = tuple(f"k{at}" for at in range(11))
 QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5]
 KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7]
 TEXTS = head_view.texts("en")
-MODULES = ["payload.js", "panel.js", "focus.js", "pooled.js", "viewport.js", "text.js"]
+MODULES = [
+    "numbers/payload.js",
+    "numbers/panel.js",
+    "scene/focus.js",
+    "pictures/weight_grid.js",
+    "pictures/viewport.js",
+    "page/wording.js",
+]
 
 
 @pytest.fixture(scope="module")

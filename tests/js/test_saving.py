@@ -31,7 +31,7 @@ def test_a_caption_is_cut_between_words_and_never_within_a_character(javascript,
     # A wide character counts twice.
     columns = r"(text) => [...text].reduce((sum, c) => sum + (/[\p{L}\p{S}]/u.test(c) && c > 'z' ? 2 : 1), 0)"
     code = f"return wrapped({json.dumps(text)}, {most}, {columns});"
-    assert javascript(["saving.js"], code) == expected
+    assert javascript(["page/saving.js"], code) == expected
 
 
 FORMULAS = ["=1+1", "+x", "-x", "@x", "\tx", "\nx", " =x", "\u3000-x", "\ufeff\u200b=x", *"＝＋－＠"]
@@ -40,7 +40,7 @@ NASTY = [*FORMULAS, 'a"b', "a,b", "a\nb", "小猫", "<img src=x onerror=alert(1)
 
 def test_the_csv_is_read_back_and_formulas_are_harmless(javascript):
     rows = [[token, 0.25] for token in NASTY]
-    text = javascript(["saving.js"], f'return csvText([["token", "weight"], ...{json.dumps(rows)}]);')
+    text = javascript(["page/saving.js"], f'return csvText([["token", "weight"], ...{json.dumps(rows)}]);')
     assert text[0] == "\ufeff"
     header, *found = csv.reader(io.StringIO(text[1:], newline=""))
     assert header == ["token", "weight"]
@@ -50,7 +50,7 @@ def test_the_csv_is_read_back_and_formulas_are_harmless(javascript):
 
 def test_numbers_of_single_precision_are_written_as_short_as_they_are_right(javascript):
     code = "return csvText([[Math.fround(0.1), Math.fround(1 / 3), 1 / 3, 2, NaN, Infinity, null]]);"
-    assert javascript(["saving.js"], code) == "\ufeff0.1,0.33333334,0.3333333333333333,2,,,\r\n"
+    assert javascript(["page/saving.js"], code) == "\ufeff0.1,0.33333334,0.3333333333333333,2,,,\r\n"
 
 
 def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
@@ -60,7 +60,7 @@ def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
     const template = new TextDecoder().decode(file("page"));
     return pageOf(template, {json.dumps(view.header)}, file("payload"));
     """
-    made = javascript(["saved_page.js"], code, payload=view.blob, page=head_view.page().encode())
+    made = javascript(["page/saved_page.js"], code, payload=view.blob, page=head_view.page().encode())
 
     def parts(page):
         [written] = re.findall(r'id="numbers">([^<]*)<', page)

@@ -11,7 +11,7 @@ def words(javascript):
 
     def run(code: str, **values):
         constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
-        return javascript(["text.js"], constants + code)
+        return javascript(["page/wording.js"], constants + code)
 
     return run
 
@@ -61,4 +61,4 @@ def test_digits(words):
     ],
 )
 def test_the_first_letter_of_the_text_says_which_way_it_runs(javascript, tokens, rtl):
-    assert javascript(["text.js"], f"return isRtl({json.dumps(tokens)});") is rtl
+    assert javascript(["page/wording.js"], f"return isRtl({json.dumps(tokens)});") is rtl

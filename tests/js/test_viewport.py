@@ -7,7 +7,7 @@ import torch
 import mha_core as mha
 from mha_core.export.payload import Panel, pack
 
-MODULES = ["payload.js", "pooled.js", "viewport.js"]
+MODULES = ["numbers/payload.js", "pictures/weight_grid.js", "pictures/viewport.js"]
 
 
 @pytest.fixture

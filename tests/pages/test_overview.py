@@ -75,7 +75,7 @@ def test_of_a_long_text_small_pictures_travel_in_the_same_form(layered, javascri
       return [...openPayload(file("blob"))[0].layers.values()].map((layer) => layer.heads.map((head) =>
         side.map((row) => side.map((key) =>
           layer.sees(head, row, key) ? layer.weight(head, row, key) : null))));"""
-    found = np.array(javascript(["payload.js"], code, blob=blob), np.float32)
+    found = np.array(javascript(["numbers/payload.js"], code, blob=blob), np.float32)
     np.testing.assert_allclose(found, of(mask="causal", text=text)[1].thumbs, atol=1 / 254)
 
 

@@ -97,7 +97,7 @@ def test_a_name_of_digits_is_a_position_and_beyond_the_end_the_last(javascript, 
     tokens = spaced(["7", "0", "4"])
     assert position(tokens, name) == found
     code = f"return positionOf({json.dumps(names(tokens))}, {json.dumps(name)});"
-    assert javascript(["focus_link.js"], code) == (-1 if found is None else found)
+    assert javascript(["scene/focus_link.js"], code) == (-1 if found is None else found)
 
 
 def test_the_browser_finds_each_token_by_the_name_that_python_writes(javascript):
@@ -109,7 +109,7 @@ def test_the_browser_finds_each_token_by_the_name_that_python_writes(javascript)
     const [called, numbers] = {json.dumps([called, numbers])};
     return [called.map((names) => find(names, names)), called.map((names, nth) => find(names, numbers[nth]))];
     """
-    by_name, by_number = javascript(["focus_link.js"], code)
+    by_name, by_number = javascript(["scene/focus_link.js"], code)
     assert by_name == [[*range(len(tokens))] for tokens in LISTS]
     assert by_number == [
         [position(tokens, number) for number in of_list]
@@ -143,7 +143,7 @@ def test_what_the_browser_picks_in_either_text_of_either_sentence_the_server_fin
         }
     return picks;
     """
-    picks = javascript(["payload.js", "focus_link.js"], code, blob=pack(panels))
+    picks = javascript(["numbers/payload.js", "scene/focus_link.js"], code, blob=pack(panels))
     assert len(picks) == sum(map(len, texts))
     for nth, side, at, name, there, tokens in picks:
         assert position(texts[2 * nth + (side == "key")], name) == at
@@ -163,4 +163,4 @@ def test_what_a_link_says_of_a_further_sentence_is_what_the_server_means_by_it(j
     const places = [focus, { ...focus, sentence: "1" }].map((one) => placeOf(one, header, panels));
     return places.map(({ nth, tokens }) => [nth, tokens]);
     """
-    assert javascript(["focus_link.js"], code) == [[1, [2, 1]], [1, [2, 1]]]
+    assert javascript(["scene/focus_link.js"], code) == [[1, [2, 1]], [1, [2, 1]]]

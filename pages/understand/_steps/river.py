@@ -19,7 +19,9 @@ MAX_ACROSS = 5  # matrices in a row
 HEIGHT = 95  # pixels of the drawing until it is there
 TALL = 276  # pixels of a matrix, so that a step fits on a screen
 
-_river = components.component("river", "river.js", html='<div class="river"></div>', styles=("river.css",))
+_river = components.component(
+    "river", "pictures/river.js", html='<div class="river"></div>', styles=("pictures/river.css",)
+)
 
 
 def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> None:

@@ -33,7 +33,9 @@ def bundle() -> str:
 
 def names() -> set[str]:
     """What both modules say of Streamlit's elements: their names, classes and attributes."""
-    module = Path(streamlit_parts.__file__).read_text(encoding="utf-8") + scripts.asset("streamlit.js")
+    module = Path(streamlit_parts.__file__).read_text(encoding="utf-8") + scripts.asset(
+        "streamlit/adapter.js"
+    )
     return set(re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid)[a-z-]+\b", module))
 
 
@@ -67,10 +69,10 @@ def test_streamlit_still_has_each_file_that_is_named_early_and_no_two_of_a_name(
 
 
 def test_no_other_file_knows_them():
-    patterns = ("pages/**/*.py", "app.py", "assets/components/*.js", "assets/components/*.css")
+    patterns = ("pages/**/*.py", "app.py", "assets/components/**/*.js", "assets/components/**/*.css")
     files = [file for pattern in patterns for file in ROOT.glob(pattern)]
     private = [file.relative_to(ROOT).as_posix() for file in files if PRIVATE.search(file.read_text("utf-8"))]
-    assert private == ["pages/_server/streamlit_parts.py", "assets/components/streamlit.js"]
+    assert private == ["pages/_server/streamlit_parts.py", "assets/components/streamlit/adapter.js"]
 
 
 def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(opened, monkeypatch):

@@ -1,9 +1,0 @@
-// Mounted once for all pages, without anything to see: the focus of the page in its address (address.js).
-// A button can lead to another page by a link in the container of the key `follow`.
-import { connect } from "./address.js";
-import { atRest, followLink } from "./streamlit.js";
-
-export default function ({ data, setStateValue }) {
-  connect(data, (state) => setStateValue("focus", state));
-  if (data.follow) atRest(() => followLink(data.follow));
-}

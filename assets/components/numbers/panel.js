@@ -1,0 +1,209 @@
+// A panel as it is drawn: two lists of tokens, those that look and those that are looked at. They are one
+// list where a text looks at itself. Pieces can be joined to words, special tokens left out.
+
+/** @typedef {import("./payload.js").Layer | Grouped | Rescaled} AnyLayer */
+/** @typedef {"query" | "key"} Side */
+
+/**
+ * One sentence as it is drawn. `two` says that it has two lists of tokens; `wordOf` and `pieceOf` where a token of
+ * the page is here, and the other way round.
+ * @typedef {object} Panel
+ * @property {string} title
+ * @property {string[]} tokens those that look
+ * @property {string[]} keys those that are looked at
+ * @property {Map<number, AnyLayer>} layers
+ * @property {Map<number, Rescaled>} rescaled layers without the special tokens
+ * @property {number} nth
+ * @property {string} id
+ * @property {boolean} two
+ * @property {{ query: Set<number>, key: Set<number> }} special which tokens of each side are no words
+ * @property {{ query: Set<number>, key: Set<number> }} unknown and which are outside the vocabulary
+ * @property {(side: Side, at: number) => number} wordOf
+ * @property {(side: Side, at: number) => number} pieceOf
+ */
+
+// The tokens of one side of a panel: those that look, or those that are looked at.
+export const listOf = (panel, side) => (side === "key" ? (panel.keys ?? panel.tokens) : panel.tokens);
+
+// How many tokens a panel has, on its longer side.
+export const longestOf = (panel) => Math.max(panel.tokens.length, listOf(panel, "key").length);
+
+// A layer whose pieces are joined to words: a word takes the mean of its pieces' rows and gives their sum
+// (Clark et al. 2019). `queries` and `keys` have the word's number for each piece, rising from 0.
+export class Grouped {
+  constructor(layer, queries, keys = queries) {
+    this.layer = layer;
+    this.keys = keys;
+    this.number = layer.number;
+    this.heads = layer.heads;
+    this.nHeads = layer.nHeads;
+    this.from = piecesOf(queries);
+    this.to = piecesOf(keys);
+    this.nQuery = this.from.length;
+    this.nKey = this.to.length;
+  }
+
+  sees(head, query, key) {
+    return this.from[query].some((q) => this.to[key].some((k) => this.layer.sees(head, q, k)));
+  }
+
+  weight(head, query, key) {
+    const from = this.from[query];
+    const sum = from.reduce((s, q) => s + this.to[key].reduce((t, k) => t + this.layer.weight(head, q, k), 0), 0);
+    return sum / from.length;
+  }
+
+  row(head, query) {
+    const joined = new Float32Array(this.nKey);
+    const from = this.from[query];
+    for (const q of from) {
+      this.layer.row(head, q).forEach((w, key) => {
+        joined[this.keys[key]] += w / from.length;
+      });
+    }
+    return joined;
+  }
+
+  column(head, key) {
+    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
+  }
+}
+
+function piecesOf(groups) {
+  const pieces = [];
+  groups.forEach((word, piece) => {
+    pieces[word] = [...(pieces[word] ?? []), piece];
+  });
+  return pieces;
+}
+
+// A layer without the keys that are hidden: what went to them is shared out, so that each row sums to 1.
+export class Rescaled {
+  constructor(layer, hidden) {
+    this.layer = layer;
+    this.hidden = hidden;
+    this.number = layer.number;
+    this.heads = layer.heads;
+    this.nHeads = layer.nHeads;
+    this.nQuery = layer.nQuery;
+    this.nKey = layer.nKey;
+    this.sums = new Map();
+  }
+
+  // What a query takes from the keys that stay, and from those that do not.
+  shares(head, query) {
+    const name = head * this.nQuery + query;
+    let shares = this.sums.get(name);
+    if (!shares) {
+      shares = { stays: 0, away: 0 };
+      this.layer.row(head, query).forEach((w, key) => {
+        shares[this.hidden.has(key) ? "away" : "stays"] += w;
+      });
+      this.sums.set(name, shares);
+    }
+    return shares;
+  }
+
+  away = (head, query) => this.shares(head, query).away;
+
+  sees = (head, query, key) => !this.hidden.has(key) && this.layer.sees(head, query, key);
+
+  score = (head, query, key) => this.layer.score?.(head, query, key) ?? NaN;
+
+  weight(head, query, key) {
+    const { stays } = this.shares(head, query);
+    return this.hidden.has(key) || !stays ? 0 : this.layer.weight(head, query, key) / stays;
+  }
+
+  row(head, query) {
+    const { stays } = this.shares(head, query);
+    return this.layer.row(head, query).map((w, key) => (this.hidden.has(key) || !stays ? 0 : w / stays));
+  }
+
+  column(head, key) {
+    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
+  }
+}
+
+/**
+ * A panel of a payload with its words joined or not.
+ * @param {import("./payload.js").PayloadPanel} panel
+ * @param {import("../view/head_view.js").Header} header
+ * @param {number} nth
+ * @param {boolean} words
+ * @returns {Panel}
+ */
+export function prepared(panel, header, nth, words) {
+  const groups = header.groups?.[nth] ?? null; // of each side { of, labels }
+  const two = panel.keys !== panel.tokens;
+  const [queries, keys] = header.special[nth] ?? [[], []];
+  const special = { query: new Set(queries), key: new Set(keys) };
+  const strange = unknownIn(header, nth);
+  const unknown = { query: new Set(strange.query), key: new Set(strange.key) };
+  const same = (_, at) => at;
+  const pieces = {
+    ...panel,
+    rescaled: new Map(),
+    two,
+    nth,
+    id: `${header.id}-${nth}`,
+    special,
+    unknown,
+    wordOf: same,
+    pieceOf: same,
+  };
+  if (!words || !groups) return pieces;
+  const wordOf = (side, at) => groups[side].of[at] ?? 0;
+  const wordsOf = (side, positions) => new Set([...positions].map((at) => wordOf(side, at)));
+  const { labels } = groups.query;
+  return {
+    ...pieces,
+    layers: new Map([...panel.layers].map(([n, layer]) => [n, new Grouped(layer, groups.query.of, groups.key.of)])),
+    tokens: labels,
+    keys: two ? groups.key.labels : labels,
+    special: { query: wordsOf("query", special.query), key: wordsOf("key", special.key) },
+    unknown: { query: wordsOf("query", unknown.query), key: wordsOf("key", unknown.key) },
+    wordOf,
+    pieceOf: (side, at) => Math.max(0, groups[side].of.indexOf(at)),
+  };
+}
+
+/**
+ * The positions of the words of a panel that are outside the vocabulary, as it was sent.
+ * @param {import("../view/head_view.js").Header} header
+ * @param {number} nth
+ */
+export function unknownIn(header, nth) {
+  const [query, key] = header.unknown?.[nth] ?? [[], []];
+  return { query, key };
+}
+
+/**
+ * The rows of a layer of a panel in which none of these heads has anything to find; only in the last layer heads are
+ * asked.
+ * @param {import("../view/head_view.js").Header} header
+ * @param {number} nth
+ * @param {number} number
+ * @param {number[]} heads
+ * @param {Panel["wordOf"]} wordOf
+ */
+export function nothingIn(header, nth, number, heads, wordOf = (_, at) => at) {
+  const asked = number === header.layers - 1 ? (header.questions?.[nth] ?? []) : [];
+  const [first = [], ...others] = heads.map((head) => asked[head]?.nothing ?? []);
+  const rows = first.filter((at) => others.every((nothing) => nothing.includes(at)));
+  return [...new Set(rows.map((at) => wordOf("query", at)))];
+}
+
+/**
+ * The panel's layer of that number, rescaled where special tokens are hidden; the same object each time.
+ * @param {Panel} panel
+ * @param {number} number
+ * @param {boolean} rescaled
+ * @returns {AnyLayer}
+ */
+export function layerOf(panel, number, rescaled) {
+  const layer = panel.layers.get(number) ?? panel.layers.values().next().value;
+  if (!rescaled || !panel.special.key.size) return layer;
+  if (!panel.rescaled.has(layer.number)) panel.rescaled.set(layer.number, new Rescaled(layer, panel.special.key));
+  return panel.rescaled.get(layer.number);
+}

@@ -1,0 +1,83 @@
+// Elements of a page and of a drawing. Text is always set as text: no token can be taken for markup.
+import { cleaned } from "./wording.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name
+ * @returns {HTMLElementTagNameMap[Name]}
+ */
+export function make(name, className = "", text = "") {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  if (text) element.textContent = text;
+  return element;
+}
+
+/** @param {(event: MouseEvent) => void} act */
+export function makeButton(text, className, act) {
+  const button = make("button", className, text);
+  button.type = "button";
+  button.onclick = act;
+  return button;
+}
+
+/**
+ * An element of an SVG drawing.
+ * @param {string} name
+ * @param {Record<string, any>} attributes
+ * @returns {SVGElement}
+ */
+export function makeSvg(name, attributes, text = "") {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text) element.textContent = cleaned(text);
+  return /** @type {SVGElement} */ (element);
+}
+
+/**
+ * So many pixels of a page for a canvas, sharp on every screen.
+ * @param {HTMLCanvasElement} canvas
+ */
+export function fit(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+}
+
+/**
+ * New controls in place of old ones; the keyboard stays at the control where it was, and menus stay open.
+ * @param {Element} container
+ * @param {Element[]} elements
+ */
+export function renew(container, elements) {
+  const controls = () =>
+    /** @type {HTMLElement[]} */ ([...container.querySelectorAll("button, input, select, summary")]);
+  const root = /** @type {Document | ShadowRoot} */ (container.getRootNode());
+  const focused = controls().indexOf(/** @type {HTMLElement} */ (root.activeElement));
+  const open = [...container.querySelectorAll("details")].map((menu) => menu.open);
+  container.replaceChildren(...elements);
+  container.querySelectorAll("details").forEach((menu, i) => {
+    menu.open = open[i] ?? false;
+  });
+  controls()[focused]?.focus({ preventScroll: true });
+}
+
+/**
+ * What is scrolled fades where there is more of it, by a class of its own for each side.
+ * @param {HTMLElement} box
+ */
+export function fadeWhereMore(box) {
+  const update = () => {
+    box.classList.toggle("more-above", box.scrollTop > 1);
+    box.classList.toggle("more-below", box.scrollTop + box.clientHeight < box.scrollHeight - 1);
+    box.classList.toggle("more-left", box.scrollLeft > 1);
+    box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  };
+  box.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(box); // and at once
+}

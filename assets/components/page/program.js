@@ -1,0 +1,18 @@
+// The script of a saved page: its numbers are inside, and nobody is asked. 4 bytes say how long the header is; the
+// payload follows it.
+
+import { openPayload } from "../numbers/payload.js";
+import { showView } from "../view/head_view.js";
+
+/** @type {Uint8Array} */
+const inside = /** @type {any} */ (globalThis).headscopeNumbers;
+const start = 4 + new DataView(inside.buffer).getUint32(0, true);
+/** @type {import("../view/head_view.js").Header} */
+const header = JSON.parse(new TextDecoder().decode(inside.subarray(4, start)));
+const panels = openPayload(inside.slice(start));
+/** @type {HTMLElement} */
+const root = document.querySelector(".view");
+const draw = () => showView(root, header, panels, { open: null, moved: null, hide: null, page: null });
+document.title = `${header.file} · Headscope`;
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+draw();

@@ -1,0 +1,271 @@
+// What the drawings of one sentence share: tokens, the numbers beside them, and canvases that scroll.
+//
+// A drawing gets the panel and the view (what is on, what is looked at) and has three methods: `draw` from
+// scratch, `update` when only the focus moved, and `scene`, the whole of it as shapes to be saved. Only what
+// is in sight is made, so that a text may have thousands of tokens.
+
+import { listOf, longestOf } from "../numbers/panel.js";
+import { make, makeButton } from "../page/elements.js";
+import { fill, isolated, short } from "../page/wording.js";
+import { across, linesOf, meanAcross } from "../scene/focus.js";
+import { drawCurves, under } from "./curves.js";
+
+export const ROW = 22;
+export const LONG = 48;
+export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
+export const MAX_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
+export const SCENE_TOKENS = 1000; // in a saved figure
+const OVERSCAN = 8; // tokens beyond what is in sight
+const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
+const STRONG = 0.1; // a weight from which on its token is written in bold
+const FEW_LETTERS = 3; // of a token that is never shortened
+const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scrolls
+
+/** @typedef {import("../scene/focus.js").Focus} Focus */
+/** @typedef {{ text: string, unknown?: boolean, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
+
+/**
+ * A drawing as shapes, to be saved.
+ * @typedef {object} Scene
+ * @property {number} width
+ * @property {number} height
+ * @property {import("./curves.js").Curve[]} curves
+ * @property {Label[]} labels
+ * @property {{ x: number, y: number, width: number, height: number, fill: string }[]} [rectangles]
+ * @property {{ href: string, x: number, y: number, width: number, height: number }} [image]
+ */
+
+export function tokenElement(view, panel, side, at) {
+  const element = make("div", `token ${side}`);
+  const text = listOf(panel, side)[at];
+  element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
+  Object.assign(element.dataset, { side, at });
+  element.id = `${panel.id}-${side}-${at}`;
+  if (panel.unknown[side === "key" ? "key" : "query"].has(at)) {
+    element.classList.add("unknown");
+    element.title = fill(view.texts.unknown, { token: isolated(text) });
+  }
+  element.setAttribute("role", "option");
+  element.setAttribute("aria-posinset", at + 1);
+  element.setAttribute("aria-setsize", listOf(panel, side).length);
+  return element;
+}
+
+// The weight's own figures beside a token: each head's, named where there are several, or the mean.
+function putNumbers(view, element, weights) {
+  const at = Number(element.dataset.at);
+  const seen = weights.filter(({ values }) => values[at] >= view.threshold);
+  const { length } = weights;
+  element.lastChild.replaceChildren(
+    ...seen.map(({ head, values }) => {
+      const number = make("i", "", short(values[at]));
+      if (head !== null) number.style.color = view.textColourOf(head);
+      if (head !== null && length > 1) number.prepend(make("sub", "", String(head + 1)));
+      return number;
+    }),
+  );
+  element.classList.toggle(
+    "strong",
+    weights.some(({ values }) => values[at] >= STRONG),
+  );
+}
+
+export function numbersOf(view, panel, focus) {
+  const layer = view.layer(panel);
+  if (view.heads.length > MAX_NUMBERS) return [{ head: null, values: meanAcross(layer, view.heads, focus) }];
+  return view.heads.map((head) => ({ head, values: across(layer, head, focus) }));
+}
+
+export function mark(view, panel, element) {
+  const at = Number(element.dataset.at);
+  const { pinned, focus } = view.of(panel);
+  const side = element.dataset.side; // where there is one element for both, "token"
+  const isIn = (chosen) => Boolean(chosen?.tokens.includes(at) && (side === "token" || side === chosen.side));
+  element.classList.toggle("focus", isIn(focus));
+  element.setAttribute("aria-selected", isIn(pinned));
+  element.classList.toggle("away", view.hidden(panel)[side === "key" ? "key" : "query"].has(at));
+}
+
+// Does the reader like things to move?
+const movesSmoothly = () => matchMedia("(prefers-reduced-motion: no-preference)").matches;
+
+// How much of a text goes on beyond its drawing: "← 12 more" and "23 more →", which a press scrolls to. They
+// stand at the beginning and the end of what is in sight; keys and screen readers have the tokens themselves.
+class More {
+  // `way` is "left" and "right", or "up" and "down", of the box that scrolls; `texts` are the view's words.
+  constructor(stage, scroll, across, texts) {
+    this.words = { left: texts.more_left, right: texts.more_right, up: texts.more_up, down: texts.more_down };
+    this.ends = (across ? ["left", "right"] : ["up", "down"]).map((way, nth) => {
+      const button = makeButton("", `more ${way}`, (event) => {
+        event.stopPropagation(); // not a click on the drawing
+        const by = (nth ? FURTHER : -FURTHER) * (across ? scroll.clientWidth : scroll.clientHeight);
+        scroll.scrollBy({ [across ? "left" : "top"]: by, behavior: movesSmoothly() ? "smooth" : "auto" });
+      });
+      button.tabIndex = -1;
+      button.hidden = true;
+      button.setAttribute("aria-hidden", "true");
+      stage.append(button);
+      return button;
+    });
+  }
+
+  // So many tokens are not in sight before and after.
+  show(...counts) {
+    this.ends.forEach((button, nth) => {
+      const [count, way] = [counts[nth], button.classList[1]];
+      button.hidden = !count;
+      const text = count ? fill(this.words[way], { count }) : "";
+      if (button.textContent !== text) button.textContent = text;
+    });
+  }
+}
+
+// What all drawings with curves share: a box that scrolls, a canvas that stays, tokens that come and go.
+export class Curved {
+  /** @type {import("./curves.js").Curve[]} */
+  curves = [];
+  /** @type {Map<string, HTMLElement>} the elements of tokens, by side and position */
+  shown = new Map();
+  strongest = 0;
+  /** @type {string[]} of the tokens: "query" and "key", or "token" for both */
+  sides = [];
+
+  /**
+   * @param {import("../view/head_view.js").HeadView} view
+   * @param {import("../numbers/panel.js").Panel} panel
+   * @param {HTMLElement} stage
+   */
+  constructor(view, panel, stage) {
+    this.view = view;
+    this.panel = panel;
+    this.stage = stage;
+    this.scroll = make("div", "scroll");
+    this.list = this.scroll; // of tokens, to the keyboard and to screen readers
+    this.long = make("div", "long");
+    this.canvas = make("canvas");
+    this.canvas.setAttribute("aria-hidden", "true");
+    this.long.append(this.canvas);
+    this.scroll.append(this.long);
+    this.scroll.onscroll = () => this.update();
+    stage.replaceChildren(this.scroll);
+    this.more = new More(stage, this.scroll, this.isAcross, view.texts);
+  }
+
+  // Does it scroll from left to right?
+  get isAcross() {
+    return false;
+  }
+
+  /**
+   * The first token in sight and the one after the last.
+   * @returns {number[]}
+   */
+  range() {
+    throw new Error("each drawing says what is in sight of it");
+  }
+
+  /**
+   * How many tokens are not wholly in sight before and after.
+   * @returns {number[]}
+   */
+  beyond() {
+    throw new Error("each drawing says how far it goes on");
+  }
+
+  /**
+   * The curves of the tokens in sight, moved by (x, y).
+   * @returns {import("./curves.js").Curve[]}
+   */
+  curvesOf(_from, _to, _x, _y) {
+    throw new Error("each drawing has curves of its own");
+  }
+
+  // Put a token in its place.
+  put(_element, _side, _at) {
+    throw new Error("each drawing has places of its own");
+  }
+
+  // Does a side have numbers beside it?
+  answers(_side, _focus) {
+    return true;
+  }
+
+  // Tokens that are in sight get an element, the others lose theirs.
+  arrange() {
+    const { view, panel } = this;
+    const inSight = new Map();
+    const add = (side, at) => inSight.set(`${side} ${at}`, [side, at]);
+    const [from, to] = this.range();
+    for (const side of this.sides)
+      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++)
+        add(side, at);
+    const active = view.active(panel); // a screen reader looks for it wherever it is
+    if (active) add(view.sideOf(active.side), active.token);
+    for (const [name, element] of this.shown) {
+      if (inSight.has(name)) continue;
+      element.remove();
+      this.shown.delete(name);
+    }
+    for (const [name, [side, at]] of inSight) {
+      if (this.shown.has(name)) continue;
+      const element = tokenElement(view, panel, side, at);
+      this.put(element, side, at);
+      this.shown.set(name, element);
+      this.long.append(element);
+    }
+  }
+
+  update() {
+    const { view, panel } = this;
+    this.arrange();
+    const { focus } = view.of(panel);
+    const numbers = focus ? this.numbersOf(focus) : [];
+    for (const element of this.shown.values()) {
+      mark(view, panel, element);
+      if (focus && this.answers(element.dataset.side, focus)) putNumbers(view, element, numbers);
+      else {
+        element.lastElementChild.replaceChildren();
+        element.classList.remove("strong");
+      }
+    }
+    const [from, to] = this.range();
+    this.more.show(...this.beyond());
+    this.curves = this.curvesOf(from, to, 0, 0);
+    this.paint();
+  }
+
+  paint(marked = null) {
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    drawCurves(context, this.curves, this.view.palette, marked);
+  }
+
+  numbersOf(focus) {
+    return numbersOf(this.view, this.panel, focus);
+  }
+
+  linesIn(panel, from, to) {
+    const { view } = this;
+    const { focus } = view.of(panel);
+    const count = view.maxLines || (!focus && longestOf(panel) > LONG ? LINES_OF_ALL : 0);
+    const options = { focus, from, to: Math.min(to, panel.tokens.length), threshold: view.threshold, count };
+    return linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
+  }
+
+  // In a long text all weights are small: the strongest in sight is then drawn as one of 1 would be, the
+  // same in all sentences, since they are there to be compared.
+  lines(from, to) {
+    const lines = this.linesIn(this.panel, from, to);
+    const others = this.view.data.filter((panel) => panel !== this.panel);
+    const every = [lines, ...others.map((panel) => this.linesIn(panel, from, to))];
+    this.strongest = every.flat().reduce((largest, { weight }) => Math.max(largest, weight), 0);
+    const full = this.strongest < FULL ? this.strongest : 1;
+    return lines.map((line) => ({ ...line, strength: Math.min(1, line.weight / full) }));
+  }
+
+  // The curve under a pointer, in the place where the event was.
+  hit(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return under(this.curves, event.clientX - box.left, event.clientY - box.top);
+  }
+}

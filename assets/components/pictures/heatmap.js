@@ -1,0 +1,485 @@
+// Numbers as coloured cells on a canvas, from the whole down to single cells, with the tokens of its rows and columns
+// where there is room for them.
+
+import { fit, make } from "../page/elements.js";
+import { fill, short } from "../page/wording.js";
+import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
+import { Viewport } from "./viewport.js";
+
+/**
+ * One matrix. `rows` and `columns` are the names of its rows and columns.
+ * @typedef {object} Numbers
+ * @property {string[]} rows
+ * @property {string[]} columns
+ * @property {Float32Array} values row by row, NaN where a mask hides the cell; none of them: nothing is drawn
+ * @property {number} [step] of a long text: one of the values is the largest of a block of step × step cells,
+ * @property {(row: number, column: number) => number} [exact] and this is the value of one of them
+ * @property {boolean} signed whether its colours run from −end to end instead of from 0
+ * @property {number} end the value at which the colours end
+ * @property {[number, number]} [framed] columns from the first to before the second, in a frame
+ * @property {boolean} [roots] colours follow the square root: in a long text most weights are small
+ * @property {number[]} [dim] rows whose names are dim
+ * @property {Unknown} [unknown] names with a dotted line below
+ */
+
+/**
+ * How a heatmap looks on the page.
+ * @typedef {object} Look
+ * @property {import("./colours.js").Colour[]} sequential
+ * @property {import("./colours.js").Colour[]} diverging
+ * @property {string} ink
+ * @property {string} accent
+ * @property {string} font
+ */
+
+/** @typedef {{ rows: number[], columns: number[] }} Unknown words outside a vocabulary */
+/** @typedef {{ row: number, column: number }} Cell */
+/** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
+
+const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
+const NAME_SIZE = 12; // of its letters
+const SLANT = -Math.PI / 2.6; // of the names of columns
+const ABOVE_NUMBERS = 20; // pixels above columns that have numbers for names: these stand upright
+const LETTER_ROOM = 8.5; // and for each letter of its number to stand inside
+const NAME_GAP = 8; // between a name and its row
+const THIN = 8; // pixels of a row or column whose frame leaves all of it to be seen
+const FRAME_ROOM = 2; // around cells, for the frames of the last ones
+const LONGEST_NAME = 96; // of the letters of a name
+const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
+const HATCH = 6; // pixels from one line of the hatching to the next
+const HATCH_STRENGTH = 0.45;
+/** @type {Map<string, CanvasPattern>} by ink and resolution */
+const hatchings = new Map();
+/** @type {Marks} */
+const NONE = { rows: [], columns: [], cell: null };
+
+/**
+ * The colour of a value: red, green, blue, opacity.
+ * @param {Numbers} numbers
+ * @param {Look} look
+ */
+export function cellColour(numbers, look, value) {
+  if (Number.isNaN(value)) return HIDDEN_COLOUR;
+  return [...shade(numbers.signed ? look.diverging : look.sequential, shareOf(numbers, value)), 255];
+}
+
+/**
+ * How far along its scale a value is, 0 to 1.
+ * @param {Pick<Numbers, "signed" | "end" | "roots">} numbers
+ */
+function shareOf({ signed, end, roots }, value) {
+  const share = end ? value / end : 0 * value;
+  if (signed) return (share + 1) / 2;
+  return roots ? Math.sqrt(share) : share;
+}
+
+export class Heatmap {
+  /** @type {Numbers | null} */
+  numbers = null;
+  /** @type {Look | null} */
+  look = null;
+  /** @type {Marks} */
+  marks = NONE;
+  /** @type {HTMLCanvasElement | null} one pixel for each of the values */
+  picture = null;
+  /** @type {Path2D | null} the cells that a mask hides */
+  hidden = null;
+  /** @type {{ name: string, picture: HTMLCanvasElement, hidden: Path2D | null } | null} cells in sight of a long text */
+  closer = null;
+  /** @type {Viewport | null} */
+  viewport = null;
+  named = false;
+  /** pixels beside the cells */
+  left = 0;
+  above = 0;
+  /** what else follows the zoom */
+  moved = () => {};
+
+  constructor() {
+    this.canvas = make("canvas", "heatmap");
+    this.canvas.setAttribute("aria-hidden", "true");
+  }
+
+  /**
+   * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them, at least
+   * `above` pixels of them above. What is zoomed stays so while as many cells have the same room.
+   * @param {Numbers} numbers
+   * @param {Look} look
+   */
+  show(numbers, look, width, height, named, above = 0) {
+    const { rows, columns } = numbers;
+    const margins = named ? marginsOf(numbers, look) : { left: 0, right: 0, above: 0 };
+    this.replace(numbers, look);
+    this.named = named;
+    this.left = margins.left;
+    this.above = Math.max(named ? above : 0, margins.above);
+    const [wide, high] = [width - this.left - margins.right, height - this.above - (named ? FRAME_ROOM : 0)];
+    const tall = high / rows.length / (wide / columns.length);
+    const viewport = new Viewport(columns.length, wide, high, rows.length, tall);
+    const same = ["columns", "rows", "width", "height"].every((side) => this.viewport?.[side] === viewport[side]);
+    if (!same || !this.viewport.zoomed) this.viewport = viewport;
+    fit(this.canvas, width, height);
+  }
+
+  /**
+   * Other numbers in the same place.
+   * @param {Numbers} numbers
+   */
+  replace(numbers, look = this.look) {
+    const width = Math.ceil(numbers.columns.length / (numbers.step ?? 1));
+    Object.assign(this, { numbers, look, picture: null, closer: null, hidden: hiddenCells(numbers.values, width) });
+  }
+
+  /**
+   * Numbers with their names, as large as there is room and no cell larger than it need be.
+   * @param {Numbers} numbers
+   * @param {Look} look
+   * @param {number} room pixels from side to side
+   * @param {number} tall and of all rows
+   * @param {{ width: number, height: number }} cell pixels of the largest cell
+   */
+  fit(numbers, look, room, tall, cell) {
+    const width = Math.min(room, widthOf(numbers, look, cell.width));
+    const height = Math.min(tall, numbers.rows.length * cell.height) + namesAbove(numbers, look) + FRAME_ROOM;
+    this.show(numbers, look, width, height, true);
+  }
+
+  get cellWidth() {
+    return this.viewport.cell;
+  }
+
+  get cellHeight() {
+    return this.viewport.high;
+  }
+
+  /**
+   * A place of the window as one among the cells.
+   * @param {{ clientX: number, clientY: number }} place
+   */
+  inside({ clientX, clientY }) {
+    const box = this.canvas.getBoundingClientRect();
+    return [clientX - box.left - this.left, clientY - box.top - this.above];
+  }
+
+  /**
+   * The cell at a place of the window, null beside the cells.
+   * @param {{ clientX: number, clientY: number }} place
+   */
+  at(place) {
+    const [x, y] = this.inside(place);
+    return this.viewport?.at(x, y) ?? null;
+  }
+
+  value({ row, column }) {
+    const { values, columns, exact } = this.numbers;
+    return exact ? exact(row, column) : values[row * columns.length + column];
+  }
+
+  // The middle stays where it is, or the place that is named.
+  zoom(by, x = this.viewport.width / 2, y = this.viewport.height / 2) {
+    this.viewport.zoom(by, x, y);
+    this.paint();
+  }
+
+  whole() {
+    this.viewport.whole();
+    this.paint();
+  }
+
+  pan(dx, dy) {
+    this.viewport.pan(dx, dy);
+    this.paint();
+  }
+
+  // Where it is painted next, the cell is in sight.
+  reveal(cell) {
+    if (this.viewport.zoomed) this.viewport.reveal(cell);
+  }
+
+  /**
+   * Draw the cells, the frames around marked rows and columns, and the names.
+   * @param {Look | null} look
+   * @param {Marks} marks
+   */
+  paint(look = this.look, marks = this.marks) {
+    Object.assign(this, { look, marks });
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    if (!this.numbers?.values.length) return;
+    context.save();
+    context.translate(this.left, this.above);
+    context.beginPath();
+    context.rect(0, 0, this.viewport.width, this.viewport.height);
+    context.clip();
+    drawCells(this, context);
+    if (this.named) writeValues(this, context);
+    drawMarks(this, context);
+    context.restore();
+    if (this.named) writeNames(this, context);
+    this.moved();
+  }
+
+  // What the colours mean, and what zooms.
+  caption(texts) {
+    const { step = 1, end, roots, signed } = this.numbers;
+    const pooled = step > 1 && this.viewport.cell < CLOSE && fill(texts.scale_pooled, { cells: `${step} × ${step}` });
+    const scale = fill(roots ? texts.scale_roots : texts.scale, { maximum: short(end) });
+    const how = matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how;
+    const hatched = this.hidden && `${texts.colours_masked}.`;
+    return [pooled, !signed && scale, hatched, how].filter(Boolean).join(" ");
+  }
+}
+
+/** @param {Heatmap} map */
+function drawCells(map, context) {
+  const { numbers, look } = map;
+  const { x, y, cell, high } = map.viewport;
+  const { step = 1 } = numbers;
+  if (step > 1 && cell >= CLOSE) return drawSingleCells(map, context);
+  map.picture ??= pixels(numbers, look, Math.ceil(numbers.columns.length / step));
+  const { width, height } = map.picture;
+  context.imageSmoothingEnabled = Math.min(cell, high) * step < 1;
+  context.drawImage(map.picture, x, y, width * step * cell, height * step * high);
+  if (map.hidden) hatch(context, look, map.hidden, [step * cell, 0, 0, step * high, x, y]);
+}
+
+// Exactly the cells in sight, of a matrix that is too large to be kept.
+function drawSingleCells(map, context) {
+  const { numbers, look } = map;
+  const { x, y, cell, high } = map.viewport;
+  const [[left, right], [top, bottom]] = [map.viewport.seen("x"), map.viewport.seen("y")];
+  const name = [left, right, top, bottom].join();
+  if (map.closer?.name !== name) {
+    const values = new Float32Array((bottom - top) * (right - left));
+    for (let row = top, at = 0; row < bottom; row++)
+      for (let column = left; column < right; column++, at++) values[at] = numbers.exact(row, column);
+    const picture = pixels({ ...numbers, values }, look, right - left);
+    map.closer = { name, picture, hidden: hiddenCells(values, right - left) };
+  }
+  context.imageSmoothingEnabled = false;
+  const [width, height] = [(right - left) * cell, (bottom - top) * high];
+  const place = [x + left * cell, y + top * high];
+  context.drawImage(map.closer.picture, place[0], place[1], width, height);
+  if (map.closer.hidden) hatch(context, look, map.closer.hidden, [cell, 0, 0, high, ...place]);
+}
+
+/**
+ * The cells that a mask hides, in rows of so many, each cell 1 wide and 1 high; null for none.
+ * @param {Float32Array} values
+ */
+export function hiddenCells(values, width) {
+  const path = new Path2D();
+  let some = false;
+  for (let at = 0; at < values.length; ) {
+    if (!Number.isNaN(values[at++])) continue;
+    const [row, from] = [Math.floor((at - 1) / width), (at - 1) % width];
+    while (at % width && Number.isNaN(values[at])) at++;
+    path.rect(from, row, ((at - 1) % width) + 1 - from, 1);
+    some = true;
+  }
+  return some ? path : null;
+}
+
+// Slanted lines over hidden cells: in every theme and at every size they are no value near 0.
+/** @param {number[]} place as of `setTransform` */
+function hatch(context, { ink }, cells, place) {
+  const path = new Path2D();
+  path.addPath(cells, new DOMMatrix(place));
+  context.fillStyle = hatching(ink);
+  context.fill(path);
+}
+
+/** @param {string} ink */
+function hatching(ink) {
+  const ratio = window.devicePixelRatio || 1;
+  const name = `${ink} ${ratio}`;
+  if (!hatchings.has(name)) {
+    const tile = make("canvas");
+    const pen = tile.getContext("2d");
+    Object.assign(tile, { width: HATCH * ratio, height: HATCH * ratio });
+    pen.scale(ratio, ratio);
+    pen.strokeStyle = ink;
+    pen.globalAlpha = HATCH_STRENGTH;
+    for (const x of [-HATCH, 0, HATCH]) {
+      pen.moveTo(x - 1, HATCH + 1);
+      pen.lineTo(x + HATCH + 1, -1);
+    }
+    pen.stroke();
+    const pattern = pen.createPattern(tile, "repeat");
+    pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+    hatchings.set(name, pattern);
+  }
+  return hatchings.get(name);
+}
+
+function pixels(numbers, look, width) {
+  const picture = make("canvas");
+  Object.assign(picture, { width, height: numbers.values.length / width });
+  putPixels(picture.getContext("2d"), numbers, look, width);
+  return picture;
+}
+
+/**
+ * Numbers as pixels, one each, in rows of so many, with their first at a place of a canvas.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Pick<Numbers, "values" | "signed" | "end" | "roots">} numbers
+ * @param {Pick<Look, "sequential" | "diverging">} look
+ */
+export function putPixels(context, numbers, look, width, x = 0, y = 0) {
+  const { values, signed } = numbers;
+  const image = context.createImageData(width, values.length / width);
+  const cells = new Uint32Array(image.data.buffer);
+  const pixel = pixelOf(signed ? look.diverging : look.sequential);
+  for (let at = 0; at < cells.length; at++) cells[at] = pixel(shareOf(numbers, values[at]));
+  context.putImageData(image, x, y);
+}
+
+// The number of each cell in sight, where there is room for it.
+/** @param {Heatmap} map */
+function writeValues(map, context) {
+  const { numbers, look, viewport } = map;
+  const { x, y, cell, high } = viewport;
+  const letters = (numbers.signed ? -numbers.end : numbers.end).toFixed(2).length;
+  if (cell < LETTER_ROOM * letters || high < NAME_ROOM) return;
+  context.font = `${Math.min(13, cell / letters / 0.75, high * 0.62)}px ${look.font}`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  const [[left, right], [top, bottom]] = [viewport.seen("x"), viewport.seen("y")];
+  for (let row = top; row < bottom; row++)
+    for (let column = left; column < right; column++) {
+      const value = map.value({ row, column });
+      if (Number.isNaN(value)) continue;
+      context.fillStyle = inkOn(cellColour(numbers, look, value).slice(0, 3));
+      const text = Math.abs(value) < 0.005 ? "·" : value.toFixed(2).replace("-", "−"); // a dot: a row of 0.00 hides the others
+      context.fillText(text, x + (column + 0.5) * cell, y + (row + 0.5) * high);
+    }
+}
+
+/** @param {Heatmap} map */
+function drawMarks({ marks, look, viewport, named, numbers }, context) {
+  const { x, y, cell, high, width, height } = viewport;
+  const { rows, columns } = viewport;
+  context.strokeStyle = look.accent;
+  const frame = (size) => {
+    context.lineWidth = size < THIN ? 1 : 2;
+    return size < THIN ? 0.5 : 0; // beyond the cells
+  };
+  let out = frame(high);
+  for (const row of marks.rows)
+    context.strokeRect(x + 1, y + row * high - out, columns * cell - 2, Math.max(high, 2) + 2 * out);
+  out = frame(cell);
+  for (const column of marks.columns)
+    context.strokeRect(x + column * cell - out, y + 1, Math.max(cell, 2) + 2 * out, rows * high - 2);
+  context.lineWidth = 2;
+  if (numbers.framed) {
+    const [from, to] = numbers.framed;
+    context.strokeRect(x + from * cell, y + 1, (to - from) * cell, rows * high - 2);
+  }
+  if (marks.area) {
+    const { from: one, to: other } = marks.area;
+    const [column, row] = [Math.min(one.column, other.column), Math.min(one.row, other.row)];
+    const [wide, tall] = [Math.abs(one.column - other.column) + 1, Math.abs(one.row - other.row) + 1];
+    context.strokeRect(x + column * cell, y + row * high, wide * cell, tall * high);
+  }
+  if (!marks.cell) return;
+  const [left, top] = [x + marks.cell.column * cell, y + marks.cell.row * high];
+  if (named) {
+    context.lineWidth = 1;
+    context.globalAlpha = 0.7;
+    context.strokeRect(0, top, width, Math.max(high, 1));
+    context.strokeRect(left, 0, Math.max(cell, 1), height);
+    context.globalAlpha = 1;
+  }
+  context.strokeStyle = look.ink;
+  context.lineWidth = 1.5;
+  context.strokeRect(left, top, Math.max(cell, 3), Math.max(high, 3));
+}
+
+// Names of rows on the left and of columns above: as many as there is room for.
+/** @param {Heatmap} map */
+function writeNames({ left, above, numbers, look, marks, viewport }, context) {
+  const { x, y, cell, high } = viewport;
+  context.fillStyle = look.ink;
+  context.textBaseline = "middle";
+  const write = (name, bold, dotted) => {
+    context.font = nameFont(look, bold);
+    const text = shortenedTo(context, name, LONGEST_NAME);
+    context.fillText(text, 0, 0);
+    if (dotted) underline(context, context.measureText(text).width, look.ink);
+  };
+  /** @param {number[]} seen */
+  const shown = ([from, to], size, room = NAME_ROOM) => {
+    const every = Math.max(1, Math.ceil(room / size));
+    const first = Math.ceil(from / every) * every;
+    return Array.from({ length: Math.max(0, Math.ceil((to - first) / every)) }, (_, nth) => first + nth * every);
+  };
+  for (const row of shown(viewport.seen("y"), high)) {
+    context.save();
+    context.textAlign = "right";
+    context.translate(left - NAME_GAP, above + y + (row + 0.5) * high);
+    context.globalAlpha = numbers.dim?.includes(row) ? 0.5 : 1;
+    write(numbers.rows[row], marks.rows.includes(row), numbers.unknown?.rows.includes(row));
+    context.restore();
+  }
+  const upright = areNumbers(numbers.columns);
+  const room = upright ? widestName(numbers.columns.slice(-1), look) + 6 : NAME_ROOM;
+  for (const column of shown(viewport.seen("x"), cell, room)) {
+    context.save();
+    context.textAlign = upright ? "center" : "left";
+    context.translate(left + x + (column + 0.5) * cell, above - (upright ? ABOVE_NUMBERS / 2 : 6));
+    if (!upright) context.rotate(SLANT);
+    write(numbers.columns[column], marks.columns.includes(column), numbers.unknown?.columns.includes(column));
+    context.restore();
+  }
+}
+
+// Dots below a text that has just been written at (0, 0).
+function underline(context, width, ink) {
+  const from = { right: -width, center: -width / 2, left: 0 }[context.textAlign];
+  context.setLineDash([1.5, 2]);
+  context.strokeStyle = ink;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(from, NAME_SIZE / 2 + 1);
+  context.lineTo(from + width, NAME_SIZE / 2 + 1);
+  context.stroke();
+}
+
+const nameFont = (look, bold) => `${bold ? 600 : 400} ${NAME_SIZE}px ${look.font}`;
+const areNumbers = (names) => names.every((name) => /^\d+$/.test(name));
+
+function widestName(names, look) {
+  const context = make("canvas").getContext("2d");
+  context.font = nameFont(look, true);
+  return Math.min(
+    LONGEST_NAME,
+    names.reduce((widest, name) => Math.max(widest, context.measureText(name).width), 0),
+  );
+}
+
+// The pixels that the names of columns take above the cells.
+export function namesAbove({ columns }, look) {
+  if (areNumbers(columns)) return ABOVE_NUMBERS;
+  return widestName(columns, look) * Math.abs(Math.sin(SLANT)) + NAME_SIZE;
+}
+
+// The pixels that names take around the cells: on the right the last slanted ones reach over.
+export function marginsOf(numbers, look) {
+  const { rows, columns } = numbers;
+  const right = areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
+  return { left: widestName(rows, look) + NAME_GAP, right, above: namesAbove(numbers, look) };
+}
+
+// The pixels from side to side of cells that are so wide, with their names.
+export function widthOf(numbers, look, cell) {
+  const { left, right } = marginsOf(numbers, look);
+  return left + right + numbers.columns.length * cell;
+}
+
+// The text, cut at its end where it is wider than so many pixels.
+function shortenedTo(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  const characters = [...text];
+  while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();
+  return `${characters.join("")}…`;
+}

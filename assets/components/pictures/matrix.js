@@ -1,0 +1,156 @@
+// The weights of one sentence as a heatmap, the mean of the heads that are on. They are computed in slices between
+// frames, of a longer text the largest of each block of cells; in a deeper zoom the cells in sight one by one.
+
+import { listOf, longestOf, nothingIn } from "../numbers/panel.js";
+import { make } from "../page/elements.js";
+import { LONG, mark, tokenElement } from "./drawing.js";
+import { Heatmap, marginsOf } from "./heatmap.js";
+import { Pooled, seenByAny } from "./weight_grid.js";
+import { followFingers, zoomTools } from "./zoom.js";
+
+const SLICE = 8; // milliseconds of work between two frames
+const PAUSE = 120; // and from one picture of what is computed so far to the next
+const SIZE = { few: 260, cell: 26 }; // pixels of all cells of a short text, and of a cell
+const MIN_HEIGHT = 52; // pixels: few rows of very many cells can still be zoomed into
+
+export class Matrix {
+  map = new Heatmap();
+  /** @type {Pooled | null} the weights of the heads that are on; null for none */
+  pooled = null;
+  /** @type {{ row: number, column: number } | null} the cell under the pointer */
+  cursor = null;
+  drawnFrom = null;
+  heads = "";
+  painted = 0;
+
+  constructor(view, panel, stage) {
+    this.view = view;
+    this.panel = panel;
+    this.stage = stage;
+    this.map.canvas.classList.add("matrix");
+    followFingers(this.map);
+    const tools = make("div", "zoom");
+    tools.append(...zoomTools(this.map, view.texts));
+    this.spoken = make("div", "unseen"); // the chosen row for those who do not see it
+    this.list = make("div", "cells");
+    this.list.append(this.map.canvas, this.spoken);
+    stage.replaceChildren(this.list, tools);
+  }
+
+  get look() {
+    const { colours, ink, accent, font } = this.view;
+    return { sequential: colours, diverging: colours, ink, accent, font };
+  }
+
+  /** @returns {import("./heatmap.js").Numbers} */
+  get numbers() {
+    const { view, panel, pooled } = this;
+    const layer = view.layer(panel);
+    return {
+      rows: panel.tokens,
+      columns: listOf(panel, "key"),
+      values: pooled?.finished ?? new Float32Array(0),
+      step: pooled?.step,
+      exact: (query, key) => (seenByAny(layer, view.heads, query, key) ? this.#weight(layer, query, key) : NaN),
+      signed: false,
+      end: pooled?.maximum ?? 0,
+      roots: longestOf(panel) > LONG,
+      dim: nothingIn(view.header, panel.nth, layer.number, view.heads, panel.wordOf),
+      unknown: { rows: [...panel.unknown.query], columns: [...panel.unknown.key] },
+    };
+  }
+
+  #weight(layer, query, key) {
+    const { heads } = this.view;
+    return heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
+  }
+
+  draw() {
+    this.#pool();
+    const { numbers, look, stage, view } = this;
+    const [rows, columns] = [numbers.rows.length, numbers.columns.length];
+    const { left, right } = marginsOf(numbers, look);
+    const wanted = Math.max(SIZE.few / Math.max(rows, columns), SIZE.cell);
+    const width = Math.min(wanted, (stage.clientWidth - left - right) / columns, view.tallest / rows);
+    const height = Math.max(width, MIN_HEIGHT / rows);
+    this.map.fit(numbers, look, stage.clientWidth, rows * height, { width, height });
+    this.update();
+  }
+
+  update() {
+    if (this.#pool()) this.map.replace(this.numbers);
+    const { view, panel } = this;
+    const active = view.active(panel);
+    this.spoken.replaceChildren(...(active ? [tokenElement(view, panel, view.sideOf(active.side), active.token)] : []));
+    for (const element of this.spoken.children) mark(view, panel, element);
+    this.paint();
+  }
+
+  // Other heads or another layer: their weights are computed from the first row on.
+  #pool() {
+    const layer = this.view.layer(this.panel);
+    const heads = String(this.view.heads);
+    if (this.drawnFrom === layer && this.heads === heads) return false;
+    Object.assign(this, { drawnFrom: layer, heads });
+    this.pooled = this.view.heads.length ? new Pooled(layer, this.view.heads) : null;
+    requestAnimationFrame(() => this.#work(this.pooled));
+    return true;
+  }
+
+  #work(pooled) {
+    if (!pooled || pooled !== this.pooled || !this.map.canvas.isConnected) return;
+    pooled.advance(performance.now() + SLICE);
+    if (pooled.done || performance.now() - this.painted > PAUSE) {
+      this.map.replace(this.numbers);
+      this.paint();
+    }
+    if (!pooled.done) requestAnimationFrame(() => this.#work(pooled));
+  }
+
+  paint() {
+    this.painted = performance.now();
+    const { side, tokens = [] } = this.view.of(this.panel).focus ?? {};
+    const marks = { rows: side === "query" ? tokens : [], columns: side === "key" ? tokens : [], cell: this.cursor };
+    this.map.paint(this.look, marks);
+  }
+
+  // The cell of an event: hovering marks it.
+  hit(event) {
+    if (event.target !== this.map.canvas) return null;
+    const cell = this.map.at(event);
+    this.mark(cell);
+    const { heads } = this.view;
+    if (!cell || !heads.length) return null;
+    const [query, key] = [cell.row, cell.column];
+    const layer = this.view.layer(this.panel);
+    const head = heads.length === 1 ? heads[0] : null;
+    return {
+      query,
+      key,
+      head,
+      weight: this.#weight(layer, query, key),
+      hidden: !seenByAny(layer, heads, query, key),
+    };
+  }
+
+  mark(cell) {
+    if (this.cursor?.row === cell?.row && this.cursor?.column === cell?.column) return;
+    this.cursor = cell;
+    this.paint();
+  }
+
+  reveal(at) {
+    const { viewport } = this.map;
+    const [row, column] = [viewport.seen("y")[0], viewport.seen("x")[0]];
+    const isKey = this.view.active(this.panel)?.side === "key";
+    this.map.reveal(isKey ? { row, column: at } : { row: at, column: this.cursor?.column ?? column });
+    this.paint();
+  }
+
+  scene() {
+    const { canvas } = this.map;
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    const image = { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height };
+    return { width, height, curves: [], labels: [], image };
+  }
+}

@@ -1,0 +1,377 @@
+// All layers × heads of a text as one canvas of small pictures. They are drawn once, off the screen; the
+// finger on one only moves an outline. Only opening a head reaches the server.
+
+import { arrival } from "../numbers/blobs.js";
+import { openPayload } from "../numbers/payload.js";
+import { make, makeButton, makeSvg, renew } from "../page/elements.js";
+import { roving } from "../page/tab_stop.js";
+import { tell } from "../scene/address.js";
+import { followPointing, litOf, pointAt } from "../scene/highlight.js";
+import { atRest, drawn, followLink } from "../streamlit/adapter.js";
+import { saveable } from "./charts.js";
+import { themeColours } from "./colours.js";
+import { putPixels } from "./heatmap.js";
+import {
+  arrange,
+  axes,
+  bracketed,
+  brackets,
+  byRole,
+  captions,
+  corner,
+  headName,
+  headsOf,
+  LETTERS,
+  placeAt,
+  ranking,
+  stepTo,
+} from "./overview_plan.js";
+import { Pooled } from "./weight_grid.js";
+
+const ASIDE = 256; // width of the words beside the pictures
+const NARROW = 600;
+const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
+const MAX_SIDE = 96; // cells of a picture
+
+// What stays from call to call.
+function build(root) {
+  const ui = {
+    orders: make("div", "orders"),
+    stage: make("div", "stage"),
+    canvas: make("canvas", "all"),
+    aside: make("div", "aside"),
+    preview: make("canvas", "preview"),
+    facts: make("div", "facts"),
+    name: make("strong"),
+    role: make("span", "role"),
+    list: make("dl"),
+    open: makeButton("", "open", null),
+  };
+  ui.orders.setAttribute("role", "toolbar");
+  ui.facts.setAttribute("role", "status");
+  ui.facts.setAttribute("aria-live", "polite");
+  ui.canvas.tabIndex = 0;
+  ui.canvas.setAttribute("role", "application");
+  ui.facts.append(ui.name, ui.role, ui.list);
+  ui.aside.append(ui.preview, ui.facts, ui.open);
+  ui.stage.append(ui.canvas, ui.aside);
+  root.replaceChildren(ui.orders, ui.stage);
+  new ResizeObserver(() => root.fit?.()).observe(root);
+  return ui;
+}
+
+// What is known of the heads and the layers of their payload, with the head that is `chosen`, in an element that may
+// have shown others.
+function showOverview(root, { header, layers, chosen: own, link }, pick) {
+  root.ui ??= build(root);
+  root.order ??= { by: "", reversed: false };
+  const { ui, order } = root;
+  const all = headsOf(header.heads);
+  const value = (head, name) => header.values[head][header.measures.indexOf(name)] ?? NaN;
+  const chosen = all.findIndex(({ layer, head }) => layer === own.layer && head === own.head);
+  if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
+  root.shown = `${header.heads} ${chosen}`;
+
+  const style = getComputedStyle(root);
+  const text = style.getPropertyValue("--st-text-color");
+  const primary = style.getPropertyValue("--st-primary-color");
+  const atlas = paintAtlas(layers, { sequential: themeColours(root), diverging: [] });
+  const context = ui.canvas.getContext("2d");
+  const sheet = make("canvas");
+  let plan = null;
+  let ratio = 1;
+  let hovered = -1; // a head, as `chosen` and `root.at` are
+
+  function ranked() {
+    if (!order.by) return null;
+    if (order.by === "role")
+      return byRole(
+        header.roles,
+        all.map((_, head) => value(head, "role")),
+        order.reversed,
+      );
+    const down = header.orders.find(({ name }) => name === order.by).down;
+    return ranking(
+      all.map((_, head) => value(head, order.by)),
+      down !== order.reversed,
+    );
+  }
+
+  // The sheet: every picture, the numbers of layers and heads, captions. Drawn when its size changes.
+  function drawSheet() {
+    const pen = sheet.getContext("2d");
+    [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
+    pen.scale(ratio, ratio);
+    drawPictures(pen, plan, atlas, atlas.side / ratio);
+    pen.fillStyle = pen.strokeStyle = text;
+    pen.globalAlpha = 0.75;
+    pen.textBaseline = "middle";
+    pen.font = `${LETTERS}px ${style.fontFamily}`;
+    for (const { text: written, x, y, anchor } of plan.labels) {
+      pen.textAlign = anchor;
+      pen.fillText(written, x, y);
+    }
+    pen.stroke(new Path2D(plan.brackets));
+  }
+
+  function fit() {
+    const room = root.clientWidth;
+    if (!room) return; // in a closed fold
+    root.classList.toggle("narrow", room < NARROW);
+    plan = arrange(header.heads, room < NARROW ? room : room - ASIDE, ranked());
+    plan.of = new Map(plan.slots.map((head, slot) => [head, slot]));
+    plan.labels = order.by ? captions(plan, all) : axes(plan);
+    plan.brackets = order.by ? "" : brackets(plan, bracketed(header.shared));
+    ratio = globalThis.devicePixelRatio || 1;
+    drawSheet();
+    [ui.canvas.width, ui.canvas.height] = [sheet.width, sheet.height];
+    ui.canvas.style.width = `${plan.width}px`;
+    ui.canvas.style.height = `${plan.height}px`;
+    context.drawImage(sheet, 0, 0);
+    outline();
+  }
+
+  let outlined = [];
+  function outline() {
+    for (const [x, y] of outlined) restore(x, y);
+    outlined = [];
+    const shown = hovered < 0 ? root.at : hovered;
+    const lit = all.findIndex(({ layer, head }) => layer + 1 === litOf("layer") && head + 1 === litOf("head"));
+    frame(chosen, primary, 2.5);
+    for (const head of new Set([shown, lit])) if (head !== chosen) frame(head, text, 1.5);
+    say(shown);
+  }
+
+  function restore(x, y) {
+    const box = [x - 3, y - 3, plan.size + 6, plan.size + 6].map((edge) => Math.round(edge * ratio));
+    const [left, top] = [Math.max(0, box[0]), Math.max(0, box[1])];
+    const [wide, high] = [Math.min(sheet.width - left, box[2]), Math.min(sheet.height - top, box[3])];
+    context.clearRect(left, top, wide, high);
+    context.drawImage(sheet, left, top, wide, high, left, top, wide, high);
+  }
+
+  function frame(head, colour, weight) {
+    const slot = plan.of.get(head);
+    if (slot === undefined) return;
+    const [x, y] = corner(plan, slot);
+    context.save();
+    context.scale(ratio, ratio);
+    context.strokeStyle = colour;
+    context.lineWidth = weight;
+    context.strokeRect(x - 0.5, y - 0.5, plan.size + 1, plan.size + 1);
+    context.restore();
+    outlined.push([x, y]);
+  }
+
+  // One head in words and as a larger picture.
+  function say(head) {
+    if (root.described === head) return;
+    root.described = head;
+    const { layer, head: own } = all[head];
+    ui.name.textContent = headName(header.texts, header.shared, layer, own);
+    ui.role.textContent = header.labels[head] || header.texts.none;
+    ui.role.classList.toggle("none", !header.labels[head]);
+    ui.list.replaceChildren(
+      ...header.facts.flatMap(({ name, label, digits }) => {
+        const number = value(head, name);
+        return [make("dt", "", label), make("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
+      }),
+    );
+    ui.open.style.visibility = (link || root.at !== chosen) && head === root.at ? "visible" : "hidden";
+    const pen = ui.preview.getContext("2d");
+    pen.clearRect(0, 0, atlas.side, atlas.side);
+    pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, atlas.side, atlas.side);
+  }
+
+  function open(head) {
+    root.at = head;
+    outline();
+    leading.open(head, () => pick(all[head]));
+  }
+
+  function orders() {
+    return [{ name: "", label: header.texts.layers, down: false }, ...header.orders].map(({ name, label, down }) => {
+      const button = makeButton(label, "", () => {
+        order.reversed = name && order.by === name ? !order.reversed : false;
+        order.by = name;
+        renew(ui.orders, orders());
+        roving(ui.orders);
+        fit();
+      });
+      button.setAttribute("aria-pressed", String(order.by === name));
+      if (order.by === name && name) {
+        button.append(make("span", "way", (name === "role" ? order.reversed : down !== order.reversed) ? " ↓" : " ↑"));
+        button.title = header.texts.turn;
+      }
+      return button;
+    });
+  }
+
+  const under = ({ offsetX, offsetY }) => {
+    const slot = plan ? placeAt(plan, offsetX, offsetY) : -1;
+    return slot < 0 ? -1 : plan.slots[slot];
+  };
+  const point = (head) => {
+    if (head === hovered) return;
+    hovered = head;
+    pointAt(root, head < 0 ? null : { layer: all[head].layer + 1, head: all[head].head + 1 });
+    outline();
+  };
+  ui.canvas.onpointermove = (event) => {
+    const head = under(event);
+    ui.canvas.style.cursor = head < 0 ? "default" : "pointer";
+    point(head);
+  };
+  ui.canvas.onpointerleave = () => point(-1);
+  ui.canvas.onpointerdown = (event) => {
+    root.finger = event.pointerType === "touch";
+  };
+  ui.canvas.onclick = (event) => {
+    const head = under(event);
+    if (head < 0) return;
+    // A finger hides what it points at: the first tap shows a head, the second one or the button opens it.
+    if (!root.finger || head === root.at) return open(head);
+    root.described = null;
+    root.at = head;
+    outline();
+  };
+  ui.canvas.onkeydown = (event) => {
+    if (event.key === "Enter" || event.key === " ") open(root.at);
+    else {
+      const slot = stepTo(plan, plan.of.get(root.at), event.key);
+      if (slot === plan.of.get(root.at) && !/^(Arrow|Home|End)/.test(event.key)) return;
+      hovered = -1;
+      root.described = null;
+      root.at = plan.slots[slot];
+      outline();
+    }
+    event.preventDefault();
+  };
+  ui.open.onclick = () => open(root.at);
+  ui.open.textContent = header.texts.open;
+  ui.canvas.setAttribute("aria-label", header.texts.canvas);
+  ui.orders.setAttribute("aria-label", header.texts.order);
+  [ui.preview.width, ui.preview.height] = [atlas.side, atlas.side];
+  ui.preview.setAttribute("aria-hidden", "true");
+  renew(ui.orders, orders());
+  roving(ui.orders);
+  root.described = null;
+  root.fit = fit;
+  fit();
+  followPointing(root, () => plan && outline());
+  drawn(root, "overview_fold");
+  saveable(root, {
+    meta: header.meta,
+    look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),
+    drawn: () => overviewDrawn(plan, atlas, text),
+    lines: () => overviewLines(header, all, value),
+  });
+  const leading = leads(root, link, chosen);
+}
+
+// All pictures side by side at their own size, colours by the root of the weight.
+function paintAtlas(layers, look) {
+  const pictures = layers.flatMap((layer) => layer.heads.map((head) => pictureOf(layer, head)));
+  const side = Math.max(...pictures.map(({ rows, columns }) => Math.max(rows, columns)));
+  const across = Math.ceil(Math.sqrt(pictures.length));
+  const atlas = make("canvas");
+  [atlas.width, atlas.height] = [across * side, Math.ceil(pictures.length / across) * side];
+  const context = atlas.getContext("2d", { willReadFrequently: true });
+  const at = (head) => [(head % across) * side, Math.floor(head / across) * side, side, side];
+  pictures.forEach((picture, head) => {
+    const values = squareOf(picture, side);
+    putPixels(context, { values, signed: false, end: 1, roots: true }, look, side, ...at(head).slice(0, 2));
+  });
+  return { canvas: atlas, side, at };
+}
+
+// The weights of a head, of a long text the largest of each block.
+function pictureOf(layer, head) {
+  const picture = new Pooled(layer, [head], MAX_SIDE);
+  picture.advance(Number.POSITIVE_INFINITY);
+  return picture;
+}
+
+// A picture of two texts has the shorter one stretched.
+function squareOf({ values, rows, columns }, side) {
+  if (rows === columns && rows === side) return values;
+  return Float32Array.from({ length: side ** 2 }, (_, at) => {
+    const [row, column] = [Math.floor(at / side), at % side];
+    return values[Math.floor((row * rows) / side) * columns + Math.floor((column * columns) / side)];
+  });
+}
+
+// The pictures where they stand; `side` is how many pixels of the screen one has by itself.
+function drawPictures(pen, plan, atlas, side) {
+  pen.imageSmoothingEnabled = plan.size < side; // smaller: the mean of pixels; larger: as they are
+  plan.slots.forEach((head, slot) => {
+    if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), ...corner(plan, slot), plan.size, plan.size);
+  });
+}
+
+// The overview as a file: its pictures as they stand, numbers and captions as letters.
+function overviewDrawn(plan, atlas, ink) {
+  const { width, height } = plan;
+  const pictures = make("canvas");
+  [pictures.width, pictures.height] = [FINER * width, FINER * height];
+  const pen = pictures.getContext("2d");
+  pen.scale(FINER, FINER);
+  drawPictures(pen, plan, atlas, atlas.side / FINER);
+  const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+  figure.append(makeSvg("image", { href: pictures.toDataURL(), width, height }));
+  for (const { text, x, y, anchor } of plan.labels) {
+    const letters = { "text-anchor": anchor === "center" ? "middle" : anchor, "font-size": LETTERS, fill: ink };
+    figure.append(makeSvg("text", { x, y: y + LETTERS / 3, ...letters }, text));
+  }
+  if (plan.brackets) figure.append(makeSvg("path", { d: plan.brackets, fill: "none", stroke: ink }));
+  return { figure, width, height };
+}
+
+// Every measure as a table.
+function overviewLines({ texts, facts, labels }, all, value) {
+  const names = facts.map(({ label }) => label);
+  const body = all.map(({ layer, head }, at) => [
+    layer + 1,
+    head + 1,
+    labels[at],
+    ...facts.map(({ name }) => value(at, name)),
+  ]);
+  return [[texts.of_layer, texts.of_head, texts.role, ...names], ...body];
+}
+
+// On a page where the head is shown on another page, opening one leads there: first the scene moves to it,
+// and when the server has answered, the link on the page is followed. So Back leads back to this page. The link stands
+// below the overview: before the page has run to its end there may be none to follow.
+export function leads(root, link, chosen) {
+  const follow = () => {
+    root.leaving = undefined;
+    atRest(() => followLink(link));
+  };
+  if (link && root.leaving === chosen) follow();
+  return {
+    // Opens a head; one that is chosen already is nothing new to the server.
+    open(head, choose) {
+      if (!link) return choose();
+      if (head === chosen) return follow();
+      root.leaving = head;
+      choose();
+    },
+  };
+}
+
+// Inside Streamlit: which head is chosen comes as JSON, all else by itself (blobs.js). The weights are those of the
+// head view where it has them all.
+export default async function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".overview");
+  root.turn = (root.turn ?? 0) + 1;
+  const { turn } = root;
+  const [facts, weights] = await Promise.all([arrival("overview", data.digest), arrival(...data.weights)]);
+  if (root.turn !== turn) return; // a newer scene has come meanwhile
+  const header = JSON.parse(new TextDecoder().decode(facts));
+  const layers = [...openPayload(weights)[0].layers.values()];
+  const { chosen, link } = data;
+  showOverview(root, { header, layers, chosen, link }, (head) => {
+    tell();
+    setTriggerValue("picked", head);
+  });
+}

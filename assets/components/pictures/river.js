@@ -1,0 +1,143 @@
+// The page Steps: the way from X to Z as one drawing, with the step in focus.
+// Data: { steps: [{ name, title }], nodes: [{ at, row, symbol }], texts }; a node stands before step `at`, counted from
+// 0, in a row from 0 at the top to 2.
+import { make, makeButton, makeSvg } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { followStep, goBySteps, goToStep, offerSteps, stepInFocus } from "../scene/step.js";
+import { drawn, showOnly } from "../streamlit/adapter.js";
+
+const COLUMN = 108; // pixels from one node to the next
+const BOX = { width: 44, height: 22 };
+const ROWS = [14, 42, 70]; // the middles of nodes
+const EDGE_WIDTH = 30; // beside the first and the last node
+const HEIGHT = 102;
+const TURNING_KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -1, PageDown: 1 };
+const MIN_SWIPE = 60; // pixels
+const TYPED_IN = "input, textarea, select, [contenteditable], [role=slider], [role=radio], [role=tab], summary";
+
+export class River {
+  constructor(root) {
+    this.root = root;
+    this.line = make("div", "line");
+    this.before = makeButton("←", "", () => goBySteps(-1));
+    this.after = makeButton("→", "", () => goBySteps(1));
+    this.drawing = make("div", "drawing");
+    this.line.append(this.before, this.drawing, this.after);
+    root.replaceChildren(this.line);
+    document.addEventListener("keydown", (event) => this.#press(event));
+    document.addEventListener("touchstart", (event) => this.#touch(event), { passive: true });
+    document.addEventListener("touchend", (event) => this.#release(event), { passive: true });
+  }
+
+  /** @param {any} data */
+  show(data) {
+    this.data = data;
+    this.before.setAttribute("aria-label", data.texts.before);
+    this.after.setAttribute("aria-label", data.texts.after);
+    offerSteps(data.steps.map(({ name }) => name));
+    followStep(this.root, () => this.#draw());
+  }
+
+  get at() {
+    return this.data.steps.findIndex(({ name }) => name === stepInFocus());
+  }
+
+  #draw() {
+    const { data, at } = this;
+    const { steps } = data;
+    this.before.disabled = at === 0;
+    this.after.disabled = at === steps.length - 1;
+    showOnly("step-", stepInFocus());
+    const width = 2 * EDGE_WIDTH + steps.length * COLUMN;
+    const picture = makeSvg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img" });
+    const here = { number: at + 1, count: steps.length, title: steps[at].title };
+    picture.setAttribute("aria-label", fill(data.texts.here, here));
+    picture.append(...this.#ways(), ...steps.map((step, nth) => this.#step(step, nth)), ...this.#nodes());
+    this.drawing.replaceChildren(picture);
+    const { scrollWidth, clientWidth } = this.drawing;
+    if (scrollWidth > clientWidth) this.drawing.tabIndex = 0;
+    else this.drawing.removeAttribute("tabindex");
+    this.drawing.scrollLeft = EDGE_WIDTH + (at + 0.5) * COLUMN - clientWidth / 2;
+  }
+
+  #x = (at) => EDGE_WIDTH + at * COLUMN;
+
+  // A line for each step between its nodes; a node whose row ends goes on straight until it is needed.
+  #ways() {
+    const { nodes, steps } = this.data;
+    const before = (at) => nodes.filter((node) => node.at === at);
+    return steps.flatMap((_, at) => {
+      const [from, to] = [before(at), before(at + 1)];
+      const pairs = from.flatMap((one) => {
+        if (from.length === 1) return to.map((other) => [one, other]);
+        return [[one, to.find(({ row }) => row === one.row) ?? to[0]]];
+      });
+      return pairs.map(([one, other]) => {
+        const half = ({ symbol }) => (symbol ? BOX.width / 2 : 0);
+        const [x1, x2] = [this.#x(at) + half(one), this.#x(at + 1) - half(other)];
+        const [y1, y2] = [ROWS[one.row], ROWS[other.row]];
+        const middle = (x1 + x2) / 2;
+        const now = at === this.at && one.symbol && other.symbol ? "way now" : "way";
+        return makeSvg("path", { d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`, class: now });
+      });
+    });
+  }
+
+  #step({ name, title }, nth) {
+    const group = makeSvg("g", { class: nth === this.at ? "step now" : "step" });
+    const x = this.#x(nth) + BOX.width / 2;
+    group.append(
+      makeSvg("rect", { x, y: 0, width: COLUMN - BOX.width, height: HEIGHT, rx: 4 }),
+      makeSvg("text", { x: x + (COLUMN - BOX.width) / 2, y: HEIGHT - 5 }, title),
+    );
+    group.addEventListener("click", () => goToStep(name));
+    return group;
+  }
+
+  #nodes() {
+    return this.data.nodes
+      .filter(({ symbol }) => symbol)
+      .map(({ at, row, symbol }) => {
+        const involved = at === this.at || at === this.at + 1;
+        const group = makeSvg("g", { class: involved ? "node now" : "node" });
+        const [x, y] = [this.#x(at) - BOX.width / 2, ROWS[row] - BOX.height / 2];
+        group.append(
+          makeSvg("rect", { x, y, ...BOX, rx: 4 }),
+          makeSvg("text", { x: this.#x(at), y: ROWS[row] + 4 }, symbol),
+        );
+        return group;
+      });
+  }
+
+  // Arrows and the keys of a presenter, unless they are meant for a control.
+  #press(event) {
+    const meant = /** @type {HTMLElement[]} */ (event.composedPath().filter((one) => one instanceof Element));
+    const elsewhere =
+      !this.root.isConnected || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey;
+    if (!(event.key in TURNING_KEYS) || elsewhere || meant.some((one) => one.matches(TYPED_IN))) return;
+    goBySteps(TURNING_KEYS[event.key]);
+    event.preventDefault();
+  }
+
+  #touch({ touches }) {
+    this.start = touches.length === 1 ? { x: touches[0].clientX, y: touches[0].clientY } : null;
+  }
+
+  // A swipe turns the page, but not where it moves a row that is wider than the screen.
+  #release(event) {
+    if (!this.start || !this.root.isConnected) return;
+    const [{ clientX, clientY }] = event.changedTouches;
+    const [right, down] = [clientX - this.start.x, clientY - this.start.y];
+    const scrolls = (one) => one instanceof HTMLElement && one.scrollWidth > one.clientWidth + 1;
+    const sideways = (one) => scrolls(one) && getComputedStyle(one).overflowX !== "visible";
+    if (Math.abs(right) < MIN_SWIPE || Math.abs(down) > Math.abs(right) / 2) return;
+    if (!event.composedPath().some(sideways)) goBySteps(right < 0 ? 1 : -1);
+  }
+}
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".river");
+  root.river ??= new River(root);
+  root.river.show(data);
+  drawn(root);
+}

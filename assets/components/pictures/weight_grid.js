@@ -1,0 +1,46 @@
+// All weights of a head, or the mean of several, in a grid that is small enough to be drawn.
+import { meanAcross } from "../scene/focus.js";
+
+const GRID = 768;
+
+// May any of the heads look there? Each can have a mask of its own.
+export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
+
+// Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
+export class Pooled {
+  constructor(layer, heads, grid = GRID) {
+    this.layer = layer;
+    this.heads = heads;
+    this.step = Math.ceil(Math.max(layer.nQuery, layer.nKey) / grid);
+    this.rows = Math.ceil(layer.nQuery / this.step);
+    this.columns = Math.ceil(layer.nKey / this.step);
+    this.values = new Float32Array(this.rows * this.columns).fill(NaN);
+    this.maximum = 0;
+    this.next = 0;
+  }
+
+  get done() {
+    return this.next >= this.layer.nQuery;
+  }
+
+  // The rows of the grid that have all their weights.
+  get finished() {
+    return this.values.subarray(0, this.done ? undefined : Math.floor(this.next / this.step) * this.columns);
+  }
+
+  // Work until `end` (a time of `now`), at least for one row.
+  advance(end, now = () => performance.now()) {
+    do {
+      if (this.done) return;
+      const base = Math.floor(this.next / this.step) * this.columns;
+      const row = meanAcross(this.layer, this.heads, { side: "query", tokens: [this.next] });
+      for (let key = 0; key < row.length; key++) {
+        if (row[key] === 0 && !seenByAny(this.layer, this.heads, this.next, key)) continue;
+        const at = base + Math.floor(key / this.step);
+        if (!(this.values[at] >= row[key])) this.values[at] = row[key];
+        if (row[key] > this.maximum) this.maximum = row[key];
+      }
+      this.next += 1;
+    } while (now() < end);
+  }
+}

@@ -1,0 +1,94 @@
+// How a heatmap is zoomed and moved: buttons, the wheel, a double click, one finger or two, and three keys.
+import { make, makeButton } from "../page/elements.js";
+
+/** @typedef {import("./heatmap.js").Heatmap} Heatmap */
+
+const STILL = 4; // pixels that a click may tremble
+
+/**
+ * Follow the fingers on a heatmap. A click that ends a drag reaches nobody who listens later.
+ * @param {Heatmap} map
+ * @param {() => boolean} painting whether they paint cells instead
+ */
+export function followFingers(map, painting = () => false) {
+  const { canvas } = map;
+  /** @type {Map<number, number[]>} by finger where it is */
+  const fingers = new Map();
+  let dragged = 0; // pixels with a finger or a button down
+  const inside = (event) => /** @type {[number, number]} */ (map.inside(event));
+  canvas.style.touchAction = "pan-y";
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+    event.preventDefault();
+    zoom(map, Math.exp(-event.deltaY / 200), ...inside(event));
+  });
+  canvas.addEventListener("dblclick", (event) => zoom(map, event.shiftKey ? 0.5 : 2, ...inside(event)));
+  canvas.addEventListener("pointerdown", (event) => {
+    if (painting()) return;
+    if (!fingers.size) dragged = 0;
+    fingers.set(event.pointerId, inside(event));
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const before = fingers.get(event.pointerId);
+    if (!before || !event.buttons) return;
+    const now = inside(event);
+    fingers.set(event.pointerId, now);
+    const [dx, dy] = [now[0] - before[0], now[1] - before[1]];
+    const other = [...fingers].find(([finger]) => finger !== event.pointerId)?.[1];
+    if (!other && !map.viewport.zoomed) return;
+    dragged += Math.abs(dx) + Math.abs(dy);
+    event.stopImmediatePropagation();
+    if (other) zoom(map, apartBy(now, other) / (apartBy(before, other) || 1), ...middleOf(now, other));
+    else if (dragged >= STILL) map.pan(dx, dy);
+  });
+  for (const end of ["pointerup", "pointercancel", "pointerleave"])
+    canvas.addEventListener(end, (event) => fingers.delete(/** @type {PointerEvent} */ (event).pointerId));
+  canvas.addEventListener("click", (event) => {
+    if (dragged >= STILL) event.stopImmediatePropagation();
+  });
+}
+
+const apartBy = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
+/** @returns {[number, number]} */
+const middleOf = (a, b) => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+
+/** @param {Heatmap} map */
+function zoom(map, by, x = undefined, y = undefined) {
+  if (by) map.zoom(by, x, y);
+  else map.whole();
+  map.canvas.style.touchAction = map.viewport.zoomed ? "none" : "pan-y";
+}
+
+const KEYS = { "+": 2, "-": 0.5, 0: 0 };
+
+/**
+ * Zoom by a key; whether it is one that zooms.
+ * @param {Heatmap} map
+ * @param {string} key
+ */
+export function zoomByKey(map, key) {
+  if (!(key in KEYS)) return false;
+  zoom(map, KEYS[key]);
+  return true;
+}
+
+/**
+ * Buttons that zoom, and what the colours mean.
+ * @param {Heatmap} map
+ * @param {Record<string, string>} texts
+ * @returns {HTMLElement[]}
+ */
+export function zoomTools(map, texts) {
+  const scale = make("span", "scale");
+  map.moved = () => {
+    const text = map.caption(texts);
+    if (scale.textContent !== text) scale.textContent = text;
+  };
+  const button = (text, label, by) => {
+    const element = makeButton(text, "", () => zoom(map, by));
+    element.title = label;
+    element.setAttribute("aria-label", label);
+    return element;
+  };
+  return [button("+", texts.zoom_in, 2), button("−", texts.zoom_out, 0.5), button("⤢", texts.zoom_whole, 0), scale];
+}

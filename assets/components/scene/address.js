@@ -1,0 +1,153 @@
+// The focus of the page: what its pictures look at and how they are drawn (mha_core/scene/focus.py). The browser
+// holds it; it stands in every address, so that a copied link shows the same picture and Back undoes. The server hears
+// of it with the messages that are sent anyway: it is the state of a component of the frame, which each of them
+// carries, also the one that asks for another page. So no answer has to be waited for, and none is lost.
+//
+// A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
+// with `follow`. Before it sends a message of its own it calls `tell`, or puts `news` into the message.
+
+import { moveAsLiked, undoByBack } from "../streamlit/adapter.js";
+import { holdSection } from "../streamlit/section.js";
+
+/** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
+
+const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
+
+/** @type {Focus} of an address that says nothing */
+let defaults = {};
+/** @type {Focus} */
+let held = {};
+let known = ""; // what the server has heard last
+let taken = ""; // the focus that was taken from the server last
+let count = 0; // of what it has heard: the same focus may be sent twice
+/** @type {((state: object) => void) | null} */
+let send = null;
+/** @type {Map<HTMLElement, (focus: Focus) => void>} */
+const followers = new Map();
+let connected = () => {};
+
+// Until the page has said what an address means that says nothing.
+export const ready = new Promise((resolve) => {
+  connected = () => resolve(undefined);
+});
+
+export const heldFocus = () => held;
+
+// A picture looks at something else, which becomes an entry of the browser's history.
+/** @param {Focus} changes */
+export function move(changes) {
+  hold({ ...held, ...changes });
+}
+
+// Whether the server has not heard of the focus yet; then it does with the message that leaves in a moment.
+export function tell() {
+  const { told } = news();
+  if (told) send(told);
+  return told !== undefined;
+}
+
+// What the server has not heard of yet, as a part of another message, which may ask for a part of the page alone: the
+// component of the frame would ask for all of it.
+/** @returns {{ told?: { count: number, link: Focus } }} */
+export function news() {
+  const now = JSON.stringify(held);
+  if (!send || now === known) return {};
+  known = now;
+  count += 1;
+  return { told: { count, link: held } };
+}
+
+// As long as the element is on the page it is told of each focus that something else has moved to.
+/** @param {HTMLElement} element */
+export function follow(element, act) {
+  followers.set(element, act);
+}
+
+// What the server says: its focus, and the one that it had heard of from the browser when it did.
+export function connect(server, setState) {
+  send = setState;
+  const first = !Object.keys(defaults).length;
+  if (first) {
+    defaults = server.defaults;
+    held = focusOf(location.search);
+    undoByBack(addressOf);
+    moveAsLiked();
+    window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
+    for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
+    // Of the link as it was opened: Streamlit takes values that are the defaults out of the address, and the hash too.
+    const [opened] = performance.getEntriesByType("navigation");
+    holdSection(new URL(opened.name).hash.slice(1)); // which leaves the address in the next line
+    history.replaceState(history.state, "", location.pathname + location.search);
+  }
+  take(server);
+  connected();
+}
+
+// The server has moved the focus, in a run of the page or of a part of it.
+export function take(server) {
+  // An answer to what was held before comes too late: the user has moved on meanwhile.
+  // The server can move it several times before it hears of it anew.
+  if (![JSON.stringify(inOrder(server.heard)), taken].includes(JSON.stringify(held))) return;
+  taken = JSON.stringify(inOrder(server.focus));
+  known = taken;
+  hold(server.focus);
+}
+
+/** @param {Focus} focus */
+function hold(focus) {
+  const before = JSON.stringify(held);
+  held = inOrder(focus);
+  if (JSON.stringify(held) === before) return;
+  history.pushState(history.state, "", location.pathname + location.search);
+  passOn();
+}
+
+function passOn() {
+  for (const [element, act] of followers) {
+    if (element.isConnected) act(held);
+    else followers.delete(element);
+  }
+}
+
+const inOrder = (focus) => Object.fromEntries(Object.keys(defaults).map((name) => [name, focus[name] ?? ""]));
+
+const focusOf = (search) => {
+  const link = new URLSearchParams(search);
+  return Object.fromEntries(Object.entries(defaults).map(([name, value]) => [name, link.get(name) ?? value]));
+};
+
+// An address with the focus in it, whoever writes it; what is as it begins is left out.
+function addressOf(address) {
+  const url = new URL(address ?? location.href, document.baseURI);
+  const nameOf = (part) => part.split("=")[0];
+  const others = url.search
+    .slice(1)
+    .split("&")
+    .filter((part) => part && !(nameOf(part) in defaults));
+  const parts = Object.entries(held).filter(([name, value]) => value !== defaults[name]);
+  const written = parts.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%20", "+")}`);
+  url.search = [...others, ...written].join("&");
+  return url.href;
+}
+
+// The server reads the focus of that entry with the page.
+function goBack() {
+  held = focusOf(location.search);
+  known = "";
+  passOn();
+}
+
+// A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once,
+// and the message about the focus would leave behind that and ask for this page again: the link is followed next.
+/** @param {any} event */
+function tellBefore(event) {
+  const control = event.target.closest?.(CONTROLS);
+  if (!control || event.target.shadowRoot || event.key === "Tab") return;
+  const link = event.target.closest("a[href]");
+  if (!link) tell();
+  else if (event.type === "click" && !event.ctrlKey && !event.metaKey && !event.shiftKey && tell()) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    setTimeout(() => link.click());
+  }
+}

@@ -1,0 +1,170 @@
+// What is looked at: which heads are on, which tokens are chosen, and the weights that follow. No drawing.
+//
+// With the side "query" a focus asks what its tokens look at, with "key" who looks at them. Several tokens together
+// are the sum of each.
+import { listOf } from "../numbers/panel.js";
+import { exact, fill, isolated } from "../page/wording.js";
+
+/**
+ * @typedef {object} Focus
+ * @property {import("../numbers/panel.js").Side} side
+ * @property {number[]} tokens positions from 0
+ * @property {string[]} [absent] the tokens that were chosen in another sentence and are not in this one
+ */
+
+const NAMED = 5; // tokens that a sentence names
+const WORTH_NAMING = 0.005;
+
+// The heads that are on after a click on one: "toggle", "solo" (again: all), or "range" from the last one.
+export function afterClick(on, head, how, every, last) {
+  if (how === "solo") return new Set(on.size === 1 && on.has(head) ? every : [head]);
+  if (how === "range") {
+    const [from, to] = [every.indexOf(last ?? head), every.indexOf(head)].sort((a, b) => a - b);
+    return new Set([...on, ...every.slice(from, to + 1)]);
+  }
+  const after = new Set(on);
+  if (!after.delete(head)) after.add(head);
+  return after;
+}
+
+// The one head that follows, or leads, the first that is on; of several or none the first, or the one before.
+export function nextHead(on, every, by) {
+  const at = Math.max(every.indexOf(Math.min(...on)), 0);
+  return every[(at + (on.size !== 1 && by > 0 ? 0 : by) + every.length) % every.length];
+}
+
+// Tokens after a click on one: alone, or, with `more`, added to or taken from those that were chosen.
+export function afterPick(pinned, side, token, more) {
+  const same = pinned && pinned.side === side;
+  if (!more || !same) {
+    const released = same && pinned.tokens.length === 1 && pinned.tokens[0] === token;
+    return released ? null : { side, tokens: [token] };
+  }
+  const tokens = pinned.tokens.includes(token)
+    ? pinned.tokens.filter((other) => other !== token)
+    : [...pinned.tokens, token].sort((a, b) => a - b);
+  return tokens.length ? { side, tokens } : null;
+}
+
+// What is chosen in sentence `nth`, in each sentence: the same token in the same place or else where it is.
+// Where there is none of them nothing is chosen, and `absent` says which.
+export function everywhere(panels, nth, focus) {
+  if (!focus) return panels.map(() => focus);
+  const own = listOf(panels[nth], focus.side);
+  return panels.map((panel, other) => {
+    if (other === nth) return focus;
+    const tokens = listOf(panel, focus.side);
+    const places = focus.tokens.map((at) => (tokens[at] === own[at] ? at : tokens.indexOf(own[at])));
+    const found = [...new Set(places.filter((at) => at >= 0))].sort((a, b) => a - b);
+    return found.length
+      ? { ...focus, tokens: found }
+      : { ...focus, tokens: [], absent: focus.tokens.map((at) => own[at]) };
+  });
+}
+
+// For one head the weights between the focus and every token of the other side, summed over the focus.
+export function across(layer, head, focus) {
+  if (!focus.tokens.length) return new Float32Array(focus.side === "query" ? layer.nKey : layer.nQuery);
+  const [first, ...others] = focus.tokens.map((token) =>
+    focus.side === "query" ? layer.row(head, token) : layer.column(head, token),
+  );
+  if (!others.length) return first;
+  return first.map((weight, i) => others.reduce((sum, other) => sum + other[i], weight));
+}
+
+// The mean over heads of `across`; zeros where no head is on.
+export function meanAcross(layer, heads, focus) {
+  const length = focus.side === "query" ? layer.nKey : layer.nQuery;
+  const sum = new Float32Array(length);
+  for (const head of heads) {
+    across(layer, head, focus).forEach((weight, i) => {
+      sum[i] += weight / heads.length;
+    });
+  }
+  return sum;
+}
+
+// The weight below which nothing is drawn unless the user sets one: lower in a long text, whose weights are.
+export const defaultThreshold = (tokens) => Math.min(0.02, 1 / tokens);
+
+// The lines to draw: { head, query, key, weight }. Without a focus those of the queries from..to.
+// `threshold` is the smallest weight, `count` the number for each token and head (0: all), `hidden` the tokens of
+// each side that are left out.
+export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, threshold, count, hidden }) {
+  const side = focus?.side ?? "query";
+  const away = hidden[side === "query" ? "key" : "query"];
+  const tokens = focus?.tokens ?? Array.from({ length: to - from }, (_, i) => from + i);
+  const lines = [];
+  for (const head of heads) {
+    for (const token of tokens) {
+      if (hidden[side].has(token)) continue;
+      const weights = side === "query" ? layer.row(head, token) : layer.column(head, token);
+      for (const other of strongest(weights, { threshold, count, hidden: away })) {
+        const [query, key] = side === "query" ? [token, other] : [other, token];
+        lines.push({ head, query, key, weight: weights[other] });
+      }
+    }
+  }
+  return lines;
+}
+
+// Positions of the weights from `threshold` on, the largest `count` of them (0: all), largest first.
+export function strongest(weights, { threshold = 0, count = 0, hidden = new Set() } = {}) {
+  const positions = [];
+  for (let i = 0; i < weights.length; i++) if (weights[i] >= threshold && !hidden.has(i)) positions.push(i);
+  positions.sort((a, b) => weights[b] - weights[a] || a - b);
+  return count ? positions.slice(0, count) : positions;
+}
+
+// "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.
+export function spoken(panel, layer, heads, focus, hidden, texts) {
+  if (!heads.length) return texts.no_head;
+  if (!focus) return layer.away ? `${texts.nothing_chosen} ${texts.rescaled}` : texts.nothing_chosen;
+  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.map(isolated).join(" + ") });
+  const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
+  const weights = meanAcross(layer, heads, focus);
+  const other = focus.side === "query" ? "key" : "query";
+  const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
+  // In a very long text no weight is worth naming, and yet the row is not empty.
+  const named = { count: NAMED, hidden: hidden[other] };
+  const worth = strongest(weights, { threshold: WORTH_NAMING, ...named });
+  const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...named });
+  const list = positions
+    .map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`)
+    .join(", ");
+  const chosen = focus.tokens.map((token) => isolated(own[token])).join(" + ");
+  const template = texts[`${focus.side}_${positions.length ? "looks" : "nowhere"}`];
+  const sentence = fill(template, { who, tokens: chosen, list });
+  const share = awayShare(layer, heads, focus);
+  if (focus.side === "key") return layer.away ? `${sentence} ${texts.rescaled}` : sentence;
+  return share >= WORTH_NAMING ? `${sentence} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : sentence;
+}
+
+// How much of what the tokens take comes from keys that are hidden, the mean over heads.
+function awayShare(layer, heads, focus) {
+  if (!layer.away || focus.side === "key") return 0;
+  const sum = heads.reduce((s, head) => focus.tokens.reduce((t, token) => t + layer.away(head, token), s), 0);
+  return sum / heads.length;
+}
+
+// The weights that are drawn, as rows of a table: for the focus alone, or for every pair of tokens. Keys that
+// are hidden have no row.
+export function table(panel, layer, heads, focus) {
+  const [from, to] = [listOf(panel, "query"), listOf(panel, "key")];
+  const every = (list) => list.map((_, i) => i);
+  const queries = focus?.side === "query" ? focus.tokens : every(from);
+  const keys = (focus?.side === "key" ? focus.tokens : every(to)).filter((key) => !layer.hidden?.has(key));
+  return heads.flatMap((head) =>
+    queries.flatMap((query) =>
+      keys.map((key) => [
+        layer.number + 1,
+        head + 1,
+        query + 1,
+        from[query],
+        key + 1,
+        to[key],
+        layer.weight(head, query, key),
+      ]),
+    ),
+  );
+}

@@ -1,0 +1,91 @@
+// What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1. The names come
+// from the server, with the tokens (mha_core/scene/token_names.py).
+
+/** @typedef {import("./address.js").Focus} Focus */
+
+const NUMBER = /^\d{1,8}$/;
+
+// The position from 0 of the token of that name, or of that number from 1; -1 where there is none.
+export function positionOf(names, name) {
+  return /^\d+$/.test(name) ? Math.min(Number(name), names.length) - 1 : names.indexOf(name);
+}
+
+/**
+ * The names of the tokens of one side of a panel.
+ * @param {import("../numbers/payload.js").PayloadPanel} panel
+ * @param {import("../numbers/panel.js").Side} side
+ */
+const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
+
+// What a view looks at; the other text's token stays as it is in the focus.
+/** @param {Focus} focus */
+export function linkOf(view, focus) {
+  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words } = view.looked;
+  const names = tokens.map((at) => namesOf(view.original[nth], side)[at]);
+  const chosen = names.pop() ?? "";
+  const key = view.two && side === "key";
+  return {
+    layer: String(layer + 1),
+    head: String(head + 1),
+    token: key ? focus.token : chosen,
+    key_token: key ? chosen : focus.key_token,
+    sentence: String(nth + 1),
+    side,
+    pins: names.join(" "),
+    heads: JSON.stringify(on) === JSON.stringify(headsAtFirst(view.header, head, view.every)) ? "" : listed(on),
+    drawing,
+    threshold: threshold === null ? "" : String(threshold),
+    lines: maxLines ? String(maxLines) : "",
+    specials: rescaled ? "hidden" : "shown",
+    words: words ? "whole" : "pieces",
+  };
+}
+
+// Where a view of these panels looks then, as HeadView.goTo takes it; a token that is not there is the server's.
+/** @param {Focus} focus */
+export function placeOf(focus, header, panels) {
+  const layer = Math.min(number(focus.layer, header.layer + 1), header.layers) - 1;
+  const head = Math.min(number(focus.head, header.head + 1), header.heads) - 1;
+  const every = panels[0].layers.get(layer)?.heads ?? [];
+  const side = focus.side === "key" ? "key" : "query";
+  const two = panels.some(({ tokens, keys }) => keys !== tokens);
+  const name = two && side === "key" ? focus.key_token : focus.token;
+  const names = [...focus.pins.split(" "), name].filter(Boolean);
+  const sentence = Math.min(number(focus.sentence, 1), panels.length) - 1;
+  const find = (nth, one) => {
+    const at = positionOf(namesOf(panels[nth], side), one);
+    const meant = nth === header.asked?.nth && header.asked[side].find(([asked]) => asked === one);
+    return at < 0 && meant ? meant[1] : at;
+  };
+  const has = (nth) => find(nth, name) >= 0;
+  const nth = name ? ([sentence, ...panels.keys()].find(has) ?? 0) : sentence;
+  const at = names.map((one) => find(nth, one)).filter((position) => position >= 0);
+  const tokens = name && !has(nth) && header.token !== null ? [...at, header.token] : at;
+  const heads = focus.heads.split(",").map((one) => Number(one) - 1);
+  const drawings = ["lines", "text", "arcs", "matrix"];
+  const drawing = drawings.includes(focus.drawing) && !(two && focus.drawing === "arcs") ? focus.drawing : "lines";
+  const threshold = focus.threshold === "" || !(Number(focus.threshold) >= 0) ? null : Number(focus.threshold);
+  return {
+    layer,
+    head,
+    on: focus.heads ? heads.filter((one) => every.includes(one)) : headsAtFirst(header, head, every),
+    nth,
+    side,
+    tokens: name ? tokens : [],
+    drawing,
+    threshold,
+    maxLines: number(focus.lines, 0),
+    rescaled: focus.specials === "hidden",
+    words: focus.words === "whole",
+  };
+}
+
+// The chosen head alone, two that are compared, or every one, as the page draws them until some are switched.
+function headsAtFirst({ on, heads }, head, every) {
+  if (on.length < 2) return [head];
+  return on.length === heads ? every : on.filter((one) => every.includes(one));
+}
+
+const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
+
+const number = (text, other) => (NUMBER.test(text) ? Number(text) : other);

@@ -1,0 +1,49 @@
+// The step of the page Steps that is looked at: it stands in the address, the diagram moves it and the matrices follow.
+const NAME = "operation"; // in the address, where "step" is one of a training
+
+/** @type {string[]} */
+let steps = [];
+let current = "";
+/** @type {Map<HTMLElement, (step: string) => void>} */
+const stepFollowers = new Map();
+let watching = false;
+
+export const stepInFocus = () => current;
+
+// The steps that there are, in their order; the address says at which one the page begins.
+export function offerSteps(names) {
+  steps = names;
+  if (!watching) window.addEventListener("popstate", fromAddress);
+  watching = true;
+  fromAddress();
+}
+
+function fromAddress() {
+  const linked = new URLSearchParams(location.search).get(NAME);
+  pass(steps.includes(linked) ? linked : steps[0]);
+}
+
+// A step becomes an entry of the browser's history (streamlit/adapter.js).
+export function goToStep(name) {
+  if (!steps.includes(name) || name === current) return;
+  const url = new URL(location.href);
+  url.searchParams.set(NAME, name);
+  history.replaceState(history.state, "", url.href);
+  pass(name);
+}
+
+export const goBySteps = (by) => goToStep(steps[steps.indexOf(current) + by] ?? current);
+
+/** @param {HTMLElement} element as long as it is on the page */
+export function followStep(element, act) {
+  stepFollowers.set(element, act);
+  if (current) act(current);
+}
+
+function pass(name) {
+  current = name;
+  for (const [element, act] of stepFollowers) {
+    if (element.isConnected) act(name);
+    else stepFollowers.delete(element);
+  }
+}

@@ -1,0 +1,181 @@
+// Every head of the layer as a small picture of its weights; a press looks at that head.
+import { make, makeButton, makeSvg, renew } from "../page/elements.js";
+import { save } from "../page/saving.js";
+import { roving } from "../page/tab_stop.js";
+import { exact, fill, isolated } from "../page/wording.js";
+import { Heatmap } from "../pictures/heatmap.js";
+import { valuesOf } from "./matrices.js";
+
+const SCALES = ["shared", "each", "full"]; // colours end at the largest weight of all heads, of each head, or at 1
+const LARGEST = 256; // tokens of a side: a longer text has the overview instead
+const PICTURE = 108; // pixels
+const SAVED = 144; // of a picture in a file
+const GAP = 14; // between two
+const LINE = 16; // of words below
+
+export class HeadGrid {
+  scale = SCALES[0];
+  scene = "";
+  /** @type {any[]} as of the matrices */
+  drawnFrom = [];
+  /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: import("../pictures/heatmap.js").Numbers }[]} */
+  pictures = [];
+
+  /** @param {import("./head_view.js").HeadView} view */
+  constructor(view) {
+    this.view = view;
+    this.root = make("section", "all-heads");
+    this.bar = make("div", "bar");
+    this.grid = make("div", "grid");
+    this.grid.setAttribute("role", "toolbar");
+    this.root.append(this.bar, this.grid);
+  }
+
+  // The sentence and the layer that are looked at, as they were sent.
+  get layer() {
+    return this.view.matrices.layer;
+  }
+
+  // After the matrices: what these draw anew is new here, too.
+  draw() {
+    const { drawnFrom } = this.view.matrices;
+    if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
+    this.update();
+  }
+
+  update() {
+    const { layer, view } = this;
+    const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
+    this.root.hidden = !fits;
+    if (!fits || !view.matrices.theme) return;
+    const scene = JSON.stringify([view.matrices.nth, layer.number, layer.heads, this.scale]);
+    if (scene !== this.scene) {
+      this.scene = scene;
+      this.#compute(layer);
+    }
+    this.pictures.forEach(({ button }, at) => {
+      button.setAttribute("aria-pressed", String(layer.heads[at] === view.chosenHead));
+    });
+    roving(this.grid);
+  }
+
+  #compute(layer) {
+    const { view } = this;
+    const { panel, theme } = view.matrices;
+    const whole = [
+      [0, layer.nQuery],
+      [0, layer.nKey],
+    ];
+    const values = layer.heads.map((head) => valuesOf(layer, "weights", head, whole[0], whole[1]));
+    const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
+    const most = Math.max(...largest);
+    const ends = { shared: () => most, each: (at) => largest[at], full: () => 1 };
+    this.pictures = layer.heads.map((head, at) => {
+      const map = new Heatmap();
+      const end = ends[this.scale](at) || 1;
+      const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
+      map.show(numbers, theme, PICTURE, PICTURE, false);
+      map.paint();
+      const button = makeButton("", "", () => view.lookAtHead(head));
+      button.title = this.#hint(head, numbers, largest[at]);
+      button.dataset.head = String(head);
+      button.append(map.canvas, make("span", "", this.#name(head)));
+      const role = view.header.roles?.[layer.number]?.[head];
+      if (role) button.append(make("small", "", role));
+      return { map, button, numbers };
+    });
+    this.#top(layer, most);
+    renew(
+      this.grid,
+      this.pictures.map(({ button }) => button),
+    );
+  }
+
+  // Does a mask hide cells of a picture?
+  get #hatched() {
+    return this.pictures.some(({ map }) => map.hidden);
+  }
+
+  #name = (head) => fill(this.view.texts.head, { head: head + 1 });
+
+  #hint(head, { rows, columns, values }, largest) {
+    const at = values.indexOf(largest);
+    const [query, key] = [rows[Math.floor(at / columns.length)], columns[at % columns.length]].map((token) =>
+      isolated(token ?? ""),
+    );
+    return fill(this.view.texts.grid_hint, { head: head + 1, weight: exact(largest), query, key });
+  }
+
+  #top(layer, most) {
+    const { texts } = this.view;
+    const title = fill(texts.grid, { layer: layer.number + 1 });
+    this.grid.setAttribute("aria-label", title);
+    const label = make("label", "", texts.grid_scale);
+    const select = make("select");
+    for (const value of SCALES) {
+      const selected = value === this.scale;
+      select.append(Object.assign(make("option", "", texts[`grid_scale_${value}`]), { value, selected }));
+    }
+    select.onchange = () => {
+      this.scale = select.value;
+      this.update();
+    };
+    label.append(select);
+    const end =
+      this.scale === "each" ? texts.grid_each : fill(texts.scale, { maximum: exact(this.scale === "full" ? 1 : most) });
+    const files = ["png", "svg", "csv"].map((format) =>
+      makeButton(format.toUpperCase(), "file", () => save(this.#file(layer), format)),
+    );
+    const note = this.#hatched ? `${end} ${texts.colours_masked}.` : end;
+    renew(this.bar, [make("h2", "", title), label, make("span", "note", note), ...files]);
+    roving(this.bar);
+  }
+
+  // All heads as they stand on the screen, as a drawing and as a table.
+  #file(layer) {
+    const { view, grid, pictures } = this;
+    const { panel } = view.matrices;
+    return {
+      meta: {
+        title: fill(view.texts.grid, { layer: layer.number + 1 }),
+        caption: [
+          ...(this.#hatched ? [`${view.texts.colours_masked}.`] : []),
+          panel.title,
+          `${view.header.source} · Headscope`,
+        ],
+        file: `${view.header.file}-layer-${layer.number + 1}-heads`,
+      },
+      look: () => ({ paper: view.background, ink: view.ink, font: view.font }),
+      drawn: () => {
+        const first = pictures[0].button.offsetTop;
+        const across = pictures.filter(({ button }) => button.offsetTop === first).length;
+        const down = SAVED + GAP + LINE * (grid.querySelector("small") ? 2 : 1);
+        const [width, height] = [across * (SAVED + GAP) - GAP, Math.ceil(pictures.length / across) * down - GAP];
+        const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+        pictures.forEach(({ map, numbers, button }, at) => {
+          const [x, y] = [(at % across) * (SAVED + GAP), Math.floor(at / across) * down];
+          const large = new Heatmap();
+          large.show(numbers, map.look, SAVED, SAVED, false);
+          large.paint();
+          const href = large.canvas.toDataURL();
+          figure.append(makeSvg("image", { href, x, y, width: SAVED, height: SAVED }));
+          [...button.querySelectorAll("span, small")].forEach(({ textContent }, line) => {
+            const place = { x: x + SAVED / 2, y: y + SAVED + (line + 1) * LINE - 3, "text-anchor": "middle" };
+            figure.append(makeSvg("text", { ...place, fill: view.ink, "font-size": line ? 10 : 12 }, textContent));
+          });
+        });
+        return { figure, width, height };
+      },
+      lines: () => [
+        ["head", "query_position", "query", "key_position", "key", "weights"],
+        ...pictures.flatMap(({ numbers: { rows, columns, values } }, at) =>
+          [...values].map((weight, cell) => {
+            const [row, column] = [Math.floor(cell / columns.length), cell % columns.length];
+            const digits = Number((weight || 0).toPrecision(5)); // as many as are right, and one more
+            return [layer.heads[at] + 1, row + 1, rows[row], column + 1, columns[column], digits];
+          }),
+        ),
+      ],
+    };
+  }
+}

@@ -1,0 +1,362 @@
+// The six matrices of one head beneath its lines: Q, K, V, scores, weights, output. They are computed from the
+// numbers that the view has, so that another head, layer or token asks nobody.
+
+import { explained } from "../numbers/explanation.js";
+import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
+import { make, renew } from "../page/elements.js";
+import { exact, fill, isolated, questionId } from "../page/wording.js";
+import { largestOf, MatrixPictures, themeLook } from "../pictures/matrix_gallery.js";
+
+/** @typedef {import("./head_view.js").HeadView} HeadView */
+/** @typedef {import("../numbers/payload.js").Layer} Layer */
+/** @typedef {"query" | "key"} Side */
+
+// What the rows and the columns of each are: tokens of a side, or dimensions (null).
+/** @type {Record<string, { symbol: string, rows: Side, columns: Side | null }>} */
+const MATRICES = {
+  q: { symbol: "Q", rows: "query", columns: null },
+  k: { symbol: "K", rows: "key", columns: null },
+  v: { symbol: "V", rows: "key", columns: null },
+  scores: { symbol: "S", rows: "query", columns: "key" },
+  weights: { symbol: "A", rows: "query", columns: "key" },
+  output: { symbol: "head", rows: "query", columns: null },
+};
+const VECTORS = ["q", "k", "v"];
+const ORDERS = ["number", "token", "variance"]; // of the dimensions of Q, K and V
+const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
+const MAX_TOKENS = 128; // of each side that are drawn: of a longer text the part around the token in focus
+
+/**
+ * At most `size` of `length` positions with `around` as near their middle as possible: the first, and one after
+ * the last.
+ */
+export function windowAround(length, around, size = MAX_TOKENS) {
+  if (length <= size) return [0, length];
+  const from = Math.min(Math.max(around - Math.floor(size / 2), 0), length - size);
+  return [from, from + size];
+}
+
+/**
+ * The numbers of a matrix for rows and columns from..to (tokens) or all dimensions; NaN where a mask hides a weight.
+ * @param {Layer} layer
+ * @param {string} name
+ * @param {number} head
+ * @param {number[]} rows
+ * @param {number[]} columns
+ */
+export function valuesOf(layer, name, head, [top, bottom], [left, right]) {
+  const values = new Float32Array((bottom - top) * (right - left));
+  for (let row = top; row < bottom; row++) {
+    const at = (row - top) * (right - left);
+    if (name === "scores" || name === "weights") {
+      const weights = name === "weights" ? layer.row(head, row) : null;
+      for (let key = left; key < right; key++) {
+        const seen = !weights || layer.sees(head, row, key);
+        values[at + key - left] = weights ? (seen ? weights[key] : NaN) : layer.score(head, row, key);
+      }
+    } else values.set(name === "output" ? layer.output(head, row) : layer.vector(name, head, row), at);
+  }
+  return values;
+}
+
+// The columns with the largest numbers first: by the numbers of one row, or by how much a column differs.
+export function orderOf(values, width, order, row) {
+  const columns = Array.from({ length: width }, (_, column) => column);
+  if (order === "number") return columns;
+  const height = values.length / width;
+  const sizes = columns.map((column) => {
+    if (order === "token") return values[row * width + column];
+    const numbers = Array.from({ length: height }, (_, at) => values[at * width + column]);
+    const mean = numbers.reduce((sum, value) => sum + value, 0) / height;
+    return numbers.reduce((sum, value) => sum + (value - mean) ** 2, 0) / height;
+  });
+  return columns.sort((a, b) => sizes[b] - sizes[a] || a - b);
+}
+
+// Those of some positions that are in a part, counted from its first.
+const within = (positions, [from, to]) => positions.filter((at) => at >= from && at < to).map((at) => at - from);
+
+const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
+
+export class HeadMatrices extends MatrixPictures {
+  state = { order: ORDERS[0], end: ENDS[0] };
+  /** @type {{ query?: number, key?: number }} the tokens of the cell under the pointer */
+  pointed = {};
+  scene = "";
+  explains = ""; // whose number is explained
+  /** @type {any[]} the header, the numbers and the theme of what is drawn */
+  drawnFrom = [];
+  /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
+  parts = null;
+
+  /** @param {HeadView} view */
+  constructor(view) {
+    super();
+    this.view = view;
+    this.bar = make("div", "bar");
+  }
+
+  get texts() {
+    return this.view.texts;
+  }
+
+  // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
+  get nth() {
+    return this.view.nth;
+  }
+
+  get panel() {
+    return this.view.original[this.nth] ?? this.view.original[0];
+  }
+
+  // The layer as it was sent; null where a page does not draw matrices.
+  /** @returns {Layer | null} */
+  get layer() {
+    const layer = this.panel?.layers.get(this.view.layer(this.view.data[0]).number) ?? null;
+    return this.view.header.matrices ? layer : null;
+  }
+
+  // The matrices that can be computed: of some layers only the weights are known.
+  namesOf = (layer) => Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
+
+  // The theme or the numbers may be other ones; where they are not, what is drawn stays.
+  draw() {
+    const { view } = this;
+    this.theme = themeLook(view.root);
+    const from = [view.header, view.original, JSON.stringify(this.theme)];
+    if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
+    const place = () => ({ panel: this.nth, layer: this.layer.number, head: view.chosenHead, query: this.focus.query });
+    this.plot = view.plot && ((name) => view.plot({ name, ...place() }));
+    this.update();
+  }
+
+  // The focus has moved. What it does not change is not computed anew.
+  update() {
+    const { layer, view } = this;
+    const head = view.chosenHead;
+    this.root.hidden = !layer?.heads.includes(head);
+    this.bar.hidden = this.root.hidden;
+    if (this.root.hidden || !this.theme || !this.root.clientWidth) return;
+    if (this.explains !== this.#place) this.explanation.close();
+    const focus = this.focus;
+    const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
+    const row = focus.query ?? focus.key ?? 0;
+    const ordered = this.state.order === "token" ? row : null;
+    const width = this.root.clientWidth;
+    const scene = JSON.stringify([this.nth, layer.number, head, parts, this.state, this.largeName, ordered, width]);
+    if (this.scene !== scene) {
+      this.scene = scene;
+      this.#compute(layer, head, parts, focus);
+    }
+    this.paint((name) => this.#marks(name, focus));
+    this.read(this.cell ? this.#cellText(this.cell) : this.#how(layer));
+  }
+
+  // The tokens in focus, as pieces of the sentence; of several the last.
+  get focus() {
+    const panel = this.view.data[this.nth] ?? this.view.data[0];
+    const { focus } = this.view.of(panel);
+    const chosen = focus?.tokens.length ? { [focus.side]: panel.pieceOf(focus.side, focus.tokens.at(-1)) } : {};
+    return { ...chosen, ...(this.cell ? this.pointed : {}) };
+  }
+
+  #part(side, focus) {
+    const same = this.panel.keys === this.panel.tokens;
+    const around = focus[side] ?? (same ? (focus.query ?? focus.key) : 0) ?? 0;
+    // While the pointer is on a cell the part stays where it is.
+    if (this.cell && this.parts) return this.parts[side];
+    return windowAround(listOf(this.panel, side).length, around);
+  }
+
+  #compute(layer, head, parts, focus) {
+    this.parts = parts;
+    const { view } = this;
+    const numbers = {};
+    const names = this.namesOf(layer);
+    const unknown = unknownIn(view.header, this.nth);
+    for (const name of names) {
+      const { rows, columns } = MATRICES[name];
+      const range = columns ? parts[columns] : [0, layer[name === "q" ? "q" : name === "k" ? "k" : "v"].shape[2]];
+      const values = valuesOf(layer, name, head, parts[rows], range);
+      const width = range[1] - range[0];
+      const row = (focus[rows] ?? focus.query ?? focus.key ?? 0) - parts[rows][0];
+      const order = VECTORS.includes(name) ? orderOf(values, width, this.state.order, row) : null;
+      numbers[name] = {
+        values: order ? values.map((_, at) => values[at - (at % width) + order[at % width]]) : values,
+        rows: listOf(this.panel, rows).slice(...parts[rows]),
+        columns: columns
+          ? listOf(this.panel, columns).slice(...range)
+          : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
+        signed: name !== "weights",
+        end: largestOf(values),
+        dim: rows === "query" ? within(nothingIn(view.header, this.nth, layer.number, [head]), parts.query) : [],
+        unknown: {
+          rows: within(unknown[rows], parts[rows]),
+          columns: columns ? within(unknown[columns], parts[columns]) : [],
+        },
+      };
+    }
+    if (this.state.end === "shared" && layer.q) {
+      const shared = Math.max(...VECTORS.map((name) => numbers[name].end));
+      for (const name of VECTORS) numbers[name].end = shared;
+    }
+    this.#top(layer, head);
+    this.show(Object.fromEntries(names.map((name) => [name, this.#matrix(name, numbers[name], layer, head)])));
+  }
+
+  /** @returns {import("../pictures/matrix_gallery.js").Matrix} */
+  #matrix(name, numbers, layer, head) {
+    const { view, texts } = this;
+    const own = name === "k" || name === "v" ? this.#keyHead(layer, head) : head;
+    const source = `${view.header.source} · ${fill(texts.layer, { layer: layer.number + 1 })} · Headscope`;
+    return {
+      symbol: `${MATRICES[name].symbol}${subscript(own + 1)}`,
+      meaning: texts[`matrix_${name}`],
+      numbers,
+      saved: {
+        caption: [this.panel.title, source],
+        file: `${view.header.file}-layer-${layer.number + 1}-head-${head + 1}-${name}`,
+      },
+    };
+  }
+
+  // Query heads share keys and values: the number of the head of keys and values.
+  #keyHead(layer, head) {
+    return this.view.header.kv ? Math.floor((head * this.view.header.kv) / layer.nHeads) : head;
+  }
+
+  #top(layer, head) {
+    const { view } = this;
+    const { texts } = view;
+    const which = view.data.length > 1 ? ` · ${isolated(view.titles[this.nth] ?? this.panel.title)}` : "";
+    const title = make("h2", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
+    const choice = (name, options) => {
+      const label = make("label", "", texts[`matrices_${name}`]);
+      const select = make("select");
+      select.append(...options.map((value) => option(texts[`matrices_${name}_${value}`], value, this.state[name])));
+      select.onchange = () => {
+        this.state[name] = select.value;
+        this.update();
+      };
+      label.append(select);
+      return label;
+    };
+    renew(this.bar, layer.q ? [title, choice("order", ORDERS), choice("end", ENDS)] : [title]);
+  }
+
+  // The browser has what scores, weights and outputs are made of; X and the columns of W are the server's.
+  explain(name, cell) {
+    const { layer, panel, texts } = this;
+    const { rows, columns } = MATRICES[name];
+    const { numbers } = this.matrices[name];
+    const row = this.parts[rows][0] + cell.row;
+    const column = columns ? this.parts[columns][0] + cell.column : Number(numbers.columns[cell.column]) - 1;
+    const place = { head: this.view.chosenHead, row, column };
+    const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
+    const where = { symbol: this.matrices[name].symbol, from, to };
+    this.explains = this.#place;
+    const edits = this.view.header.edits?.[this.nth];
+    const ours = explained(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
+    if (ours)
+      return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
+    const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
+    if (this.view.explain) return this.view.explain(asked);
+    this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
+  }
+
+  explainsAtOnce(name) {
+    return Boolean(this.layer.q) && !VECTORS.includes(name);
+  }
+
+  // The page on which the first sentence is computed without this edge, where there is a server that can.
+  #without({ head, row, column }) {
+    const text = this.view.header.without;
+    if (!text || !this.view.explain || this.nth > 0) return null;
+    const link = new URLSearchParams(location.search);
+    const cut = `cut,layer=${this.layer.number + 1},head=${head + 1},from=${row + 1},to=${column + 1}`;
+    const others = (link.get("edits") ?? "").split(";").filter((edit) => edit && edit !== cut);
+    link.set("edits", [...others, cut].join(";")); // what was changed before stays so
+    return { text, href: `./what-if?${link}` };
+  }
+
+  // Those that the server was asked for are of the place where that was.
+  answer(explanation) {
+    if (explanation) this.explanation.answer(explanation);
+  }
+
+  // Whose numbers these are: an explanation of those of others goes.
+  get #place() {
+    return JSON.stringify([this.nth, this.layer?.number, this.view.chosenHead, this.panel.title]);
+  }
+
+  choose(name, cell, more) {
+    const { side, at } = this.#tokenAt(name, cell);
+    this.pointed = {};
+    this.view.choose(this.nth, side, at, more);
+  }
+
+  #tokenAt(name, { row }) {
+    const side = MATRICES[name].rows;
+    return { side, at: this.view.data[this.nth].wordOf(side, this.parts[side][0] + row) };
+  }
+
+  // The tokens of the cell are lit in every picture.
+  point(name, cell) {
+    this.pointed = {};
+    if (cell) {
+      const { rows, columns } = MATRICES[name];
+      this.pointed[rows] = this.parts[rows][0] + cell.row;
+      if (columns) this.pointed[columns] = this.parts[columns][0] + cell.column;
+    }
+    const focus = cell && { side: this.#tokenAt(name, cell).side, tokens: [this.#tokenAt(name, cell).at] };
+    const sides = /** @type {Side[]} */ (Object.keys(this.pointed));
+    const labels = sides.map((side) => [side, listOf(this.panel, side)[this.pointed[side]]]);
+    this.view.point(this.nth, focus, Object.fromEntries(labels));
+  }
+
+  #marks(name, focus) {
+    const { rows, columns } = MATRICES[name];
+    const inside = (side) => {
+      const at = side ? focus[side] : undefined;
+      const [from, to] = side ? this.parts[side] : [0, 0];
+      return at !== undefined && at >= from && at < to ? [at - from] : [];
+    };
+    return { rows: inside(rows), columns: inside(columns), cell: this.cell?.name === name ? this.cell : null };
+  }
+
+  // Without a cell under the pointer: what to do.
+  #how = (layer) =>
+    layer.q ? this.texts.matrices_how : `${this.texts.matrices_only_weights} ${this.texts.matrices_how}`;
+
+  /** @param {{ name: string, row: number, column: number }} cell */
+  #cellText({ name, row, column }) {
+    const { query, key } = this.pointed;
+    const { texts, layer } = this;
+    const head = this.view.chosenHead;
+    const [from, to] = [query, key].map((at, nth) => isolated(listOf(this.panel, nth ? "key" : "query")[at] ?? ""));
+    const { symbol } = this.matrices[name];
+    if (MATRICES[name].columns) {
+      if (!layer.q)
+        return fill(texts.cell, {
+          from,
+          to,
+          who: fill(texts.one_head, { heads: head + 1 }),
+          value: exact(layer.row(head, query)[key]),
+        });
+      const score = layer.score(head, query, key);
+      const scaled = (score * layer.rule.scale).toPrecision(4);
+      const [template, weight] = layer.sees(head, query, key)
+        ? [texts.matrices_cell, exact(layer.row(head, query)[key])]
+        : [texts.matrices_cell_hidden, "0"];
+      return fill(template, { from, to, score: score.toPrecision(4), scaled, weight });
+    }
+    const { map } = this.pictures[name];
+    const value = map.value({ row, column }).toPrecision(4);
+    const token = MATRICES[name].rows === "key" ? to : from;
+    return fill(texts.matrices_number, { symbol, token, number: map.numbers.columns[column], value });
+  }
+}
+
+function option(text, value, chosen) {
+  return Object.assign(make("option", "", text), { value, selected: value === chosen });
+}

@@ -1,0 +1,79 @@
+// The sentences of a view and their drawings. Where they have no room beside each other the drawings are a row that
+// is swiped, the next one seen to be there, under a button for each of them. The one in sight is the one in focus:
+// its words stay in sight above, and matrices below are its own.
+import { make, makeButton, renew } from "../page/elements.js";
+import { roving } from "../page/tab_stop.js";
+import { apart } from "../page/wording.js";
+
+/** @typedef {import("./head_view.js").HeadView} HeadView */
+
+const BESIDE = 856; // pixels in which two panels have room beside each other
+const ENDED = 120; // milliseconds without a scroll, after which a swipe has ended
+
+export class PanelRow {
+  /** @type {HTMLElement[]} of each panel its title and its words */
+  heads = [];
+  ending = 0;
+
+  /** @param {HeadView} view */
+  constructor(view) {
+    this.view = view;
+    this.sentences = make("div", "sentences");
+    this.panels = make("div", "panels");
+    this.names = make("div", "names segments");
+    this.names.setAttribute("role", "toolbar");
+    this.panels.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+  }
+
+  /**
+   * @param {HTMLElement[]} heads
+   * @param {HTMLElement[]} boxes
+   */
+  show(heads, boxes) {
+    this.heads = heads;
+    const { titles, texts } = this.view;
+    this.names.setAttribute("aria-label", texts.sentences);
+    const buttons = apart(titles).map((title, nth) => makeButton(title, "", () => this.view.lookAtPanel(nth)));
+    for (const one of buttons) one.dir = "auto";
+    renew(this.names, buttons.length > 1 ? buttons : []);
+    this.sentences.replaceChildren(this.names, ...heads);
+    this.panels.replaceChildren(...boxes);
+  }
+
+  // Before anything is drawn: there may be room for them beside each other, or no longer.
+  arrange() {
+    this.swiped = this.heads.length > 1 && this.view.root.clientWidth < BESIDE;
+    this.view.root.classList.toggle("swiped", this.swiped);
+    this.names.hidden = !this.swiped;
+  }
+
+  // The panel in focus is the one in sight.
+  update() {
+    const { nth } = this.view;
+    this.heads.forEach((head, at) => {
+      head.classList.toggle("behind", this.swiped && at !== nth);
+    });
+    if (!this.swiped) return;
+    [...this.names.children].forEach((button, at) => {
+      button.setAttribute("aria-pressed", String(at === nth));
+    });
+    roving(/** @type {HTMLElement} */ (this.names));
+    if (this.inSight !== nth) this.panels.scrollLeft = nth * this.#step;
+  }
+
+  get #step() {
+    return (this.panels.scrollWidth - this.panels.clientWidth) / (this.heads.length - 1);
+  }
+
+  get inSight() {
+    return Math.round(this.panels.scrollLeft / this.#step) || 0;
+  }
+
+  // When it has ended: a panel that is laid out anew meanwhile would be snapped back.
+  #scrolled() {
+    clearTimeout(this.ending);
+    this.ending = setTimeout(() => {
+      if (this.swiped && this.view.root.isConnected) this.view.lookAtPanel(this.inSight);
+    }, ENDED);
+  }
+}
