@@ -71,7 +71,7 @@ def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal
     code = f"""
     const keys = {json.dumps(labels)};
     const number = (layer) => ([name, head, row, column]) =>
-      explained(layer, name, {{ head, row, column }}, keys, keys, {json.dumps(said)});
+      explanationOf(layer, name, {{ head, row, column }}, keys, keys, {json.dumps(said)});
     return [...openPayload(file("blob"))[0].layers.values()].map((layer) =>
       {json.dumps(places)}.map(number(layer)));
     """

@@ -136,7 +136,7 @@ def test_a_matrix_may_have_more_columns_than_rows(javascript):
 def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
     weights = torch.softmax(normal(1, 7, 1601), -1).numpy()
     code = """
-    const pooled = new Pooled((await openPayload(file("blob")))[0].layers.get(0), [0]);
+    const pooled = new WeightGrid((await openPayload(file("blob")))[0].layers.get(0), [0]);
     pooled.advance(Infinity);
     return [pooled.step, pooled.rows, pooled.columns, pooled.values];
     """

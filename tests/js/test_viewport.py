@@ -106,7 +106,7 @@ def test_a_pooled_cell_is_the_largest_of_its_block(javascript, slices, mask):
     blob = pack([Panel("a", trace.tokens.labels, {0: layer})])
     code = f"""
     const layer = (await openPayload(file("blob")))[0].layers.get(0);
-    const pooled = new Pooled(layer, [0, 1]);
+    const pooled = new WeightGrid(layer, [0, 1]);
     let clock = 0, turns = 0;
     while (!pooled.done) {{ pooled.advance(clock + 1000, () => (clock += {slices})); turns += 1; }}
     return [pooled.step, pooled.columns, turns, pooled.maximum, pooled.values];
@@ -134,9 +134,9 @@ def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(jav
     blob = pack([Panel("a", [""] * 801, {0: layer})])
     code = """
     const layer = (await openPayload(file("blob")))[0].layers.get(0);
-    const pooled = new Pooled(layer, [0, 1]);
+    const pooled = new WeightGrid(layer, [0, 1]);
     pooled.advance(Infinity);
-    const alone = new Pooled(layer, [0]);
+    const alone = new WeightGrid(layer, [0]);
     alone.advance(Infinity);
     const places = [400, 401 * 400 + 400, 5, 10];
     return [pooled, alone].map(({ columns, values }) => [columns, ...places.map((place) => values[place])]);

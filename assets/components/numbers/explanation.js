@@ -44,7 +44,7 @@ const MAX_FORMULA = 6; // terms that a formula writes out
  * @param {string[]} edits of the attention, in words
  * @returns {{ value: number, steps: Step[], code: string, latex: string, edits: string[] } | null}
  */
-export function explained(layer, name, place, keys, queries, edits = []) {
+export function explanationOf(layer, name, place, keys, queries, edits = []) {
   const { head, row, column } = place;
   const isPair = name === "scores" || name === "weights";
   if (!layer.q || !(isPair || (name === "output" && layer.v))) return null;

@@ -8,7 +8,7 @@ const rows = new WeakSet(); // that listen already
  * @param {HTMLElement} row
  * @param {string} [selector] what is walked in it
  */
-export function roving(row, selector = "button, summary") {
+export function oneTabStop(row, selector = "button, summary") {
   const all = () => /** @type {HTMLElement[]} */ ([...row.querySelectorAll(selector)]);
   const stops = () => all().filter((one) => !one.matches(":disabled") && !one.closest("[hidden]"));
   /** @param {EventTarget | undefined} stop */

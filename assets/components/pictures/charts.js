@@ -5,7 +5,7 @@
 import { make, makeButton, makeSvg } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
-import { followPointing, litOf, pointAt } from "../scene/highlight.js";
+import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { reachCode } from "../streamlit/adapter.js";
 
 /** @typedef {import("../page/saving.js").Figure} Figure */
@@ -164,11 +164,11 @@ function tellPointing(plot) {
   pointing.add(plot);
   plot.on("plotly_hover", ({ points }) => {
     const [word] = [points[0]?.customdata].flat();
-    if (typeof word === "string") pointAt(document.body, { token: word });
+    if (typeof word === "string") highlight(document.body, { token: word });
     lightWords();
   });
   plot.on("plotly_unhover", () => {
-    pointAt(document.body, null);
+    highlight(document.body, null);
     lightWords();
   });
 }
@@ -203,6 +203,6 @@ export default function ({ data }) {
   if (mounted.watching) return;
   mounted.watching = true;
   new MutationObserver(lookLater).observe(document.body, { subtree: true, childList: true });
-  followPointing(document.body, lightWords);
+  followHighlight(document.body, lightWords);
   lookLater();
 }

@@ -5,7 +5,7 @@ import { listOf, longestOf, nothingIn } from "../numbers/panel.js";
 import { make } from "../page/elements.js";
 import { LONG, mark, tokenElement } from "./drawing.js";
 import { Heatmap, marginsOf } from "./heatmap.js";
-import { Pooled, seenByAny } from "./weight_grid.js";
+import { seenByAny, WeightGrid } from "./weight_grid.js";
 import { followFingers, zoomTools } from "./zoom.js";
 
 const SLICE = 8; // milliseconds of work between two frames
@@ -15,7 +15,7 @@ const MIN_HEIGHT = 52; // pixels: few rows of very many cells can still be zoome
 
 export class Matrix {
   map = new Heatmap();
-  /** @type {Pooled | null} the weights of the heads that are on; null for none */
+  /** @type {WeightGrid | null} the weights of the heads that are on; null for none */
   pooled = null;
   /** @type {{ row: number, column: number } | null} the cell under the pointer */
   cursor = null;
@@ -92,7 +92,7 @@ export class Matrix {
     const heads = String(this.view.heads);
     if (this.drawnFrom === layer && this.heads === heads) return false;
     Object.assign(this, { drawnFrom: layer, heads });
-    this.pooled = this.view.heads.length ? new Pooled(layer, this.view.heads) : null;
+    this.pooled = this.view.heads.length ? new WeightGrid(layer, this.view.heads) : null;
     requestAnimationFrame(() => this.#work(this.pooled));
     return true;
   }

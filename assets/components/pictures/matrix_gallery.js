@@ -3,7 +3,7 @@
 
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { save } from "../page/saving.js";
-import { roving } from "../page/tab_stop.js";
+import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
 import { themeColours } from "./colours.js";
 import { ExplanationPanel } from "./explanation_panel.js";
@@ -70,7 +70,7 @@ export function cellAfter(key, { row, column }, rows, columns) {
   return { row: within(row + down, rows), column: within(column + right, columns) };
 }
 
-export class MatrixPictures {
+export class MatrixGallery {
   /** @type {Record<string, { map: Heatmap, figure: HTMLElement, button: HTMLButtonElement }>} */
   pictures = {};
   /** @type {Record<string, Matrix>} */
@@ -172,7 +172,7 @@ export class MatrixPictures {
     const above = this.named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.theme))) : 0;
     for (const name of names) this.#small(name, above);
     this.#enlarge();
-    roving(this.row);
+    oneTabStop(this.row);
   }
 
   /** @param {(name: string) => import("./heatmap.js").Marks} marks */
@@ -347,7 +347,7 @@ export class MatrixPictures {
     close.setAttribute("aria-label", this.texts.matrices_close);
     const title = make("h3", "", `${symbol} ${meaning}`);
     renew(this.largeBar, [title, ...(this.plot ? [plot] : []), table, ...files, close]);
-    roving(this.largeBar);
+    oneTabStop(this.largeBar);
   }
 
   // What the hatching of the large picture means, where it has one.

@@ -4,9 +4,9 @@
 import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
-import { roving } from "../page/tab_stop.js";
+import { oneTabStop } from "../page/tab_stop.js";
 import { tell } from "../scene/address.js";
-import { followPointing, litOf, pointAt } from "../scene/highlight.js";
+import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { atRest, drawn, followLink } from "../streamlit/adapter.js";
 import { saveable } from "./charts.js";
 import { themeColours } from "./colours.js";
@@ -26,7 +26,7 @@ import {
   ranking,
   stepTo,
 } from "./overview_plan.js";
-import { Pooled } from "./weight_grid.js";
+import { WeightGrid } from "./weight_grid.js";
 
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
@@ -195,7 +195,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
         order.reversed = name && order.by === name ? !order.reversed : false;
         order.by = name;
         renew(ui.orders, orders());
-        roving(ui.orders);
+        oneTabStop(ui.orders);
         fit();
       });
       button.setAttribute("aria-pressed", String(order.by === name));
@@ -214,7 +214,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   const point = (head) => {
     if (head === hovered) return;
     hovered = head;
-    pointAt(root, head < 0 ? null : { layer: all[head].layer + 1, head: all[head].head + 1 });
+    highlight(root, head < 0 ? null : { layer: all[head].layer + 1, head: all[head].head + 1 });
     outline();
   };
   ui.canvas.onpointermove = (event) => {
@@ -254,11 +254,11 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   [ui.preview.width, ui.preview.height] = [atlas.side, atlas.side];
   ui.preview.setAttribute("aria-hidden", "true");
   renew(ui.orders, orders());
-  roving(ui.orders);
+  oneTabStop(ui.orders);
   root.described = null;
   root.fit = fit;
   fit();
-  followPointing(root, () => plan && outline());
+  followHighlight(root, () => plan && outline());
   drawn(root, "overview_fold");
   saveable(root, {
     meta: header.meta,
@@ -287,7 +287,7 @@ function paintAtlas(layers, look) {
 
 // The weights of a head, of a long text the largest of each block.
 function pictureOf(layer, head) {
-  const picture = new Pooled(layer, [head], MAX_SIDE);
+  const picture = new WeightGrid(layer, [head], MAX_SIDE);
   picture.advance(Number.POSITIVE_INFINITY);
   return picture;
 }

@@ -6,10 +6,10 @@ import { makeButton } from "../page/elements.js";
 import { fill, isolated, questionId } from "../page/wording.js";
 import { follow, heldFocus, news } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
-import { followPointing, litOf, pointAt } from "../scene/highlight.js";
+import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
 import { drawn } from "../streamlit/adapter.js";
-import { MatrixPictures, themeLook } from "./matrix_gallery.js";
+import { MatrixGallery, themeLook } from "./matrix_gallery.js";
 
 /** @typedef {import("../scene/highlight.js").Kind} Kind */
 
@@ -77,7 +77,7 @@ export function withNumbers(described, bytes) {
   });
 }
 
-export class Heatmaps extends MatrixPictures {
+export class PageMatrices extends MatrixGallery {
   /** @type {Scene | null} */
   scene = null;
   /** @type {ReturnType<typeof withNumbers>} */
@@ -99,7 +99,7 @@ export class Heatmaps extends MatrixPictures {
     this.root.prepend(this.penButton);
     root.append(this.root);
     new ResizeObserver(() => this.update()).observe(root);
-    followPointing(this.root, () => this.light());
+    followHighlight(this.root, () => this.light());
   }
 
   get texts() {
@@ -142,7 +142,7 @@ export class Heatmaps extends MatrixPictures {
   }
 
   point(name, cell) {
-    pointAt(this.root, cell && this.#pointed(name, cell));
+    highlight(this.root, cell && this.#pointed(name, cell));
     this.light();
   }
 
@@ -226,7 +226,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const { turn } = root;
   const bytes = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // other matrices have come meanwhile
-  root.heatmaps ??= new Heatmaps(root);
+  root.heatmaps ??= new PageMatrices(root);
   root.heatmaps.send = (name, value) => setTriggerValue(name, { ...value, ...news() });
   root.heatmaps.open(data, bytes);
   drawn(root);

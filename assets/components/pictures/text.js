@@ -9,7 +9,7 @@ import { meanAcross } from "../scene/focus.js";
 import { inkOn, shade } from "./colours.js";
 import { mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
 
-export class Shaded {
+export class ShadedText {
   maximum = 1;
   /** @type {HTMLElement[]} of the tokens */
   elements;

@@ -7,7 +7,7 @@ const GRID = 768;
 export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
 
 // Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
-export class Pooled {
+export class WeightGrid {
   constructor(layer, heads, grid = GRID) {
     this.layer = layer;
     this.heads = heads;

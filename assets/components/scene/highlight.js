@@ -1,12 +1,12 @@
 // What is pointed at on the page: one value, which every picture shows that has such a token, head or layer, whichever
 // component draws it. A token is its label, which no other of its text has; heads and layers count from 1.
 
-/** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Pointed */
-/** @typedef {keyof Pointed} Kind */
+/** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Highlight */
+/** @typedef {keyof Highlight} Kind */
 
 const TOKENS = /** @type {const} */ (["query", "key", "token"]);
 
-/** @type {Pointed} */
+/** @type {Highlight} */
 let pointed = {};
 /** @type {Map<HTMLElement, () => void>} */
 const watchers = new Map();
@@ -14,9 +14,9 @@ const watchers = new Map();
 /**
  * A picture in that element is pointed at, or, with null, is no longer.
  * @param {HTMLElement} element
- * @param {Pointed | null} at
+ * @param {Highlight | null} at
  */
-export function pointAt(element, at) {
+export function highlight(element, at) {
   if (JSON.stringify(at ?? {}) === JSON.stringify(pointed)) return;
   pointed = at ?? {};
   for (const [watcher, act] of watchers) {
@@ -30,7 +30,7 @@ export function pointAt(element, at) {
  * @param {HTMLElement} element
  * @param {() => void} act
  */
-export function followPointing(element, act) {
+export function followHighlight(element, act) {
   watchers.set(element, act);
 }
 

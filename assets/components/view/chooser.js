@@ -12,7 +12,7 @@ import { exact, fill, isRtl } from "../page/wording.js";
 import { inkOn, lookOf, shade, themeColours } from "../pictures/colours.js";
 import { follow, heldFocus, move, news, ready, take } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
-import { followPointing, litOf, pointAt } from "../scene/highlight.js";
+import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { drawn, stay } from "../streamlit/adapter.js";
 
 /** @type {Record<string, import("../scene/highlight.js").Kind>} what is pointed at in the group of a field */
@@ -110,12 +110,12 @@ const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number
 function linkPointing(root) {
   const point = (option) => {
     const kind = option && KINDS[option.closest("[role=radiogroup]").dataset.field];
-    pointAt(root, kind ? { [kind]: standsFor(option) } : null);
+    highlight(root, kind ? { [kind]: standsFor(option) } : null);
     lightOptions(root);
   };
   root.addEventListener("pointerover", ({ target }) => point(target.closest("[role=radio]")));
   root.addEventListener("pointerleave", () => point(null));
-  followPointing(root, () => lightOptions(root));
+  followHighlight(root, () => lightOptions(root));
 }
 
 function lightOptions(root) {

@@ -1,7 +1,7 @@
 // Every head of the layer as a small picture of its weights; a press looks at that head.
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { save } from "../page/saving.js";
-import { roving } from "../page/tab_stop.js";
+import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill, isolated } from "../page/wording.js";
 import { Heatmap } from "../pictures/heatmap.js";
 import { valuesOf } from "./matrices.js";
@@ -56,7 +56,7 @@ export class HeadGrid {
     this.pictures.forEach(({ button }, at) => {
       button.setAttribute("aria-pressed", String(layer.heads[at] === view.chosenHead));
     });
-    roving(this.grid);
+    oneTabStop(this.grid);
   }
 
   #compute(layer) {
@@ -128,7 +128,7 @@ export class HeadGrid {
     );
     const note = this.#hatched ? `${end} ${texts.colours_masked}.` : end;
     renew(this.bar, [make("h2", "", title), label, make("span", "note", note), ...files]);
-    roving(this.bar);
+    oneTabStop(this.bar);
   }
 
   // All heads as they stand on the screen, as a drawing and as a table.

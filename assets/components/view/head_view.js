@@ -9,9 +9,9 @@ import { colourOf, lookOf, shade, textColour, themeColours } from "../pictures/c
 import { FULL } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
 import { Matrix } from "../pictures/matrix.js";
-import { Shaded } from "../pictures/text.js";
+import { ShadedText } from "../pictures/text.js";
 import { afterPick, defaultThreshold, everywhere, spoken } from "../scene/focus.js";
-import { followPointing, litOf, pointAt } from "../scene/highlight.js";
+import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { HeadGrid } from "./grid.js";
 import { pressKey } from "./keyboard.js";
 import { HeadMatrices } from "./matrices.js";
@@ -74,7 +74,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 
-const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
+const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whose direction is chosen beside them
 const NOTHING = { query: new Set(), key: new Set() };
 const LONGEST_STRIP = 256; // tokens
@@ -162,7 +162,7 @@ export class HeadView {
         if (!menu.contains(/** @type {Node} */ (target))) menu.removeAttribute("open");
       }
     });
-    followPointing(root, () => this.followPointing());
+    followHighlight(root, () => this.followHighlight());
     for (const heads of [this.chips, this.grid.grid]) {
       heads.addEventListener("pointerover", ({ target }) => {
         const button = /** @type {HTMLElement} */ (target).closest("[data-head]");
@@ -381,7 +381,7 @@ export class HeadView {
   /** @param {Focus | null} focus */
   point(nth, focus, cell = {}) {
     const label = focus && listOf(this.data[nth], focus.side)[focus.tokens[0]];
-    pointAt(this.root, focus && { [focus.side]: label, ...cell });
+    highlight(this.root, focus && { [focus.side]: label, ...cell });
     this.hover = focus && this.everywhere(nth, focus);
     this.update();
   }
@@ -389,7 +389,7 @@ export class HeadView {
   // A head of this layer is pointed at, or none: its switch and its picture are lit, and it is in every overview.
   /** @param {number | null} head */
   pointHead(head) {
-    pointAt(this.root, head === null ? null : { head: head + 1, layer: this.state.layer + 1 });
+    highlight(this.root, head === null ? null : { head: head + 1, layer: this.state.layer + 1 });
     this.lightHeads();
   }
 
@@ -400,7 +400,7 @@ export class HeadView {
   }
 
   // A token or a head that is pointed at elsewhere is lit here.
-  followPointing() {
+  followHighlight() {
     if (!this.width) return;
     this.lightHeads();
     const places = this.data.map(({ tokens }) => tokens.indexOf(String(litOf("query"))));
@@ -650,7 +650,7 @@ function stripOf(view, panel) {
   if (!view.header.strips || !fits || view.state.drawing === "text") return null;
   const stage = make("div", "strip text");
   stage.setAttribute("aria-hidden", "true");
-  const strip = new Shaded(view, panel, stage);
+  const strip = new ShadedText(view, panel, stage);
   for (const element of strip.elements) element.removeAttribute("id");
   return strip;
 }

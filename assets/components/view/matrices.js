@@ -1,11 +1,11 @@
 // The six matrices of one head beneath its lines: Q, K, V, scores, weights, output. They are computed from the
 // numbers that the view has, so that another head, layer or token asks nobody.
 
-import { explained } from "../numbers/explanation.js";
+import { explanationOf } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
-import { largestOf, MatrixPictures, themeLook } from "../pictures/matrix_gallery.js";
+import { largestOf, MatrixGallery, themeLook } from "../pictures/matrix_gallery.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
@@ -78,7 +78,7 @@ const within = (positions, [from, to]) => positions.filter((at) => at >= from &&
 
 const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
-export class HeadMatrices extends MatrixPictures {
+export class HeadMatrices extends MatrixGallery {
   state = { order: ORDERS[0], end: ENDS[0] };
   /** @type {{ query?: number, key?: number }} the tokens of the cell under the pointer */
   pointed = {};
@@ -256,7 +256,7 @@ export class HeadMatrices extends MatrixPictures {
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
     const edits = this.view.header.edits?.[this.nth];
-    const ours = explained(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
+    const ours = explanationOf(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
     if (ours)
       return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
     const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };

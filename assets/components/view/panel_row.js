@@ -2,7 +2,7 @@
 // is swiped, the next one seen to be there, under a button for each of them. The one in sight is the one in focus:
 // its words stay in sight above, and matrices below are its own.
 import { make, makeButton, renew } from "../page/elements.js";
-import { roving } from "../page/tab_stop.js";
+import { oneTabStop } from "../page/tab_stop.js";
 import { apart } from "../page/wording.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
@@ -57,7 +57,7 @@ export class PanelRow {
     [...this.names.children].forEach((button, at) => {
       button.setAttribute("aria-pressed", String(at === nth));
     });
-    roving(/** @type {HTMLElement} */ (this.names));
+    oneTabStop(/** @type {HTMLElement} */ (this.names));
     if (this.inSight !== nth) this.panels.scrollLeft = nth * this.#step;
   }
 

@@ -1,6 +1,6 @@
 // The head view's controls: drawings, layers, direction, options, saving; the heads; what lets go of a word or hides it.
 import { make, makeButton, renew } from "../page/elements.js";
-import { roving } from "../page/tab_stop.js";
+import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
 import { afterClick } from "../scene/focus.js";
 import { saveView } from "./files.js";
@@ -49,7 +49,7 @@ export function showBar(view) {
   if (view.header.follows) parts.push(linkButton(view.texts));
   view.bar.setAttribute("aria-label", texts.bar);
   renew(view.bar, parts);
-  roving(view.bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
+  oneTabStop(view.bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
 }
 
 function layers(view) {
@@ -211,7 +211,7 @@ export function showChips(view) {
     button.disabled = !view.open && !every.includes(head);
     button.title = every.includes(head) ? texts.chip_help : texts.chip_load;
   });
-  roving(view.chips);
+  oneTabStop(view.chips);
 }
 
 // Query heads that share keys and values (GQA, MQA): their switches stand in one frame, named after what they share.
@@ -280,5 +280,5 @@ export function showFoot(view) {
   if (view.foot.dataset.now === now) return;
   view.foot.dataset.now = now;
   renew(view.foot, parts);
-  roving(view.foot);
+  oneTabStop(view.foot);
 }
