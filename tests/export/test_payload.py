@@ -242,11 +242,6 @@ def test_a_head_that_is_not_there_is_refused(make_layer, refused, normal):
     assert "head -3" in str(refused(pack, [Panel("a", LABELS, {0: weights})], heads=[-3]))
 
 
-def test_bytes_that_are_no_blob_are_refused_in_the_browser(javascript):
-    code = 'try { openPayload(file("blob")); } catch (error) { return error.message; }'
-    assert javascript(["numbers/payload.js"], code, blob=b"PNG?") == "not attention: PNG?"
-
-
 def test_weights_of_a_long_text_travel_as_weights(normal):
     layer = mha.LayerTrace(MappingProxyType({"weights": torch.softmax(normal(1, 199, 199), -1)}))
     assert size(layer) == 2 * 199 * 199

@@ -1,4 +1,4 @@
-"""What is looked at, run by node and compared with numpy: choices, sums, sentences, tables."""
+"""What is looked at, run by node and compared with numpy: sums, lines, sentences, tables."""
 
 import json
 import re
@@ -14,17 +14,6 @@ MODULES = ["numbers/payload.js", "numbers/panel.js", "scene/focus.js"]
 LABELS = ["[CLS]", "the", "animal", "was", "too", "tired", "."]
 TEXTS = head_view.texts("en")
 NONE = "const none = { query: new Set(), key: new Set() };\n"
-
-
-@pytest.fixture
-def looked(javascript):
-    """`looked("return …", value=…)`: what the view's scripts make of it; values are constants of the code."""
-
-    def run(code: str, **values):
-        constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
-        return javascript(MODULES, constants + code)
-
-    return run
 
 
 @pytest.fixture
@@ -45,66 +34,8 @@ def weights(normal) -> np.ndarray:
     return torch.softmax(2 * normal(3, 7, 7), -1).numpy()
 
 
-# Which heads are on
-
-
-@pytest.mark.parametrize(
-    ("on", "head", "how", "last", "after"),
-    [
-        ([2, 3], 1, "toggle", None, [1, 2, 3]),
-        ([2, 3], 3, "toggle", None, [2]),
-        ([3], 3, "toggle", None, []),
-        ([2, 3], 1, "solo", None, [1]),
-        ([1], 1, "solo", None, [0, 1, 2, 3, 5]),
-        ([1], 2, "solo", None, [2]),
-        ([0], 3, "range", 1, [0, 1, 2, 3]),
-        ([0], 1, "range", 3, [0, 1, 2, 3]),
-        ([0], 5, "range", 2, [0, 2, 3, 5]),  # 4 is not loaded
-        ([0], 2, "range", None, [0, 2]),
-    ],
-)
-def test_a_click_on_a_chip(looked, on, head, how, last, after):
-    code = "return afterClick(new Set(on), head, how, [0, 1, 2, 3, 5], last);"
-    assert sorted(looked(code, on=on, head=head, how=how, last=last)) == after
-
-
-@pytest.mark.parametrize(
-    ("on", "by", "after"),
-    [([0], 1, 2), ([2], 1, 5), ([5], 1, 0), ([0], -1, 5), ([2, 5], 1, 2), ([2, 5], -1, 0), ([], 1, 0)],
-)
-def test_the_next_head(looked, on, by, after):
-    assert looked("return nextHead(new Set(on), [0, 2, 5], by);", on=on, by=by) == after
-
-
-def test_a_head_that_is_on_and_not_loaded_leads_to_the_first_that_is(looked):
-    assert looked("return nextHead(new Set([7]), [8, 9], 1);") == 9
-
-
-# Which tokens are chosen
-
-
 def pinned(side, *tokens):
     return {"side": side, "tokens": list(tokens)}
-
-
-@pytest.mark.parametrize(
-    ("before", "side", "token", "more", "after"),
-    [
-        (None, "query", 2, False, pinned("query", 2)),
-        (None, "query", 2, True, pinned("query", 2)),
-        (pinned("query", 2), "query", 2, False, None),
-        (pinned("query", 2), "key", 2, False, pinned("key", 2)),
-        (pinned("query", 2), "query", 4, False, pinned("query", 4)),
-        (pinned("query", 4), "query", 2, True, pinned("query", 2, 4)),
-        (pinned("query", 2, 4), "query", 4, True, pinned("query", 2)),
-        (pinned("query", 2, 4), "query", 4, False, pinned("query", 4)),
-        (pinned("query", 2), "query", 2, True, None),
-        (pinned("query", 2, 3), "key", 3, True, pinned("key", 3)),
-    ],
-)
-def test_a_click_on_a_token(looked, before, side, token, more, after):
-    code = "return afterPick(before, side, token, more);"
-    assert looked(code, before=before, side=side, token=token, more=more) == after
 
 
 # Sums and lines
@@ -173,15 +104,6 @@ def test_only_the_queries_in_sight_have_lines(on_layer):
     assert [line["query"] for line in on_layer(code)] == [2, 3]
 
 
-def test_the_strongest_are_the_largest_first_and_of_equals_the_earlier(looked):
-    code = """
-    const w = [0.1, 0.4, 0.1, 0, 0.4];
-    return [strongest(w), strongest(w, { threshold: 0.1 }), strongest(w, { count: 3 }),
-            strongest(w, { threshold: 0.1, count: 2, hidden: new Set([1]) })];
-    """
-    assert looked(code) == [[1, 4, 0, 2, 3], [1, 4, 0, 2], [1, 4, 0], [4, 0]]
-
-
 # What is said
 
 
@@ -197,29 +119,6 @@ def spoken(on_layer, heads, focus, hidden=()):
 def named(row, hidden=()) -> str:
     order = [i for i in np.argsort(-row) if row[i] >= 0.005 and i not in hidden][:5]
     return ", ".join(f"{LABELS[i]} {row[i]:.2f}" for i in order)
-
-
-# The other sentence
-
-ONE, OTHER = ["the", "animal", "was", "tired"], ["the", "street", "animal", "was"]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "found"),
-    [
-        ([0], {"side": "query", "tokens": [0]}),
-        ([1], {"side": "query", "tokens": [2]}),  # the same word stands elsewhere
-        ([3], {"side": "query", "tokens": [], "absent": ["tired"]}),
-        ([2, 1], {"side": "query", "tokens": [2, 3]}),
-        ([0, 3], {"side": "query", "tokens": [0]}),
-    ],
-)
-def test_what_is_chosen_in_one_sentence_is_chosen_in_the_other_where_it_is(looked, chosen, found):
-    code = "return everywhere(panels, 0, focus);"
-    panels = [{"tokens": ONE}, {"tokens": OTHER}]
-    focus = {"side": "query", "tokens": chosen}
-    assert looked(code, panels=panels, focus=focus) == [focus, found]
-    assert looked(code, panels=panels, focus=None) == [None, None]
 
 
 @pytest.mark.parametrize("side", ["query", "key"])

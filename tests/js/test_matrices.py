@@ -1,4 +1,4 @@
-"""The six matrices of a head as the browser computes them: orders, parts, colours; node against numpy."""
+"""The six matrices of a head as the browser computes them, explanations, orders: node against numpy."""
 
 import json
 import random
@@ -109,50 +109,6 @@ def test_dimensions_stand_in_their_order_or_the_largest_or_the_most_different_fi
     assert by_variance == np.argsort(-values.astype(float).var(0), kind="stable").tolist()
 
 
-@pytest.mark.parametrize("length", [1, 6, 7, 8, 600])
-def test_a_part_of_a_long_text_has_the_token_near_its_middle_and_never_less_than_it_may(javascript, length):
-    at = sorted({0, 1, 3, 4, length // 2, length - 2, length - 1} & {*range(length)})
-    parts = javascript(
-        MODULES, f"return {at}.map((at) => [windowAround({length}, at, 7), windowAround({length}, at)]);"
-    )
-    for around, (part, of_default) in zip(at, parts, strict=True):
-        first, after = part
-        assert 0 <= first <= around < after <= length
-        assert after - first == min(length, 7)
-        if 3 <= around < length - 4:
-            assert around - first == 3
-        assert of_default[1] - of_default[0] == min(length, 128)
-
-
-def test_a_cell_has_the_colour_of_its_value_and_a_hidden_one_a_colour_of_no_scale(javascript):
-    look = {
-        "sequential": [[0, 0, 0], [100, 200, 50]],
-        "diverging": [[0, 0, 255], [250, 250, 250], [255, 0, 0]],
-    }
-    code = f"""
-    const look = {json.dumps(look)};
-    const of = (signed, end, ...values) => values.map((value) => cellColour({{ signed, end }}, look, value));
-    return [of(false, 0.5, 0, 0.25, 0.5, 0.7), of(true, 4, -4, 0, 4, 2, -9), of(false, 0, 0),
-      of(true, 0, 0), of(false, 1, NaN), of(true, 1, NaN), HIDDEN_COLOUR];
-    """
-    weights, signed, none, zero, *hidden = javascript([*MODULES, "pictures/colours.js"], code)
-    assert weights == [[0, 0, 0, 255], [50, 100, 25, 255], *2 * [[100, 200, 50, 255]]]
-    blue, white, red = ([*colour, 255] for colour in look["diverging"])
-    assert signed == [blue, white, red, [253, 125, 125, 255], blue]
-    assert (none, zero) == ([[0, 0, 0, 255]], [white])  # where everything is 0
-    assert hidden == [[hidden[-1]], [hidden[-1]], hidden[-1]]
-    assert hidden[-1] not in weights + signed
-
-
-def test_the_range_of_a_picture_is_that_of_what_is_not_hidden_however_large_it_is(javascript):
-    """As 128 tokens of d_v 2,048 have it: more numbers than a function takes arguments."""
-    code = """
-    const large = Float32Array.from({ length: 128 * 2048 }, (_, at) => at - 1000);
-    return [rangeOf([NaN, 0.25, -2, NaN]), rangeOf([NaN, NaN]), rangeOf(large)];
-    """
-    assert javascript(MODULES, code) == [[-2, 0.25], [0, 0], [-1000, 128 * 2048 - 1001]]
-
-
 def test_described_matrices_get_their_numbers_and_hidden_cells_have_none(javascript, normal):
     first, second = normal(3, 2).numpy(), normal(2, 5).numpy()
     hidden = np.arange(10).reshape(2, 5) % 3 == 0
@@ -170,17 +126,3 @@ def test_described_matrices_get_their_numbers_and_hidden_cells_have_none(javascr
     assert two[0] == [*"vwxyz"]
     assert two[2] == hidden.ravel().astype(int).tolist()
     np.testing.assert_array_equal(np.float32(two[1]), np.where(hidden, np.float32(np.nan), second).ravel())
-
-
-def test_arrow_keys_walk_the_cells_and_stop_at_the_edges(javascript):
-    code = """
-    const walk = (keys) => keys.reduce((cell, key) => cellAfter(key, cell, 2, 3), { row: 0, column: 0 });
-    return [walk(["ArrowUp", "ArrowLeft"]), walk(["ArrowDown", "ArrowRight"]),
-      walk(["ArrowDown", "ArrowDown"]),
-      walk(["End", "ArrowRight"]), walk(["End", "Home"]), cellAfter("x", { row: 0, column: 0 }, 2, 3)];
-    """
-    places = [
-        place and (place["row"], place["column"])
-        for place in javascript(["pictures/matrix_gallery.js"], code)
-    ]
-    assert places == [(0, 0), (1, 1), (1, 0), (0, 2), (0, 0), None]

@@ -1,4 +1,4 @@
-"""The scripts as modules: node loads each, a linter and types find nothing, one text means what they mean."""
+"""The scripts as modules: their own tests pass, a linter finds nothing, one text means what they mean."""
 
 import os
 import re
@@ -55,6 +55,17 @@ def test_node_loads_every_module_and_what_it_imports(node):
     assert len(MODULES) > 20
 
 
+def test_what_needs_no_python_is_tested_by_node(node):
+    """`node --test tests/js/*.test.js` runs them alone, with --watch again and again."""
+    files = sorted(Path(__file__).parent.glob("*.test.js"))
+    done = subprocess.run(
+        [node, "--test", *files], capture_output=True, text=True, encoding="utf-8", timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.search(r"^\D*pass (\d+)$", done.stdout, re.MULTILINE)
+    assert int(passed[1]) > len(files) > 5  # each of them was found and has tests
+
+
 def test_every_module_is_needed_by_one_that_a_page_mounts_or_is():
     needed = {file for name in (*MOUNTED, "page/program.js") for file in scripts.order(name)}
     assert needed == {*MODULES, "page/program.js"}
@@ -89,7 +100,14 @@ def run(*command: object) -> None:
 
 
 def test_a_linter_finds_nothing():
-    run(tool("biome"), "check", "--config-path=.biome.json", "--error-on-warnings", "assets/components")
+    run(
+        tool("biome"),
+        "check",
+        "--config-path=.biome.json",
+        "--error-on-warnings",
+        "assets/components",
+        "tests/js",
+    )
 
 
 def test_types_fit():

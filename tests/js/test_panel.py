@@ -14,14 +14,7 @@ KEYS = tuple(f"k{at}" for at in range(11))
 QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5]
 KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7]
 TEXTS = head_view.texts("en")
-MODULES = [
-    "numbers/payload.js",
-    "numbers/panel.js",
-    "scene/focus.js",
-    "pictures/weight_grid.js",
-    "pictures/viewport.js",
-    "page/wording.js",
-]
+MODULES = ["numbers/payload.js", "numbers/panel.js", "scene/focus.js", "pictures/weight_grid.js"]
 
 
 @pytest.fixture(scope="module")
@@ -108,31 +101,6 @@ def test_the_table_has_every_pair_of_both_texts_with_their_names(on_panel, weigh
     assert len(on_panel('return table(panel, layer, [1], { side: "key", tokens: [10] });')) == 7
 
 
-def test_the_same_token_is_looked_for_on_its_own_side_of_the_other_panel(on_panel):
-    code = """
-    const other = { tokens: ["x", "k3"], keys: ["k3", "y", "k9"] };
-    return [everywhere([panel, other], 0, { side: "key", tokens: [9, 3] })[1],
-            everywhere([panel, other], 0, { side: "query", tokens: [3] })[1]];
-    """
-    assert on_panel(code) == [
-        {"side": "key", "tokens": [0, 2]},
-        {"side": "query", "tokens": [], "absent": ["##mal"]},
-    ]
-
-
-def test_a_matrix_may_have_more_columns_than_rows(javascript):
-    code = """
-    const w = new Viewport(11, 220, 140, 7);
-    const found = [w.cell, w.at(219, 139), w.at(219, 0), w.seen("x"), w.seen("y")];
-    w.zoom(3, 0, 0);
-    w.pan(-1e6, -1e6);
-    return [...found, [w.x, w.y], w.at(219, 139)];
-    """
-    corner = {"row": 6, "column": 10}
-    expected = [20, corner, {"row": 0, "column": 10}, [0, 11], [0, 7], [220 - 660, 140 - 420], corner]
-    assert javascript(MODULES, code) == expected
-
-
 def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
     weights = torch.softmax(normal(1, 7, 1601), -1).numpy()
     code = """
@@ -147,38 +115,6 @@ def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
     padded[:7, :1601] = weights[0]
     expected = padded.reshape(3, 3, 534, 3).max((1, 3)).ravel()
     np.testing.assert_allclose(values, expected, atol=5e-5)
-
-
-# What the rows of the last layer mean
-
-
-def test_names_are_dim_where_no_head_that_is_on_has_anything_to_find(on_panel):
-    heads = [{"asks": ["noun"], "nothing": [0, 2, 3, 6]}, {"asks": ["doer"], "nothing": [2, 3, 4, 6]}]
-    header = {"layers": 2, "questions": [heads, []]}
-    code = """
-    const places = [[0, 1, [0]], [0, 1, [0, 1]], [0, 0, [0]], [1, 1, [0]], [0, 1, []]];
-    const joined = nothingIn(header, 0, 1, [0, 1], (_, at) => words[at]);
-    return [...places.map(([nth, layer, heads]) => nothingIn(header, nth, layer, heads)), joined,
-            nothingIn({ layers: 2 }, 0, 1, [0])];
-    """
-    one, both, earlier, unasked, none, joined, old = on_panel(code, header=header, words=QUERY_WORDS)
-    assert (one, both, joined) == ([0, 2, 3, 6], [2, 3, 6], [2, 5])
-    assert earlier == unasked == none == old == []
-
-
-def test_a_word_is_unknown_where_one_of_its_pieces_is(on_panel):
-    groups = {
-        "query": {"of": QUERY_WORDS, "labels": ["[CLS]", "the", "animal", "sat", "down", "."]},
-        "key": {"of": KEY_WORDS, "labels": [f"w{at}" for at in range(8)]},
-    }
-    header = {"id": "v", "special": [[[0], [10]]], "groups": [groups], "unknown": [[[3], [2, 9]]]}
-    code = """
-    return [true, false].map((joined) => {
-      const { unknown } = prepared(panel, header, 0, joined);
-      return [[...unknown.query], [...unknown.key]];
-    });
-    """
-    assert on_panel(code, header=header) == [[[2], [1, 6]], [[3], [2, 9]]]
 
 
 # What special tokens take is shared out
@@ -200,17 +136,6 @@ def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
     assert cell == pytest.approx(expected[3, 4], abs=5e-4)
     assert away == pytest.approx(weights[1, 3, [0, 5]].sum(), abs=1e-4)
     assert (sees_hidden, sees, n_rows) == (False, True, 7 * 9)
-
-
-def test_a_row_that_goes_to_hidden_keys_alone_is_empty(javascript):
-    code = """
-    const layer = (await openPayload(file("blob")))[0].layers.get(0);
-    const rest = new Rescaled(layer, new Set([0]));
-    return [rest.row(0, 0), rest.weight(0, 0, 1), rest.away(0, 0)];
-    """
-    weights = np.array([[[1.0, 0, 0]]])
-    blob = pack([Panel("a", ["q"], {0: weights}, ["a", "b", "c"])])
-    assert javascript(MODULES, code, blob=blob) == [[0, 0, 0], 0, 1]
 
 
 # Pieces and words

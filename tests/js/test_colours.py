@@ -1,0 +1,37 @@
+"""The colours of heads as small text, in both themes, measured by numpy."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CONFIG = Path(__file__).parents[2] / ".streamlit" / "config.toml"
+
+
+def luminance(colour) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(colour) / 255]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_colour_of_a_head_as_small_text_stands_out_from_the_page_and_from_a_word_in_focus(
+    javascript, theme
+):
+    named = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"][theme]
+    code = f"""
+    const {{ chartCategoricalColors, textColor, backgroundColor, primaryColor }} = {json.dumps(named)};
+    const focus = shade([colourOf(backgroundColor), colourOf(primaryColor)], 0.16);
+    const texts = chartCategoricalColors.map((colour) => textColour(colour, textColor, focus));
+    return [[colourOf(backgroundColor), focus], texts, chartCategoricalColors.map(colourOf)];
+    """
+    grounds, texts, colours = javascript(["pictures/colours.js"], code)
+    found = [[int(part) for part in re.findall(r"\d+", text)] for text in texts]
+    for ground in grounds:
+        for text in found:
+            dark, light = sorted(luminance(colour) + 0.05 for colour in (text, ground))
+            assert light / dark >= 4.5
+    assert len(set(texts)) == 10  # heads are still told apart
+    assert [text == colour for text, colour in zip(found, colours, strict=True)].count(True) >= 2

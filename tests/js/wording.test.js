@@ -1,0 +1,58 @@
+// Words and digits: templates, weights as they are written, titles apart, which way a text runs.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { apart, exact, fill, isRtl, short } from "../../assets/components/page/wording.js";
+
+test("two sentences are told apart by where they differ", () => {
+  const cases = [
+    [
+      ["It was too tired.", "It was too wide."],
+      ["… too tired.", "… too wide."],
+    ],
+    [
+      ["It was", "It was too"],
+      ["It was", "It was too"],
+    ], // one word left out would be no gain
+    [
+      ["It was too", "It was too wide"],
+      ["… was too", "… was too wide"],
+    ],
+    [
+      ["We went home", "It went home"],
+      ["We went home", "It went home"],
+    ],
+    [["It was too tired."], ["It was too tired."]],
+    [
+      ["我累了。", "我困了。"],
+      ["我累了。", "我困了。"],
+    ],
+    [
+      ["It is so.", "It is so."],
+      ["… is so.", "… is so."],
+    ],
+  ];
+  for (const [titles, shown] of cases) assert.deepEqual(apart(titles), shown);
+});
+
+test("what is filled in is no template itself", () => {
+  const values = { tokens: "{list}", list: "$& {tokens} $1" };
+  assert.equal(fill("{tokens} looks at {list}", values), "{list} looks at $& {tokens} $1");
+  assert.equal(fill("{who} {what}", { who: 0 }), "0 {what}");
+});
+
+test("digits", () => {
+  assert.deepEqual([0, 0.004, 0.0051, 0.955, 1].map(short), ["0.00", "<0.01", "0.01", "0.95", "1.00"]);
+  const written = ["0.0000", "4.0e-5", "0.0001", "0.9551", "1.0000"];
+  assert.deepEqual([0, 0.00004, 0.00012, 0.95507, 1].map(exact), written);
+});
+
+test("the first letter of the text says which way it runs", () => {
+  const toTheLeft = [
+    ["القط", "sat"],
+    ["[CLS]", "القط", "نام", "[SEP]"], // what a tokenizer adds is not of the text
+    ["<s>", "שלום", "</s>"],
+    ["1", ".", "القط"],
+  ];
+  for (const tokens of toTheLeft) assert.equal(isRtl(tokens), true, tokens.join());
+  for (const tokens of [["the", "القط"], ["[a]", "小猫"], []]) assert.equal(isRtl(tokens), false, tokens.join());
+});
