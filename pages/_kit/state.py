@@ -89,11 +89,10 @@ def _is_optional(name: str) -> bool:
 
 
 def address() -> dict[str, dict[str, str]]:
-    """For the browser: the focus, the one that it was heard to hold before, and the one of a bare link."""
+    """For the browser: the focus, and the one that it was heard to hold before."""
     return {
         "focus": focus().link(),
         "heard": st.session_state["focus_heard"],
-        "defaults": Focus().link(),
     }
 
 

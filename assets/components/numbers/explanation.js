@@ -1,5 +1,6 @@
 // Where one number of a layer comes from, computed from what the browser has: the steps to a score, to a weight and to
 // a number of a head's output, as mha_core/analysis/explanation.py has them, and code for torch that prints it.
+import { MAX_KEY_NUMBERS } from "../scene/schema.js";
 
 /** @typedef {import("./payload.js").Layer} Layer */
 
@@ -30,7 +31,6 @@
  * @property {string} [refusal] why there is none
  */
 
-const MAX_KEY_NUMBERS = 4096; // code writes out the keys of a whole row up to so many numbers
 const MAX_SHORTFALL = 1e-5; // by which rounding lets a row sum to less than 1
 const MAX_FORMULA = 6; // terms that a formula writes out
 

@@ -8,13 +8,12 @@
 
 import { moveAsLiked, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
+import { DEFAULTS } from "./schema.js";
 
 /** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
 
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
 
-/** @type {Focus} of an address that says nothing */
-let defaults = {};
 /** @type {Focus} */
 let held = {};
 let known = ""; // what the server has heard last
@@ -26,7 +25,7 @@ let send = null;
 const followers = new Map();
 let connected = () => {};
 
-// Until the page has said what an address means that says nothing.
+// Until the frame of the page is there, whose address it is.
 export const ready = new Promise((resolve) => {
   connected = () => resolve(undefined);
 });
@@ -36,7 +35,7 @@ export const heldFocus = () => held;
 // A picture looks at something else, which becomes an entry of the browser's history.
 /** @param {Focus} changes */
 export function move(changes) {
-  hold({ ...held, ...changes });
+  if (send) hold({ ...held, ...changes });
 }
 
 // Whether the server has not heard of the focus yet; then it does with the message that leaves in a moment.
@@ -65,10 +64,9 @@ export function follow(element, act) {
 
 // What the server says: its focus, and the one that it had heard of from the browser when it did.
 export function connect(server, setState) {
+  const first = !send;
   send = setState;
-  const first = !Object.keys(defaults).length;
   if (first) {
-    defaults = server.defaults;
     held = focusOf(location.search);
     undoByBack(addressOf);
     moveAsLiked();
@@ -109,11 +107,11 @@ function passOn() {
   }
 }
 
-const inOrder = (focus) => Object.fromEntries(Object.keys(defaults).map((name) => [name, focus[name] ?? ""]));
+const inOrder = (focus) => Object.fromEntries(Object.keys(DEFAULTS).map((name) => [name, focus[name] ?? ""]));
 
 const focusOf = (search) => {
   const link = new URLSearchParams(search);
-  return Object.fromEntries(Object.entries(defaults).map(([name, value]) => [name, link.get(name) ?? value]));
+  return Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, link.get(name) ?? value]));
 };
 
 // An address with the focus in it, whoever writes it; what is as it begins is left out.
@@ -123,8 +121,8 @@ function addressOf(address) {
   const others = url.search
     .slice(1)
     .split("&")
-    .filter((part) => part && !(nameOf(part) in defaults));
-  const parts = Object.entries(held).filter(([name, value]) => value !== defaults[name]);
+    .filter((part) => part && !(nameOf(part) in DEFAULTS));
+  const parts = Object.entries(held).filter(([name, value]) => value !== DEFAULTS[name]);
   const written = parts.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%20", "+")}`);
   url.search = [...others, ...written].join("&");
   return url.href;

@@ -15,6 +15,10 @@ import { exact, fill, isolated } from "../page/wording.js";
 const NAMED = 5; // tokens that a sentence names
 const WORTH_NAMING = 0.005;
 
+// Arcs need one list of tokens: no text that looks at another one is drawn so.
+/** @param {boolean} two do the tokens that look and those that are looked at belong to two texts? */
+export const isDrawable = (drawing, two) => drawing !== "arcs" || !two;
+
 // The heads that are on after a click on one: "toggle", "solo" (again: all), or "range" from the last one.
 export function afterClick(on, head, how, every, last) {
   if (how === "solo") return new Set(on.size === 1 && on.has(head) ? every : [head]);

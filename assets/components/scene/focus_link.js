@@ -1,9 +1,10 @@
 // What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1. The names come
-// from the server, with the tokens (mha_core/scene/token_names.py).
+// from the server, with the tokens (mha_core/scene/token_names.py), fields and values from the schema.
+
+import { isDrawable } from "./focus.js";
+import { CHOICES, MAX_NUMBER } from "./schema.js";
 
 /** @typedef {import("./address.js").Focus} Focus */
-
-const NUMBER = /^\d{1,8}$/;
 
 // The position from 0 of the token of that name, or of that number from 1; -1 where there is none.
 export function positionOf(names, name) {
@@ -36,22 +37,22 @@ export function linkOf(view, focus) {
     drawing,
     threshold: threshold === null ? "" : String(threshold),
     lines: maxLines ? String(maxLines) : "",
-    specials: rescaled ? "hidden" : "shown",
-    words: words ? "whole" : "pieces",
+    specials: CHOICES.specials[Number(rescaled)],
+    words: CHOICES.words[Number(words)],
   };
 }
 
 // Where a view of these panels looks then, as HeadView.goTo takes it; a token that is not there is the server's.
 /** @param {Focus} focus */
 export function placeOf(focus, header, panels) {
-  const layer = Math.min(number(focus.layer, header.layer + 1), header.layers) - 1;
-  const head = Math.min(number(focus.head, header.head + 1), header.heads) - 1;
+  const layer = Math.min(numberOf(focus.layer) || header.layer + 1, header.layers) - 1;
+  const head = Math.min(numberOf(focus.head) || header.head + 1, header.heads) - 1;
   const every = panels[0].layers.get(layer)?.heads ?? [];
   const side = focus.side === "key" ? "key" : "query";
   const two = panels.some(({ tokens, keys }) => keys !== tokens);
   const name = two && side === "key" ? focus.key_token : focus.token;
   const names = [...focus.pins.split(" "), name].filter(Boolean);
-  const sentence = Math.min(number(focus.sentence, 1), panels.length) - 1;
+  const sentence = Math.min(numberOf(focus.sentence) || 1, panels.length) - 1;
   const find = (nth, one) => {
     const at = positionOf(namesOf(panels[nth], side), one);
     const meant = nth === header.asked?.nth && header.asked[side].find(([asked]) => asked === one);
@@ -62,8 +63,8 @@ export function placeOf(focus, header, panels) {
   const at = names.map((one) => find(nth, one)).filter((position) => position >= 0);
   const tokens = name && !has(nth) && header.token !== null ? [...at, header.token] : at;
   const heads = focus.heads.split(",").map((one) => Number(one) - 1);
-  const drawings = ["lines", "text", "arcs", "matrix"];
-  const drawing = drawings.includes(focus.drawing) && !(two && focus.drawing === "arcs") ? focus.drawing : "lines";
+  const drawings = CHOICES.drawing.filter((name) => isDrawable(name, two));
+  const drawing = drawings.includes(focus.drawing) ? focus.drawing : drawings[0];
   const threshold = focus.threshold === "" || !(Number(focus.threshold) >= 0) ? null : Number(focus.threshold);
   return {
     layer,
@@ -74,9 +75,9 @@ export function placeOf(focus, header, panels) {
     tokens: name ? tokens : [],
     drawing,
     threshold,
-    maxLines: number(focus.lines, 0),
-    rescaled: focus.specials === "hidden",
-    words: focus.words === "whole",
+    maxLines: numberOf(focus.lines) ?? 0,
+    rescaled: CHOICES.specials.indexOf(focus.specials) > 0,
+    words: CHOICES.words.indexOf(focus.words) > 0,
   };
 }
 
@@ -88,4 +89,5 @@ function headsAtFirst({ on, heads }, head, every) {
 
 const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 
-const number = (text, other) => (NUMBER.test(text) ? Number(text) : other);
+// The whole number that a field of a link is; null where it is none that can be (mha_core/scene/focus.py).
+export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MAX_NUMBER ? Number(text) : null);

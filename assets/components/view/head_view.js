@@ -10,8 +10,9 @@ import { FULL } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
 import { Matrix } from "../pictures/matrix.js";
 import { ShadedText } from "../pictures/text.js";
-import { afterPick, defaultThreshold, everywhere, spoken } from "../scene/focus.js";
+import { afterPick, defaultThreshold, everywhere, isDrawable, spoken } from "../scene/focus.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
+import { CHOICES } from "../scene/schema.js";
 import { HeadGrid } from "./grid.js";
 import { pressKey } from "./keyboard.js";
 import { HeadMatrices } from "./matrices.js";
@@ -74,7 +75,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 
-const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
+export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whose direction is chosen beside them
 const NOTHING = { query: new Set(), key: new Set() };
 const LONGEST_STRIP = 256; // tokens
@@ -99,7 +100,15 @@ export class HeadView {
   page = null;
   /** @type {Page["plot"]} */
   plot = null;
-  state = { drawing: "lines", side: "query", layer: 0, threshold: null, maxLines: 0, rescaled: false, words: false };
+  state = {
+    drawing: CHOICES.drawing[0],
+    side: CHOICES.side[0],
+    layer: 0,
+    threshold: null,
+    maxLines: 0,
+    rescaled: false,
+    words: false,
+  };
   /** @type {import("../numbers/payload.js").PayloadPanel[]} */
   original = [];
   /** @type {Panel[]} */
@@ -285,7 +294,7 @@ export class HeadView {
 
   prepare() {
     this.data = this.original.map((panel, nth) => prepared(panel, this.header, nth, this.state.words));
-    if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
+    if (!isDrawable(this.state.drawing, this.two)) this.state.drawing = CHOICES.drawing[0];
   }
 
   // Hold these pieces of a sentence, the last of them where the keyboard is.
@@ -299,10 +308,6 @@ export class HeadView {
   lookAtHead(head) {
     this.last = head;
     this.switchHeads(new Set([head]));
-  }
-
-  get drawingNames() {
-    return Object.keys(DRAWINGS);
   }
 
   // The layer, head and tokens that are chosen in the view: what "show it on the page" asks for.
@@ -445,9 +450,6 @@ export class HeadView {
   get two() {
     return this.data.some(({ two }) => two);
   }
-
-  // Arcs need one list of tokens.
-  offers = (drawing) => drawing !== "arcs" || !this.two;
 
   build() {
     this.readTheme();

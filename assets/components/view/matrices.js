@@ -6,6 +6,7 @@ import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
 import { largestOf, MatrixGallery, themeLook } from "../pictures/matrix_gallery.js";
+import { CUT } from "../scene/schema.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
@@ -273,7 +274,7 @@ export class HeadMatrices extends MatrixGallery {
     const text = this.view.header.without;
     if (!text || !this.view.explain || this.nth > 0) return null;
     const link = new URLSearchParams(location.search);
-    const cut = `cut,layer=${this.layer.number + 1},head=${head + 1},from=${row + 1},to=${column + 1}`;
+    const cut = fill(CUT, { layer: this.layer.number + 1, head: head + 1, from: row + 1, to: column + 1 });
     const others = (link.get("edits") ?? "").split(";").filter((edit) => edit && edit !== cut);
     link.set("edits", [...others, cut].join(";")); // what was changed before stays so
     return { text, href: `./what-if?${link}` };

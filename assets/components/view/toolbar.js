@@ -2,7 +2,8 @@
 import { make, makeButton, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
-import { afterClick } from "../scene/focus.js";
+import { afterClick, isDrawable } from "../scene/focus.js";
+import { CHOICES } from "../scene/schema.js";
 import { saveView } from "./files.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
@@ -31,9 +32,9 @@ const segments = (label, buttons) => group(label, buttons, "segments");
 /** @param {HeadView} view */
 export function showBar(view) {
   const { texts, state } = view;
-  const drawings = view.drawingNames.map((name) => {
+  const drawings = CHOICES.drawing.map((name) => {
     const button = toggle(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name));
-    if (!view.offers(name)) Object.assign(button, { disabled: true, title: texts.no_arcs });
+    if (!isDrawable(name, view.two)) Object.assign(button, { disabled: true, title: texts.no_arcs });
     return button;
   });
   /** @type {HTMLElement[]} */

@@ -1,0 +1,37 @@
+// What Python decides and the scripts know, too. Written by `python -m tests.scene.schema`; never by hand.
+
+/** the focus of a link that says nothing of it (mha_core/scene/focus.py) */
+export const DEFAULTS = {
+  layer: "2",
+  head: "1",
+  token: "it",
+  key_token: "",
+  sentence: "1",
+  side: "query",
+  pins: "",
+  heads: "",
+  drawing: "lines",
+  threshold: "",
+  lines: "",
+  specials: "shown",
+  words: "pieces",
+  hop1: "",
+  hop2: "",
+};
+
+/** the fields of a focus that have a few values; the first is the default */
+export const CHOICES = {
+  drawing: ["lines", "text", "arcs", "matrix"],
+  side: ["query", "key"],
+  specials: ["shown", "hidden"],
+  words: ["pieces", "whole"],
+};
+
+/** the largest number of a focus in a link */
+export const MAX_NUMBER = 99999999;
+
+/** an edge that is cut, in a link of What if (mha_core/scene/changes.py) */
+export const CUT = "cut,layer={layer},head={head},from={from},to={to}";
+
+/** code writes out the keys of a whole row up to so many numbers (mha_core/analysis/explanation.py) */
+export const MAX_KEY_NUMBERS = 4096;

@@ -1,0 +1,80 @@
+// What a view looks at, as a link and back.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { linkOf, placeOf, positionOf } from "../../assets/components/scene/focus_link.js";
+import { CHOICES, DEFAULTS } from "../../assets/components/scene/schema.js";
+import { DRAWINGS } from "../../assets/components/view/head_view.js";
+
+/** @type {any} */
+const HEADER = { layer: 1, head: 2, layers: 2, heads: 4, on: [2], token: null };
+const panelOf = (names, keys = null, heads = [0, 1, 2, 3]) => {
+  const tokens = [...names];
+  const layers = new Map([0, 1].map((number) => [number, { heads }]));
+  return { tokens, keys: keys ?? tokens, names, keyNames: keys ?? names, layers };
+};
+/** @type {any} */
+const ONE = [panelOf(["the~1", "cat", "the~2", "4"])];
+/** @type {any} */
+const TWO = [panelOf(["the", "cat"], ["le", "chat"])];
+
+const place = (focus, panels = ONE, header = HEADER) => placeOf({ ...DEFAULTS, ...focus }, header, panels);
+
+test("a token is found by its name, a number by its place from 1, beyond the end the last", () => {
+  const { names } = ONE[0];
+  assert.deepEqual(
+    ["cat", "the~2", "4", "9", "dog", "0"].map((name) => positionOf(names, name)),
+    [1, 2, 3, 3, -1, -1],
+  );
+});
+
+test("every drawing that a link can name can be drawn, in its order", () => {
+  assert.deepEqual(Object.keys(DRAWINGS), CHOICES.drawing);
+});
+
+test("a link that says nothing of how it is drawn has the first of each choice", () => {
+  const { drawing, side, rescaled, words, threshold, maxLines } = place({});
+  assert.deepEqual([drawing, side, rescaled, words], [CHOICES.drawing[0], CHOICES.side[0], false, false]);
+  assert.deepEqual([threshold, maxLines], [null, 0]);
+});
+
+test("two texts are not drawn as arcs, nor is anything as what is no drawing", () => {
+  assert.equal(place({ drawing: "arcs" }).drawing, "arcs");
+  assert.equal(place({ drawing: "arcs" }, TWO).drawing, "lines");
+  assert.equal(place({ drawing: "pie" }).drawing, "lines");
+});
+
+test("layers and heads beyond those that there are become the last, and none of them the page's own", () => {
+  const at = (layer, head) => {
+    const found = place({ layer, head });
+    return [found.layer, found.head];
+  };
+  assert.deepEqual(at("9", "99"), [1, 3]);
+  assert.deepEqual(at("1", "2"), [0, 1]);
+  for (const none of ["", "0", "-1", "x", "1.5", "100000000"]) assert.deepEqual(at(none, none), [1, 2], none);
+});
+
+test("heads that are drawn are those of the link, or the chosen one, as far as they are here", () => {
+  assert.deepEqual(place({ head: "2" }).on, [1]);
+  assert.deepEqual(place({ heads: "1,3" }).on, [0, 2]);
+  assert.deepEqual(place({ heads: "0" }).on, []);
+  assert.deepEqual(place({ heads: "1,3" }, [panelOf(["a"], null, [2, 3])]).on, [2]);
+});
+
+test("what is looked at comes back from its link", () => {
+  const drawn = { threshold: 0.25, maxLines: 7, rescaled: true, words: true };
+  const places = [
+    { layer: 0, head: 3, on: [3], nth: 0, side: "query", tokens: [0, 2], drawing: "matrix", ...drawn },
+    { layer: 1, head: 0, on: [0, 1], nth: 0, side: "key", tokens: [3], drawing: "arcs", ...drawn, threshold: null },
+    { layer: 1, head: 2, on: [], nth: 0, side: "query", tokens: [], drawing: "text", ...drawn, words: false },
+  ];
+  for (const looked of places) {
+    const link = linkOf({ looked, original: ONE, two: false, header: HEADER, every: [0, 1, 2, 3] }, { ...DEFAULTS });
+    assert.deepEqual(placeOf(link, HEADER, ONE), looked);
+  }
+});
+
+test("of two texts the token of each side stands by itself in the link", () => {
+  const looked = { ...place({}, TWO), side: "key", tokens: [1] };
+  const link = linkOf({ looked, original: TWO, two: true, header: HEADER, every: [0] }, { ...DEFAULTS, token: "the" });
+  assert.deepEqual([link.token, link.key_token], ["the", "chat"]);
+});

@@ -1,0 +1,54 @@
+"""What the scripts know of a scene's links, as they read it: `assets/components/scene/schema.js`.
+
+``python -m tests.scene.schema`` writes it; a test says when that has to be done again.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+
+from mha_core import resources
+from mha_core.analysis.explanation import MAX_KEY_NUMBERS
+from mha_core.scene.changes import KINDS, change_of, text
+from mha_core.scene.focus import CHOICES, MAX_NUMBER, Focus
+
+PATH = resources.path("assets", "components", "scene", "schema.js")
+MODULE = """\
+// What Python decides and the scripts know, too. Written by `python -m tests.scene.schema`; never by hand.
+
+/** the focus of a link that says nothing of it (mha_core/scene/focus.py) */
+export const DEFAULTS = {defaults};
+
+/** the fields of a focus that have a few values; the first is the default */
+export const CHOICES = {choices};
+
+/** the largest number of a focus in a link */
+export const MAX_NUMBER = {max_number};
+
+/** an edge that is cut, in a link of What if (mha_core/scene/changes.py) */
+export const CUT = {cut};
+
+/** code writes out the keys of a whole row up to so many numbers (mha_core/analysis/explanation.py) */
+export const MAX_KEY_NUMBERS = {max_key_numbers};
+"""
+
+
+def module() -> str:
+    """The whole module, as the linter of the scripts writes it."""
+    cut = text(change_of("cut", dict.fromkeys(KINDS["cut"].names, 1)))
+    return MODULE.format(
+        defaults=_written(Focus().link()),
+        choices=_written(CHOICES),
+        max_number=MAX_NUMBER,
+        cut=json.dumps(re.sub(r"(\w+)=1", r"\1={\1}", cut)),
+        max_key_numbers=MAX_KEY_NUMBERS,
+    )
+
+
+def _written(fields: Mapping[str, object]) -> str:
+    lines = (f"  {name}: {json.dumps(value, ensure_ascii=False)},\n" for name, value in fields.items())
+    return f"{{\n{''.join(lines)}}}"
+
+
+if __name__ == "__main__":
+    PATH.write_text(module(), encoding="utf-8")

@@ -1,0 +1,43 @@
+"""What Python decides of a link the scripts take from one file, and read its numbers as Python does."""
+
+from random import Random
+
+import pytest
+
+from mha_core.scene.changes import change_of, write
+from mha_core.scene.focus import CHOICES, MAX_NUMBER, Focus, refusal
+from tests.scene import schema
+
+DIGITS = ("0", "1", "7", "00", "٣", "²", "-", "+", ".", "e", " ", "_", "9" * 8, "9" * 18)
+
+
+def test_the_scripts_know_the_focus_of_today():
+    written = schema.PATH.read_text(encoding="utf-8")
+    assert written == schema.module(), "write it again: python -m tests.scene.schema"
+
+
+def test_the_scripts_have_the_defaults_and_choices_of_python(javascript):
+    defaults, choices, most = javascript(["scene/schema.js"], "return [DEFAULTS, CHOICES, MAX_NUMBER];")
+    assert Focus.of_link(defaults) == Focus()
+    assert list(defaults) == list(Focus().link())  # which is the order of a link
+    assert {name: tuple(values) for name, values in choices.items()} == CHOICES
+    assert (refusal("layer", str(most)), most) == (None, MAX_NUMBER)
+    assert refusal("layer", str(most + 1))
+
+
+def test_an_edge_that_the_browser_cuts_is_the_change_that_python_reads(javascript):
+    places = [{"layer": 2, "head": 11, "from": 9, "to": 3}, {"layer": 1, "head": 1, "from": 1, "to": 4096}]
+    code = "return %s.map((place) => fill(CUT, place));"
+    cuts = javascript(["scene/schema.js", "page/wording.js"], code % places)
+    assert cuts == [write([change_of("cut", place)]) for place in places]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_browser_takes_those_numbers_of_a_link_that_python_takes(javascript, seed):
+    random = Random(seed)
+    numbers = ["", "1", "99999999", "100000000"]
+    numbers += ["".join(random.choices(DIGITS, k=random.randint(1, 4))) for _ in range(3000)]
+    found = javascript(["scene/focus_link.js"], f"return {numbers!r}.map(numberOf);")
+    python = [int(text) if text and refusal("lines", text) is None else None for text in numbers]
+    assert found == python
+    assert 100 < sum(number is not None for number in python) < 2900
