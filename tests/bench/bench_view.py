@@ -66,7 +66,8 @@ CLICKS = """async (places) => {
       all[(5 * nth) % all.length].click();
       await painted();
       found[name].push(performance.now() - start);
-      chosen[name].add([root.view.state.layer, root.view.chosenHead, root.view.chosenToken].join());
+      const { state, chosenHead, chosenToken } = root.view.selection;
+      chosen[name].add([state.layer, chosenHead, chosenToken].join());
     }
   }
   const moved = ([name, states]) => states.size > 1 || name === 'nothing';

@@ -66,7 +66,7 @@ def looked_at(view) -> tuple[int, int, int]:
     pressed = view.pictures().evaluate_all("all => all.map((e) => e.getAttribute('aria-pressed') === 'true')")
     assert pressed.count(True) == 1
     head = pressed.index(True)
-    [layer] = view.view.evaluate("v => [v.view.state.layer]")
+    [layer] = view.view.evaluate("v => [v.view.selection.state.layer]")
     chosen = ".token[aria-selected=true]"
     at = {
         int(at)
@@ -140,8 +140,8 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     moved = view.view.evaluate(
         """(root) => {
             const { view } = root, tops = new Set();
-            for (const head of view.every) {
-                view.lookAtHead(head);
+            for (const head of view.selection.every) {
+                view.toHead(head);
                 for (const token of root.querySelectorAll('.stage .token')) {
                     token.dispatchEvent(new PointerEvent('pointermove', { bubbles: true }));
                     tops.add(root.querySelector('.six').getBoundingClientRect().top);
@@ -408,7 +408,7 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     assert looked_at(eye(page)) == (0, 2, 6)
 
 
-LOOKED = "v => v.view.looked"
+LOOKED = "v => v.view.selection.looked"
 # What is on its way, on the page and in its components, and takes long enough to be seen.
 MOVING = """() => {
     const inside = (root) => [...root.querySelectorAll('*')].flatMap((e) => [

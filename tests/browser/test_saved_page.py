@@ -30,7 +30,10 @@ def tab(browser):
 
 
 def weights(frame) -> np.ndarray:
-    code = "v => { const l = v.view.layer(v.view.data[0]); return [0, 1].map((h) => [...l.row(h, 1)]); }"
+    code = """({ view: { selection } }) => {
+        const layer = selection.layer(selection.panels[0]);
+        return [0, 1].map((head) => [...layer.row(head, 1)]);
+    }"""
     return np.array(frame.locator(".view").evaluate(code))
 
 

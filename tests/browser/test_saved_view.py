@@ -228,7 +228,7 @@ def test_a_page_that_python_writes_has_the_six_matrices_and_the_large_one_is_zoo
     page.mouse.move(place[0] - 30, place[1] - 20, steps=3)
     page.mouse.up()
     assert view.view.evaluate(read)[1] < 0
-    assert view.view.evaluate("v => v.view.pinned[0]") is None  # dragging chooses no token
+    assert view.view.evaluate("v => v.view.selection.pinned[0]") is None  # dragging chooses no token
     canvas.press("0")
     assert view.view.evaluate(read) == [cell, 0, False]
 

@@ -1,6 +1,7 @@
 // One line of text with arcs above it.
 
 import { fit } from "../page/elements.js";
+import { measured } from "../page/saving.js";
 import { isRtl, short } from "../page/wording.js";
 import { meanAcross, strongest } from "../scene/focus.js";
 import { arc } from "./curves.js";
@@ -16,11 +17,12 @@ export class Arcs extends Curved {
   }
 
   draw() {
-    const { view, panel, stage } = this;
+    const { panel, stage } = this;
+    const textWidth = measured(`14.4px ${this.theme.font}`);
     this.width = stage.clientWidth;
     let x = 12;
     this.places = panel.tokens.map((token) => {
-      const size = Math.max(view.textWidth(token) + 16, NUMBER_WIDTH);
+      const size = Math.max(textWidth(token) + 16, NUMBER_WIDTH);
       x += size;
       return { x: x - size, size };
     });
@@ -62,13 +64,13 @@ export class Arcs extends Curved {
 
   // One number has room below a word, the mean where several heads are on.
   numbersOf(focus) {
-    const { view, panel } = this;
-    const head = view.heads.length === 1 ? view.heads[0] : null;
-    return [{ head, values: meanAcross(view.layer(panel), view.heads, focus) }];
+    const { selection, panel } = this;
+    const head = selection.heads.length === 1 ? selection.heads[0] : null;
+    return [{ head, values: meanAcross(selection.layer(panel), selection.heads, focus) }];
   }
 
   curvesOf(from, to, x, y) {
-    const { heads } = this.view;
+    const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
     const middle = (at) => this.places[at].x + this.places[at].size / 2 - this.scroll.scrollLeft + x;
     return this.lines(from, to).map((line) => {
@@ -80,13 +82,13 @@ export class Arcs extends Curved {
 
   // A token in the middle of what is in sight, or, where both fit, between it and what it looks at most.
   centre(at) {
-    const { view, panel } = this;
-    const focus = view.of(panel).pinned;
-    const weights = focus?.tokens.length ? meanAcross(view.layer(panel), view.heads, focus) : [];
+    const { selection, panel } = this;
+    const focus = selection.of(panel).pinned;
+    const weights = focus?.tokens.length ? meanAcross(selection.layer(panel), selection.heads, focus) : [];
     const [largest = at] = strongest(weights, {
       threshold: Number.MIN_VALUE,
       count: 1,
-      hidden: view.hidden(panel).key,
+      hidden: selection.hidden(panel).key,
     });
     const ends = (tokens) => {
       const places = tokens.map((token) => this.places[token]);
@@ -104,9 +106,9 @@ export class Arcs extends Curved {
   }
 
   scene() {
-    const { view, panel } = this;
+    const { selection, panel } = this;
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);
-    const { focus } = view.of(panel);
+    const { focus } = selection.of(panel);
     const numbers = focus ? this.numbersOf(focus) : [];
     return {
       width: this.total,
@@ -115,7 +117,7 @@ export class Arcs extends Curved {
       labels: panel.tokens.slice(0, length).flatMap((text, at) => {
         const x = this.places[at].x + this.places[at].size / 2;
         const value = Math.max(0, ...numbers.map(({ values }) => values[at]));
-        const under = value >= view.threshold ? short(value) : "";
+        const under = value >= selection.threshold ? short(value) : "";
         return [
           { text, unknown: panel.unknown.query.has(at), x, y: this.tall + 12, anchor: "middle" },
           ...(under ? [{ note: under, text: "", x, y: this.tall + 30, anchor: "middle" }] : []),

@@ -1,6 +1,6 @@
 // What the drawings of one sentence share: tokens, the numbers beside them, and canvases that scroll.
 //
-// A drawing gets the panel and the view (what is on, what is looked at) and has three methods: `draw` from
+// A drawing gets the panel, the selection (what is on, what is looked at) and the theme, and has three methods: `draw` from
 // scratch, `update` when only the focus moved, and `scene`, the whole of it as shapes to be saved. Only what
 // is in sight is made, so that a text may have thousands of tokens.
 
@@ -14,6 +14,7 @@ export const ROW = 22;
 export const LONG = 48;
 export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
 export const MAX_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
+const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
 export const SCENE_TOKENS = 1000; // in a saved figure
 const OVERSCAN = 8; // tokens beyond what is in sight
 const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
@@ -22,6 +23,7 @@ const FEW_LETTERS = 3; // of a token that is never shortened
 const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scrolls
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
+/** @typedef {import("../view/selection.js").Selection} Selection */
 /** @typedef {{ text: string, unknown?: boolean, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
 
 /**
@@ -35,7 +37,11 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  * @property {{ href: string, x: number, y: number, width: number, height: number }} [image]
  */
 
-export function tokenElement(view, panel, side, at) {
+/** @param {import("../view/head_view.js").Header} header */
+export const tallestOf = ({ matrices }) => (matrices ? TALLEST.above : TALLEST.alone);
+
+/** @param {Record<string, string>} texts */
+export function tokenElement(panel, side, at, texts) {
   const element = make("div", `token ${side}`);
   const text = listOf(panel, side)[at];
   element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
@@ -43,7 +49,7 @@ export function tokenElement(view, panel, side, at) {
   element.id = `${panel.id}-${side}-${at}`;
   if (panel.unknown[side === "key" ? "key" : "query"].has(at)) {
     element.classList.add("unknown");
-    element.title = fill(view.texts.unknown, { token: isolated(text) });
+    element.title = fill(texts.unknown, { token: isolated(text) });
   }
   element.setAttribute("role", "option");
   element.setAttribute("aria-posinset", at + 1);
@@ -52,14 +58,18 @@ export function tokenElement(view, panel, side, at) {
 }
 
 // The weight's own figures beside a token: each head's, named where there are several, or the mean.
-function putNumbers(view, element, weights) {
+/**
+ * @param {number} threshold
+ * @param {string[]} textColours of heads
+ */
+function putNumbers(element, weights, threshold, textColours) {
   const at = Number(element.dataset.at);
-  const seen = weights.filter(({ values }) => values[at] >= view.threshold);
+  const seen = weights.filter(({ values }) => values[at] >= threshold);
   const { length } = weights;
   element.lastChild.replaceChildren(
     ...seen.map(({ head, values }) => {
       const number = make("i", "", short(values[at]));
-      if (head !== null) number.style.color = view.textColourOf(head);
+      if (head !== null) number.style.color = textColours[head % textColours.length];
       if (head !== null && length > 1) number.prepend(make("sub", "", String(head + 1)));
       return number;
     }),
@@ -70,20 +80,23 @@ function putNumbers(view, element, weights) {
   );
 }
 
-export function numbersOf(view, panel, focus) {
-  const layer = view.layer(panel);
-  if (view.heads.length > MAX_NUMBERS) return [{ head: null, values: meanAcross(layer, view.heads, focus) }];
-  return view.heads.map((head) => ({ head, values: across(layer, head, focus) }));
+/** @param {Selection} selection */
+export function numbersOf(selection, panel, focus) {
+  const { heads } = selection;
+  const layer = selection.layer(panel);
+  if (heads.length > MAX_NUMBERS) return [{ head: null, values: meanAcross(layer, heads, focus) }];
+  return heads.map((head) => ({ head, values: across(layer, head, focus) }));
 }
 
-export function mark(view, panel, element) {
+/** @param {Selection} selection */
+export function mark(selection, panel, element) {
   const at = Number(element.dataset.at);
-  const { pinned, focus } = view.of(panel);
+  const { pinned, focus } = selection.of(panel);
   const side = element.dataset.side; // where there is one element for both, "token"
   const isIn = (chosen) => Boolean(chosen?.tokens.includes(at) && (side === "token" || side === chosen.side));
   element.classList.toggle("focus", isIn(focus));
   element.setAttribute("aria-selected", isIn(pinned));
-  element.classList.toggle("away", view.hidden(panel)[side === "key" ? "key" : "query"].has(at));
+  element.classList.toggle("away", selection.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
 // Does the reader like things to move?
@@ -131,12 +144,15 @@ export class Curved {
   sides = [];
 
   /**
-   * @param {import("../view/head_view.js").HeadView} view
+   * @param {Selection} selection
+   * @param {import("./theme.js").Theme} theme
    * @param {import("../numbers/panel.js").Panel} panel
    * @param {HTMLElement} stage
    */
-  constructor(view, panel, stage) {
-    this.view = view;
+  constructor(selection, theme, panel, stage) {
+    this.selection = selection;
+    this.theme = theme;
+    this.texts = selection.header.texts;
     this.panel = panel;
     this.stage = stage;
     this.scroll = make("div", "scroll");
@@ -148,7 +164,7 @@ export class Curved {
     this.scroll.append(this.long);
     this.scroll.onscroll = () => this.update();
     stage.replaceChildren(this.scroll);
-    this.more = new More(stage, this.scroll, this.isAcross, view.texts);
+    this.more = new More(stage, this.scroll, this.isAcross, this.texts);
   }
 
   // Does it scroll from left to right?
@@ -192,15 +208,15 @@ export class Curved {
 
   // Tokens that are in sight get an element, the others lose theirs.
   arrange() {
-    const { view, panel } = this;
+    const { selection, panel } = this;
     const inSight = new Map();
     const add = (side, at) => inSight.set(`${side} ${at}`, [side, at]);
     const [from, to] = this.range();
     for (const side of this.sides)
       for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++)
         add(side, at);
-    const active = view.active(panel); // a screen reader looks for it wherever it is
-    if (active) add(view.sideOf(active.side), active.token);
+    const active = selection.active(panel); // a screen reader looks for it wherever it is
+    if (active) add(selection.sideOf(active.side), active.token);
     for (const [name, element] of this.shown) {
       if (inSight.has(name)) continue;
       element.remove();
@@ -208,7 +224,7 @@ export class Curved {
     }
     for (const [name, [side, at]] of inSight) {
       if (this.shown.has(name)) continue;
-      const element = tokenElement(view, panel, side, at);
+      const element = tokenElement(panel, side, at, this.texts);
       this.put(element, side, at);
       this.shown.set(name, element);
       this.long.append(element);
@@ -216,13 +232,14 @@ export class Curved {
   }
 
   update() {
-    const { view, panel } = this;
+    const { selection, panel } = this;
     this.arrange();
-    const { focus } = view.of(panel);
+    const { focus } = selection.of(panel);
     const numbers = focus ? this.numbersOf(focus) : [];
     for (const element of this.shown.values()) {
-      mark(view, panel, element);
-      if (focus && this.answers(element.dataset.side, focus)) putNumbers(view, element, numbers);
+      mark(selection, panel, element);
+      if (focus && this.answers(element.dataset.side, focus))
+        putNumbers(element, numbers, selection.threshold, this.theme.textColours);
       else {
         element.lastElementChild.replaceChildren();
         element.classList.remove("strong");
@@ -237,26 +254,26 @@ export class Curved {
   paint(marked = null) {
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    drawCurves(context, this.curves, this.view.palette, marked);
+    drawCurves(context, this.curves, this.theme.palette, marked);
   }
 
   numbersOf(focus) {
-    return numbersOf(this.view, this.panel, focus);
+    return numbersOf(this.selection, this.panel, focus);
   }
 
   linesIn(panel, from, to) {
-    const { view } = this;
-    const { focus } = view.of(panel);
-    const count = view.maxLines || (!focus && longestOf(panel) > LONG ? LINES_OF_ALL : 0);
-    const options = { focus, from, to: Math.min(to, panel.tokens.length), threshold: view.threshold, count };
-    return linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
+    const { selection } = this;
+    const { focus } = selection.of(panel);
+    const count = selection.state.maxLines || (!focus && longestOf(panel) > LONG ? LINES_OF_ALL : 0);
+    const options = { focus, from, to: Math.min(to, panel.tokens.length), threshold: selection.threshold, count };
+    return linesOf(selection.layer(panel), selection.heads, { ...options, hidden: selection.hidden(panel) });
   }
 
   // In a long text all weights are small: the strongest in sight is then drawn as one of 1 would be, the
   // same in all sentences, since they are there to be compared.
   lines(from, to) {
     const lines = this.linesIn(this.panel, from, to);
-    const others = this.view.data.filter((panel) => panel !== this.panel);
+    const others = this.selection.panels.filter((panel) => panel !== this.panel);
     const every = [lines, ...others.map((panel) => this.linesIn(panel, from, to))];
     this.strongest = every.flat().reduce((largest, { weight }) => Math.max(largest, weight), 0);
     const full = this.strongest < FULL ? this.strongest : 1;

@@ -1,28 +1,30 @@
 // Two columns of tokens, those who look and those who are looked at, with lines between them.
 
-import { listOf, longestOf, nothingIn } from "../numbers/panel.js";
+import { listOf, longestOf } from "../numbers/panel.js";
 import { fit } from "../page/elements.js";
+import { measured } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
+import { Curved, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS, tallestOf } from "./drawing.js";
 
+const BOLD = 1.1; // how much wider a token in focus is
 const MAX_WIDTH = { beside: 340, alone: 620 }; // pixels of the lines: longer ones are hard to follow
 
 export class Lines extends Curved {
   sides = ["query", "key"];
 
   draw() {
-    const { view, panel, stage } = this;
+    const { selection, panel, stage } = this;
     const width = stage.clientWidth;
-    const [widest, widestKey] = this.sides.map((side) => view.measure(panel, side));
-    this.numbers = Math.min(MAX_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
+    const [widest, widestKey] = this.sides.map((side) => this.#widest(side));
+    this.numbers = Math.min(MAX_NUMBERS, Math.max(1, selection.heads.length)) * (selection.heads.length > 1 ? 52 : 44);
     this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
     this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(
       40,
-      Math.min(width - this.left - this.right, MAX_WIDTH[view.data.length > 1 ? "beside" : "alone"]),
+      Math.min(width - this.left - this.right, MAX_WIDTH[selection.panels.length > 1 ? "beside" : "alone"]),
     );
-    this.height = Math.min(longestOf(panel) * ROW, view.tallest);
+    this.height = Math.min(longestOf(panel) * ROW, tallestOf(selection.header));
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${longestOf(panel) * ROW}px`;
     stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);
@@ -31,6 +33,12 @@ export class Lines extends Curved {
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
     this.update();
+  }
+
+  // Pixels of the widest token of a side.
+  #widest(side) {
+    const textWidth = measured(`14.4px ${this.theme.font}`);
+    return listOf(this.panel, side).reduce((widest, token) => Math.max(widest, textWidth(token)), 0) * BOLD;
   }
 
   range() {
@@ -54,8 +62,8 @@ export class Lines extends Curved {
   // As in the matrices the names of rows in which no head that is on has anything to find are dim.
   update() {
     super.update();
-    const { view, panel } = this;
-    const dim = nothingIn(view.header, panel.nth, view.layer(panel).number, view.heads, panel.wordOf);
+    const { selection, panel } = this;
+    const dim = selection.nothing(panel);
     for (const element of this.shown.values())
       element.classList.toggle("dim", element.dataset.side === "query" && dim.includes(Number(element.dataset.at)));
   }
@@ -65,7 +73,7 @@ export class Lines extends Curved {
   }
 
   curvesOf(from, to, x, y) {
-    const { heads } = this.view;
+    const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
     const level = (at, head) =>
       (at + 0.5) * ROW - this.scroll.scrollTop + y + (heads.indexOf(head) - (heads.length - 1) / 2) * gap;
@@ -86,15 +94,16 @@ export class Lines extends Curved {
   }
 
   scene() {
-    const { view, panel } = this;
+    const { selection, panel } = this;
     const length = Math.min(longestOf(panel), SCENE_TOKENS);
-    const { focus } = view.of(panel);
-    const numbers = focus ? numbersOf(view, panel, focus) : [];
-    const room = (side) => view.measure(panel, side) + 18 + (side === "key" || panel.two ? this.numbers : 0);
+    const { focus } = selection.of(panel);
+    const numbers = focus ? numbersOf(selection, panel, focus) : [];
+    const room = (side) => this.#widest(side) + 18 + (side === "key" || panel.two ? this.numbers : 0);
     const [left, right] = this.sides.map(room); // nothing is cut off
     const label = (side, at) => {
       const isKey = side === "key";
-      const seen = focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= view.threshold) : [];
+      const seen =
+        focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= selection.threshold) : [];
       const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
       const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
       const x = isKey ? left + this.middle + 8 : left - 8;

@@ -1,9 +1,9 @@
 // The weights of one sentence as a heatmap, the mean of the heads that are on. They are computed in slices between
 // frames, of a longer text the largest of each block of cells; in a deeper zoom the cells in sight one by one.
 
-import { listOf, longestOf, nothingIn } from "../numbers/panel.js";
+import { listOf, longestOf } from "../numbers/panel.js";
 import { make } from "../page/elements.js";
-import { LONG, mark, tokenElement } from "./drawing.js";
+import { LONG, mark, tallestOf, tokenElement } from "./drawing.js";
 import { Heatmap, marginsOf } from "./heatmap.js";
 import { seenByAny, WeightGrid } from "./weight_grid.js";
 import { followFingers, zoomTools } from "./zoom.js";
@@ -23,76 +23,80 @@ export class Matrix {
   heads = "";
   painted = 0;
 
-  constructor(view, panel, stage) {
-    this.view = view;
+  /**
+   * @param {import("../view/selection.js").Selection} selection
+   * @param {import("./theme.js").Theme} theme
+   * @param {import("../numbers/panel.js").Panel} panel
+   * @param {HTMLElement} stage
+   */
+  constructor(selection, theme, panel, stage) {
+    this.selection = selection;
+    this.theme = theme;
     this.panel = panel;
     this.stage = stage;
     this.map.canvas.classList.add("matrix");
     followFingers(this.map);
     const tools = make("div", "zoom");
-    tools.append(...zoomTools(this.map, view.texts));
+    tools.append(...zoomTools(this.map, selection.header.texts));
     this.spoken = make("div", "unseen"); // the chosen row for those who do not see it
     this.list = make("div", "cells");
     this.list.append(this.map.canvas, this.spoken);
     stage.replaceChildren(this.list, tools);
   }
 
-  get look() {
-    const { colours, ink, accent, font } = this.view;
-    return { sequential: colours, diverging: colours, ink, accent, font };
-  }
-
   /** @returns {import("./heatmap.js").Numbers} */
   get numbers() {
-    const { view, panel, pooled } = this;
-    const layer = view.layer(panel);
+    const { selection, panel, pooled } = this;
+    const layer = selection.layer(panel);
     return {
       rows: panel.tokens,
       columns: listOf(panel, "key"),
       values: pooled?.finished ?? new Float32Array(0),
       step: pooled?.step,
-      exact: (query, key) => (seenByAny(layer, view.heads, query, key) ? this.#weight(layer, query, key) : NaN),
+      exact: (query, key) => (seenByAny(layer, selection.heads, query, key) ? this.#weight(layer, query, key) : NaN),
       signed: false,
       end: pooled?.maximum ?? 0,
       roots: longestOf(panel) > LONG,
-      dim: nothingIn(view.header, panel.nth, layer.number, view.heads, panel.wordOf),
+      dim: selection.nothing(panel),
       unknown: { rows: [...panel.unknown.query], columns: [...panel.unknown.key] },
     };
   }
 
   #weight(layer, query, key) {
-    const { heads } = this.view;
+    const { heads } = this.selection;
     return heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
   }
 
   draw() {
     this.#pool();
-    const { numbers, look, stage, view } = this;
+    const { numbers, theme, stage, selection } = this;
     const [rows, columns] = [numbers.rows.length, numbers.columns.length];
-    const { left, right } = marginsOf(numbers, look);
+    const { left, right } = marginsOf(numbers, theme);
     const wanted = Math.max(SIZE.few / Math.max(rows, columns), SIZE.cell);
-    const width = Math.min(wanted, (stage.clientWidth - left - right) / columns, view.tallest / rows);
+    const width = Math.min(wanted, (stage.clientWidth - left - right) / columns, tallestOf(selection.header) / rows);
     const height = Math.max(width, MIN_HEIGHT / rows);
-    this.map.fit(numbers, look, stage.clientWidth, rows * height, { width, height });
+    this.map.fit(numbers, theme, stage.clientWidth, rows * height, { width, height });
     this.update();
   }
 
   update() {
     if (this.#pool()) this.map.replace(this.numbers);
-    const { view, panel } = this;
-    const active = view.active(panel);
-    this.spoken.replaceChildren(...(active ? [tokenElement(view, panel, view.sideOf(active.side), active.token)] : []));
-    for (const element of this.spoken.children) mark(view, panel, element);
+    const { selection, panel } = this;
+    const active = selection.active(panel);
+    this.spoken.replaceChildren(
+      ...(active ? [tokenElement(panel, selection.sideOf(active.side), active.token, selection.header.texts)] : []),
+    );
+    for (const element of this.spoken.children) mark(selection, panel, element);
     this.paint();
   }
 
   // Other heads or another layer: their weights are computed from the first row on.
   #pool() {
-    const layer = this.view.layer(this.panel);
-    const heads = String(this.view.heads);
+    const layer = this.selection.layer(this.panel);
+    const heads = String(this.selection.heads);
     if (this.drawnFrom === layer && this.heads === heads) return false;
     Object.assign(this, { drawnFrom: layer, heads });
-    this.pooled = this.view.heads.length ? new WeightGrid(layer, this.view.heads) : null;
+    this.pooled = this.selection.heads.length ? new WeightGrid(layer, this.selection.heads) : null;
     requestAnimationFrame(() => this.#work(this.pooled));
     return true;
   }
@@ -109,9 +113,9 @@ export class Matrix {
 
   paint() {
     this.painted = performance.now();
-    const { side, tokens = [] } = this.view.of(this.panel).focus ?? {};
+    const { side, tokens = [] } = this.selection.of(this.panel).focus ?? {};
     const marks = { rows: side === "query" ? tokens : [], columns: side === "key" ? tokens : [], cell: this.cursor };
-    this.map.paint(this.look, marks);
+    this.map.paint(this.theme, marks);
   }
 
   // The cell of an event: hovering marks it.
@@ -119,10 +123,10 @@ export class Matrix {
     if (event.target !== this.map.canvas) return null;
     const cell = this.map.at(event);
     this.mark(cell);
-    const { heads } = this.view;
+    const { heads } = this.selection;
     if (!cell || !heads.length) return null;
     const [query, key] = [cell.row, cell.column];
-    const layer = this.view.layer(this.panel);
+    const layer = this.selection.layer(this.panel);
     const head = heads.length === 1 ? heads[0] : null;
     return {
       query,
@@ -142,7 +146,7 @@ export class Matrix {
   reveal(at) {
     const { viewport } = this.map;
     const [row, column] = [viewport.seen("y")[0], viewport.seen("x")[0]];
-    const isKey = this.view.active(this.panel)?.side === "key";
+    const isKey = this.selection.active(this.panel)?.side === "key";
     this.map.reveal(isKey ? { row, column: at } : { row: at, column: this.cursor?.column ?? column });
     this.paint();
   }

@@ -5,7 +5,6 @@ import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
-import { themeColours } from "./colours.js";
 import { ExplanationPanel } from "./explanation_panel.js";
 import { Heatmap, namesAbove, widthOf } from "./heatmap.js";
 import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
@@ -30,23 +29,6 @@ const SIDE = 168; // pixels of a small picture
 const TALL = 440; // of the cells of the large one
 const CELL = { width: 56, height: 30 }; // the largest
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-
-/**
- * How heatmaps look on a page; its theme may have changed.
- * @param {Element} element
- */
-export function themeLook(element) {
-  const style = getComputedStyle(element);
-  const read = (name) => style.getPropertyValue(name).trim();
-  return {
-    sequential: themeColours(element),
-    diverging: themeColours(element, "diverging"),
-    ink: read("--st-text-color"),
-    accent: read("--st-primary-color"),
-    paper: read("--st-background-color"),
-    font: style.fontFamily,
-  };
-}
 
 export const largestOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
 
@@ -79,7 +61,7 @@ export class MatrixGallery {
   largeName = null;
   /** @type {(Cell & { name: string }) | null} what is under the pointer or the keyboard */
   cell = null;
-  /** @type {ReturnType<typeof themeLook> | null} */
+  /** @type {import("./theme.js").Theme | null} */
   theme = null;
   /** pixels of a small picture, and whether the names of rows and columns stand beside it */
   tall = SIDE;

@@ -9,7 +9,8 @@ import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
 import { drawn } from "../streamlit/adapter.js";
-import { MatrixGallery, themeLook } from "./matrix_gallery.js";
+import { MatrixGallery } from "./matrix_gallery.js";
+import { themeOf } from "./theme.js";
 
 /** @typedef {import("../scene/highlight.js").Kind} Kind */
 
@@ -122,7 +123,7 @@ export class PageMatrices extends MatrixGallery {
 
   update() {
     if (!this.scene || !this.root.clientWidth) return;
-    this.theme = themeLook(this.root);
+    this.theme = themeOf(this.root);
     this.penButton.setAttribute("aria-pressed", String(this.pen));
     const step = this.scene.steps?.[stepInFocus()];
     const shown = step ? step.matrices.map((name) => this.#of(name)) : this.all;

@@ -7,22 +7,30 @@ import { fadeWhereMore, make } from "../page/elements.js";
 import { isRtl, short } from "../page/wording.js";
 import { meanAcross } from "../scene/focus.js";
 import { inkOn, shade } from "./colours.js";
-import { mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
+import { mark, SCENE_TOKENS, tallestOf, tokenElement } from "./drawing.js";
 
 export class ShadedText {
   maximum = 1;
   /** @type {HTMLElement[]} of the tokens */
   elements;
 
-  constructor(view, panel, stage) {
-    this.view = view;
+  /**
+   * @param {import("../view/selection.js").Selection} selection
+   * @param {import("./theme.js").Theme} theme
+   * @param {import("../numbers/panel.js").Panel} panel
+   * @param {HTMLElement} stage
+   */
+  constructor(selection, theme, panel, stage) {
+    const { texts } = selection.header;
+    this.selection = selection;
+    this.theme = theme;
     this.panel = panel;
     this.stage = stage;
     this.sides = panel.two ? ["query", "key"] : ["token"];
     this.prose = this.sides.map((side) => {
       const text = make("div", "prose");
       text.dir = isRtl(listOf(panel, side)) ? "rtl" : "ltr";
-      text.append(...listOf(panel, side).map((_, at) => tokenElement(view, panel, side, at)));
+      text.append(...listOf(panel, side).map((_, at) => tokenElement(panel, side, at, texts)));
       return text;
     });
     this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));
@@ -32,7 +40,7 @@ export class ShadedText {
     this.list = this.scroll;
     this.prose.forEach((text, nth) => {
       if (panel.two) {
-        const whose = make("p", "whose", nth ? view.texts.text_key : view.texts.text_query);
+        const whose = make("p", "whose", nth ? texts.text_key : texts.text_query);
         whose.setAttribute("role", "presentation"); // a list has options alone
         this.scroll.append(whose);
       }
@@ -42,41 +50,41 @@ export class ShadedText {
   }
 
   draw() {
-    this.scroll.style.maxHeight = `${this.view.tallest}px`;
+    this.scroll.style.maxHeight = `${tallestOf(this.selection.header)}px`;
     this.update();
   }
 
   update() {
-    const { view, panel } = this;
-    const { focus } = view.of(panel);
+    const { selection, panel, theme } = this;
+    const { focus } = selection.of(panel);
     const weights = this.weights();
-    const hidden = view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    this.maximum = Math.max(1e-9, ...view.data.map((one) => this.largest(one)));
+    const hidden = selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
+    this.maximum = Math.max(1e-9, ...selection.panels.map((one) => this.largest(one)));
     for (const element of this.elements) {
-      mark(view, panel, element);
+      mark(selection, panel, element);
       const at = Number(element.dataset.at);
       const answers = focus && element.dataset.side !== focus.side;
       const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.maximum) : 0;
-      const colour = shade(view.colours, share);
+      const colour = shade(theme.sequential, share);
       element.style.background = share >= 0.02 ? `rgb(${colour})` : "";
       element.style.color = share >= 0.02 ? inkOn(colour) : "";
       element.lastChild.textContent =
-        answers && weights[at] >= Math.max(view.threshold, 0.005) ? short(weights[at]) : "";
+        answers && weights[at] >= Math.max(selection.threshold, 0.005) ? short(weights[at]) : "";
     }
   }
 
   // The largest weight of those that answer in a sentence and are not hidden.
   largest(panel) {
-    const { focus } = this.view.of(panel);
-    const hidden = this.view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
+    const { focus } = this.selection.of(panel);
+    const hidden = this.selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
     return Math.max(0, ...this.weights(panel).filter((_, at) => !hidden.has(at)));
   }
 
   // Those of the tokens that answer.
   weights(panel = this.panel) {
-    const { view } = this;
-    const { focus } = view.of(panel);
-    return focus ? meanAcross(view.layer(panel), view.heads, focus) : new Float32Array(panel.tokens.length);
+    const { selection } = this;
+    const { focus } = selection.of(panel);
+    return focus ? meanAcross(selection.layer(panel), selection.heads, focus) : new Float32Array(panel.tokens.length);
   }
 
   paint() {}
@@ -85,7 +93,7 @@ export class ShadedText {
 
   // The element of a token on the side where the keyboard is.
   element(at) {
-    const side = this.view.active(this.panel)?.side ?? "query";
+    const side = this.selection.active(this.panel)?.side ?? "query";
     const nth = Math.max(0, this.sides.indexOf(side));
     const { children } = this.prose[nth];
     return /** @type {HTMLElement} */ (children[Math.min(at, children.length - 1)]);
@@ -107,7 +115,7 @@ export class ShadedText {
   }
 
   scene() {
-    const { view } = this;
+    const { theme } = this;
     const box = this.scroll.getBoundingClientRect();
     const weights = this.weights();
     const rectangles = [];
@@ -117,7 +125,7 @@ export class ShadedText {
       const own = element.getBoundingClientRect();
       const [x, y] = [own.left - box.left, own.top - box.top + this.scroll.scrollTop];
       const share = Math.min(1, weights[at] / this.maximum);
-      const colour = element.style.background ? shade(view.colours, share) : null;
+      const colour = element.style.background ? shade(theme.sequential, share) : null;
       if (colour) rectangles.push({ x, y, width: own.width, height: own.height, fill: `rgb(${colour})` });
       const fill = colour ? inkOn(colour) : undefined;
       const text = listOf(this.panel, element.dataset.side)[at];

@@ -19,12 +19,15 @@ export function positionOf(names, name) {
 const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
 
 // What a view looks at; the other text's token stays as it is in the focus.
-/** @param {Focus} focus */
-export function linkOf(view, focus) {
-  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words } = view.looked;
-  const names = tokens.map((at) => namesOf(view.original[nth], side)[at]);
+/**
+ * @param {Pick<import("../view/selection.js").Selection, "looked" | "original" | "two" | "header" | "every">} selection
+ * @param {Focus} focus
+ */
+export function linkOf({ looked, original, two, header, every }, focus) {
+  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words } = looked;
+  const names = tokens.map((at) => namesOf(original[nth], side)[at]);
   const chosen = names.pop() ?? "";
-  const key = view.two && side === "key";
+  const key = two && side === "key";
   return {
     layer: String(layer + 1),
     head: String(head + 1),
@@ -33,7 +36,7 @@ export function linkOf(view, focus) {
     sentence: String(nth + 1),
     side,
     pins: names.join(" "),
-    heads: JSON.stringify(on) === JSON.stringify(headsAtFirst(view.header, head, view.every)) ? "" : listed(on),
+    heads: JSON.stringify(on) === JSON.stringify(headsAtFirst(header, head, every)) ? "" : listed(on),
     drawing,
     threshold: threshold === null ? "" : String(threshold),
     lines: maxLines ? String(maxLines) : "",

@@ -29,7 +29,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     if (data.tells) tell(); // other figures of the page look there, too
   };
   const open = ({ layer, head }) => goTo({ layer: String(layer + 1), head: String(head + 1), heads: "" });
-  const moved = () => goTo(linkOf(root.view, heldFocus()));
+  const moved = () => goTo(linkOf(root.view.selection, heldFocus()));
   const hide = (nth, token) => {
     move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) }); // its word is another then
     tell();

@@ -3,6 +3,7 @@
 import { makeSvg } from "../page/elements.js";
 import { download, measured, save, wrapped } from "../page/saving.js";
 import { fill } from "../page/wording.js";
+import { lookOf } from "../pictures/colours.js";
 import { strokeOf } from "../pictures/curves.js";
 import { table } from "../scene/focus.js";
 
@@ -10,52 +11,80 @@ const CAPTION = 13; // pixels, for the lines that say what is drawn
 const MIN_WIDTH = 480; // pixels: the captions need them
 const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "key_token"];
 
+/** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("../pictures/theme.js").Theme} Theme */
+
+const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-${state.drawing}`;
+
 /**
- * @param {import("./head_view.js").HeadView} view
- * @param {string} kind "png", "svg", "csv", or "html" for the whole page
+ * Save the drawings as a figure ("png", "svg"), or their weights as a table ("csv").
+ * @param {string} format
+ * @param {Selection} selection
+ * @param {any[]} drawings one for each panel
+ * @param {Theme} theme
  */
-export async function saveView(view, kind) {
-  const file = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}`;
-  if (kind !== "html") return save(figureOf(view, file), kind);
-  const { drawing, rescaled, words } = view.state;
-  const inView = { ...view.chosen, on: view.heads, drawing, rescaled, words, brief: false, follows: undefined };
-  const page = await view.page({ ...view.header, ...inView });
-  return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${file}.html`);
+export function saveDrawings(format, selection, drawings, theme) {
+  const { paper, ink, font } = theme;
+  /** @type {import("../page/saving.js").Figure} */
+  const figure = {
+    meta: { file: nameOf(selection) },
+    look: () => ({ paper, ink, font }),
+    drawn: () => drawnScenes(selection, drawings, theme),
+    lines: () => weightLines(selection),
+  };
+  return save(figure, format);
 }
 
-/** @returns {import("../page/saving.js").Figure} */
-function figureOf(view, file) {
-  return {
-    meta: { file },
-    look: () => ({ paper: view.background, ink: view.ink, font: view.font }),
-    drawn: () => drawnScenes(view),
-    lines: () => weightLines(view),
+/**
+ * Save the view as it is, as a page of its own.
+ * @param {Selection} selection
+ * @param {import("./head_view.js").Page["page"]} pageOf
+ */
+export async function savePage(selection, pageOf) {
+  const { drawing, rescaled, words } = selection.state;
+  const inView = {
+    ...selection.chosen,
+    on: selection.heads,
+    drawing,
+    rescaled,
+    words,
+    brief: false,
+    follows: undefined,
   };
+  const page = await pageOf({ ...selection.header, ...inView });
+  return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
 }
 
 // The scenes of all panels under each other, each below the words that say what it is.
-function drawnScenes(view) {
-  const { texts, state, header, data, drawings, heads, font, ink } = view;
+/**
+ * @param {Selection} selection
+ * @param {any[]} drawings
+ * @param {Theme} theme
+ */
+function drawnScenes(selection, drawings, theme) {
+  const { state, header, panels, heads } = selection;
+  const { font, ink, palette } = theme;
+  const { texts } = header;
   const facts = [
     header.source,
     fill(texts.layer, { layer: state.layer + 1 }),
     fill(texts.heads_named, { heads: heads.map((head) => head + 1).join(", ") }),
     ...(state.rescaled ? [texts.rescaled] : []),
-    ...(drawings.some(({ drawing }) => drawing.map?.hidden) ? [texts.colours_masked] : []),
+    ...(drawings.some(({ map }) => map?.hidden) ? [texts.colours_masked] : []),
   ];
   /** @type {import("../pictures/drawing.js").Scene[]} */
-  const scenes = drawings.map(({ drawing }) => drawing.scene());
+  const scenes = drawings.map((drawing) => drawing.scene());
   const width = Math.max(MIN_WIDTH, ...scenes.map((scene) => scene.width));
   const figure = makeSvg("svg", { "font-family": font });
   let top = 0;
   scenes.forEach((scene, nth) => {
-    for (const line of wrapped([data[nth].title, ...facts].join(" · "), width, measured(`${CAPTION}px ${font}`))) {
+    for (const line of wrapped([panels[nth].title, ...facts].join(" · "), width, measured(`${CAPTION}px ${font}`))) {
       top += CAPTION * 1.35;
       figure.append(makeSvg("text", { x: 0, y: top, "font-size": CAPTION, fill: ink }, line));
     }
     top += CAPTION;
     const group = makeSvg("g", { transform: `translate(0 ${top.toFixed(1)})` });
-    group.append(...shapes(scene, view));
+    group.append(...shapes(scene, ink, palette));
     figure.append(group);
     top += scene.height + CAPTION;
   });
@@ -64,12 +93,12 @@ function drawnScenes(view) {
 }
 
 /** @param {import("../pictures/drawing.js").Scene} scene */
-function shapes({ image, rectangles = [], curves, labels }, view) {
+function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
   return [
     ...(image ? [makeSvg("image", image)] : []),
     ...rectangles.map((box) => makeSvg("rect", { ...box, rx: 3 })),
-    ...[...curves].sort((a, b) => a.weight - b.weight).map((curve) => curvePath(curve, view.look(curve.head))),
-    ...labels.map((label) => labelText(label, view.ink)),
+    ...[...curves].sort((a, b) => a.weight - b.weight).map((curve) => curvePath(curve, lookOf(palette, curve.head))),
+    ...labels.map((label) => labelText(label, ink)),
   ];
 }
 
@@ -95,9 +124,13 @@ function labelText({ text, unknown, note, x, y, anchor, fill: colour }, ink) {
   return element;
 }
 
-function weightLines(view) {
-  const rows = view.data.flatMap((panel) =>
-    table(panel, view.layer(panel), view.heads, view.of(panel).pinned).map((row) => [panel.title, ...row]),
+/** @param {Selection} selection */
+function weightLines(selection) {
+  const rows = selection.panels.flatMap((panel) =>
+    table(panel, selection.layer(panel), selection.heads, selection.of(panel).pinned).map((row) => [
+      panel.title,
+      ...row,
+    ]),
   );
-  return [[...COLUMNS, view.state.rescaled ? "weight_rescaled" : "weight"], ...rows];
+  return [[...COLUMNS, selection.state.rescaled ? "weight_rescaled" : "weight"], ...rows];
 }

@@ -20,10 +20,16 @@ export class HeadGrid {
   drawnFrom = [];
   /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: import("../pictures/heatmap.js").Numbers }[]} */
   pictures = [];
+  /** @type {import("./matrices.js").HeadMatrices["shown"]} */
+  shown;
 
-  /** @param {import("./head_view.js").HeadView} view */
-  constructor(view) {
-    this.view = view;
+  /**
+   * @param {import("./selection.js").Selection} selection
+   * @param {(head: number) => void} toHead
+   */
+  constructor(selection, toHead) {
+    this.selection = selection;
+    this.toHead = toHead;
     this.root = make("section", "all-heads");
     this.bar = make("div", "bar");
     this.grid = make("div", "grid");
@@ -31,37 +37,31 @@ export class HeadGrid {
     this.root.append(this.bar, this.grid);
   }
 
-  // The sentence and the layer that are looked at, as they were sent.
-  get layer() {
-    return this.view.matrices.layer;
-  }
-
-  // After the matrices: what these draw anew is new here, too.
-  draw() {
-    const { drawnFrom } = this.view.matrices;
+  /**
+   * The sentence and the layer that are looked at, as they were sent.
+   * @param {import("./matrices.js").HeadMatrices["shown"]} shown
+   */
+  update(shown) {
+    const { layer, nth, theme, drawnFrom } = shown;
+    this.shown = shown;
     if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
-    this.update();
-  }
-
-  update() {
-    const { layer, view } = this;
     const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
     this.root.hidden = !fits;
-    if (!fits || !view.matrices.theme) return;
-    const scene = JSON.stringify([view.matrices.nth, layer.number, layer.heads, this.scale]);
+    if (!fits || !theme) return;
+    const scene = JSON.stringify([nth, layer.number, layer.heads, this.scale]);
     if (scene !== this.scene) {
       this.scene = scene;
-      this.#compute(layer);
+      this.#compute();
     }
     this.pictures.forEach(({ button }, at) => {
-      button.setAttribute("aria-pressed", String(layer.heads[at] === view.chosenHead));
+      button.setAttribute("aria-pressed", String(layer.heads[at] === this.selection.chosenHead));
     });
     oneTabStop(this.grid);
   }
 
-  #compute(layer) {
-    const { view } = this;
-    const { panel, theme } = view.matrices;
+  #compute() {
+    const { header } = this.selection;
+    const { layer, panel, theme } = this.shown;
     const whole = [
       [0, layer.nQuery],
       [0, layer.nKey],
@@ -76,15 +76,15 @@ export class HeadGrid {
       const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
       map.show(numbers, theme, PICTURE, PICTURE, false);
       map.paint();
-      const button = makeButton("", "", () => view.lookAtHead(head));
+      const button = makeButton("", "", () => this.toHead(head));
       button.title = this.#hint(head, numbers, largest[at]);
       button.dataset.head = String(head);
       button.append(map.canvas, make("span", "", this.#name(head)));
-      const role = view.header.roles?.[layer.number]?.[head];
+      const role = header.roles?.[layer.number]?.[head];
       if (role) button.append(make("small", "", role));
       return { map, button, numbers };
     });
-    this.#top(layer, most);
+    this.#top(most);
     renew(
       this.grid,
       this.pictures.map(({ button }) => button),
@@ -96,18 +96,19 @@ export class HeadGrid {
     return this.pictures.some(({ map }) => map.hidden);
   }
 
-  #name = (head) => fill(this.view.texts.head, { head: head + 1 });
+  #name = (head) => fill(this.selection.header.texts.head, { head: head + 1 });
 
   #hint(head, { rows, columns, values }, largest) {
     const at = values.indexOf(largest);
     const [query, key] = [rows[Math.floor(at / columns.length)], columns[at % columns.length]].map((token) =>
       isolated(token ?? ""),
     );
-    return fill(this.view.texts.grid_hint, { head: head + 1, weight: exact(largest), query, key });
+    return fill(this.selection.header.texts.grid_hint, { head: head + 1, weight: exact(largest), query, key });
   }
 
-  #top(layer, most) {
-    const { texts } = this.view;
+  #top(most) {
+    const { texts } = this.selection.header;
+    const { layer } = this.shown;
     const title = fill(texts.grid, { layer: layer.number + 1 });
     this.grid.setAttribute("aria-label", title);
     const label = make("label", "", texts.grid_scale);
@@ -118,13 +119,13 @@ export class HeadGrid {
     }
     select.onchange = () => {
       this.scale = select.value;
-      this.update();
+      this.update(this.shown);
     };
     label.append(select);
     const end =
       this.scale === "each" ? texts.grid_each : fill(texts.scale, { maximum: exact(this.scale === "full" ? 1 : most) });
     const files = ["png", "svg", "csv"].map((format) =>
-      makeButton(format.toUpperCase(), "file", () => save(this.#file(layer), format)),
+      makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)),
     );
     const note = this.#hatched ? `${end} ${texts.colours_masked}.` : end;
     renew(this.bar, [make("h2", "", title), label, make("span", "note", note), ...files]);
@@ -132,20 +133,18 @@ export class HeadGrid {
   }
 
   // All heads as they stand on the screen, as a drawing and as a table.
-  #file(layer) {
-    const { view, grid, pictures } = this;
-    const { panel } = view.matrices;
+  #file() {
+    const { grid, pictures } = this;
+    const { file, source, texts } = this.selection.header;
+    const { layer, panel, theme } = this.shown;
+    const { paper, ink, font } = theme;
     return {
       meta: {
-        title: fill(view.texts.grid, { layer: layer.number + 1 }),
-        caption: [
-          ...(this.#hatched ? [`${view.texts.colours_masked}.`] : []),
-          panel.title,
-          `${view.header.source} · Headscope`,
-        ],
-        file: `${view.header.file}-layer-${layer.number + 1}-heads`,
+        title: fill(texts.grid, { layer: layer.number + 1 }),
+        caption: [...(this.#hatched ? [`${texts.colours_masked}.`] : []), panel.title, `${source} · Headscope`],
+        file: `${file}-layer-${layer.number + 1}-heads`,
       },
-      look: () => ({ paper: view.background, ink: view.ink, font: view.font }),
+      look: () => ({ paper, ink, font }),
       drawn: () => {
         const first = pictures[0].button.offsetTop;
         const across = pictures.filter(({ button }) => button.offsetTop === first).length;
@@ -161,7 +160,7 @@ export class HeadGrid {
           figure.append(makeSvg("image", { href, x, y, width: SAVED, height: SAVED }));
           [...button.querySelectorAll("span, small")].forEach(({ textContent }, line) => {
             const place = { x: x + SAVED / 2, y: y + SAVED + (line + 1) * LINE - 3, "text-anchor": "middle" };
-            figure.append(makeSvg("text", { ...place, fill: view.ink, "font-size": line ? 10 : 12 }, textContent));
+            figure.append(makeSvg("text", { ...place, fill: ink, "font-size": line ? 10 : 12 }, textContent));
           });
         });
         return { figure, width, height };

@@ -5,51 +5,66 @@ import { isRtl } from "../page/wording.js";
 import { zoomByKey } from "../pictures/zoom.js";
 import { nextHead } from "../scene/focus.js";
 
+/** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {{ toHead: (head: number) => void, toLayer: (number: number) => void }} Ways */
+
 /**
- * @param {import("./head_view.js").HeadView} view
+ * Whether the key on the drawing of sentence `nth` is one of these; then the selection has moved.
  * @param {KeyboardEvent} event
+ * @param {Selection} selection
+ * @param {number} nth
+ * @param {any} drawing
+ * @param {Ways} ways
  */
-export function pressKey(view, event) {
-  const nth = Number(/** @type {HTMLElement} */ (event.target).dataset?.panel ?? NaN);
-  if (Number.isNaN(nth) || event.ctrlKey || event.metaKey || event.altKey) return;
-  const done = obey(view, event.key, nth, event.shiftKey);
-  if (!done) return;
+export function pressKey(event, selection, nth, drawing, ways) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return false;
+  if (!obey(event, selection, nth, drawing, ways)) return false;
+  selection.hover = null;
   event.preventDefault();
   event.stopPropagation(); // Streamlit has keys of its own
+  return true;
 }
 
-function obey(view, key, nth, more) {
-  const panel = view.data[nth];
-  const flat = view.state.drawing === "arcs" || view.state.drawing === "text";
-  const side = view.pinned?.[nth]?.side ?? view.state.side;
+/**
+ * @param {KeyboardEvent} event
+ * @param {Selection} selection
+ * @param {number} nth
+ * @param {any} drawing
+ * @param {Ways} ways
+ */
+function obey({ key, shiftKey }, selection, nth, drawing, ways) {
+  const panel = selection.panels[nth];
+  const { drawing: name, layer } = selection.state;
+  const pinned = selection.pinned?.[nth];
+  const at = selection.at?.token ?? 0;
+  const side = pinned?.side ?? selection.state.side;
   const tokens = listOf(panel, side);
-  const against = flat && isRtl(tokens) ? -1 : 1;
+  const against = (name === "arcs" || name === "text") && isRtl(tokens) ? -1 : 1;
   const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
   // Two lists stand beside each other as columns, or one below the other as texts.
+  /** @type {Record<string, Record<string, Side>>} */
   const over = {
     lines: { ArrowLeft: "query", ArrowRight: "key" },
     text: panel.two ? { ArrowUp: "query", ArrowDown: "key" } : {},
   };
-  const to = over[view.state.drawing]?.[key];
+  const to = over[name]?.[key];
   if (to) {
-    view.pin(nth, { side: to, tokens: [Math.min(view.at?.token ?? 0, listOf(panel, to).length - 1)] });
-    view.drawings[nth].drawing.reveal(view.at.token);
+    selection.pin(nth, { side: to, tokens: [Math.min(at, listOf(panel, to).length - 1)] });
+    drawing.reveal(selection.at.token);
   } else if (key in steps) {
-    const start = view.pinned?.[nth] ? (view.at?.token ?? 0) + steps[key] : (view.at?.token ?? 0);
-    const token = Math.min(Math.max(start, 0), tokens.length - 1);
-    const held = more && view.pinned?.[nth]?.side === side ? view.pinned[nth].tokens : [];
-    view.pin(nth, { side, tokens: [...new Set([...held, token])].sort((a, b) => a - b) });
-    view.at = { nth, token };
-    view.drawings[nth].drawing.reveal(token);
+    const token = Math.min(Math.max(pinned ? at + steps[key] : at, 0), tokens.length - 1);
+    const held = shiftKey && pinned?.side === side ? pinned.tokens : [];
+    selection.pin(nth, { side, tokens: [...new Set([...held, token])].sort((a, b) => a - b) });
+    selection.at = { nth, token };
+    drawing.reveal(token);
   } else if (key === "Home" || key === "End") {
     const token = key === "Home" ? 0 : tokens.length - 1;
-    view.pin(nth, { side, tokens: [token] });
-    view.drawings[nth].drawing.reveal(token);
-  } else if (key === "Escape") view.pin(nth, null);
-  else if (key === "h" || key === "H") view.lookAtHead(nextHead(view.on, view.every, key === "h" ? 1 : -1));
-  else if (key === "l" || key === "L") view.toLayer(view.state.layer + (key === "l" ? 1 : -1));
-  else if (!view.drawings[nth].drawing.map || !zoomByKey(view.drawings[nth].drawing.map, key)) return false;
-  view.hover = null;
-  view.update();
+    selection.pin(nth, { side, tokens: [token] });
+    drawing.reveal(token);
+  } else if (key === "Escape") selection.pin(nth, null);
+  else if (key === "h" || key === "H") ways.toHead(nextHead(selection.on, selection.every, key === "h" ? 1 : -1));
+  else if (key === "l" || key === "L") ways.toLayer(layer + (key === "l" ? 1 : -1));
+  else return drawing.map ? zoomByKey(drawing.map, key) : false;
   return true;
 }

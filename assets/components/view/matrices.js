@@ -5,10 +5,19 @@ import { explanationOf } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
-import { largestOf, MatrixGallery, themeLook } from "../pictures/matrix_gallery.js";
+import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CUT } from "../scene/schema.js";
 
-/** @typedef {import("./head_view.js").HeadView} HeadView */
+/** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("../scene/focus.js").Focus} Focus */
+/** @typedef {import("./head_view.js").Page} Page */
+
+/**
+ * What the view does when a cell is pressed or pointed at: a token is chosen, or the tokens of the cell are in focus.
+ * @typedef {object} CellReply
+ * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
+ * @property {(nth: number, focus: Focus | null, labels: Record<string, string>) => void} point
+ */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {"query" | "key"} Side */
 
@@ -90,51 +99,75 @@ export class HeadMatrices extends MatrixGallery {
   /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
   parts = null;
 
-  /** @param {HeadView} view */
-  constructor(view) {
+  /** @type {Page["explain"] | null} */
+  ask = null;
+
+  /**
+   * @param {Selection} selection
+   * @param {CellReply} reply
+   */
+  constructor(selection, reply) {
     super();
-    this.view = view;
+    this.selection = selection;
+    this.reply = reply;
     this.bar = make("div", "bar");
   }
 
   get texts() {
-    return this.view.texts;
+    return this.selection.header.texts;
   }
 
   // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
   get nth() {
-    return this.view.nth;
+    return this.selection.nth;
   }
 
   get panel() {
-    return this.view.original[this.nth] ?? this.view.original[0];
+    return this.selection.original[this.nth] ?? this.selection.original[0];
   }
 
   // The layer as it was sent; null where a page does not draw matrices.
   /** @returns {Layer | null} */
   get layer() {
-    const layer = this.panel?.layers.get(this.view.layer(this.view.data[0]).number) ?? null;
-    return this.view.header.matrices ? layer : null;
+    const { header, panels } = this.selection;
+    const layer = this.panel?.layers.get(this.selection.layer(panels[0]).number) ?? null;
+    return header.matrices ? layer : null;
   }
 
   // The matrices that can be computed: of some layers only the weights are known.
   namesOf = (layer) => Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
 
+  // Whose numbers these are, for a picture of all heads: what is drawn anew here is new there, too.
+  get shown() {
+    const { layer, panel, nth, theme, drawnFrom } = this;
+    return { layer, panel, nth, theme, drawnFrom };
+  }
+
   // The theme or the numbers may be other ones; where they are not, what is drawn stays.
-  draw() {
-    const { view } = this;
-    this.theme = themeLook(view.root);
-    const from = [view.header, view.original, JSON.stringify(this.theme)];
+  /**
+   * @param {import("../pictures/theme.js").Theme} theme
+   * @param {Page} page
+   */
+  draw(theme, { plot = null, explain = null }) {
+    const { selection } = this;
+    this.theme = theme;
+    this.ask = explain;
+    const from = [selection.header, selection.original, JSON.stringify(theme)];
     if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
-    const place = () => ({ panel: this.nth, layer: this.layer.number, head: view.chosenHead, query: this.focus.query });
-    this.plot = view.plot && ((name) => view.plot({ name, ...place() }));
+    const place = () => ({
+      panel: this.nth,
+      layer: this.layer.number,
+      head: selection.chosenHead,
+      query: this.focus.query,
+    });
+    this.plot = plot && ((name) => plot({ name, ...place() }));
     this.update();
   }
 
   // The focus has moved. What it does not change is not computed anew.
   update() {
-    const { layer, view } = this;
-    const head = view.chosenHead;
+    const { layer } = this;
+    const head = this.selection.chosenHead;
     this.root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = this.root.hidden;
     if (this.root.hidden || !this.theme || !this.root.clientWidth) return;
@@ -155,8 +188,9 @@ export class HeadMatrices extends MatrixGallery {
 
   // The tokens in focus, as pieces of the sentence; of several the last.
   get focus() {
-    const panel = this.view.data[this.nth] ?? this.view.data[0];
-    const { focus } = this.view.of(panel);
+    const { panels } = this.selection;
+    const panel = panels[this.nth] ?? panels[0];
+    const { focus } = this.selection.of(panel);
     const chosen = focus?.tokens.length ? { [focus.side]: panel.pieceOf(focus.side, focus.tokens.at(-1)) } : {};
     return { ...chosen, ...(this.cell ? this.pointed : {}) };
   }
@@ -171,10 +205,10 @@ export class HeadMatrices extends MatrixGallery {
 
   #compute(layer, head, parts, focus) {
     this.parts = parts;
-    const { view } = this;
+    const { header } = this.selection;
     const numbers = {};
     const names = this.namesOf(layer);
-    const unknown = unknownIn(view.header, this.nth);
+    const unknown = unknownIn(header, this.nth);
     for (const name of names) {
       const { rows, columns } = MATRICES[name];
       const range = columns ? parts[columns] : [0, layer[name === "q" ? "q" : name === "k" ? "k" : "v"].shape[2]];
@@ -190,7 +224,7 @@ export class HeadMatrices extends MatrixGallery {
           : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
         signed: name !== "weights",
         end: largestOf(values),
-        dim: rows === "query" ? within(nothingIn(view.header, this.nth, layer.number, [head]), parts.query) : [],
+        dim: rows === "query" ? within(nothingIn(header, this.nth, layer.number, [head]), parts.query) : [],
         unknown: {
           rows: within(unknown[rows], parts[rows]),
           columns: columns ? within(unknown[columns], parts[columns]) : [],
@@ -207,29 +241,31 @@ export class HeadMatrices extends MatrixGallery {
 
   /** @returns {import("../pictures/matrix_gallery.js").Matrix} */
   #matrix(name, numbers, layer, head) {
-    const { view, texts } = this;
+    const { texts } = this;
+    const { source: origin, file } = this.selection.header;
     const own = name === "k" || name === "v" ? this.#keyHead(layer, head) : head;
-    const source = `${view.header.source} · ${fill(texts.layer, { layer: layer.number + 1 })} · Headscope`;
+    const source = `${origin} · ${fill(texts.layer, { layer: layer.number + 1 })} · Headscope`;
     return {
       symbol: `${MATRICES[name].symbol}${subscript(own + 1)}`,
       meaning: texts[`matrix_${name}`],
       numbers,
       saved: {
         caption: [this.panel.title, source],
-        file: `${view.header.file}-layer-${layer.number + 1}-head-${head + 1}-${name}`,
+        file: `${file}-layer-${layer.number + 1}-head-${head + 1}-${name}`,
       },
     };
   }
 
   // Query heads share keys and values: the number of the head of keys and values.
   #keyHead(layer, head) {
-    return this.view.header.kv ? Math.floor((head * this.view.header.kv) / layer.nHeads) : head;
+    const { kv } = this.selection.header;
+    return kv ? Math.floor((head * kv) / layer.nHeads) : head;
   }
 
   #top(layer, head) {
-    const { view } = this;
-    const { texts } = view;
-    const which = view.data.length > 1 ? ` · ${isolated(view.titles[this.nth] ?? this.panel.title)}` : "";
+    const { texts } = this;
+    const { panels, titles } = this.selection;
+    const which = panels.length > 1 ? ` · ${isolated(titles[this.nth] ?? this.panel.title)}` : "";
     const title = make("h2", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
     const choice = (name, options) => {
       const label = make("label", "", texts[`matrices_${name}`]);
@@ -252,16 +288,16 @@ export class HeadMatrices extends MatrixGallery {
     const { numbers } = this.matrices[name];
     const row = this.parts[rows][0] + cell.row;
     const column = columns ? this.parts[columns][0] + cell.column : Number(numbers.columns[cell.column]) - 1;
-    const place = { head: this.view.chosenHead, row, column };
+    const place = { head: this.selection.chosenHead, row, column };
     const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
-    const edits = this.view.header.edits?.[this.nth];
+    const edits = this.selection.header.edits?.[this.nth];
     const ours = explanationOf(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
     if (ours)
       return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
     const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
-    if (this.view.explain) return this.view.explain(asked);
+    if (this.ask) return this.ask(asked);
     this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
   }
 
@@ -271,8 +307,8 @@ export class HeadMatrices extends MatrixGallery {
 
   // The page on which the first sentence is computed without this edge, where there is a server that can.
   #without({ head, row, column }) {
-    const text = this.view.header.without;
-    if (!text || !this.view.explain || this.nth > 0) return null;
+    const text = this.selection.header.without;
+    if (!text || !this.ask || this.nth > 0) return null;
     const link = new URLSearchParams(location.search);
     const cut = fill(CUT, { layer: this.layer.number + 1, head: head + 1, from: row + 1, to: column + 1 });
     const others = (link.get("edits") ?? "").split(";").filter((edit) => edit && edit !== cut);
@@ -287,18 +323,18 @@ export class HeadMatrices extends MatrixGallery {
 
   // Whose numbers these are: an explanation of those of others goes.
   get #place() {
-    return JSON.stringify([this.nth, this.layer?.number, this.view.chosenHead, this.panel.title]);
+    return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.title]);
   }
 
   choose(name, cell, more) {
     const { side, at } = this.#tokenAt(name, cell);
     this.pointed = {};
-    this.view.choose(this.nth, side, at, more);
+    this.reply.choose(this.nth, side, at, more);
   }
 
   #tokenAt(name, { row }) {
     const side = MATRICES[name].rows;
-    return { side, at: this.view.data[this.nth].wordOf(side, this.parts[side][0] + row) };
+    return { side, at: this.selection.panels[this.nth].wordOf(side, this.parts[side][0] + row) };
   }
 
   // The tokens of the cell are lit in every picture.
@@ -312,7 +348,7 @@ export class HeadMatrices extends MatrixGallery {
     const focus = cell && { side: this.#tokenAt(name, cell).side, tokens: [this.#tokenAt(name, cell).at] };
     const sides = /** @type {Side[]} */ (Object.keys(this.pointed));
     const labels = sides.map((side) => [side, listOf(this.panel, side)[this.pointed[side]]]);
-    this.view.point(this.nth, focus, Object.fromEntries(labels));
+    this.reply.point(this.nth, focus, Object.fromEntries(labels));
   }
 
   #marks(name, focus) {
@@ -333,7 +369,7 @@ export class HeadMatrices extends MatrixGallery {
   #cellText({ name, row, column }) {
     const { query, key } = this.pointed;
     const { texts, layer } = this;
-    const head = this.view.chosenHead;
+    const head = this.selection.chosenHead;
     const [from, to] = [query, key].map((at, nth) => isolated(listOf(this.panel, nth ? "key" : "query")[at] ?? ""));
     const { symbol } = this.matrices[name];
     if (MATRICES[name].columns) {

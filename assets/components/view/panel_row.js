@@ -5,8 +5,6 @@ import { make, makeButton, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { apart } from "../page/wording.js";
 
-/** @typedef {import("./head_view.js").HeadView} HeadView */
-
 const BESIDE = 856; // pixels in which two panels have room beside each other
 const ENDED = 120; // milliseconds without a scroll, after which a swipe has ended
 
@@ -15,9 +13,13 @@ export class PanelRow {
   heads = [];
   ending = 0;
 
-  /** @param {HeadView} view */
-  constructor(view) {
-    this.view = view;
+  /**
+   * @param {HTMLElement} root of the view
+   * @param {(nth: number) => void} lookAtPanel
+   */
+  constructor(root, lookAtPanel) {
+    this.root = root;
+    this.lookAtPanel = lookAtPanel;
     this.sentences = make("div", "sentences");
     this.panels = make("div", "panels");
     this.names = make("div", "names segments");
@@ -28,12 +30,13 @@ export class PanelRow {
   /**
    * @param {HTMLElement[]} heads
    * @param {HTMLElement[]} boxes
+   * @param {string[]} titles
+   * @param {string} name what the row of their buttons is called
    */
-  show(heads, boxes) {
+  show(heads, boxes, titles, name) {
     this.heads = heads;
-    const { titles, texts } = this.view;
-    this.names.setAttribute("aria-label", texts.sentences);
-    const buttons = apart(titles).map((title, nth) => makeButton(title, "", () => this.view.lookAtPanel(nth)));
+    this.names.setAttribute("aria-label", name);
+    const buttons = apart(titles).map((title, nth) => makeButton(title, "", () => this.lookAtPanel(nth)));
     for (const one of buttons) one.dir = "auto";
     renew(this.names, buttons.length > 1 ? buttons : []);
     this.sentences.replaceChildren(this.names, ...heads);
@@ -42,14 +45,14 @@ export class PanelRow {
 
   // Before anything is drawn: there may be room for them beside each other, or no longer.
   arrange() {
-    this.swiped = this.heads.length > 1 && this.view.root.clientWidth < BESIDE;
-    this.view.root.classList.toggle("swiped", this.swiped);
+    this.swiped = this.heads.length > 1 && this.root.clientWidth < BESIDE;
+    this.root.classList.toggle("swiped", this.swiped);
     this.names.hidden = !this.swiped;
   }
 
   // The panel in focus is the one in sight.
-  update() {
-    const { nth } = this.view;
+  /** @param {number} nth */
+  update(nth) {
     this.heads.forEach((head, at) => {
       head.classList.toggle("behind", this.swiped && at !== nth);
     });
@@ -73,7 +76,7 @@ export class PanelRow {
   #scrolled() {
     clearTimeout(this.ending);
     this.ending = setTimeout(() => {
-      if (this.swiped && this.view.root.isConnected) this.view.lookAtPanel(this.inSight);
+      if (this.swiped && this.root.isConnected) this.lookAtPanel(this.inSight);
     }, ENDED);
   }
 }

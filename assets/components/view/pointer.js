@@ -4,25 +4,41 @@ import { listOf } from "../numbers/panel.js";
 import { make } from "../page/elements.js";
 import { exact, fill, isolated } from "../page/wording.js";
 
-/** @param {import("./head_view.js").HeadView} view */
-export function followPointer(view, { panel, stage, drawing, status }) {
+/** @typedef {import("./selection.js").Selection} Selection */
+
+/**
+ * What the view does when something is pointed at or pressed.
+ * @typedef {object} Reply
+ * @property {(nth: number, focus: import("../scene/focus.js").Focus | null) => void} point a token, or none
+ * @property {(head: number | null) => void} pointHead
+ * @property {(nth: number, side: import("../numbers/panel.js").Side, token: number, more: boolean) => void} choose
+ * @property {() => void} say what is looked at
+ */
+
+/**
+ * @param {Selection} selection
+ * @param {{ panel: import("../numbers/panel.js").Panel, stage: HTMLElement, drawing: any, status: HTMLElement }} drawn
+ * @param {Reply} reply
+ */
+export function followPointer(selection, { panel, stage, drawing, status }, reply) {
+  let line = null; // under the pointer, between tokens
   const tokenOf = (event) => event.target.closest?.(".token");
   const focusOf = (element, at = Number(element.dataset.at)) => ({
-    side: element.dataset.side === "token" ? view.state.side : element.dataset.side,
+    side: element.dataset.side === "token" ? selection.state.side : element.dataset.side,
     tokens: [at],
   });
   const hover = (focus) => {
-    if (JSON.stringify(view.hover) !== JSON.stringify(focus && view.everywhere(panel.nth, focus)))
-      view.point(panel.nth, focus);
+    const now = focus && selection.everywhere(panel.nth, focus);
+    if (JSON.stringify(selection.hover) !== JSON.stringify(now)) reply.point(panel.nth, focus);
   };
   // The line or cell under the pointer says its own number.
   const point = (event) => {
-    const line = drawing.hit(event);
-    if (drawing.curves && line !== view.line) drawing.paint(line);
-    if (line || view.line) view.pointHead(line?.head ?? null);
-    view.line = line;
-    const text = line ? exactly(view, panel, line) : null;
-    if (!text) return view.say();
+    const before = line;
+    line = drawing.hit(event);
+    if (drawing.curves && line !== before) drawing.paint(line);
+    if (line || before) reply.pointHead(line?.head ?? null);
+    const text = line ? exactly(selection, panel, line) : null;
+    if (!text) return reply.say();
     if (status.dataset.text !== text) status.replaceChildren(make("span", "", text));
     status.dataset.text = text;
   };
@@ -34,29 +50,31 @@ export function followPointer(view, { panel, stage, drawing, status }) {
   });
   stage.addEventListener("pointerleave", () => {
     hover(null);
-    if (view.line) {
+    if (line) {
       drawing.paint(null);
-      view.pointHead(null);
+      reply.pointHead(null);
     }
-    view.line = null;
+    line = null;
     drawing.mark?.(null);
-    view.say();
+    reply.say();
   });
   stage.addEventListener("click", (event) => {
     const element = tokenOf(event);
     const cell = element ? null : drawing.hit(event);
     if (!element && !(drawing.map && cell)) return point(event); // a finger does not hover
     const { side, tokens } = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
-    view.choose(panel.nth, side, tokens[0], event.shiftKey || event.ctrlKey || event.metaKey);
+    reply.choose(panel.nth, side, tokens[0], event.shiftKey || event.ctrlKey || event.metaKey);
   });
 }
 
-function exactly(view, panel, { query, key, head, weight, hidden }) {
-  const { texts } = view;
-  const layer = view.layer(panel);
+/** @param {Selection} selection */
+function exactly(selection, panel, { query, key, head, weight, hidden }) {
+  const { texts } = selection.header;
+  /** @type {any} */
+  const layer = selection.layer(panel);
   const who =
     head === null
-      ? fill(texts.mean_of, { heads: view.heads.map((h) => h + 1).join(", ") })
+      ? fill(texts.mean_of, { heads: selection.heads.map((h) => h + 1).join(", ") })
       : fill(texts.one_head, { heads: head + 1 });
   const [from, to] = [listOf(panel, "query")[query], listOf(panel, "key")[key]].map(isolated);
   if (hidden && layer.hidden?.has(key)) return fill(texts.cell_left_out, { to });

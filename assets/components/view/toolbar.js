@@ -2,11 +2,25 @@
 import { make, makeButton, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
+import { lookOf } from "../pictures/colours.js";
 import { afterClick, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
-import { saveView } from "./files.js";
 
-/** @typedef {import("./head_view.js").HeadView} HeadView */
+/** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("./head_view.js").Page} Page */
+
+/**
+ * What the view does when its controls are used.
+ * @typedef {object} Actions
+ * @property {(name: string, value: any) => void} set a drawing, a direction, or what is left out or joined
+ * @property {() => void} redraw
+ * @property {(number: number) => void} toLayer
+ * @property {(on: Set<number>) => void} switchHeads
+ * @property {(chosen: object) => void} open what is not here
+ * @property {(kind: string) => void} save "png", "svg", "csv" or "html"
+ * @property {() => void} release
+ * @property {() => void} hide
+ */
 
 const SEGMENTS = 16; // layers that get a button each
 const MAX_NAMED = 10; // heads; of more only the numbers are written, so that they stand in one line
@@ -29,39 +43,48 @@ function group(label, buttons, className = "") {
 /** @param {HTMLElement[]} buttons */
 const segments = (label, buttons) => group(label, buttons, "segments");
 
-/** @param {HeadView} view */
-export function showBar(view) {
-  const { texts, state } = view;
+/**
+ * @param {HTMLElement} bar
+ * @param {Selection} selection
+ * @param {Page} page
+ * @param {Actions} actions
+ */
+export function showBar(bar, selection, page, actions) {
+  const { header, state, two } = selection;
+  const { texts } = header;
   const drawings = CHOICES.drawing.map((name) => {
-    const button = toggle(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name));
-    if (!isDrawable(name, view.two)) Object.assign(button, { disabled: true, title: texts.no_arcs });
+    const button = toggle(texts[`draw_${name}`], state.drawing === name, () => actions.set("drawing", name));
+    if (!isDrawable(name, two)) Object.assign(button, { disabled: true, title: texts.no_arcs });
     return button;
   });
   /** @type {HTMLElement[]} */
   const parts = [segments(texts.drawing, drawings)];
-  if (view.header.layers > 1) parts.push(layers(view));
-  if ((state.drawing === "text" && !view.two) || state.drawing === "arcs") {
+  if (header.layers > 1) parts.push(layers(selection, page, actions));
+  if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
     const sides = ["query", "key"].map((side) =>
-      toggle(texts[`side_${side}`], state.side === side, () => view.set("side", side)),
+      toggle(texts[`side_${side}`], state.side === side, () => actions.set("side", side)),
     );
     parts.push(segments(texts.direction, sides));
   }
-  parts.push(options(view), saving(view));
-  if (view.header.follows) parts.push(linkButton(view.texts));
-  view.bar.setAttribute("aria-label", texts.bar);
-  renew(view.bar, parts);
-  oneTabStop(view.bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
+  parts.push(options(selection, actions), saving(texts, Boolean(page.page), actions.save));
+  if (header.follows) parts.push(linkButton(texts));
+  bar.setAttribute("aria-label", texts.bar);
+  renew(bar, parts);
+  oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
 }
 
-function layers(view) {
-  const { texts, header, state } = view;
+/** @param {Selection} selection @param {Page} page @param {Actions} actions */
+function layers(selection, page, { toLayer }) {
+  const { header, state } = selection;
+  const { texts } = header;
+  const isFar = (number) => !page.open && !selection.has(number); // a page on its own cannot ask for it
   const name = (number) => fill(texts.layer, { layer: number + 1 });
   const every = Array.from({ length: header.layers }, (_, number) => number);
   if (header.layers <= SEGMENTS) {
     const buttons = every.map((number) => {
-      const button = toggle(String(number + 1), state.layer === number, () => view.toLayer(number));
+      const button = toggle(String(number + 1), state.layer === number, () => toLayer(number));
       button.setAttribute("aria-label", name(number));
-      button.disabled = !view.open && !view.has(number); // a page on its own cannot ask for it
+      button.disabled = isFar(number);
       return button;
     });
     const box = segments(texts.layers, buttons);
@@ -74,10 +97,10 @@ function layers(view) {
     Object.assign(make("option", "", name(number)), {
       value: number,
       selected: number === state.layer,
-      disabled: !view.open && !view.has(number),
+      disabled: isFar(number),
     });
   select.append(...every.map(option));
-  select.onchange = () => view.toLayer(Number(select.value));
+  select.onchange = () => toLayer(Number(select.value));
   return select;
 }
 
@@ -101,8 +124,9 @@ function menu(text, parts) {
   return box;
 }
 
-function options(view) {
-  const { texts, state } = view;
+/** @param {Selection} selection @param {Actions} actions */
+function options({ header, panels, state, threshold: least }, { set, redraw }) {
+  const { texts } = header;
   const field = (text, input) => {
     const label = make("label", "", text);
     label.append(input);
@@ -113,13 +137,13 @@ function options(view) {
     min: 0,
     max: 0.5,
     step: 0.01,
-    value: view.threshold,
+    value: least,
   });
-  const readout = make("output", "", view.threshold.toFixed(3));
+  const readout = make("output", "", least.toFixed(3));
   threshold.oninput = () => {
     readout.textContent = Number(threshold.value).toFixed(3);
     state.threshold = Number(threshold.value);
-    view.redraw();
+    redraw();
   };
   const maxLines = Object.assign(make("input"), {
     type: "number",
@@ -131,11 +155,11 @@ function options(view) {
   });
   maxLines.oninput = () => {
     state.maxLines = Math.max(0, Math.floor(Number(maxLines.value) || 0));
-    view.redraw();
+    redraw();
   };
   const tick = (name, text) => {
     const box = Object.assign(make("input"), { type: "checkbox", checked: state[name] });
-    box.onchange = () => view.set(name, box.checked);
+    box.onchange = () => set(name, box.checked);
     const label = make("label", "tick");
     label.append(box, text);
     return label;
@@ -144,9 +168,9 @@ function options(view) {
   thresholdField.append(readout);
   /** @type {HTMLElement[]} */
   const parts = [thresholdField, field(texts.max_lines, maxLines)];
-  if (view.data.some(({ special }) => special.query.size + special.key.size))
+  if (panels.some(({ special }) => special.query.size + special.key.size))
     parts.push(tick("rescaled", texts.hide_special));
-  if (view.header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
+  if (header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
   parts.push(make("p", "keys", texts.keys));
   return menu(texts.options, parts);
 }
@@ -165,59 +189,66 @@ function linkButton(texts) {
   return button;
 }
 
-function saving(view) {
-  const { texts } = view;
+/** @param {Actions["save"]} save */
+function saving(texts, hasPage, save) {
   const item = (text, kind) => {
     const button = makeButton(text, "", () => {
       button.closest("details").open = false;
-      saveView(view, kind);
+      save(kind);
     });
     return button;
   };
   const parts = ["PNG", "SVG", "CSV"].map((name) => item(name, name.toLowerCase()));
-  if (view.page) parts.push(item(texts.save_page, "html"));
+  if (hasPage) parts.push(item(texts.save_page, "html"));
   return menu(texts.save, parts);
 }
 
 // Chips are made once and then changed in place: a double-click needs the same button twice.
-/** @param {HeadView} view */
-export function showChips(view) {
-  const { texts, header } = view;
+/**
+ * @param {HTMLElement} chips
+ * @param {Selection} selection
+ * @param {string[]} palette
+ * @param {boolean} canOpen whether heads that are not here can be loaded
+ * @param {Actions} actions
+ */
+export function showChips(chips, selection, palette, canOpen, actions) {
+  const { every, header, heads } = selection;
+  const { texts } = header;
   const identity = JSON.stringify([header.heads, header.kv, texts.head]);
-  if (view.chips.dataset.identity !== identity) {
-    view.chips.dataset.identity = identity;
-    view.chips.setAttribute("aria-label", texts.chips);
-    const heads = Array.from({ length: header.heads }, (_, head) => chip(view, head));
-    view.chips.classList.toggle("brief", header.heads > MAX_NAMED);
+  if (chips.dataset.identity !== identity) {
+    chips.dataset.identity = identity;
+    chips.setAttribute("aria-label", texts.chips);
+    const own = Array.from({ length: header.heads }, (_, head) => chip(selection, head, actions));
+    chips.classList.toggle("brief", header.heads > MAX_NAMED);
     const all = toggle(
       texts.all_heads,
       false,
       () => {
-        const complete = view.heads.length === view.every.length;
-        view.switchHeads(new Set(complete ? view.header.on : view.every));
+        const complete = selection.heads.length === selection.every.length;
+        actions.switchHeads(new Set(complete ? selection.header.on : selection.every));
       },
       "chip every",
     );
     all.hidden = header.heads === 1;
-    view.chips.replaceChildren(...framed(view, heads), all);
+    chips.replaceChildren(...framed(header, own), all);
   }
-  const { every, heads } = view;
-  const chips = /** @type {HTMLButtonElement[]} */ ([...view.chips.querySelectorAll(".chip")]);
-  chips.pop().setAttribute("aria-pressed", String(heads.length === every.length));
-  chips.forEach((button, head) => {
-    const { colour, dash } = view.look(head);
+  const buttons = /** @type {HTMLButtonElement[]} */ ([...chips.querySelectorAll(".chip")]);
+  buttons.pop().setAttribute("aria-pressed", String(heads.length === every.length));
+  buttons.forEach((button, head) => {
+    const { colour, dash } = lookOf(palette, head);
     button.style.setProperty("--head", colour);
     button.classList.toggle("dashed", dash.length > 0);
     button.setAttribute("aria-pressed", String(heads.includes(head)));
-    button.disabled = !view.open && !every.includes(head);
+    button.disabled = !canOpen && !every.includes(head);
     button.title = every.includes(head) ? texts.chip_help : texts.chip_load;
   });
-  oneTabStop(view.chips);
+  oneTabStop(chips);
 }
 
 // Query heads that share keys and values (GQA, MQA): their switches stand in one frame, named after what they share.
-function framed(view, chips) {
-  const { header, texts } = view;
+/** @param {import("./head_view.js").Header} header */
+function framed(header, chips) {
+  const { texts } = header;
   const size = header.heads / header.kv;
   if (!header.kv || size === 1) return chips;
   return Array.from({ length: header.kv }, (_, kv) => {
@@ -231,55 +262,38 @@ function framed(view, chips) {
   });
 }
 
-function chip(view, head) {
-  const name = fill(view.texts.head, { head: head + 1 });
-  const button = toggle(view.header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
+/** @param {Selection} selection @param {Actions} actions */
+function chip(selection, head, actions) {
+  const { header } = selection;
+  const name = fill(header.texts.head, { head: head + 1 });
+  const button = toggle(header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
   button.setAttribute("aria-label", name);
   button.dataset.head = String(head);
-  const here = () => view.every.includes(head);
+  const here = () => selection.every.includes(head);
   button.onclick = (event) => {
-    if (!here()) return view.open({ ...view.chosen, head });
-    const on = afterClick(view.on, head, event.shiftKey ? "range" : "toggle", view.every, view.last);
-    view.last = head;
-    view.switchHeads(on);
+    if (!here()) return actions.open({ ...selection.chosen, head });
+    const { every, last, on } = selection;
+    selection.last = head;
+    actions.switchHeads(afterClick(on, head, event.shiftKey ? "range" : "toggle", every, last));
   };
-  button.ondblclick = () => here() && view.switchHeads(afterClick(view.on, head, "solo", view.every));
+  button.ondblclick = () => here() && actions.switchHeads(afterClick(selection.on, head, "solo", selection.every));
   return button;
 }
 
-// The one word that is chosen, and what hiding it is called; null where it cannot be hidden.
-/** @param {HeadView} view */
-function hideable(view) {
-  const nth = view.at?.nth ?? 0;
-  const pinned = view.pinned?.[nth];
-  const token = pinned?.tokens.length === 1 ? view.data[nth].pieceOf(pinned.side, pinned.tokens[0]) : null;
-  const name = token === null ? null : view.header.hides?.[nth]?.[token];
-  return name && view.hide ? { nth, token, name } : null;
-}
-
-// Below the drawing: how to let go of what is pinned, and how to hide it.
-/** @param {HeadView} view */
-export function showFoot(view) {
-  const parts = [];
-  if (view.pinned?.some(Boolean)) {
-    const release = () => {
-      view.pinned = null;
-      view.update();
-    };
-    parts.push(makeButton(view.texts.release, "", release));
-  }
-  const word = hideable(view);
-  if (word) {
-    // The button stays where another word of the same name is chosen: which one is read when it is pressed.
-    const hide = () => {
-      const { nth, token } = hideable(view);
-      view.hide(nth, token);
-    };
-    parts.push(makeButton(word.name, "", hide));
-  }
+/**
+ * Below the drawing: how to let go of what is pinned, and how to hide it.
+ * @param {HTMLElement} foot
+ * @param {Record<string, string>} texts
+ * @param {boolean} isPinned
+ * @param {string | null} hiding what hiding the one word that is chosen is called, null where it cannot be hidden
+ * @param {Actions} actions
+ */
+export function showFoot(foot, texts, isPinned, hiding, { release, hide }) {
+  const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
+  if (hiding) parts.push(makeButton(hiding, "", hide));
   const now = parts.map((part) => part.textContent).join("|");
-  if (view.foot.dataset.now === now) return;
-  view.foot.dataset.now = now;
-  renew(view.foot, parts);
-  oneTabStop(view.foot);
+  if (foot.dataset.now === now) return;
+  foot.dataset.now = now;
+  renew(foot, parts);
+  oneTabStop(foot);
 }

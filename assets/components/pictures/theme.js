@@ -1,0 +1,31 @@
+// The theme of the page, as pictures draw it. It is read anew because theme and fonts can change.
+
+import { colourOf, shade, textColour, themeColours } from "./colours.js";
+
+/** @typedef {ReturnType<typeof themeOf>} Theme */
+
+const FOCUS_TINT = 0.16; // of the accent behind a token in focus (view/head_view.css)
+
+/**
+ * `palette` are the colours of heads, `textColours` the same as small text.
+ * @param {Element} element
+ */
+export function themeOf(element) {
+  const style = getComputedStyle(element);
+  const read = (name) => style.getPropertyValue(name).trim();
+  const [ink, accent, paper] = ["text", "primary", "background"].map((name) => read(`--st-${name}-color`));
+  const palette = read("--st-chart-categorical-colors")
+    .split(",")
+    .map((colour) => colour.trim());
+  const ground = shade([colourOf(paper), colourOf(accent)], FOCUS_TINT);
+  return {
+    sequential: themeColours(element),
+    diverging: themeColours(element, "diverging"),
+    ink,
+    accent,
+    paper,
+    font: style.fontFamily,
+    palette,
+    textColours: palette.map((colour) => textColour(colour, ink, ground)),
+  };
+}

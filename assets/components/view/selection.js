@@ -1,0 +1,251 @@
+// What a head view looks at and how it draws it: layer, heads, tokens, drawing. It is moved here and drawn elsewhere.
+
+import { layerOf, listOf, longestOf, nothingIn, prepared } from "../numbers/panel.js";
+import { apart } from "../page/wording.js";
+import { afterPick, defaultThreshold, everywhere, isDrawable } from "../scene/focus.js";
+import { CHOICES } from "../scene/schema.js";
+
+/** @typedef {import("../scene/focus.js").Focus} Focus */
+/** @typedef {import("../numbers/panel.js").Panel} Panel */
+/** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("./head_view.js").Header} Header */
+
+const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whose direction is chosen beside them
+const NOTHING = { query: new Set(), key: new Set() };
+
+export class Selection {
+  /** @type {Header} */
+  header;
+  state = {
+    drawing: CHOICES.drawing[0],
+    side: /** @type {Side} */ (CHOICES.side[0]),
+    layer: 0,
+    threshold: null,
+    maxLines: 0,
+    rescaled: false,
+    words: false,
+  };
+  /** @type {import("../numbers/payload.js").PayloadPanel[]} as they were sent */
+  original = [];
+  /** @type {Panel[]} as they are drawn */
+  panels = [];
+  /** @type {Set<number>} heads that are drawn */
+  on = new Set();
+  /** @type {(Focus | null)[] | null} of each panel what a click holds */
+  pinned = null;
+  /** @type {(Focus | null)[] | null} of each panel what is under the pointer */
+  hover = null;
+  /** @type {{ nth: number, token: number } | null} where the keyboard is */
+  at = null;
+  /** @type {number | undefined} the head that was clicked or switched on last */
+  last;
+  sentences = "";
+  scene = "";
+  nHeads = 0;
+
+  /**
+   * New numbers or a new scene. What was switched stays switched, as far as it still exists.
+   * @param {Header} header
+   * @param {import("../numbers/payload.js").PayloadPanel[]} panels
+   */
+  show(header, panels) {
+    this.header = header;
+    this.original = panels;
+    if (!this.scene) {
+      // A page that was saved so.
+      for (const name of ["drawing", "rescaled", "words"]) this.state[name] = header[name] ?? this.state[name];
+    }
+    this.prepare();
+    // Another sentence is another scene: what was pinned may not even exist in it.
+    const sentences = JSON.stringify(this.panels.map(({ tokens, keys, two }) => [tokens, two && keys]));
+    const another = this.sentences !== sentences;
+    const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
+    if (another || this.scene !== scene || !this.has(this.state.layer)) {
+      this.state.layer = header.layer;
+      // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
+      const follows = !another && this.chosenToken === header.token;
+      if (!follows) this.pinPieces(0, "query", header.token === null ? [] : [header.token]);
+      if (!this.sentences || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
+    }
+    if (this.scene !== scene) this.last = header.head;
+    this.sentences = sentences;
+    this.scene = scene;
+    this.nHeads = header.heads;
+    this.hover = null;
+  }
+
+  prepare() {
+    this.panels = this.original.map((panel, nth) => prepared(panel, this.header, nth, this.state.words));
+    if (!isDrawable(this.state.drawing, this.two)) this.state.drawing = CHOICES.drawing[0];
+  }
+
+  // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
+  get looked() {
+    const { rescaled, words, drawing, threshold, maxLines } = this.state;
+    const { nth } = this;
+    const pinned = this.pinned?.[nth];
+    const last = pinned?.tokens.includes(this.at.token) ? this.at.token : pinned?.tokens.at(-1);
+    const others = pinned?.tokens.filter((token) => token !== last) ?? [];
+    const tokens = pinned?.tokens.length
+      ? [...others, last].map((at) => this.panels[nth].pieceOf(pinned.side, at))
+      : [];
+    return {
+      layer: this.state.layer,
+      head: this.chosenHead,
+      on: this.heads,
+      nth,
+      side: pinned?.side ?? this.state.side,
+      tokens,
+      drawing,
+      threshold,
+      maxLines,
+      rescaled,
+      words,
+    };
+  }
+
+  // Look there; the layer and the head are here. Returns whether all is drawn in another way.
+  /** @param {ReturnType<typeof import("../scene/focus_link.js").placeOf>} place */
+  goTo({ layer, head, on, nth, side, tokens, ...drawn }) {
+    const rebuilt = ["drawing", "words"].some((name) => this.state[name] !== drawn[name]);
+    Object.assign(this.state, drawn, { layer, side: SIDED.has(drawn.drawing) ? side : "query" });
+    if (rebuilt) this.prepare();
+    this.on = new Set(on);
+    this.last = head;
+    this.hover = null;
+    this.pinPieces(nth, side, tokens);
+    return rebuilt;
+  }
+
+  // Of the panels; brief ones leave out the words that all of them begin with.
+  get titles() {
+    const titles = this.panels.map(({ title }) => title);
+    return this.header.brief ? apart(titles) : titles;
+  }
+
+  // The panel that is looked at.
+  get nth() {
+    return Math.min(this.at?.nth ?? 0, this.panels.length - 1);
+  }
+
+  // Look at another panel: at the same token there, or else at the one that stands in its place.
+  lookAtPanel(nth) {
+    const before = this.nth;
+    const pinned = this.pinned?.[before];
+    const at = this.at?.token ?? 0;
+    this.at = { nth, token: at };
+    if (pinned) {
+      const { side } = pinned;
+      const [found] = this.everywhere(before, { side, tokens: [at] })[nth].tokens;
+      const last = listOf(this.panels[nth], side).length - 1;
+      if (found === undefined) this.pin(nth, { side, tokens: [Math.min(at, last)] });
+      else this.at.token = found;
+    }
+    this.hover = null;
+  }
+
+  // Hold these pieces of a sentence, the last of them where the keyboard is.
+  pinPieces(nth, side, pieces) {
+    const tokens = pieces.map((piece) => this.panels[nth].wordOf(side, piece));
+    const last = tokens.at(-1);
+    this.pin(nth, tokens.length ? { side, tokens: [...new Set(tokens)].sort((a, b) => a - b) } : null);
+    if (tokens.length) this.at = { nth, token: last };
+  }
+
+  /** @param {Focus | null} focus */
+  pin(nth, focus) {
+    this.pinned = this.everywhere(nth, focus);
+    this.at = { nth, token: focus?.tokens.at(-1) ?? this.at?.token ?? 0 };
+  }
+
+  // A token was clicked; with `more` it is added to those that are held.
+  choose(nth, side, token, more) {
+    // The same word in the other sentence is looked at there: only a second click in its own lets go of it.
+    const held = more || this.at?.nth === nth ? this.pinned?.[nth] : null;
+    this.pin(nth, afterPick(held, side, token, more));
+    this.at = { nth, token };
+    this.hover = null;
+  }
+
+  // Another drawing, direction or joining of words; what is held changes as it must.
+  set(name, value) {
+    this.state[name] = value;
+    if (name === "words") this.pinned = null;
+    if (name === "side" && this.pinned) this.pinned = this.pinned.map((pinned) => pinned && { ...pinned, side: value });
+  }
+
+  everywhere = (nth, focus) => everywhere(this.panels, nth, focus);
+
+  // What is held in a panel, and what is in focus there.
+  of(panel) {
+    const pinned = this.pinned?.[panel.nth] ?? null;
+    const hover = this.hover?.[panel.nth] ?? null;
+    return { pinned, focus: hover ?? pinned };
+  }
+
+  // The token that the keyboard is at in a sentence: the last one that was chosen there.
+  active(panel) {
+    const pinned = this.pinned?.[panel.nth];
+    return pinned && this.at.nth === panel.nth ? { side: pinned.side, token: this.at.token } : null;
+  }
+
+  // The side of an element of a token: where there is one element for both sides it is "token".
+  sideOf = (side) => (this.state.drawing === "lines" || this.two ? side : "token");
+
+  // The layer, head and tokens that are chosen in the view: what "show it on the page" asks for.
+  get chosen() {
+    const chosen = { layer: this.state.layer, token: this.chosenToken, head: this.chosenHead };
+    return this.two ? { ...chosen, key: this.#chosenOn(["key"]) } : chosen;
+  }
+
+  get chosenToken() {
+    return this.#chosenOn(this.two ? ["query"] : ["query", "key"]);
+  }
+
+  // The token that is chosen on one of these sides; null for none.
+  #chosenOn(sides) {
+    const pinned = this.pinned?.find((focus) => focus?.tokens.length && sides.includes(focus.side));
+    if (!pinned) return null;
+    const at = pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
+    return this.panels[0].pieceOf(pinned.side, at);
+  }
+
+  // The head that was switched on last, as long as it is on, else the page's own, else the first that is.
+  get chosenHead() {
+    const { heads, header } = this;
+    return [this.last, header.head].find((head) => heads.includes(head)) ?? heads[0] ?? header.head;
+  }
+
+  get heads() {
+    return [...this.on].filter((head) => this.every.includes(head)).sort((a, b) => a - b);
+  }
+
+  get every() {
+    return this.layer(this.panels[0]).heads;
+  }
+
+  get threshold() {
+    return this.state.threshold ?? defaultThreshold(Math.max(...this.panels.map(longestOf)));
+  }
+
+  layer(panel) {
+    return layerOf(panel, this.state.layer, this.state.rescaled);
+  }
+
+  has = (layer) => this.panels[0].layers.has(layer);
+
+  // Do the sentences look at another text?
+  get two() {
+    return this.panels.some(({ two }) => two);
+  }
+
+  // The tokens of a panel that are left out.
+  hidden(panel) {
+    return this.state.rescaled ? panel.special : NOTHING;
+  }
+
+  // The rows of a panel in which none of these heads has anything to find.
+  nothing(panel, heads = this.heads) {
+    return nothingIn(this.header, panel.nth, this.layer(panel).number, heads, panel.wordOf);
+  }
+}
