@@ -86,7 +86,7 @@ def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
 
     For a pronoun that is the question for its noun, for other words the one with the most certain answer; the
     word before or after counts only where there is no other. Of several heads it is the one that looks most
-    at the word of the answer. Unchanged where no head is asked anything.
+    at the word of the answer. It is drawn beside those that are drawn. Unchanged where no head is asked.
     """
     from mha_core.training.lexicon import lexicon, normalized
 
@@ -107,7 +107,10 @@ def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
         keys = [at for at, piece in enumerate(pieces) if piece == word]
         weights = [last.weights(head, rows=[token], keys=keys).sum() for head in heads]
         if heads:
-            return replace(focus, layer=len(trace.layers), head=heads[int(np.argmax(weights))] + 1, heads="")
+            head = heads[int(np.argmax(weights))] + 1
+            is_drawn = focus.heads in ("", "0") or str(head) in focus.heads.split(",")
+            drawn = focus.heads if is_drawn else f"{focus.heads},{head}"
+            return replace(focus, layer=len(trace.layers), head=head, heads=drawn)
     return focus
 
 

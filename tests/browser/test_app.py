@@ -46,8 +46,14 @@ def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, set
     # Words that the small model does not know stop nothing: one quiet line says how it reads them.
     expect(page.get_by_test_id("stAlert")).to_have_count(0)
     expect(page.get_by_text("Words with a dotted underline are not in")).to_have_count(1)
-    # No leftover to compare with; of a sentence without "it" a word of content is looked at.
-    assert query(page) == {"text": "Is Liechtenstein cold?", "twin": "", "token": "Liechtenstein"}
+    # No leftover to compare with; of a sentence without "it" a word of content is looked at, by a head that
+    # has an answer there: head 4 looks at the word before.
+    assert query(page) == {
+        "text": "Is Liechtenstein cold?",
+        "twin": "",
+        "head": "4",
+        "token": "Liechtenstein",
+    }
     assert view.view.locator(".panel").count() == 1
 
 

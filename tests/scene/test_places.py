@@ -88,6 +88,15 @@ def test_a_pronoun_is_looked_at_by_a_head_that_is_asked_for_its_noun(h):
     assert "noun" in trace.source.questions[focus.head - 1].split()
 
 
+def test_the_head_is_drawn_beside_those_that_were_chosen():
+    trace = mha.trace("The dog saw it because it was hungry.", source="mini")
+    at = position(trace.sides.queries, "it~2")
+    drawn = {
+        heads: at_answer(Focus(heads=heads, head=3), trace, at).heads for heads in ("", "0", "3,4", "1,4")
+    }
+    assert drawn == {"": "", "0": "0", "3,4": "3,4,1", "1,4": "1,4"}
+
+
 def test_a_source_that_asks_nothing_leaves_the_head_as_it_is():
     assert at_answer(Focus(head=3), mha.trace("the cat saw it"), 3) == Focus(head=3)
 
