@@ -296,7 +296,7 @@ class Trainings:
         if job.error:
             job.state = "failed"
         elif job.trained:
-            job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
+            job.run, job.state = None, "finished"  # the optimizer and the sentences are not needed again
         elif job.users:  # a user came back while it was stopping
             job.state = "waiting"
             self._waiting.append(job)

@@ -11,5 +11,5 @@ sys.path.insert(0, str(ROOT))
 from app import ROUTES  # noqa: E402
 from mha_core.training import fit  # noqa: E402
 
-fit.LIVE["steps"] = 400
+fit.LIVE["steps"] = 250
 app = st.App(ROOT / "pages" / "frame.py", routes=ROUTES)

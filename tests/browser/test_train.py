@@ -42,7 +42,7 @@ def at_animal(view) -> float:
 def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, settled, eye):
     page = visit(f"{serve(script=Path(__file__).with_name('short_app.py'))}/{SMALL}", height=1400)
     button(page, "Start").click()
-    expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 400"))).to_be_visible(timeout=LONG)
+    expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 250"))).to_be_visible(timeout=LONG)
     goes_on(page)  # without a click
     view = eye(page, "train_view")
     assert view.lines()
