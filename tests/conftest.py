@@ -42,12 +42,9 @@ MAX_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config) -> int:
-    """Three processes for two processors, since a browser test waits for some of its time.
-
-    Files that are named run at once, in this process.
-    """
+    """A process for each processor; files that are named run at once, in this process."""
     named = [Path(str(asked).split("::")[0]).suffix for asked in config.args]
-    return 0 if ".py" in named else min(-(-3 * (os.cpu_count() or 1) // 2), MAX_WORKERS)
+    return 0 if ".py" in named else min(os.cpu_count() or 1, MAX_WORKERS)
 
 
 TESTS = Path(__file__).parent
