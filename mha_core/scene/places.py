@@ -77,7 +77,7 @@ def first_token(tokens: Tokens) -> int:
 
 def names_no_place(focus: Focus, tokens: Tokens) -> bool:
     """Whether a focus is where a bare link leaves it: on the first head, and on a word that is not there."""
-    at_first = (focus.layer, focus.head) == (Focus.layer, Focus.head)
+    at_first = (focus.layer, focus.head, focus.sentence) == (Focus.layer, Focus.head, Focus.sentence)
     return at_first and bool(focus.token) and position(tokens, focus.token) is None
 
 

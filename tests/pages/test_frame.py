@@ -169,7 +169,11 @@ def test_what_is_looked_at_stays_when_something_else_changes(opened, place):
 
 def test_another_second_sentence_is_no_longer_looked_at(arrived, component):
     app = arrived("see/heads.py", sentence=2, token="wide")
+    assert not app.exception
+    focus = component(app, "address")["focus"]
+    assert (focus["sentence"], focus["token"], focus["head"]) == ("2", "wide", "1")
     app.text_area(key="text").set_value("The dog saw it.").run()
+    assert not app.exception
     assert component(app, "address")["focus"]["sentence"] == "1"
     app = arrived("see/heads.py", sentence=2, token="wide")
     app.text_area(key="twin").set_value("The dog saw it.").run()
