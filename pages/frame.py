@@ -6,7 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages._kit import charts, components, compute, controls, state
+from pages._kit import charts, components, controls, state
 from pages._kit.controls import with_sentence
 from pages._kit.text import PAGES, drawing, literal, t
 from pages._server import streamlit_parts
@@ -146,23 +146,20 @@ st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
     page_icon=drawing("icon.svg"),
     layout="wide",
-    initial_sidebar_state="auto" if pages[chosen].controls else "collapsed",
 )
-with st.sidebar:
-    above = st.container()
-    # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
-    streamlit_parts.sections(
-        {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
-        menu=t("section.menu"),
-    )
-    st.caption(compute.device().reason)
-    charts.mount()
+line = st.empty()
+asked = st.container(key="controls")
+# Drawn first: while the rest is computed, the browser fetches what components are drawn by.
+streamlit_parts.sections(
+    {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
+    menu=t("section.menu"),
+)
+charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
-wrong, line = controls.refused(link), st.empty()
+wrong = controls.refused(link)
 _say(wrong, line)
-controls.controls(pages[chosen].controls, above)
-with st.sidebar:
-    components.address(state.address(), st.session_state.pop("follow", None))
+controls.controls(pages[chosen].controls, asked)
+components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()
 if others := controls.replaced(link):
     _say(wrong | others, line)

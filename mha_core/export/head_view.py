@@ -25,7 +25,7 @@ from mha_core.scene.token_names import names
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import TrainedSource, caption
+from mha_core.traces.source import RandomSource, TrainedSource, caption
 from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import MASK_TOKENS, special_positions, word_groups
 from mha_core.traces.trace import AttentionTrace
@@ -241,6 +241,7 @@ def header_of(
         groups=[groups(trace) for trace in traces],
         unknown=[unknown(trace) for trace in traces],
         questions=[questions(trace) for trace in traces],
+        random=all(isinstance(trace.source.origin, RandomSource) for trace in traces),
         kv=first.layers[layer].n_kv_heads,
         edits=[[edit.describe() for edit in trace.source.edits] for trace in traces],
         title=first.title,
@@ -284,13 +285,14 @@ def header(
     edits: Sequence[Sequence[str]] = (),
     name: str = "view",
     matrices: bool = False,
+    random: bool = False,
 ) -> dict:
     """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
 
     `special` has for each panel those of its queries and of its keys, `groups`, `unknown` and `questions`
     what the functions of these names say of it, `edits` those of its attention in words; `kv` is how many
     heads of keys and values the heads share, neighbours the same one. With `matrices` those of the chosen
-    head and all heads stand below the drawing.
+    head and all heads stand below the drawing. `random` weights are drawn in grey.
     """
     return {
         "name": name,
@@ -308,6 +310,7 @@ def header(
         "questions": [list(heads) for heads in questions],
         "edits": [list(of_panel) for of_panel in edits],
         "matrices": matrices,
+        "random": random,
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
         "texts": dict(texts),

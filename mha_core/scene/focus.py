@@ -20,6 +20,7 @@ CHOICES = {
     "side": ("query", "key"),
     "specials": ("shown", "hidden"),
     "words": ("pieces", "whole"),
+    "scale": ("full", "fitted"),
 }
 
 
@@ -31,7 +32,8 @@ class Focus:
     the choice to the picture. `token` looks, and `key_token` is looked at where those are two texts; `pins`
     are further tokens, with spaces between them. They look, or are looked at with the `side` "key". `heads`
     are drawn, the chosen one where it is "", none where it is "0". `hop1` and `hop2` are the two heads that
-    words pass through, the best ones where they are "".
+    words pass through, the best ones where they are "". Colours and lines of weights go from 0 to 1; on the
+    `scale` "fitted" they end at the largest weight in sight.
     """
 
     layer: int = 2
@@ -47,6 +49,7 @@ class Focus:
     lines: str = ""
     specials: str = "shown"
     words: str = "pieces"
+    scale: str = "full"
     hop1: str = ""
     hop2: str = ""
 

@@ -14,7 +14,7 @@ from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
-EVERYWHERE = ("before", "after")  # questions that have an answer at every word
+EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
 
 if TYPE_CHECKING:
     from mha_core.export.head_view import HeadView

@@ -24,6 +24,7 @@ from pages._kit.text import ASSETS, language, languages, literal, t
 from pages._server import profile
 
 MAX_SENTENCES = 2  # side by side
+SENTENCE = 72  # pixels of its field: two lines
 TEXTS = ("text", "twin", "target")  # they have a figure in common
 OF_A_PAGE = ("edits", "against")  # the page that they belong to says what is wrong with them
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
@@ -62,34 +63,38 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     if not of_source:
         return
     with place:
-        sentences = st.container()
-        _source()
-        sizes = st.container()
+        with st.container(horizontal=True, key="scene_row"):
+            sentences = st.container(horizontal=True, key="sentences")
+            sizes = st.container(key="sizes", width="content", gap="xxsmall")
+            with st.container(key="choices", width="content", gap="xxsmall"):
+                _source()
+                menus = st.container(horizontal=True, gap="small")
     source = setting("source")
     used = of_source.get(source)
     if used is None:
         return
     stage = st.empty() if source == "model" else None  # on the page: loading takes a while
-    if source == "file":
-        with sizes:
-            _file()
-        with sentences:
+    with sentences:
+        if source == "file":
             _file_sentence()
-    else:
-        with sentences:
+        else:
             _sentence(used)
-    if source == "random":
-        with place, st.expander(t("control.advanced")):
-            _advanced(used)
-    with sizes:
-        if source == "run":
-            _run()
-        elif source == "model":
-            _model(stage, used)
-        elif source != "file":
+    with menus:
+        if source != "file":
+            _examples_menu()
+        if source in ("mini", "random"):
+            _advanced_menu(used)
+    if source in ("mini", "random"):
+        with sizes:
             _sizes(used)
-        if source == "mini":
-            _choice("architecture")
+    if source in ("run", "model", "file"):
+        with place, st.container(horizontal=True, key="settings"):
+            if source == "run":
+                _run()
+            elif source == "model":
+                _model(stage, used)
+            else:
+                _file()
     trace = compute.peek(current())
     if trace is not None:
         stay_within(trace)
@@ -256,13 +261,18 @@ def _sources() -> list[str]:
 
 
 def _source() -> None:
-    st.segmented_control(
+    """Whose weights: a list in words, and an invisible one of the names that stand in the link."""
+    sources = _sources()
+    with st.container(key="unseen_source"):
+        st.selectbox("source", sources, sources.index(DEFAULTS.source), **_linked("source"))
+    st.session_state.weights = setting("source")
+    st.selectbox(
         t("control.source"),
-        _sources(),
-        default=DEFAULTS.source,
-        required=True,
-        help=t("control.source_help"),
-        **_linked("source"),
+        sources,
+        format_func=lambda source: t(f"source.{source}"),
+        key="weights",
+        help=f"{t('control.source_help')}\n\n{compute.device().reason}",
+        on_change=lambda: go(source=st.session_state.weights),
     )
 
 
@@ -273,7 +283,7 @@ def _sentence(used: Set[str]) -> None:
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
-        height=90,
+        height=SENTENCE,
         max_chars=max_characters(),
         help=help_text,
         **_linked("text"),
@@ -291,22 +301,29 @@ def _sentence(used: Set[str]) -> None:
         st.text_area(
             t("control.twin"),
             DEFAULTS.twin,
-            height=90,
+            height=SENTENCE,
             max_chars=max_characters(),
             placeholder=t("control.twin_empty"),
             **_linked("twin"),
         )
-    examples = _examples()
-    st.selectbox(
-        t("control.example"),
-        [example["text"] for example in examples],
-        index=None,
-        key="example",
-        placeholder=t("control.example_empty"),
-        label_visibility="collapsed",
-        on_change=_take_example,
-        args=(examples,),
-    )
+
+
+def _examples_menu() -> None:
+    with st.popover(t("control.example"), type="tertiary", key="examples"):
+        for number, example in enumerate(_examples()):
+            st.button(
+                example["text"], type="tertiary", key=f"example_{number}", on_click=_take, args=(example,)
+            )
+
+
+def _advanced_menu(used: Set[str]) -> None:
+    """Settings that are rarely needed. While the menu is closed, invisible controls hold them in the link."""
+    menu = st.popover(t("control.advanced"), type="tertiary", key="advanced", on_change="rerun")
+    if menu.open:
+        with menu:
+            if "architecture" in used:
+                _choice("architecture")
+            _advanced(used)
 
 
 @cache
@@ -314,10 +331,8 @@ def _examples() -> list[dict]:
     return json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 
 
-def _take_example(examples: list[dict]) -> None:
-    for example in examples:
-        if example["text"] == st.session_state.example:
-            go(text=example["text"], twin=example.get("twin", ""), token=example["token"], example=None)
+def _take(example: Mapping[str, str]) -> None:
+    go(text=example["text"], twin=example.get("twin", ""), token=example["token"])
 
 
 def _run() -> None:
@@ -343,10 +358,10 @@ def _run() -> None:
 
 
 def _sizes(used: Set[str]) -> None:
-    keys = [key for key in ("h", "d_model") if key in used]
-    for column, key in zip(st.columns(2), keys, strict=False):
-        with column:
-            _number(key)
+    with st.container(horizontal=True):
+        for key in ("h", "d_model"):
+            if key in used:
+                _number(key)
     if "h" not in used:
         return
     names = ("d_model", "h") if setting("source") == "mini" else ("d_model", "h", "n_kv_heads", "d_k", "d_v")

@@ -76,6 +76,11 @@ class Asked(NamedTuple):
     column: int
 
 
+def scale_end(scale: str, largest: float) -> float:
+    """Where the colours of weights end on a scale of the focus: at 1, or at the `largest` in sight."""
+    return largest if scale == "fitted" and largest > 0 else 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Heatmap:
     """A matrix as it is drawn: what it is called, its numbers, the meaning of its colours, its marked cells.

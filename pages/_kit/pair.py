@@ -11,7 +11,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Part, around, picture
 from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
-from pages._kit import compute, head_view, heatmaps, matrices, sentence
+from pages._kit import compute, head_view, heatmaps, matrices, sentence, state
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # of the first and the second side's matrices
@@ -120,6 +120,7 @@ def show_matrices(
                 head=side.head,
                 query=side.query,
                 part=part([side]),
+                scale=state.focus().scale,
             )
             for side_name, side in zip(side_names, sides, strict=True)
         ]
@@ -158,9 +159,18 @@ def between(
 
 
 def _matrix(
-    side: AttentionTrace, *, name: str, key: str, heading: str, layer: int, head: int, query: int, part: Part
+    side: AttentionTrace,
+    *,
+    name: str,
+    key: str,
+    heading: str,
+    layer: int,
+    head: int,
+    query: int,
+    part: Part,
+    scale: str,
 ) -> heatmaps.Heatmap:
     matrix = picture(side, name, layer=layer, head=head, part=part)
     matrix = replace(matrix, symbol=f"{heading} · {matrix.symbol}")
-    limit = float(np.nanmax(matrix.frame.to_numpy())) or 1.0
+    limit = heatmaps.scale_end(scale, float(np.nanmax(matrix.frame.to_numpy())))
     return matrices.of_picture(matrix, key, limit=limit, query=query)

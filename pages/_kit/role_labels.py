@@ -28,14 +28,15 @@ _measured: Cache[Measured] = Cache(MAX_BYTES)
 
 
 class Label(NamedTuple):
-    """What a head is called: its role, the score that it has there, and both in words."""
+    """What a head is called: its role, its score there, the role in words, and the same with the score."""
 
     role: str
     score: float
+    name: str
     text: str
 
 
-NO_LABEL = Label("", np.nan, "")
+NO_LABEL = Label("", np.nan, "", "")
 
 
 def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], Label]:
@@ -52,7 +53,7 @@ def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], Label]:
 def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], Label]:
     """The labels of heads by their role and score, as in `roles.labels`."""
     return {
-        place: Label(role, score, t("roles.label", role=name(role), score=f"{score:.2f}"))
+        place: Label(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
         for place, (role, score) in named.items()
     }
 
@@ -65,17 +66,20 @@ def _asked(trace: AttentionTrace) -> list[Label]:
     scores = (model_info.scores_of(source) or {}).get("questions", {})
     right = {question: score["right"] for question, score in scores.items()}
 
-    def said(question: str) -> str:
-        name = t(f"head_view.question_{question}")
+    def called(question: str) -> str:
+        return t(f"head_view.question_{question}")
+
+    def scored(question: str) -> str:
         if question not in right:
-            return name
-        return t("roles.label", role=name, score=f"{right[question]:.2f}")
+            return called(question)
+        return t("roles.label", role=called(question), score=f"{right[question]:.2f}")
 
     return [
         Label(
             questions,
             float(np.mean([right.get(question, np.nan) for question in questions.split()])),
-            " · ".join(map(said, questions.split())),
+            " · ".join(map(called, questions.split())),
+            " · ".join(map(scored, questions.split())),
         )
         for questions in source.questions
     ]

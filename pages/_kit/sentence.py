@@ -4,11 +4,13 @@ A hidden word is one that the model has to guess.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
+from mha_core.scene.places import EVERYWHERE
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.source import FileSource
@@ -36,47 +38,49 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     shares = _listed([(keys[i], row[i]) for i in order], _bold)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
-        if trace.answers and (answer := _answer(trace, query, _bold)):
-            st.markdown(answer)
+        for asked, words in _answers_at(trace, query, _bold) if trace.answers else ():
+            st.markdown(f"{asked} {words}")
 
 
-def answers(trace: AttentionTrace) -> list[str]:
-    """What the model answers at each token, in words without markup; none where it was not asked."""
+class Answer(NamedTuple):
+    """What is asked about a word, and what the model answers, in words."""
+
+    asked: str
+    words: str
+
+
+def answers(trace: AttentionTrace) -> list[list[Answer]]:
+    """What is asked at each token and what the model answers, without markup; none where nothing is asked."""
     return compute.of(trace, _answers)
 
 
-def _answers(trace: AttentionTrace) -> list[str]:
-    return [_answer(trace, query, isolated) for query in range(len(trace.answers or ()))]
+def _answers(trace: AttentionTrace) -> list[list[Answer]]:
+    return [_answers_at(trace, query, isolated) for query in range(len(trace.answers or ()))]
 
 
-def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> str:
+def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[Answer]:
     answer, piece = trace.answers[query], trace.answered.pieces[query]
     if answer is None:
-        return ""
+        return []
     name = written(trace.answered.labels[query])
     language = getattr(trace.source.origin, "language", None)
     if language not in LANGUAGES:
-        return t(f"answer.{'next' if _is_next(trace) else 'any'}", query=name, list=_listed(answer, written))
+        kind = "next" if _is_next(trace) else "any"
+        return [Answer(t(f"answer.{kind}", query=name), _shares(answer, written))]
     if piece == HIDDEN:
-        return t("answer.hidden", query=name, list=_listed(answer, written))
+        return [Answer(t("answer.hidden"), _shares(answer, written))]
     is_pronoun, said = normalized(piece) in lexicon(language).pronouns, []
     if is_pronoun:
-        kind = "no_noun" if answer[0][0] == NOTHING else "pronoun" if answer[0][1] >= UNSURE else "unsure"
-        said.append(t(f"answer.{kind}", query=name, list=_listed(answer, _or_nothing(written))))
-    others, unsure = [], []
-    for questions in _asked_of(trace, query, is_pronoun=is_pronoun):
-        if is_pronoun and "noun" in questions:
+        is_sure = answer[0][0] == NOTHING or answer[0][1] >= UNSURE
+        words = _shares(answer, _or_nothing(written)) if is_sure else t("answer.unsure")
+        said.append(Answer(t("answer.pronoun", query=name), words))
+    for questions in sorted(_asked_of(trace, query, is_pronoun=is_pronoun), key=EVERYWHERE.issuperset):
+        if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
-        if trace.questions[questions[0]][query][0][1] < UNSURE:
-            unsure.append(_names(questions))
-        else:
-            others.append(_to_questions(trace, questions, query, written))
-    if others:
-        kind = "besides" if is_pronoun else "word"
-        said.append(t(f"answer.{kind}", query=name, list=" · ".join(others)))
-    if unsure:
-        said.append(t("answer.unknown", questions=", ".join(unsure)))
-    return " ".join(said) or t("answer.nothing", query=name)
+        is_sure = trace.questions[questions[0]][query][0][1] >= UNSURE
+        words = _words(trace, questions[0], query, written) if is_sure else t("answer.unsure")
+        said.append(Answer(_asked(trace, questions, query), words))
+    return said or [Answer(t("answer.word", query=name), t("answer.nothing"))]
 
 
 def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:
@@ -97,21 +101,18 @@ def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[li
     return [questions for questions in by_heads.values() if questions]
 
 
-def _to_questions(
-    trace: AttentionTrace, questions: Sequence[str], query: int, written: Callable[[str], str]
-) -> str:
-    """The answer to questions about a word, in a few words: "who does it: animal 0.98"."""
-    question, answer = questions[0], trace.questions[questions[0]][query]
-    words = _listed(answer, _or_nothing(written), MIN_BESIDES)
-    if len(questions) > 1:
-        return t("answer.shared", questions=_names(questions), list=words)
-    if question in ("doer", "object") and _is_noun(trace, query, answer[0][0]):
-        return t(f"answer.{question}_of", list=words)
-    return t(f"answer.{question}", list=words)
+def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
+    """Questions about a word in words, which are others about a verb than about a noun."""
+    asked = []
+    for question in questions:
+        answer = trace.questions[question][query][0][0]
+        of_noun = question in ("doer", "object") and _is_noun(trace, query, answer)
+        asked.append(t(f"answer.{question}_of" if of_noun else f"answer.{question}"))
+    return " ".join(asked)
 
 
-def _names(questions: Sequence[str]) -> str:
-    return ", ".join(t(f"head_view.question_{question}") for question in questions)
+def _words(trace: AttentionTrace, question: str, query: int, written: Callable[[str], str]) -> str:
+    return _shares(trace.questions[question][query], _or_nothing(written), MIN_BESIDES)
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
@@ -161,13 +162,24 @@ def _bold(word: str) -> str:
     return f"**{literal(isolated(word))}**"
 
 
-def _listed(
-    shares: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
+def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
+    """Words with the weights that they get, the largest always and the others from `MIN_SHARE` on."""
+    return ", ".join(
+        t("token.looks_item", key=written(word), weight=short(share))
+        for word, share in _worth(shares, MIN_SHARE)
+    )
+
+
+def _shares(
+    answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
 ) -> str:
-    """Words with their shares, the largest always and the others from the `least` share on."""
+    """The words of an answer with the model's probabilities in per cent."""
+    return ", ".join(f"{written(word)} {share:.0%}" for word, share in _worth(answer, least))
+
+
+def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str, float]]:
     first, *others = shares
-    worth = [first, *(share for share in others if share[1] >= least)]
-    return ", ".join(t("token.looks_item", key=written(word), weight=short(share)) for word, share in worth)
+    return [first, *(share for share in others if share[1] >= least)]
 
 
 def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:

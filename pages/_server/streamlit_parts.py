@@ -50,7 +50,8 @@ def _of(*keys: str, form: str = ".st-key-{}") -> str:
 # The style sheet of the whole page. Above each rule: what a person would have without it.
 RULES = f"""
 /* Blank lines where a component shows nothing: it holds the address, bytes, or a link for a script. */
-{_of("address", "charts", "unseen", "look_link")}, [class*="st-key-"][class*="_blob"] {{ display: none; }}
+:is({_of("address", "charts", "unseen", "look_link")}, [class*="st-key-"][class*="_blob"]),
+{_of("unseen_source", form=":has(> .st-key-{})")} {{ display: none; }}
 /* Small text too light to read (WCAG 2.2, 1.4.3). */
 [data-testid="stCaptionContainer"] {{ opacity: 0.75; }}
 /* White text on light buttons, in the dark theme. */
@@ -69,7 +70,7 @@ RULES = f"""
 /* A page that jumps as each part takes the place of the grey bars that stood for it. */
 {SKELETON} {{ min-height: 68px; }}
 {_of(*BUTTONS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
-[data-testid="stSidebar"] {_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
+{_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
 {_of("source")} {SKELETON} {{ min-height: 60px; }}
 [class*="st-key-try_"] {SKELETON} {{ min-width: 12rem; }} /* a few words */
 {_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
@@ -78,8 +79,19 @@ RULES = f"""
   {_of("tensors")}:has({SKELETON}) {{ min-height: 986px; }}
   {_of("classes")} {SKELETON} {{ min-height: 101px; }}
 }}
-/* Two sources of weights below the others, which fit in one line. */
-[data-testid="stSidebar"] {_of("source")} [role="radio"] {{ padding: 0.25rem 0.45rem; }}
+/* The sentence, which is the first thing that one can change, in letters as small as those of a label. */
+{_of("text", "twin")} textarea {{ font-size: 1.15rem; line-height: 1.4; }}
+/* "Press Ctrl+Enter to apply", over the sentence: Enter applies. */
+{_of("text", "twin", "target")} [data-testid="InputInstructions"] {{ display: none; }}
+/* A picture that begins below the first screen: space above and below every title. */
+[data-testid="stMain"] [data-testid="stHeading"] h1 {{ padding: 0.25rem 0; }}
+/* The sizes squeezed by the sentences, and on a phone two sentences beside each other. */
+{_of("sentences", form=":has(> .st-key-{})")} {{ flex: 1 1 30rem; }}
+{_of("sentences")} > * {{ flex: 1 1 16rem; }}
+{_of("h", "d_model")} {{ width: 6.5rem; }}
+{_of("choices")} {{ width: 12rem; }}
+@media (max-width: 1000px) {{ {_of("choices")} {{ width: 100%; flex-direction: row; align-items: end; }} }}
+@media (max-height: 600px) {{ {_of("how", form=":has(> .st-key-{})")} {{ display: none; }} }}
 /* Links in a sentence that do not look like links. */
 {_of("instead_text", "instead_twin")} {TERTIARY} p {{ text-decoration: underline; }}
 /* No line between a page and where to go on reading. */

@@ -24,7 +24,8 @@ FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
     marked = [t("heads.start")] if state.setting("source") in STARTED else []
-    st.caption(" ".join([t("heads.how"), *marked]), width="content")
+    with st.container(key="how", width="content"):
+        st.caption(" ".join([t("heads.how"), *marked]))
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = indices(trace, scene)

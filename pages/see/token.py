@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import chooser, model_info, refusals, sentence
+from pages._kit import chooser, heatmaps, model_info, refusals, sentence, state
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -21,7 +21,7 @@ def page() -> None:
     )
     both = directions.both_directions(subject)
     row = both[0].looks.weights.iloc[subject.head]
-    limit = float(row.max()) or 1.0
+    limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
     place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
     chooser.of_head(trace, **place, limit=limit, stays=True)
     sentence.reading(trace, **place)

@@ -179,8 +179,16 @@ export function unknownIn(header, nth) {
 }
 
 /**
- * The rows of a layer of a panel in which none of these heads has anything to find; only in the last layer heads are
- * asked.
+ * What each head of a layer of a panel is asked; only in the last layer heads are asked.
+ * @param {import("../view/head_view.js").Header} header
+ * @param {number} nth
+ * @param {number} number
+ */
+export const questionsOf = (header, nth, number) =>
+  number === header.layers - 1 ? (header.questions?.[nth] ?? []) : [];
+
+/**
+ * The rows of a layer of a panel in which none of these heads has anything to find.
  * @param {import("../view/head_view.js").Header} header
  * @param {number} nth
  * @param {number} number
@@ -188,7 +196,7 @@ export function unknownIn(header, nth) {
  * @param {Panel["wordOf"]} wordOf
  */
 export function nothingIn(header, nth, number, heads, wordOf = (_, at) => at) {
-  const asked = number === header.layers - 1 ? (header.questions?.[nth] ?? []) : [];
+  const asked = questionsOf(header, nth, number);
   const [first = [], ...others] = heads.map((head) => asked[head]?.nothing ?? []);
   const rows = first.filter((at) => others.every((nothing) => nothing.includes(at)));
   return [...new Set(rows.map((at) => wordOf("query", at)))];

@@ -51,8 +51,8 @@ export function under(curves, x, y, reach = 6) {
   return nearest?.curve ?? null;
 }
 
-export const strokeOf = (weight) => ({
-  width: 0.7 + 3.6 * Math.min(weight, 1),
+export const strokeOf = (weight, thin = false) => ({
+  width: (thin ? 0.5 : 1) * (0.7 + 3.6 * Math.min(weight, 1)),
   opacity: 0.1 + 0.9 * Math.min(weight, 1),
 });
 
@@ -73,8 +73,8 @@ export function drawCurves(context, curves, palette, marked) {
 }
 
 function stroke(context, curves, palette, head, weight, width) {
-  const { colour, dash } = lookOf(palette, head);
-  const look = strokeOf(weight);
+  const { colour, dash, thin } = lookOf(palette, head);
+  const look = strokeOf(weight, thin);
   context.strokeStyle = colour;
   context.globalAlpha = look.opacity;
   context.lineWidth = width ?? look.width;

@@ -7,13 +7,11 @@
 import { listOf, longestOf } from "../numbers/panel.js";
 import { make, makeButton } from "../page/elements.js";
 import { fill, isolated, short } from "../page/wording.js";
-import { across, linesOf, meanAcross } from "../scene/focus.js";
+import { across, linesOf, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { drawCurves, under } from "./curves.js";
 
 export const ROW = 22;
 export const LONG = 48;
-export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
-export const MAX_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
 const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
 export const SCENE_TOKENS = 1000; // in a saved figure
 const OVERSCAN = 8; // tokens beyond what is in sight
@@ -269,14 +267,14 @@ export class Curved {
     return linesOf(selection.layer(panel), selection.heads, { ...options, hidden: selection.hidden(panel) });
   }
 
-  // In a long text all weights are small: the strongest in sight is then drawn as one of 1 would be, the
-  // same in all sentences, since they are there to be compared.
+  // A weight is drawn as strong as it is. Where small weights are brought out, the strongest in sight is drawn as one
+  // of 1 would be, the same in all sentences, since they are there to be compared.
   lines(from, to) {
     const lines = this.linesIn(this.panel, from, to);
     const others = this.selection.panels.filter((panel) => panel !== this.panel);
     const every = [lines, ...others.map((panel) => this.linesIn(panel, from, to))];
     this.strongest = every.flat().reduce((largest, { weight }) => Math.max(largest, weight), 0);
-    const full = this.strongest < FULL ? this.strongest : 1;
+    const full = this.selection.state.fitted ? this.strongest : 1;
     return lines.map((line) => ({ ...line, strength: Math.min(1, line.weight / full) }));
   }
 

@@ -5,8 +5,9 @@ import { fit } from "../page/elements.js";
 import { measured } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS, tallestOf } from "./drawing.js";
+import { Curved, numbersOf, ROW, SCENE_TOKENS, tallestOf } from "./drawing.js";
 
+const MAX_BESIDE = 2; // numbers that a token has room for
 const BOLD = 1.1; // how much wider a token in focus is
 const MAX_WIDTH = { beside: 340, alone: 620 }; // pixels of the lines: longer ones are hard to follow
 
@@ -17,7 +18,7 @@ export class Lines extends Curved {
     const { selection, panel, stage } = this;
     const width = stage.clientWidth;
     const [widest, widestKey] = this.sides.map((side) => this.#widest(side));
-    this.numbers = Math.min(MAX_NUMBERS, Math.max(1, selection.heads.length)) * (selection.heads.length > 1 ? 52 : 44);
+    this.numbers = 52 * Math.min(MAX_BESIDE, Math.max(1, selection.heads.length));
     this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
     this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(

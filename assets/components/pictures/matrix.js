@@ -55,11 +55,15 @@ export class Matrix {
       step: pooled?.step,
       exact: (query, key) => (seenByAny(layer, selection.heads, query, key) ? this.#weight(layer, query, key) : NaN),
       signed: false,
-      end: pooled?.maximum ?? 0,
-      roots: longestOf(panel) > LONG,
+      end: selection.state.fitted ? this.strongest : 1,
+      roots: selection.state.fitted && longestOf(panel) > LONG,
       dim: selection.nothing(panel),
       unknown: { rows: [...panel.unknown.query], columns: [...panel.unknown.key] },
     };
+  }
+
+  get strongest() {
+    return this.pooled?.maximum ?? 0;
   }
 
   #weight(layer, query, key) {

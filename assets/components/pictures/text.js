@@ -1,16 +1,20 @@
-// The words as a text, each shaded by its weight: the brightest is the largest weight in sight, of all sentences, since
-// they are there to be compared. Where a text looks at another one, both stand there, the one that looks above: the
+// The words as a text, each shaded by its weight from 0 to 1. Where small weights are brought out the scale ends at the
+// largest in sight, of all sentences, since they are there to be compared. Where a text looks at another one, both stand there, the one that looks above: the
 // other one is shaded.
 
 import { listOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";
 import { isRtl, short } from "../page/wording.js";
-import { meanAcross } from "../scene/focus.js";
-import { inkOn, shade } from "./colours.js";
+import { across, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
+import { colourOf, inkOn, lookOf, shade } from "./colours.js";
 import { mark, SCENE_TOKENS, tallestOf, tokenElement } from "./drawing.js";
 
+const TINT = 0.8; // of a head's colour behind a word with the weight 1
+
 export class ShadedText {
-  maximum = 1;
+  isStrip = false; // above a drawing that has the numbers
+  strongest = 0;
+  end = 1; // of the scale
   /** @type {HTMLElement[]} of the tokens */
   elements;
 
@@ -55,29 +59,52 @@ export class ShadedText {
   }
 
   update() {
-    const { selection, panel, theme } = this;
+    const { selection, panel } = this;
     const { focus } = selection.of(panel);
-    const weights = this.weights();
+    const { weights, heads } = this.#strongest();
     const hidden = selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    this.maximum = Math.max(1e-9, ...selection.panels.map((one) => this.largest(one)));
+    this.strongest = Math.max(...selection.panels.map((one) => this.largest(one)));
+    this.end = (selection.state.fitted && this.strongest) || 1;
     for (const element of this.elements) {
       mark(selection, panel, element);
       const at = Number(element.dataset.at);
       const answers = focus && element.dataset.side !== focus.side;
-      const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.maximum) : 0;
-      const colour = shade(theme.sequential, share);
+      const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.end) : 0;
+      const colour = this.#colour(heads?.[at] ?? null, share);
       element.style.background = share >= 0.02 ? `rgb(${colour})` : "";
       element.style.color = share >= 0.02 ? inkOn(colour) : "";
       element.lastChild.textContent =
-        answers && weights[at] >= Math.max(selection.threshold, 0.005) ? short(weights[at]) : "";
+        answers && !this.isStrip && weights[at] >= Math.max(selection.threshold, 0.005) ? short(weights[at]) : "";
     }
+  }
+
+  // The weights of the tokens that answer: of a few heads the largest for each token, and whose it is; of many the mean.
+  /** @returns {{ weights: Float32Array, heads: number[] | null }} */
+  #strongest(panel = this.panel) {
+    const { selection } = this;
+    const { focus } = selection.of(panel);
+    const { heads } = selection;
+    if (!focus || heads.length < 2 || heads.length > MAX_NUMBERS) return { weights: this.weights(panel), heads: null };
+    const layer = selection.layer(panel);
+    const rows = heads.map((head) => across(layer, head, focus));
+    const best = Array.from(rows[0], (_, at) =>
+      rows.reduce((most, row, nth) => (row[at] > rows[most][at] ? nth : most), 0),
+    );
+    return { weights: Float32Array.from(best, (nth, at) => rows[nth][at]), heads: best.map((nth) => heads[nth]) };
+  }
+
+  // Of a weight: on the scale of weights, or in the colour of its head where several are drawn.
+  #colour(head, share) {
+    const { palette, paper, sequential } = this.theme;
+    if (head === null) return shade(sequential, share);
+    return shade([colourOf(paper), colourOf(lookOf(palette, head).colour)], TINT * share);
   }
 
   // The largest weight of those that answer in a sentence and are not hidden.
   largest(panel) {
     const { focus } = this.selection.of(panel);
     const hidden = this.selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    return Math.max(0, ...this.weights(panel).filter((_, at) => !hidden.has(at)));
+    return Math.max(0, ...this.#strongest(panel).weights.filter((_, at) => !hidden.has(at)));
   }
 
   // Those of the tokens that answer.
@@ -115,17 +142,16 @@ export class ShadedText {
   }
 
   scene() {
-    const { theme } = this;
     const box = this.scroll.getBoundingClientRect();
-    const weights = this.weights();
+    const { weights, heads } = this.#strongest();
     const rectangles = [];
     const labels = [];
     this.elements.slice(0, SCENE_TOKENS).forEach((element) => {
       const at = Number(element.dataset.at);
       const own = element.getBoundingClientRect();
       const [x, y] = [own.left - box.left, own.top - box.top + this.scroll.scrollTop];
-      const share = Math.min(1, weights[at] / this.maximum);
-      const colour = element.style.background ? shade(theme.sequential, share) : null;
+      const share = Math.min(1, weights[at] / this.end);
+      const colour = element.style.background ? this.#colour(heads?.[at] ?? null, share) : null;
       if (colour) rectangles.push({ x, y, width: own.width, height: own.height, fill: `rgb(${colour})` });
       const fill = colour ? inkOn(colour) : undefined;
       const text = listOf(this.panel, element.dataset.side)[at];

@@ -4,19 +4,19 @@ import { colourOf, shade, textColour, themeColours } from "./colours.js";
 
 /** @typedef {ReturnType<typeof themeOf>} Theme */
 
+const GREY = "#808080";
 const FOCUS_TINT = 0.16; // of the accent behind a token in focus (view/head_view.css)
 
 /**
- * `palette` are the colours of heads, `textColours` the same as small text.
+ * `palette` are the colours of heads, `textColours` the same as small text. Heads of random weights are all grey.
  * @param {Element} element
  */
-export function themeOf(element) {
+export function themeOf(element, random = false) {
   const style = getComputedStyle(element);
   const read = (name) => style.getPropertyValue(name).trim();
   const [ink, accent, paper] = ["text", "primary", "background"].map((name) => read(`--st-${name}-color`));
-  const palette = read("--st-chart-categorical-colors")
-    .split(",")
-    .map((colour) => colour.trim());
+  const colours = read("--st-chart-categorical-colors").split(",");
+  const palette = random ? [GREY] : colours.map((colour) => colour.trim());
   const ground = shade([colourOf(paper), colourOf(accent)], FOCUS_TINT);
   return {
     sequential: themeColours(element),

@@ -6,7 +6,7 @@
 // A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
 // with `follow`. Before it sends a message of its own it calls `tell`, or puts `news` into the message.
 
-import { moveAsLiked, undoByBack } from "../streamlit/adapter.js";
+import { applyOnEnter, moveAsLiked, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
 import { DEFAULTS } from "./schema.js";
 
@@ -70,6 +70,7 @@ export function connect(server, setState) {
     held = focusOf(location.search);
     undoByBack(addressOf);
     moveAsLiked();
+    applyOnEnter();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
     // Of the link as it was opened: Streamlit takes values that are the defaults out of the address, and the hash too.

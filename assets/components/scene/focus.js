@@ -3,7 +3,7 @@
 // With the side "query" a focus asks what its tokens look at, with "key" who looks at them. Several tokens together
 // are the sum of each.
 import { listOf } from "../numbers/panel.js";
-import { exact, fill, isolated } from "../page/wording.js";
+import { exact, fill, isolated, short } from "../page/wording.js";
 
 /**
  * @typedef {object} Focus
@@ -12,6 +12,7 @@ import { exact, fill, isolated } from "../page/wording.js";
  * @property {string[]} [absent] the tokens that were chosen in another sentence and are not in this one
  */
 
+export const MAX_NUMBERS = 6; // heads whose numbers stand beside a token; of more the mean
 const NAMED = 5; // tokens that a sentence names
 const WORTH_NAMING = 0.005;
 
@@ -129,6 +130,7 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const weights = meanAcross(layer, heads, focus);
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
+  if (heads.length > 1 && heads.length <= MAX_NUMBERS) return each(layer, heads, focus, hidden, own, others, texts);
   // In a very long text no weight is worth naming, and yet the row is not empty.
   const named = { count: NAMED, hidden: hidden[other] };
   const worth = strongest(weights, { threshold: WORTH_NAMING, ...named });
@@ -142,6 +144,21 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const share = awayShare(layer, heads, focus);
   if (focus.side === "key") return layer.away ? `${sentence} ${texts.rescaled}` : sentence;
   return share >= WORTH_NAMING ? `${sentence} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : sentence;
+}
+
+// The strongest weight of each head.
+function each(layer, heads, focus, hidden, own, others, texts) {
+  const other = focus.side === "query" ? "key" : "query";
+  const said = heads.flatMap((head) => {
+    const weights = across(layer, head, focus);
+    const [at] = strongest(weights, { threshold: Number.MIN_VALUE, count: 1, hidden: hidden[other] });
+    if (at === undefined) return [];
+    return fill(texts.each, { word: isolated(others[at]), weight: short(weights[at]), head: head + 1 });
+  });
+  const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");
+  if (said.length) return fill(texts[`${focus.side}_each`], { tokens, list: said.join(", ") });
+  const who = fill(texts.mean_of, { heads: heads.map((head) => head + 1).join(", ") });
+  return fill(texts[`${focus.side}_nowhere`], { tokens, who });
 }
 
 // How much of what the tokens take comes from keys that are hidden, the mean over heads.

@@ -20,11 +20,11 @@ const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names)
 
 // What a view looks at; the other text's token stays as it is in the focus.
 /**
- * @param {Pick<import("../view/selection.js").Selection, "looked" | "original" | "two" | "header" | "every">} selection
+ * @param {Pick<import("../view/selection.js").Selection, "looked" | "original" | "two">} selection
  * @param {Focus} focus
  */
-export function linkOf({ looked, original, two, header, every }, focus) {
-  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words } = looked;
+export function linkOf({ looked, original, two }, focus) {
+  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words, fitted } = looked;
   const names = tokens.map((at) => namesOf(original[nth], side)[at]);
   const chosen = names.pop() ?? "";
   const key = two && side === "key";
@@ -36,12 +36,13 @@ export function linkOf({ looked, original, two, header, every }, focus) {
     sentence: String(nth + 1),
     side,
     pins: names.join(" "),
-    heads: JSON.stringify(on) === JSON.stringify(headsAtFirst(header, head, every)) ? "" : listed(on),
+    heads: on ? listed(on) : "",
     drawing,
     threshold: threshold === null ? "" : String(threshold),
     lines: maxLines ? String(maxLines) : "",
     specials: CHOICES.specials[Number(rescaled)],
     words: CHOICES.words[Number(words)],
+    scale: CHOICES.scale[Number(fitted)],
   };
 }
 
@@ -72,7 +73,7 @@ export function placeOf(focus, header, panels) {
   return {
     layer,
     head,
-    on: focus.heads ? heads.filter((one) => every.includes(one)) : headsAtFirst(header, head, every),
+    on: focus.heads ? heads.filter((one) => every.includes(one)) : null,
     nth,
     side,
     tokens: name ? tokens : [],
@@ -81,13 +82,8 @@ export function placeOf(focus, header, panels) {
     maxLines: numberOf(focus.lines) ?? 0,
     rescaled: CHOICES.specials.indexOf(focus.specials) > 0,
     words: CHOICES.words.indexOf(focus.words) > 0,
+    fitted: CHOICES.scale.indexOf(focus.scale) > 0,
   };
-}
-
-// The chosen head alone, two that are compared, or every one, as the page draws them until some are switched.
-function headsAtFirst({ on, heads }, head, every) {
-  if (on.length < 2) return [head];
-  return on.length === heads ? every : on.filter((one) => every.includes(one));
 }
 
 const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";

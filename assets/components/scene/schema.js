@@ -15,6 +15,7 @@ export const DEFAULTS = {
   lines: "",
   specials: "shown",
   words: "pieces",
+  scale: "full",
   hop1: "",
   hop2: "",
 };
@@ -25,6 +26,7 @@ export const CHOICES = {
   side: ["query", "key"],
   specials: ["shown", "hidden"],
   words: ["pieces", "whole"],
+  scale: ["full", "fitted"],
 };
 
 /** the largest number of a focus in a link */

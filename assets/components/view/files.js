@@ -102,9 +102,9 @@ function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
   ];
 }
 
-function curvePath({ points, strength }, { colour, dash }) {
+function curvePath({ points, strength }, { colour, dash, thin }) {
   const [x, y, ...rest] = points.map((value) => value.toFixed(1));
-  const { width, opacity } = strokeOf(strength);
+  const { width, opacity } = strokeOf(strength, thin);
   return makeSvg("path", {
     d: `M${x} ${y}C${rest.join(" ")}`,
     fill: "none",

@@ -6,7 +6,6 @@ import { exact, fill, isolated } from "../page/wording.js";
 import { Heatmap } from "../pictures/heatmap.js";
 import { valuesOf } from "./matrices.js";
 
-const SCALES = ["shared", "each", "full"]; // colours end at the largest weight of all heads, of each head, or at 1
 const LARGEST = 256; // tokens of a side: a longer text has the overview instead
 const PICTURE = 108; // pixels
 const SAVED = 144; // of a picture in a file
@@ -14,7 +13,6 @@ const GAP = 14; // between two
 const LINE = 16; // of words below
 
 export class HeadGrid {
-  scale = SCALES[0];
   scene = "";
   /** @type {any[]} as of the matrices */
   drawnFrom = [];
@@ -48,7 +46,7 @@ export class HeadGrid {
     const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
     this.root.hidden = !fits;
     if (!fits || !theme) return;
-    const scene = JSON.stringify([nth, layer.number, layer.heads, this.scale]);
+    const scene = JSON.stringify([nth, layer.number, layer.heads, this.selection.state.fitted]);
     if (scene !== this.scene) {
       this.scene = scene;
       this.#compute();
@@ -69,10 +67,9 @@ export class HeadGrid {
     const values = layer.heads.map((head) => valuesOf(layer, "weights", head, whole[0], whole[1]));
     const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
     const most = Math.max(...largest);
-    const ends = { shared: () => most, each: (at) => largest[at], full: () => 1 };
+    const end = (this.selection.state.fitted && most) || 1;
     this.pictures = layer.heads.map((head, at) => {
       const map = new Heatmap();
-      const end = ends[this.scale](at) || 1;
       const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
       map.show(numbers, theme, PICTURE, PICTURE, false);
       map.paint();
@@ -80,11 +77,11 @@ export class HeadGrid {
       button.title = this.#hint(head, numbers, largest[at]);
       button.dataset.head = String(head);
       button.append(map.canvas, make("span", "", this.#name(head)));
-      const role = header.roles?.[layer.number]?.[head];
+      const [, role] = header.roles?.[layer.number]?.[head] ?? [];
       if (role) button.append(make("small", "", role));
       return { map, button, numbers };
     });
-    this.#top(most);
+    this.#top(end);
     renew(
       this.grid,
       this.pictures.map(({ button }) => button),
@@ -106,29 +103,17 @@ export class HeadGrid {
     return fill(this.selection.header.texts.grid_hint, { head: head + 1, weight: exact(largest), query, key });
   }
 
-  #top(most) {
+  #top(scaleEnd) {
     const { texts } = this.selection.header;
     const { layer } = this.shown;
     const title = fill(texts.grid, { layer: layer.number + 1 });
     this.grid.setAttribute("aria-label", title);
-    const label = make("label", "", texts.grid_scale);
-    const select = make("select");
-    for (const value of SCALES) {
-      const selected = value === this.scale;
-      select.append(Object.assign(make("option", "", texts[`grid_scale_${value}`]), { value, selected }));
-    }
-    select.onchange = () => {
-      this.scale = select.value;
-      this.update(this.shown);
-    };
-    label.append(select);
-    const end =
-      this.scale === "each" ? texts.grid_each : fill(texts.scale, { maximum: exact(this.scale === "full" ? 1 : most) });
+    const end = fill(texts.scale, { maximum: exact(scaleEnd) });
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)),
     );
     const note = this.#hatched ? `${end} ${texts.colours_masked}.` : end;
-    renew(this.bar, [make("h2", "", title), label, make("span", "note", note), ...files]);
+    renew(this.bar, [make("h2", "", title), make("span", "note", note), ...files]);
     oneTabStop(this.bar);
   }
 

@@ -5,7 +5,6 @@ import { listOf, longestOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";
 import { exact, fill, isolated } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
-import { FULL } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
 import { Matrix } from "../pictures/matrix.js";
 import { ShadedText } from "../pictures/text.js";
@@ -51,14 +50,16 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
- * @property {(string | null)[][]} [answers] of each panel what the model answers at each token
+ * @property {[string, string][][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
  * @property {{ asks: string[], nothing: number[] }[][]} [questions] of each panel for each head of the last layer what
  *   it is asked, and the queries at which it has nothing to find
  * @property {string[]} [notes] of each layer what it is made of and what its rows mean
- * @property {Record<number, string[]>} [roles] of each layer the measured role of each head
+ * @property {Record<number, [string, string][]>} [roles] of each layer what each head was measured to do, alone and with
+ *   its score
+ * @property {boolean} [random] nobody trained the weights
  * @property {string} [drawing] what a page shows that was saved so
  * @property {boolean} [rescaled]
  * @property {boolean} [words]
@@ -79,11 +80,12 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 /**
  * One panel as it stands in the view.
  * @typedef {{ panel: Panel, head: HTMLElement, box: HTMLElement, stage: HTMLElement, status: HTMLElement,
- *   drawing: any, strip: ShadedText | null }} Drawing
+ *   answers: HTMLElement, drawing: any, strip: ShadedText | null }} Drawing
  */
 
 export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const LONGEST_STRIP = 256; // tokens
+const SMALL = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
 
 export class HeadView {
   selection = new Selection();
@@ -195,7 +197,6 @@ export class HeadView {
 
   switchHeads(on) {
     this.selection.on = on;
-    this.#showChips();
     this.update();
     if (this.selection.state.drawing === "lines") this.redraw();
   }
@@ -290,7 +291,7 @@ export class HeadView {
 
   build() {
     const { header, panels, pinned, state, titles } = this.selection;
-    this.theme = themeOf(this.root);
+    this.theme = themeOf(this.root, header.random);
     const place = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
     const focused = /** @type {HTMLElement} */ (place.activeElement)?.dataset?.panel;
     this.drawings = panels.map((panel) => panelOf(this.selection, this.theme, panel, titles[panel.nth]));
@@ -333,6 +334,7 @@ export class HeadView {
   }
 
   #updateRest() {
+    this.#showChips();
     this.followWithStrips();
     this.grid.update(this.matrices.shown);
     this.row.update(this.selection.nth);
@@ -342,11 +344,11 @@ export class HeadView {
   say() {
     const { selection } = this;
     const { header, heads } = selection;
-    for (const { panel, status, stage, drawing } of this.drawings) {
+    for (const { panel, answers, status, stage, drawing } of this.drawings) {
       const { focus, pinned } = selection.of(panel);
       const layer = selection.layer(panel);
       const sentence = spoken(panel, layer, heads, focus, selection.hidden(panel), header.texts);
-      const said = [sentence, thickest(drawing, header.texts), nothing(selection, panel), answer(selection, panel)];
+      const said = [sentence, broughtOut(selection, drawing), nothing(selection, panel)];
       const text = said.filter(Boolean).join(" ");
       if (status.dataset.text !== text) {
         status.dataset.text = text;
@@ -354,6 +356,7 @@ export class HeadView {
         // What is below never moves up under the pointer.
         status.style.minHeight = `${status.getBoundingClientRect().height}px`;
       }
+      showAnswers(answers, answersAt(selection, panel));
       stage.dataset.pinned = String(Boolean(pinned));
       const active = selection.active(panel);
       if (active) {
@@ -362,7 +365,10 @@ export class HeadView {
       } else drawing.list.removeAttribute("aria-activedescendant");
     }
     const isPinned = Boolean(selection.pinned?.some(Boolean));
-    showFoot(this.foot, header.texts, isPinned, this.hideable?.name ?? null, this.actions);
+    const { fitted } = selection.state;
+    const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < SMALL);
+    const name = this.hideable?.name ?? null;
+    showFoot(this.foot, header.texts, isPinned, name, fitted || areSmall ? fitted : null, this.actions);
     const place = JSON.stringify(selection.looked);
     if (place === this.place) return;
     this.place = place;
@@ -387,7 +393,6 @@ export class HeadView {
     const { header, panels, state, two } = this.selection;
     const { texts } = header;
     showBar(this.bar, this.selection, this.page, this.actions);
-    this.#showChips();
     // In the app sentence and model stand above the view, and of several texts each above its panel.
     const titled = panels.length > 1 || two;
     const layer = `${fill(texts.layer, { layer: state.layer + 1 })} / ${header.layers}`;
@@ -398,12 +403,29 @@ export class HeadView {
   }
 }
 
-// What the model answers at the one token in focus.
+// What is asked at the one token in focus, and what the model answers.
 /** @param {Selection} selection */
-function answer(selection, panel) {
+function answersAt(selection, panel) {
   const { focus } = selection.of(panel);
-  if (focus?.side !== "query" || focus.tokens.length !== 1) return "";
-  return selection.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? "";
+  if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
+  return selection.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? [];
+}
+
+// Each question with its answer, which stands out.
+/** @param {HTMLElement} place @param {[string, string][]} answers */
+function showAnswers(place, answers) {
+  const text = JSON.stringify(answers);
+  if (place.dataset.text === text) return;
+  place.dataset.text = text;
+  place.replaceChildren(
+    ...answers.map(([asked, words]) => {
+      const pair = make("span", "answer", `${asked} `);
+      pair.append(make("b", "", words));
+      return pair;
+    }),
+  );
+  // What is below never moves up under the pointer.
+  place.style.minHeight = `${place.getBoundingClientRect().height}px`;
 }
 
 // Which of the heads that are on have nothing to find at the one token in focus.
@@ -422,9 +444,10 @@ function nothing(selection, panel) {
   return fill(texts.nothing, { ...place, head: heads[0] + 1, questions: asked });
 }
 
-// How much weight the thickest line stands for, where that is not 1.
-function thickest({ strongest = 0 }, texts) {
-  return strongest > 0 && strongest < FULL ? fill(texts.thickest, { weight: exact(strongest) }) : "";
+// The weight that is drawn as 1 would be, where small weights are brought out.
+/** @param {Selection} selection */
+function broughtOut({ header, state }, { strongest }) {
+  return state.fitted && strongest > 0 ? fill(header.texts.brought_out, { weight: exact(strongest) }) : "";
 }
 
 // The place of one sentence in the view: its title and its words, the stage of its drawing, and what is said about
@@ -435,7 +458,10 @@ function panelOf(selection, theme, panel, words) {
   const head = make("div", "head");
   const box = make("div", "panel");
   const stage = make("div", `stage ${state.drawing}`);
-  const status = make("p", header.answers ? "status answered" : "status");
+  const answers = make("p", "answers");
+  answers.setAttribute("aria-live", "polite");
+  answers.hidden = !header.answers?.some((one) => one.length);
+  const status = make("p", "status");
   status.setAttribute("aria-live", "polite");
   const standsAbove = header.strips && header.brief !== false;
   if ((panels.length > 1 && !standsAbove) || panel.two)
@@ -443,9 +469,11 @@ function panelOf(selection, theme, panel, words) {
   const strip = stripOf(selection, theme, panel);
   const isWords = header.strips && !panel.two && state.drawing === "text";
   if (strip) head.append(strip.stage);
-  (isWords ? head : box).append(stage);
+  if (isWords) head.append(stage);
+  head.append(answers);
+  if (!isWords) box.append(stage);
   box.append(status);
-  return { panel, head, box, stage, status, strip, drawing: null };
+  return { panel, head, box, stage, answers, status, strip, drawing: null };
 }
 
 // What of a drawing has the keyboard, and is a list of tokens to a screen reader.
@@ -467,6 +495,7 @@ function stripOf(selection, theme, panel) {
   const stage = make("div", "strip text");
   stage.setAttribute("aria-hidden", "true");
   const strip = new ShadedText(selection, theme, panel, stage);
+  strip.isStrip = true;
   for (const element of strip.elements) element.removeAttribute("id");
   return strip;
 }

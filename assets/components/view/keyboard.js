@@ -63,7 +63,8 @@ function obey({ key, shiftKey }, selection, nth, drawing, ways) {
     selection.pin(nth, { side, tokens: [token] });
     drawing.reveal(token);
   } else if (key === "Escape") selection.pin(nth, null);
-  else if (key === "h" || key === "H") ways.toHead(nextHead(selection.on, selection.every, key === "h" ? 1 : -1));
+  else if (key === "h" || key === "H")
+    ways.toHead(nextHead(new Set(selection.heads), selection.every, key === "h" ? 1 : -1));
   else if (key === "l" || key === "L") ways.toLayer(layer + (key === "l" ? 1 : -1));
   else return drawing.map ? zoomByKey(drawing.map, key) : false;
   return true;

@@ -167,7 +167,8 @@ export class HeadMatrices extends MatrixGallery {
   // The focus has moved. What it does not change is not computed anew.
   update() {
     const { layer } = this;
-    const head = this.selection.chosenHead;
+    const { selection } = this;
+    const head = selection.chosenHead;
     this.root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = this.root.hidden;
     if (this.root.hidden || !this.theme || !this.root.clientWidth) return;
@@ -177,7 +178,17 @@ export class HeadMatrices extends MatrixGallery {
     const row = focus.query ?? focus.key ?? 0;
     const ordered = this.state.order === "token" ? row : null;
     const width = this.root.clientWidth;
-    const scene = JSON.stringify([this.nth, layer.number, head, parts, this.state, this.largeName, ordered, width]);
+    const scene = JSON.stringify([
+      this.nth,
+      layer.number,
+      head,
+      parts,
+      this.state,
+      selection.state.fitted,
+      this.largeName,
+      ordered,
+      width,
+    ]);
     if (this.scene !== scene) {
       this.scene = scene;
       this.#compute(layer, head, parts, focus);
@@ -223,7 +234,7 @@ export class HeadMatrices extends MatrixGallery {
           ? listOf(this.panel, columns).slice(...range)
           : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
         signed: name !== "weights",
-        end: largestOf(values),
+        end: name === "weights" && !this.selection.state.fitted ? 1 : largestOf(values),
         dim: rows === "query" ? within(nothingIn(header, this.nth, layer.number, [head]), parts.query) : [],
         unknown: {
           rows: within(unknown[rows], parts[rows]),

@@ -1,6 +1,6 @@
 // What a head view looks at and how it draws it: layer, heads, tokens, drawing. It is moved here and drawn elsewhere.
 
-import { layerOf, listOf, longestOf, nothingIn, prepared } from "../numbers/panel.js";
+import { layerOf, listOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
 import { apart } from "../page/wording.js";
 import { afterPick, defaultThreshold, everywhere, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
@@ -24,13 +24,14 @@ export class Selection {
     maxLines: 0,
     rescaled: false,
     words: false,
+    fitted: false,
   };
   /** @type {import("../numbers/payload.js").PayloadPanel[]} as they were sent */
   original = [];
   /** @type {Panel[]} as they are drawn */
   panels = [];
-  /** @type {Set<number>} heads that are drawn */
-  on = new Set();
+  /** @type {Set<number> | null} heads that were switched on; null as long as nobody has switched any */
+  on = null;
   /** @type {(Focus | null)[] | null} of each panel what a click holds */
   pinned = null;
   /** @type {(Focus | null)[] | null} of each panel what is under the pointer */
@@ -65,7 +66,7 @@ export class Selection {
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
       const follows = !another && this.chosenToken === header.token;
       if (!follows) this.pinPieces(0, "query", header.token === null ? [] : [header.token]);
-      if (!this.sentences || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
+      if (this.nHeads !== header.heads || !this.on?.has(header.head)) this.on = null;
     }
     if (this.scene !== scene) this.last = header.head;
     this.sentences = sentences;
@@ -81,7 +82,7 @@ export class Selection {
 
   // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
   get looked() {
-    const { rescaled, words, drawing, threshold, maxLines } = this.state;
+    const { rescaled, words, drawing, threshold, maxLines, fitted } = this.state;
     const { nth } = this;
     const pinned = this.pinned?.[nth];
     const last = pinned?.tokens.includes(this.at.token) ? this.at.token : pinned?.tokens.at(-1);
@@ -92,7 +93,7 @@ export class Selection {
     return {
       layer: this.state.layer,
       head: this.chosenHead,
-      on: this.heads,
+      on: this.on && this.heads,
       nth,
       side: pinned?.side ?? this.state.side,
       tokens,
@@ -101,6 +102,7 @@ export class Selection {
       maxLines,
       rescaled,
       words,
+      fitted,
     };
   }
 
@@ -110,7 +112,7 @@ export class Selection {
     const rebuilt = ["drawing", "words"].some((name) => this.state[name] !== drawn[name]);
     Object.assign(this.state, drawn, { layer, side: SIDED.has(drawn.drawing) ? side : "query" });
     if (rebuilt) this.prepare();
-    this.on = new Set(on);
+    this.on = on && new Set(on);
     this.last = head;
     this.hover = null;
     this.pinPieces(nth, side, tokens);
@@ -212,12 +214,42 @@ export class Selection {
 
   // The head that was switched on last, as long as it is on, else the page's own, else the first that is.
   get chosenHead() {
-    const { heads, header } = this;
-    return [this.last, header.head].find((head) => heads.includes(head)) ?? heads[0] ?? header.head;
+    const heads = this.#headsAt(this.pinned);
+    return [this.last, this.header.head].find((head) => heads.includes(head)) ?? heads[0] ?? this.header.head;
   }
 
+  // The heads that are drawn.
   get heads() {
-    return [...this.on].filter((head) => this.every.includes(head)).sort((a, b) => a - b);
+    return this.#headsAt(this.hover ?? this.pinned).toSorted((a, b) => a - b);
+  }
+
+  // Those that were switched on, else those that the page draws at first, else those that have something to say there.
+  #headsAt(focuses) {
+    const { every, header, on } = this;
+    const isHere = (head) => every.includes(head);
+    if (on) return [...on].filter(isHere);
+    if (header.on.length > 1) return header.on.length === header.heads ? every : header.on.filter(isHere);
+    const head = this.last ?? header.head;
+    const answering = this.#answering(focuses?.[this.nth], [head, ...every.filter((other) => other !== head)]);
+    return answering.length ? answering : [head].filter(isHere);
+  }
+
+  // Of each question that has an answer at the token in focus one head; empty where the heads are not asked anything.
+  /** @param {Focus | null | undefined} focus @param {number[]} heads the preferred ones first */
+  #answering(focus, heads) {
+    const panel = this.panels[this.nth];
+    const layer = this.layer(panel);
+    if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
+    const asked = questionsOf(this.header, this.nth, layer.number);
+    const at = panel.pieceOf("query", focus.tokens[0]);
+    const answered = new Set();
+    const chosen = heads.filter((head) => {
+      const { asks = [], nothing = [at] } = asked[head] ?? {};
+      const isNew = !nothing.includes(at) && asks.some((question) => !answered.has(question));
+      if (isNew) for (const question of asks) answered.add(question);
+      return isNew;
+    });
+    return chosen;
   }
 
   get every() {

@@ -15,7 +15,7 @@ import { CHOICES } from "../scene/schema.js";
  * @property {(name: string, value: any) => void} set a drawing, a direction, or what is left out or joined
  * @property {() => void} redraw
  * @property {(number: number) => void} toLayer
- * @property {(on: Set<number>) => void} switchHeads
+ * @property {(on: Set<number> | null) => void} switchHeads
  * @property {(chosen: object) => void} open what is not here
  * @property {(kind: string) => void} save "png", "svg", "csv" or "html"
  * @property {() => void} release
@@ -167,7 +167,7 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   const thresholdField = field(texts.threshold, threshold);
   thresholdField.append(readout);
   /** @type {HTMLElement[]} */
-  const parts = [thresholdField, field(texts.max_lines, maxLines)];
+  const parts = [thresholdField, field(texts.max_lines, maxLines), tick("fitted", texts.fitted)];
   if (panels.some(({ special }) => special.query.size + special.key.size))
     parts.push(tick("rescaled", texts.hide_special));
   if (header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
@@ -214,7 +214,8 @@ function saving(texts, hasPage, save) {
 export function showChips(chips, selection, palette, canOpen, actions) {
   const { every, header, heads } = selection;
   const { texts } = header;
-  const identity = JSON.stringify([header.heads, header.kv, texts.head]);
+  const roles = header.roles?.[selection.state.layer] ?? [];
+  const identity = JSON.stringify([header.heads, header.kv, texts.head, roles]);
   if (chips.dataset.identity !== identity) {
     chips.dataset.identity = identity;
     chips.setAttribute("aria-label", texts.chips);
@@ -225,7 +226,7 @@ export function showChips(chips, selection, palette, canOpen, actions) {
       false,
       () => {
         const complete = selection.heads.length === selection.every.length;
-        actions.switchHeads(new Set(complete ? selection.header.on : selection.every));
+        actions.switchHeads(complete ? null : new Set(selection.every));
       },
       "chip every",
     );
@@ -240,7 +241,8 @@ export function showChips(chips, selection, palette, canOpen, actions) {
     button.classList.toggle("dashed", dash.length > 0);
     button.setAttribute("aria-pressed", String(heads.includes(head)));
     button.disabled = !canOpen && !every.includes(head);
-    button.title = every.includes(head) ? texts.chip_help : texts.chip_load;
+    const [, role = ""] = roles[head] ?? [];
+    button.title = [role, every.includes(head) ? texts.chip_help : texts.chip_load].filter(Boolean).join("\n");
   });
   oneTabStop(chips);
 }
@@ -266,32 +268,38 @@ function framed(header, chips) {
 function chip(selection, head, actions) {
   const { header } = selection;
   const name = fill(header.texts.head, { head: head + 1 });
+  const [role = ""] = header.roles?.[selection.state.layer]?.[head] ?? [];
   const button = toggle(header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
-  button.setAttribute("aria-label", name);
+  if (role && header.heads <= MAX_NAMED) button.append(make("small", "", role));
+  button.setAttribute("aria-label", role ? `${name}: ${role}` : name);
   button.dataset.head = String(head);
   const here = () => selection.every.includes(head);
   button.onclick = (event) => {
     if (!here()) return actions.open({ ...selection.chosen, head });
-    const { every, last, on } = selection;
+    const { every, last } = selection;
+    const on = new Set(selection.heads);
     selection.last = head;
     actions.switchHeads(afterClick(on, head, event.shiftKey ? "range" : "toggle", every, last));
   };
-  button.ondblclick = () => here() && actions.switchHeads(afterClick(selection.on, head, "solo", selection.every));
+  button.ondblclick = () =>
+    here() && actions.switchHeads(afterClick(new Set(selection.heads), head, "solo", selection.every));
   return button;
 }
 
 /**
- * Below the drawing: how to let go of what is pinned, and how to hide it.
+ * Below the drawing: how to unpin what is pinned, how to hide it, and how to see weights that are all small.
  * @param {HTMLElement} foot
  * @param {Record<string, string>} texts
  * @param {boolean} isPinned
  * @param {string | null} hiding what hiding the one word that is chosen is called, null where it cannot be hidden
+ * @param {boolean | null} fitted whether small weights are brought out, null where none of them is too small to see
  * @param {Actions} actions
  */
-export function showFoot(foot, texts, isPinned, hiding, { release, hide }) {
+export function showFoot(foot, texts, isPinned, hiding, fitted, { release, hide, set }) {
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
   if (hiding) parts.push(makeButton(hiding, "", hide));
-  const now = parts.map((part) => part.textContent).join("|");
+  if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
+  const now = parts.map((part) => part.textContent + part.ariaPressed).join("|");
   if (foot.dataset.now === now) return;
   foot.dataset.now = now;
   renew(foot, parts);

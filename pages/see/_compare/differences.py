@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.comparison import compare, divergence, is_same_text
-from pages._kit import compute, heatmaps, pair
+from pages._kit import compute, heatmaps, pair, state
 from pages._kit.text import literal, short, t
 
 ROW = 96  # pixels of the picture with one row
@@ -38,7 +38,9 @@ def of_weights(sides: pair.Pair) -> None:
         if share > HIDDEN_SHARE:
             st.caption(t("compare.others", side=literal(side.heading), share=short(share)))
     tables = {"first": compared.first, "second": compared.second}
-    end = max(float(table.to_numpy().max()) for table in tables.values()) or 1.0
+    end = heatmaps.scale_end(
+        state.focus().scale, max(float(table.to_numpy().max()) for table in tables.values())
+    )
     drawn = [
         heatmaps.Heatmap(name, side.heading, t("matrix.weights"), table, "weights", limit=end)
         for (name, table), side in zip(tables.items(), sides, strict=True)

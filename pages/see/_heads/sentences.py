@@ -10,7 +10,7 @@ from mha_core.analysis.frames import around, picture
 from mha_core.export.head_view import OF_HEAD
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES
-from pages._kit import explained, head_view, heatmaps, matrices, model_info, role_labels, sentence
+from pages._kit import explained, head_view, heatmaps, matrices, model_info, role_labels, sentence, state
 from pages._kit.text import t
 
 
@@ -58,13 +58,17 @@ def show(
     return payload
 
 
-def _roles(trace: AttentionTrace, scene: Scene) -> dict[int, list[str]]:
-    """Of each layer the label of every head, empty where it has none."""
+def _roles(trace: AttentionTrace, scene: Scene) -> dict[int, list[tuple[str, str]]]:
+    """Of each layer every head's role in words, alone and with its score; empty where it has none."""
     labels = role_labels.labels(trace, scene)
     return {
-        number: [labels.get((number, head), role_labels.NO_LABEL).text for head in range(layer.n_heads)]
+        number: [_in_words(labels.get((number, head), role_labels.NO_LABEL)) for head in range(layer.n_heads)]
         for number, layer in enumerate(trace.layers)
     }
+
+
+def _in_words(label: role_labels.Label) -> tuple[str, str]:
+    return label.name, label.text
 
 
 def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
@@ -91,5 +95,5 @@ def _plot(traces: Sequence[AttentionTrace]) -> None:
     query = min(asked.get("query") or 0, trace.layers[layer].n_query - 1)
     part = around(trace, query, layer=layer, head=head)
     drawn = picture(trace, name, layer=layer, head=head, part=part)
-    limit = float(np.nanmax(drawn.frame.to_numpy())) or 1.0
+    limit = heatmaps.scale_end(state.focus().scale, float(np.nanmax(drawn.frame.to_numpy())))
     heatmaps.plot(matrices.of_picture(drawn, name, limit=limit, query=query), key=head_view.PLOT)

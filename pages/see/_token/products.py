@@ -10,7 +10,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.traces.matrices import MATRICES
-from pages._kit import compute, heatmaps
+from pages._kit import compute, heatmaps, state
 from pages._kit.heatmaps import Cell
 from pages._kit.text import literal, number, signed, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
@@ -34,7 +34,9 @@ def search(subject: Subject) -> None:
     products, numbers = subject.of(against_keys, head=subject.head)
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
     visible, adjusted = _adjusted(numbers)
-    heatmaps.draw(subject.of(_steps, head=subject.head), key="one-products", traces=traces)
+    heatmaps.draw(
+        subject.of(_steps, head=subject.head, scale=state.focus().scale), key="one-products", traces=traces
+    )
     if adjusted:
         st.caption(t("one.adjusted_note"))
     if not visible.all():
@@ -57,7 +59,7 @@ def _adjusted(numbers: pd.DataFrame) -> tuple[np.ndarray, bool]:
     return visible, not np.allclose(masked[visible], scaled[visible])
 
 
-def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int) -> list[heatmaps.Heatmap]:
+def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int, scale: str) -> list[heatmaps.Heatmap]:
     """The way from the products of each key to its weight: products, scores, weights."""
     source = origin(trace, layer=layer, head=head)
     products, numbers = compute.of(trace, against_keys, layer=layer, head=head, token=token)
@@ -67,7 +69,7 @@ def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int) -> list[
     scores = numbers[["score", "masked"]].set_axis(pd.Index(["q · k", scaled], name="step"), axis=1)
     weights = numbers[["weight"]].set_axis(pd.Index([t("one.weight")], name="step"), axis=1)
     masked = ~np.isfinite(scores.to_numpy())
-    limit = float(numbers["weight"].max()) or 1.0
+    limit = heatmaps.scale_end(scale, float(numbers["weight"].max()))
     return [
         heatmaps.Heatmap("products", "q ⊙ k", t("one.product"), products, "signed", origin=source),
         heatmaps.Heatmap(

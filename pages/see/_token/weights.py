@@ -9,7 +9,7 @@ from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
 from pages._kit import charts, compute, state
-from pages._kit.heatmaps import Heatmap
+from pages._kit.heatmaps import Heatmap, scale_end
 from pages._kit.text import number, t
 from pages.see._token.directions import Direction, beside, both_of, cell, heatmaps_of, on_one_scale
 from pages.see._token.subject import Subject, chart, sum_of_row, table, word
@@ -21,11 +21,12 @@ NAMED = 3  # tokens for each head in the table of all heads
 
 def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
-    limit = max(float(side.looks.weights.to_numpy().max()) for side in both)
+    largest = max(float(side.looks.weights.to_numpy().max()) for side in both)
+    limit = scale_end(state.focus().scale, largest)
     drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, limit=limit)
     heatmaps_of(subject.trace, [(side, side.looks) for side in both], drawn, key="one-heads")
     with table(lambda: _table_of_heads(subject, both), name="heads", subject=subject) as opened:
-        if opened and limit > 0:
+        if opened and largest > 0:
             st.dataframe(_largest_three(subject, both), hide_index=True)
 
 
@@ -143,7 +144,7 @@ def clicked(key: str, setting: str = "token") -> None:
 def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
     layer_means = _means(subject.trace, subject.token, subject.key)
-    drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key)
+    drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key, scale=state.focus().scale)
     heatmaps_of(subject.trace, _looks(both, layer_means), drawn, key="one-layers")
     means = {f"mean weight {how}": means.mean for how, means in zip(WAYS, layer_means.values(), strict=True)}
     with table(lambda: _long_table(subject, "layer", means), name="layers", subject=subject) as opened:
@@ -162,9 +163,11 @@ def _looks(both: tuple[Direction, Direction], means: dict[str, OverLayers]) -> l
     return [(side, Looks(means[side.name].mean, means[side.name].hidden)) for side in both]
 
 
-def _layers_drawn(trace: AttentionTrace, *, layer: int, head: int, token: int, key: int) -> list[Heatmap]:
+def _layers_drawn(
+    trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, scale: str
+) -> list[Heatmap]:
     means = _means(trace, token, key)
-    limit = max(float(of.mean.to_numpy().max()) for of in means.values())
+    limit = scale_end(scale, max(float(of.mean.to_numpy().max()) for of in means.values()))
     looks = _looks(compute.of(trace, both_of, layer=layer, token=token, key=key), means)
     return on_one_scale(looks, framed=layer, limit=limit, origin=origin(trace, layer=layer, head=head))
 
