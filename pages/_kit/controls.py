@@ -62,13 +62,12 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     """What decides the sizes is read first, also where it stands lower: a link may set all at once."""
     if not of_source:
         return
-    with place:
-        with st.container(horizontal=True, key="scene_row"):
-            sentences = st.container(horizontal=True, key="sentences")
-            sizes = st.container(key="sizes", width="content", gap="xxsmall")
-            with st.container(key="choices", width="content", gap="xxsmall"):
-                _source()
-                menus = st.container(horizontal=True, gap="small")
+    with place, st.container(horizontal=True, key="scene_row"):
+        sentences = st.container(horizontal=True, key="sentences")
+        sizes = st.container(key="sizes", width="content", gap="xxsmall")
+        with st.container(key="choices", width="content", gap="xxsmall"):
+            _source()
+            menus = st.container(horizontal=True, gap="small")
     source = setting("source")
     used = of_source.get(source)
     if used is None:

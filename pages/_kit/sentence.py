@@ -107,7 +107,7 @@ def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
     for question in questions:
         answer = trace.questions[question][query][0][0]
         of_noun = question in ("doer", "object") and _is_noun(trace, query, answer)
-        asked.append(t(f"answer.{question}_of" if of_noun else f"answer.{question}"))
+        asked.append(t(f"answer.{question}_of") if of_noun else t(f"answer.{question}"))
     return " ".join(asked)
 
 

@@ -321,8 +321,7 @@ def test_every_text_that_the_scripts_ask_for_is_there():
     asked = set(re.findall(r"\btexts\.(\w+)", script))
     asked |= {f"draw_{name}" for name in names("DRAWINGS", "{}")}
     asked |= {f"side_{side}" for side in ("query", "key")}
-    asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere")}
-    asked |= {f"grid_scale_{value}" for value in names("SCALES")}
+    asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere", "each")}
     asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
     asked |= {f"matrix_{name}" for name in head_view.OF_HEAD} | set(explained.WORDS)

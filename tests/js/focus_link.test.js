@@ -53,28 +53,40 @@ test("layers and heads beyond those that there are become the last, and none of 
   for (const none of ["", "0", "-1", "x", "1.5", "100000000"]) assert.deepEqual(at(none, none), [1, 2], none);
 });
 
-test("heads that are drawn are those of the link, or the chosen one, as far as they are here", () => {
-  assert.deepEqual(place({ head: "2" }).on, [1]);
+test("heads that are switched on are those of the link, as far as they are here", () => {
+  assert.equal(place({ head: "2" }).on, null);
   assert.deepEqual(place({ heads: "1,3" }).on, [0, 2]);
   assert.deepEqual(place({ heads: "0" }).on, []);
   assert.deepEqual(place({ heads: "1,3" }, [panelOf(["a"], null, [2, 3])]).on, [2]);
 });
 
 test("what is looked at comes back from its link", () => {
-  const drawn = { threshold: 0.25, maxLines: 7, rescaled: true, words: true };
+  const drawn = { threshold: 0.25, maxLines: 7, rescaled: true, words: true, fitted: true };
   const places = [
     { layer: 0, head: 3, on: [3], nth: 0, side: "query", tokens: [0, 2], drawing: "matrix", ...drawn },
     { layer: 1, head: 0, on: [0, 1], nth: 0, side: "key", tokens: [3], drawing: "arcs", ...drawn, threshold: null },
-    { layer: 1, head: 2, on: [], nth: 0, side: "query", tokens: [], drawing: "text", ...drawn, words: false },
+    {
+      layer: 1,
+      head: 2,
+      on: [],
+      nth: 0,
+      side: "query",
+      tokens: [],
+      drawing: "text",
+      ...drawn,
+      words: false,
+      fitted: false,
+    },
+    { layer: 1, head: 2, on: null, nth: 0, side: "query", tokens: [1], drawing: "lines", ...drawn },
   ];
   for (const looked of places) {
-    const link = linkOf({ looked, original: ONE, two: false, header: HEADER, every: [0, 1, 2, 3] }, { ...DEFAULTS });
+    const link = linkOf({ looked, original: ONE, two: false }, { ...DEFAULTS });
     assert.deepEqual(placeOf(link, HEADER, ONE), looked);
   }
 });
 
 test("of two texts the token of each side stands by itself in the link", () => {
   const looked = { ...place({}, TWO), side: "key", tokens: [1] };
-  const link = linkOf({ looked, original: TWO, two: true, header: HEADER, every: [0] }, { ...DEFAULTS, token: "the" });
+  const link = linkOf({ looked, original: TWO, two: true }, { ...DEFAULTS, token: "the" });
   assert.deepEqual([link.token, link.key_token], ["the", "chat"]);
 });

@@ -19,7 +19,9 @@ function shown(header = {}, ...panels) {
 
 test("it begins where its header says", () => {
   const { looked } = shown({ token: 1 });
-  assert.deepEqual([looked.layer, looked.head, looked.on, looked.side, looked.tokens], [1, 2, [2], "query", [1]]);
+  assert.deepEqual([looked.layer, looked.head, looked.on, looked.side, looked.tokens], [1, 2, null, "query", [1]]);
+  assert.deepEqual(shown().heads, [2]);
+  assert.deepEqual(shown({ on: [1, 3] }).heads, [1, 3]);
 });
 
 test("in the same sentence heads and words stay chosen, in another one the words do not", () => {
@@ -44,6 +46,41 @@ test("the chosen head is the one that was switched on last, as long as it is on"
   assert.equal(selection.chosenHead, 0);
   selection.on = new Set();
   assert.equal(selection.chosenHead, 2);
+});
+
+// Of "the cat sat": what each head is asked, and at which words it has nothing to find.
+const ASKED = [
+  { asks: ["noun"], nothing: [0, 2] },
+  { asks: ["doer"], nothing: [0, 1] },
+  { asks: ["doer", "object"], nothing: [0, 1] },
+  { asks: ["noun"], nothing: [0, 2] },
+];
+
+test("until heads are switched, one head of each question is drawn that has an answer there", () => {
+  const selection = shown({ token: 2, questions: [ASKED] });
+  assert.deepEqual([selection.heads, selection.chosenHead], [[2], 2]);
+  selection.choose(0, "query", 1, false); // two heads are asked for its noun: the first
+  assert.deepEqual([selection.heads, selection.chosenHead], [[0], 0]);
+  selection.choose(0, "query", 0, false); // nothing to find: the chosen head
+  assert.deepEqual([selection.heads, selection.chosenHead], [[2], 2]);
+  selection.choose(0, "query", 0, false); // no word is chosen
+  assert.deepEqual(selection.heads, [2]);
+});
+
+test("heads that answer follow what is pointed at, but the chosen head does not", () => {
+  const selection = shown({ token: 2, questions: [ASKED] });
+  selection.hover = selection.everywhere(0, { side: "query", tokens: [1] });
+  assert.deepEqual([selection.heads, selection.chosenHead], [[0], 2]);
+});
+
+test("switched heads stay, whatever is looked at; in another layer none is asked", () => {
+  const selection = shown({ token: 2, questions: [ASKED] });
+  selection.on = new Set([3]);
+  selection.choose(0, "query", 1, false);
+  assert.deepEqual([selection.heads, selection.looked.on], [[3], [3]]);
+  selection.on = null;
+  selection.state.layer = 0;
+  assert.deepEqual(selection.heads, [2]);
 });
 
 test("a second click lets go of a word in its own sentence alone", () => {

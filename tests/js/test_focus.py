@@ -141,9 +141,16 @@ def test_the_sentence_names_whom_a_token_looks_at(on_layer, weights):
 
 
 def test_the_sentence_names_who_looks_at_a_token(on_layer, weights):
-    column = weights[[0, 2]].mean(0)[:, 2]
-    expected = f"animal is looked at by {named(column)} (mean of heads 1, 3)."
-    assert spoken(on_layer, [0, 2], pinned("key", 2)) == expected
+    column = weights[0][:, 2]
+    assert spoken(on_layer, [0], pinned("key", 2)) == f"animal is looked at by {named(column)} (head 1)."
+
+
+def test_of_a_few_heads_the_sentence_names_what_each_looks_at_most(on_layer, weights):
+    best = [
+        f"{LABELS[row.argmax()]} {row.max():.2f} (head {head})"
+        for head, row in zip((1, 3), weights[[0, 2], 3], strict=True)
+    ]
+    assert spoken(on_layer, [0, 2], pinned("query", 3)) == f"was looks at {', '.join(best)}."
 
 
 def test_the_sentence_says_how_much_goes_to_hidden_tokens(on_layer, weights):

@@ -126,39 +126,42 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
   if (!focus) return layer.away ? `${texts.nothing_chosen} ${texts.rescaled}` : texts.nothing_chosen;
   if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.map(isolated).join(" + ") });
-  const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
-  const weights = meanAcross(layer, heads, focus);
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
-  if (heads.length > 1 && heads.length <= MAX_NUMBERS) return each(layer, heads, focus, hidden, own, others, texts);
-  // In a very long text no weight is worth naming, and yet the row is not empty.
-  const named = { count: NAMED, hidden: hidden[other] };
-  const worth = strongest(weights, { threshold: WORTH_NAMING, ...named });
-  const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...named });
-  const list = positions
-    .map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`)
-    .join(", ");
-  const chosen = focus.tokens.map((token) => isolated(own[token])).join(" + ");
-  const template = texts[`${focus.side}_${positions.length ? "looks" : "nowhere"}`];
-  const sentence = fill(template, { who, tokens: chosen, list });
+  const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");
+  const isFew = heads.length > 1 && heads.length <= MAX_NUMBERS;
+  const list = isFew
+    ? ofEach(layer, heads, focus, hidden[other], others, texts)
+    : ofMean(layer, heads, focus, hidden[other], others);
+  const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
+  const kind = !list ? "nowhere" : isFew ? "each" : "looks";
+  const sentence = fill(texts[`${focus.side}_${kind}`], { who, tokens, list });
   const share = awayShare(layer, heads, focus);
   if (focus.side === "key") return layer.away ? `${sentence} ${texts.rescaled}` : sentence;
   return share >= WORTH_NAMING ? `${sentence} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : sentence;
 }
 
-// The strongest weight of each head.
-function each(layer, heads, focus, hidden, own, others, texts) {
-  const other = focus.side === "query" ? "key" : "query";
+// The largest weights of one head, or of the mean of many.
+function ofMean(layer, heads, focus, hidden, others) {
+  const weights = meanAcross(layer, heads, focus);
+  // In a very long text no weight is worth naming, and yet the row is not empty.
+  const most = { count: NAMED, hidden };
+  const worth = strongest(weights, { threshold: WORTH_NAMING, ...most });
+  const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...most });
+  return positions
+    .map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`)
+    .join(", ");
+}
+
+// The largest weight of each of a few heads.
+function ofEach(layer, heads, focus, hidden, others, texts) {
   const said = heads.flatMap((head) => {
     const weights = across(layer, head, focus);
-    const [at] = strongest(weights, { threshold: Number.MIN_VALUE, count: 1, hidden: hidden[other] });
+    const [at] = strongest(weights, { threshold: Number.MIN_VALUE, count: 1, hidden });
     if (at === undefined) return [];
     return fill(texts.each, { word: isolated(others[at]), weight: short(weights[at]), head: head + 1 });
   });
-  const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");
-  if (said.length) return fill(texts[`${focus.side}_each`], { tokens, list: said.join(", ") });
-  const who = fill(texts.mean_of, { heads: heads.map((head) => head + 1).join(", ") });
-  return fill(texts[`${focus.side}_nowhere`], { tokens, who });
+  return said.join(", ");
 }
 
 // How much of what the tokens take comes from keys that are hidden, the mean over heads.

@@ -85,7 +85,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 
 export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const LONGEST_STRIP = 256; // tokens
-const SMALL = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
+const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
 
 export class HeadView {
   selection = new Selection();
@@ -366,7 +366,7 @@ export class HeadView {
     }
     const isPinned = Boolean(selection.pinned?.some(Boolean));
     const { fitted } = selection.state;
-    const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < SMALL);
+    const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
     const name = this.hideable?.name ?? null;
     showFoot(this.foot, header.texts, isPinned, name, fitted || areSmall ? fitted : null, this.actions);
     const place = JSON.stringify(selection.looked);
