@@ -122,7 +122,7 @@ def named(focus: Focus, sides: Sides, *, anew: bool) -> Focus:
     """
     queries, keys = sides.queries, sides.keys
     if anew:
-        focus = replace(focus, sentence=1, key_token="", pins="")
+        focus = replace(focus, sentence=1, key_token="", pins="", number="")
     if focus.sentence != 1:
         return focus
     token, key = numbered(queries, focus.token), position(keys, focus.key_token)

@@ -61,7 +61,15 @@ test("heads that are switched on are those of the link, as far as they are here"
 });
 
 test("what is looked at comes back from its link", () => {
-  const drawn = { threshold: 0.25, maxLines: 7, rescaled: true, words: true, fitted: true };
+  const drawn = {
+    threshold: 0.25,
+    maxLines: 7,
+    rescaled: true,
+    words: true,
+    fitted: true,
+    matrix: "weights",
+    number: "9,3",
+  };
   const places = [
     { layer: 0, head: 3, on: [3], nth: 0, side: "query", tokens: [0, 2], drawing: "matrix", ...drawn },
     { layer: 1, head: 0, on: [0, 1], nth: 0, side: "key", tokens: [3], drawing: "arcs", ...drawn, threshold: null },

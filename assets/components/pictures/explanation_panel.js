@@ -57,7 +57,11 @@ export class ExplanationPanel {
 
   close() {
     this.show(null);
+    this.closed();
   }
+
+  // Nothing is explained any more.
+  closed() {}
 
   draw() {
     const { explanation, texts } = this;

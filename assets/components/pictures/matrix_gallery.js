@@ -57,8 +57,8 @@ export class MatrixGallery {
   pictures = {};
   /** @type {Record<string, Matrix>} */
   matrices = {};
-  /** @type {string | null} the matrix that is large */
-  largeName = null;
+  /** @type {string | null} */
+  #largeName = null;
   /** @type {(Cell & { name: string }) | null} what is under the pointer or the keyboard */
   cell = null;
   /** @type {import("./theme.js").Theme | null} */
@@ -94,6 +94,15 @@ export class MatrixGallery {
     });
     this.#follow(this.enlarged, () => this.largeName);
     this.#walk(this.enlarged.canvas, () => this.largeName);
+  }
+
+  // The matrix that is large.
+  get largeName() {
+    return this.#largeName;
+  }
+
+  set largeName(name) {
+    this.#largeName = name;
   }
 
   /** @returns {Record<string, string>} */

@@ -24,7 +24,8 @@ const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names)
  * @param {Focus} focus
  */
 export function linkOf({ looked, original, two }, focus) {
-  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words, fitted } = looked;
+  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words, fitted, matrix, number } =
+    looked;
   const names = tokens.map((at) => namesOf(original[nth], side)[at]);
   const chosen = names.pop() ?? "";
   const key = two && side === "key";
@@ -43,6 +44,8 @@ export function linkOf({ looked, original, two }, focus) {
     specials: CHOICES.specials[Number(rescaled)],
     words: CHOICES.words[Number(words)],
     scale: CHOICES.scale[Number(fitted)],
+    matrix,
+    number,
   };
 }
 
@@ -83,6 +86,8 @@ export function placeOf(focus, header, panels) {
     rescaled: CHOICES.specials.indexOf(focus.specials) > 0,
     words: CHOICES.words.indexOf(focus.words) > 0,
     fitted: CHOICES.scale.indexOf(focus.scale) > 0,
+    matrix: CHOICES.matrix.includes(focus.matrix) ? focus.matrix : CHOICES.matrix[0],
+    number: /^[1-9]\d*,[1-9]\d*$/.test(focus.number) ? focus.number : "",
   };
 }
 

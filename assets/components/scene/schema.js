@@ -16,6 +16,8 @@ export const DEFAULTS = {
   specials: "shown",
   words: "pieces",
   scale: "full",
+  matrix: "none",
+  number: "",
   hop1: "",
   hop2: "",
 };
@@ -27,6 +29,7 @@ export const CHOICES = {
   specials: ["shown", "hidden"],
   words: ["pieces", "whole"],
   scale: ["full", "fitted"],
+  matrix: ["none", "q", "k", "v", "scores", "weights", "output"],
 };
 
 /** the largest number of a focus in a link */

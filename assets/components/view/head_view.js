@@ -132,7 +132,7 @@ export class HeadView {
     this.foot = make("div", "foot");
     this.caption = make("p", "caption");
     this.caption.dir = "auto";
-    this.matrices = new HeadMatrices(this.selection, { choose, point });
+    this.matrices = new HeadMatrices(this.selection, { choose, point, say: () => this.say() });
     this.grid = new HeadGrid(this.selection, (head) => this.toHead(head));
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);

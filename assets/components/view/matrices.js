@@ -6,7 +6,7 @@ import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
 import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
-import { CUT } from "../scene/schema.js";
+import { CHOICES, CUT } from "../scene/schema.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
@@ -17,6 +17,7 @@ import { CUT } from "../scene/schema.js";
  * @typedef {object} CellReply
  * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
  * @property {(nth: number, focus: Focus | null, labels: Record<string, string>) => void} point
+ * @property {() => void} say what is looked at has changed, perhaps
  */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {"query" | "key"} Side */
@@ -31,6 +32,7 @@ const MATRICES = {
   weights: { symbol: "A", rows: "query", columns: "key" },
   output: { symbol: "head", rows: "query", columns: null },
 };
+const [NO_MATRIX] = CHOICES.matrix; // is large
 const VECTORS = ["q", "k", "v"];
 const ORDERS = ["number", "token", "variance"]; // of the dimensions of Q, K and V
 const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
@@ -94,6 +96,7 @@ export class HeadMatrices extends MatrixGallery {
   pointed = {};
   scene = "";
   explains = ""; // whose number is explained
+  explained = ""; // and which: the matrix with the row and the column, from 1
   /** @type {any[]} the header, the numbers and the theme of what is drawn */
   drawnFrom = [];
   /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
@@ -111,10 +114,31 @@ export class HeadMatrices extends MatrixGallery {
     this.selection = selection;
     this.reply = reply;
     this.bar = make("div", "bar");
+    this.explanation.closed = () => {
+      this.explained = "";
+      this.#tell({ number: "" });
+    };
   }
 
   get texts() {
     return this.selection.header.texts;
+  }
+
+  // The matrix that is large, and the number that is explained, are part of what the view looks at.
+  get largeName() {
+    const { matrix } = this.selection.state;
+    return matrix === NO_MATRIX ? null : matrix;
+  }
+
+  set largeName(name) {
+    this.#tell({ matrix: name ?? NO_MATRIX });
+  }
+
+  #tell(changes) {
+    const { state } = this.selection;
+    if (Object.entries(changes).every(([name, value]) => state[name] === value)) return;
+    Object.assign(state, changes);
+    this.reply.say();
   }
 
   // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
@@ -172,7 +196,7 @@ export class HeadMatrices extends MatrixGallery {
     this.root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = this.root.hidden;
     if (this.root.hidden || !this.theme || !this.root.clientWidth) return;
-    if (this.explains !== this.#place) this.explanation.close();
+    if (this.explained && this.explains !== this.#place) this.explanation.close();
     const focus = this.focus;
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
@@ -193,8 +217,27 @@ export class HeadMatrices extends MatrixGallery {
       this.scene = scene;
       this.#compute(layer, head, parts, focus);
     }
+    this.#explainWhatIsAsked();
     this.paint((name) => this.#marks(name, focus));
     this.read(this.cell ? this.#cellText(this.cell) : this.#how(layer));
+  }
+
+  // The number of the link, or of Back; one that is not in sight is left alone.
+  #explainWhatIsAsked() {
+    const { matrix, number } = this.selection.state;
+    const asked = number && this.matrices[matrix] ? `${matrix} ${number}` : "";
+    if (asked === this.explained) return;
+    if (!asked) return this.explanation.close();
+    const { rows, columns } = MATRICES[matrix];
+    const { numbers } = this.matrices[matrix];
+    const [row, column] = number.split(",").map((at) => Number(at) - 1);
+    const cell = {
+      row: row - this.parts[rows][0],
+      column: columns ? column - this.parts[columns][0] : numbers.columns.indexOf(String(column + 1)),
+    };
+    this.explained = asked;
+    const isHere = numbers.rows[cell.row] !== undefined && numbers.columns[cell.column] !== undefined;
+    if (isHere) this.explain(matrix, cell);
   }
 
   // The tokens in focus, as pieces of the sentence; of several the last.
@@ -303,6 +346,8 @@ export class HeadMatrices extends MatrixGallery {
     const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
+    this.explained = `${name} ${row + 1},${column + 1}`;
+    this.#tell({ matrix: name, number: `${row + 1},${column + 1}` });
     const edits = this.selection.header.edits?.[this.nth];
     const ours = explanationOf(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
     if (ours)
@@ -340,6 +385,8 @@ export class HeadMatrices extends MatrixGallery {
   choose(name, cell, more) {
     const { side, at } = this.#tokenAt(name, cell);
     this.pointed = {};
+    const held = this.selection.pinned?.[this.nth];
+    if (!more && held?.side === side && held.tokens.length === 1 && held.tokens[0] === at) return; // and stays so
     this.reply.choose(this.nth, side, at, more);
   }
 

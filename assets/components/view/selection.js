@@ -25,6 +25,8 @@ export class Selection {
     rescaled: false,
     words: false,
     fitted: false,
+    matrix: CHOICES.matrix[0],
+    number: "",
   };
   /** @type {import("../numbers/payload.js").PayloadPanel[]} as they were sent */
   original = [];
@@ -82,7 +84,7 @@ export class Selection {
 
   // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
   get looked() {
-    const { rescaled, words, drawing, threshold, maxLines, fitted } = this.state;
+    const { rescaled, words, drawing, threshold, maxLines, fitted, matrix, number } = this.state;
     const { nth } = this;
     const pinned = this.pinned?.[nth];
     const last = pinned?.tokens.includes(this.at.token) ? this.at.token : pinned?.tokens.at(-1);
@@ -103,6 +105,8 @@ export class Selection {
       rescaled,
       words,
       fitted,
+      matrix,
+      number,
     };
   }
 
