@@ -9,7 +9,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
-from pages._server import guard, logs, runtime
+from pages._server import guard, logs, older_links, runtime
 from pages._server.first_paint import FirstPaint
 
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
@@ -53,6 +53,7 @@ async def lifespan(_app):
 
 
 ROUTES = [
+    *older_links.routes(),
     Route(f"/{ROOM}/health", health),
     Route(f"/{BASE}/saved_page.html", saved_page),
     Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),

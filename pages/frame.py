@@ -18,7 +18,8 @@ class Page(NamedTuple):
     """A page of the navigation: its file, the files of the pages to read next, and its controls.
 
     Of each source it names the controls that change something on it. A source that is not named has nothing
-    to show there; a page that names none is about no source.
+    to show there; a page that names none is about no source. `views` are those of its views whose controls
+    are others.
     """
 
     file: str
@@ -26,6 +27,7 @@ class Page(NamedTuple):
     next: tuple[str, ...]
     controls: Mapping[str, frozenset[str]] = {}
     path: str | None = None
+    views: Mapping[str, Mapping[str, frozenset[str]]] = {}
 
 
 TRAINED = ("mini", "run")
@@ -47,7 +49,7 @@ SECTIONS = {
         Page(
             "see/compare.py",
             t("compare.title"),
-            ("understand/what_if.py", "learn/sweep.py"),
+            ("understand/what_if.py", "learn/train.py"),
             with_sentence("against"),
         ),
     ),
@@ -55,43 +57,32 @@ SECTIONS = {
         Page(
             "understand/steps.py",
             t("steps.title"),
-            ("understand/what_if.py", "understand/hops.py"),
+            ("understand/what_if.py", "understand/embeddings.py"),
             with_sentence(),
+            views={"order": {}, "layers": with_sentence("twin")},
         ),
         Page(
             "understand/what_if.py",
             t("what_if.title"),
-            ("understand/hops.py", "learn/sweep.py"),
+            ("understand/embeddings.py", "learn/train.py"),
             with_sentence("ask_model", sources=("mini", "random", "run", "model")),
             "what-if",
         ),
         Page(
-            "understand/hops.py",
-            t("hops.title"),
-            ("understand/embeddings.py", "learn/train.py"),
-            with_sentence("twin"),
-        ),
-        Page(
             "understand/embeddings.py",
             t("words.title"),
-            ("understand/positions.py", "learn/train.py"),
+            ("understand/cost.py", "learn/train.py"),
             # Of drawn vectors the rest decides nothing: attention comes after them.
             with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
         Page(
-            "understand/positions.py",
-            t("positions.title"),
-            ("understand/cost.py", "learn/train.py"),
-        ),
-        Page(
             "understand/cost.py",
             t("cost.title"),
-            ("learn/sweep.py", "models/real.py"),
+            ("learn/train.py", "models/real.py"),
         ),
     ),
     t("section.learn"): (
-        Page("learn/train.py", t("train.title"), ("see/compare.py", "learn/sweep.py")),
-        Page("learn/sweep.py", t("sweep.title"), ("learn/cases.py", "models/real.py")),
+        Page("learn/train.py", t("train.title"), ("see/compare.py", "learn/cases.py")),
         Page("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
     ),
     t("section.models"): (
@@ -104,6 +95,12 @@ SECTIONS = {
         ),
     ),
 }
+
+
+def _controls(page: Page) -> Mapping[str, frozenset[str]]:
+    """Those of the view that is open."""
+    name = page.file.rpartition("/")[2].removesuffix(".py")
+    return page.views.get(st.query_params.get(f"{name}_view"), page.controls)
 
 
 def _what_next(page: Page) -> None:
@@ -158,7 +155,7 @@ charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 wrong = controls.refused(link)
 _say(wrong, line)
-controls.controls(pages[chosen].controls, asked)
+controls.controls(_controls(pages[chosen]), asked)
 components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()
 if others := controls.replaced(link):

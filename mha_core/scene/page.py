@@ -20,23 +20,35 @@ COST = (
     "batch",
     "dtype",
 )
+ORDER = ("length", "width", "h", "head")
 TRAINING = ("h", "d_model", "architecture", "language", "seed")
 # The pages by their names in an address, each with the names of its own fields.
 PAGES: Mapping[str, tuple[str, ...]] = {
     HOME: (),
     "token": ("component",),
     "compare": (),
-    "steps": ("operation",),
+    "steps": ("steps_view", "operation", "code", *(f"positions_{size}" for size in ORDER)),
     "what-if": (),
-    "hops": (),
     "embeddings": ("axes", "word", "classes"),
-    "positions": ("code", *(f"positions_{size}" for size in ("length", "width", "h", "head"))),
     "cost": tuple(f"cost_{name}" for name in COST),
-    "train": tuple(f"train_{name}" for name in TRAINING),
-    "sweep": ("width",),
+    "train": ("train_view", *(f"train_{name}" for name in TRAINING), "width"),
     "cases": (),
     "model": ("place", "mixer_head"),
 }
+# Pages of older links: the page that each is a view of now, with the field that opens it there.
+MOVED: Mapping[str, tuple[str, str, str]] = {
+    "hops": ("steps", "steps_view", "layers"),
+    "positions": ("steps", "steps_view", "order"),
+    "sweep": ("train", "train_view", "heads"),
+}
+
+
+def moved(name: str, values: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """The page of a link and the link's values; those of an older link as they are now."""
+    if name not in MOVED:
+        return name, values
+    page, field, view = MOVED[name]
+    return page, {**values, field: view}
 
 
 @dataclass(frozen=True)

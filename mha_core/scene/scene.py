@@ -9,7 +9,7 @@ from mha_core.scene import link as grammar
 from mha_core.scene.focus import Focus
 from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
-from mha_core.scene.page import HOME, PAGES, Page
+from mha_core.scene.page import HOME, PAGES, Page, moved
 from mha_core.scene.settings import OF_A_VISIT, SETTINGS
 from mha_core.traces.tokens import check_characters
 
@@ -76,6 +76,7 @@ class Scene:
         """
         scene, refused = opened(values := grammar.parts(link))
         name, section = grammar.place(link)
+        name, values = moved(name, values)
         if name not in PAGES:
             refused += (Refused("page", name, f"the page is {listed(PAGES, 'or')}", HOME),)
             name = HOME

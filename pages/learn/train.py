@@ -1,15 +1,13 @@
-"""How do random weights become heads that mean something? Train a small model and watch its heads."""
+"""How do random weights become heads that mean something, and how many heads does it take?"""
 
-import streamlit as st
+from pages._kit import views
 
-from pages._kit import model_info
-from pages._kit.text import t
-from pages.learn._train import training
+match views.choose("train_view", ("training", "heads")):
+    case "heads":
+        from pages.learn._train import head_counts
 
-st.title(t("train.heading"), anchor=False)
-training.introduction()
-model_info.of_ours()
-plan = training.plan()
-training.buttons(plan)
-training.watch(plan)
-training.files(plan)
+        head_counts.page()
+    case _:
+        from pages.learn._train import training
+
+        training.page()

@@ -1,71 +1,26 @@
-"""How does a sentence become the output? The steps for one head, with this sentence's numbers."""
+"""How does a sentence become the output? In three views: step by step, the order of words, two layers."""
 
-import streamlit as st
-
-from mha_core.analysis.derivation import STEPS, Step, steps
-from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
-from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
-from mha_core.scene.places import indices
-from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, refusals, why
-from pages._kit.scene import in_fragment, scene_and_trace
-from pages._kit.text import literal, number, t
-from pages.understand._steps import river
-
-MAX_ALONE = 32  # tokens whose rows the browser has for the words above: a choice asks nobody
-
-scene_and_trace(heading=t("steps.heading"))
+from mha_core.scene.scene import DEFAULTS
+from pages._kit import state, views
 
 
-def sentences(step: Step) -> list[str]:
-    """The sentences about a step, with its numbers filled in."""
-    facts = {name: fact for name, fact in step.facts.items() if fact is not None}
-    words = {name: fact if isinstance(fact, int | str) else number(fact) for name, fact in facts.items()}
-    escaped = {name: literal(word) for name, word in words.items()}
-    return [t(f"steps.{step.name}.{note}", **escaped) for note in step.notes]
+def begin(view: str) -> None:
+    """Two layers open on the standard model, in which an answer comes from both, where none was chosen."""
+    asked = state.setting("source"), state.setting("architecture")
+    if view == "layers" and asked == (DEFAULTS.source, DEFAULTS.architecture):
+        state.go(architecture="standard")
 
 
-@st.fragment
-def page() -> None:
-    scene, trace = in_fragment()
-    layer_index, head, query = indices(trace, scene)
-    layer = trace.layers[layer_index]
-    part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
-    limit = compute.of(layer, largest_weight, part=part) or 1.0  # colours of heads can be compared
-    place = {"layer": layer_index, "head": head}
-    known_steps = compute.of(trace, steps, **place, part=part) if layer.knows("q") else []
+match views.choose("steps_view", ("steps", "order", "layers"), begin):
+    case "order":
+        from pages.understand._steps import word_order
 
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.title(t("steps.heading"), anchor=False)
-        matrices.check_badge(layer, query)
-    missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
-    if known_steps:
-        charts.say_part(part, layer.sides, t("steps.part"))
-        river.draw(trace, known_steps, layer=layer_index, head=head)
-    with st.container(gap=None, key="of_steps"):  # one of them is shown (river.draw)
-        for count, step in enumerate(known_steps, start=1):
-            with st.container(key=f"step-{step.name}"):
-                words, formula = st.columns(2, vertical_alignment="center")
-                with words:
-                    st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
-                    st.markdown("\n\n".join(sentences(step)))
-                with formula.container(key=f"formula-{step.name}"):
-                    st.latex(rf"\large {step.formula}")
-                    if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
-                        st.latex(symbolic_scores(layer))
-                if step.code:
-                    formula.code(step.code, language=None)  # colours of syntax are too pale on our paper
-    alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
-    alone = alone and not st.session_state.get(why.FOLD)
-    if known_steps:
-        river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
-    chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
-    st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
-    why.fold(scene, trace, **place, query=query)
-    model_info.layer(trace, layer_index)
-    if not layer.knows("q"):
-        refusals.only_weights(layer)
-    elif missing:
-        model_info.left_out(trace, layer, count=len(missing))
+        word_order.page()
+    case "layers":
+        from pages.understand._steps import two_layers
 
+        two_layers.page()
+    case _:
+        from pages.understand._steps import step_by_step
 
-page()
+        step_by_step.page()

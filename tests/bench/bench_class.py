@@ -76,7 +76,7 @@ SIZES = [
     ("source", "random"),
     ("source", "mini"),
 ]
-PAGES = ["", "token", "steps", "what-if", "hops", "embeddings", "compare"]
+PAGES = ["", "token", "steps", "what-if", "embeddings", "compare"]
 MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page: processor, median and 95th percentile
 # Of the largest class: seconds of the 95th percentile, and how many more than alone the first picture takes.
 MAX_ANSWER, MAX_OPENING = 2, 3

@@ -28,13 +28,13 @@ PAGES = [
     "model",
     "steps",
     "what-if",
-    "hops",
+    "steps?steps_view=layers",
     "embeddings",
-    "positions",
+    "steps?steps_view=order",
     "cost",
     "train",
     "compare",
-    "sweep",
+    "train?train_view=heads",
     "cases",
 ]
 SCREENS = {

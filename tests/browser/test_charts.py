@@ -229,7 +229,7 @@ def test_no_two_words_on_a_map_lie_on_each_other(visit, app, width):
 
 
 def test_the_lines_of_the_paper_are_saved_with_their_source(visit, app):
-    page = visit(f"{app}/sweep")
+    page = visit(f"{app}/train?train_view=heads")
     lines = rows(saved(page, "sweep_published", "CSV")[1])
     assert lines[1][:3] == ["BLEU", "1", "24.9"]
     root = ET.fromstring(saved(page, "sweep_published", "SVG")[1])

@@ -16,7 +16,7 @@ EDIT = "cut%2Clayer%3D2%2Cfrom%3D9%2Cto%3D3"
 PAGES = {
     "token": ("one-products", 2, ["Score: query · key", "Scaled", "Softmax over the row"]),
     "steps?operation=mix": ("steps", 1, ["Token × column of W"]),
-    "hops?architecture=standard": ("hops-first", 0, ["Score: query · key", "Scaled"]),
+    "steps?steps_view=layers&architecture=standard": ("hops-first", 0, ["Score: query · key", "Scaled"]),
     f"what-if?edits={EDIT}": ("what-if-weights", 1, ["Score: query · key", "Scaled", "Mask"]),
 }
 

@@ -20,17 +20,18 @@ PAGES = {
     "steps": "Steps",
     "what-if": "What if",
     "what-if?edits=cut,layer%3D2,from%3D9,to%3D3": "What if",
-    "hops": "Two hops",
+    "steps?steps_view=layers": "Steps",
     "embeddings": "Embeddings",
-    "positions": "Positions",
+    "steps?steps_view=order": "Steps",
     "cost": "Cost",
     "train": "Train",
     "compare": "Compare",
-    "sweep": "How many?",
+    "train?train_view=heads": "Train",
     "cases": "Cases",
 }
 # Where pictures stand above each other, and many controls below each other.
-ON_PHONES = ["", "?source=random&layers=12", "token", "steps", "what-if", "embeddings", "positions", "cost"]
+ON_PHONES = ["", "?source=random&layers=12", "token", "steps", "steps?steps_view=order", "what-if"]
+ON_PHONES += ["embeddings", "cost"]
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why.
 FAULTS = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ['violations'] });
@@ -122,7 +123,7 @@ def test_a_page_opens_on_a_phone_with_its_title_fits_it_and_is_for_everybody(vis
 
 
 def test_the_tables_of_how_many_heads_fit_a_phone(visit, app):
-    tables = visit(f"{app}/sweep", width=390, height=844).locator("[data-testid=stTable]")
+    tables = visit(f"{app}/train?train_view=heads", width=390, height=844).locator("[data-testid=stTable]")
     expect(tables).to_have_count(3)
     for table in tables.all():
         assert table.evaluate("box => box.scrollWidth <= box.clientWidth")

@@ -13,7 +13,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 PAGES = {
     "token": (55, 55),
     "steps?operation=softmax": (0, 0),
-    "hops?architecture=standard": (32, 20),
+    "steps?steps_view=layers&architecture=standard": (32, 20),
     "embeddings": (92, 20),
 }
 
@@ -71,7 +71,7 @@ def test_a_choice_is_an_entry_of_the_history_however_late_the_server_answers(vis
 
 
 def test_the_layers_of_the_second_hop_are_called_by_their_numbers(visit, app):
-    page = visit(f"{app}/hops?source=random&layers=4&layer=3&twin=")
+    page = visit(f"{app}/steps?steps_view=layers&source=random&layers=4&layer=3&twin=")
     layers = page.locator(".chooser [data-field=layer]").get_by_role("radio")
     expect(layers).to_have_text(["2", "3", "4"])
     expect(layers.and_(page.locator("[aria-checked=true]"))).to_have_text("3")

@@ -436,7 +436,7 @@ def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_serv
         query = urlsplit(page.evaluate("navigator.clipboard.readText()")).query
         return query, {name: value for name, [value] in parse_qs(query).items()}
 
-    page = visit(f"{app}/hops?architecture=standard")
+    page = visit(f"{app}/steps?steps_view=layers&architecture=standard")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for hop, head in (("layer 1", "1"), ("layer 2", "3")):
         page.get_by_role("radiogroup", name=re.compile(hop)).get_by_role("radio", name=head).click()

@@ -103,7 +103,7 @@ def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit
             expect(opener).to_be_visible()
             assert opener.evaluate("e => getComputedStyle(e, '::after').content") == '"Menu"'
             opener.click()
-        expect(links.get_by_role("link")).to_have_count(13)
+        expect(links.get_by_role("link")).to_have_count(10)
         expect(links.get_by_role("link").last).to_be_in_viewport()
         boxes = links.locator("> :has(a)").all()
         named = {box.inner_text(): box.evaluate(before).strip('"') for box in boxes}
@@ -130,16 +130,39 @@ def test_a_sentence_stays_when_a_page_that_does_not_show_it_is_loaded_anew(visit
     assert place(page) == ("", {"text": sentence})
 
 
+@pytest.mark.parametrize(
+    ("older", "where", "heading"),
+    [
+        ("hops?architecture=standard", "steps", "Where does a word get to in two layers?"),
+        ("positions?code=rotary", "steps", "How does attention know the order of words?"),
+        ("sweep", "train", "How many heads?"),
+    ],
+)
+def test_an_older_link_opens_and_another_view_can_be_chosen(visit, app, settled, older, where, heading):
+    page = visit(f"{app}/{older}")
+    assert place(page)[0] == where
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+    opened = page.url
+    page.get_by_role("radiogroup", name="Views of this page").get_by_role("radio").first.click()
+    settled(page)
+    expect(page.get_by_role("heading", level=1)).not_to_have_text(heading)
+    assert not {"steps_view", "train_view"} & place(page)[1].keys()
+    page.go_back()
+    settled(page)
+    assert page.url == opened
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+
+
 def test_a_sentence_in_a_link_to_a_page_that_does_not_show_it_is_handed_on(visit, app, settled):
-    page = visit(f"{app}/sweep?text=How%20are%20you%3F&head=2")
-    assert place(page) == ("sweep", {"text": "How are you?", "head": "2"})
+    page = visit(f"{app}/cost?text=How%20are%20you%3F&head=2")
+    assert place(page) == ("cost", {"text": "How are you?", "head": "2"})
     page.get_by_role("link", name="Heads", exact=True).first.click()
     settled(page)
     assert page.locator(".st-key-text textarea").input_value() == "How are you?"
     assert place(page) == ("", {"text": "How are you?", "head": "2", "token": "How"})
     page.go_back()
     settled(page)
-    assert place(page) == ("sweep", {"text": "How are you?", "head": "2"})
+    assert place(page) == ("cost", {"text": "How are you?", "head": "2"})
 
 
 @pytest.mark.parametrize(

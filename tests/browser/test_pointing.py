@@ -24,7 +24,7 @@ LIT = """() => {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("address", ["token", "steps?operation=softmax", "hops"])
+@pytest.mark.parametrize("address", ["token", "steps?operation=softmax", "steps?steps_view=layers"])
 def test_what_is_pointed_at_is_lit_in_every_picture_of_the_page(visit, app, address):
     page = visit(f"{app}/{address}", sent=(sent := []))
     page.locator(".heatmaps canvas").first.wait_for()

@@ -44,7 +44,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
     button(page, "Start").click()
     expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 250"))).to_be_visible(timeout=LONG)
     goes_on(page)  # without a click
-    view = eye(page, "train_view")
+    view = eye(page, "train_heads")
     assert view.lines()
     names = view.view.locator(".names button")  # seen where the two have no room beside each other
     assert [name.rpartition(" too ")[2] for name in names.all_text_contents()] == ["tired.", "wide."]
@@ -61,7 +61,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
     while not button(page, "Look at its heads").is_visible():
         goes_on(page)
     settled(page)
-    view = eye(page, "train_view")
+    view = eye(page, "train_heads")
     assert view.view.locator(".foot button").all_inner_texts() == ["Let go (Esc)"]  # it hides no word
     after = at_animal(view)
     slider = page.get_by_role("slider")

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -29,7 +30,10 @@ RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
 
 
 def run(file: str, link: dict, page: str | None = None, folds: Sequence[str] = ()) -> AppTest:
+    """The page may name a view of its own: ``understand/steps.py?steps_view=layers``."""
     app = AppTest.from_file(ROOT / file, default_timeout=600)
+    page, _, view = (page or "").partition("?")
+    link = dict(parse_qsl(view)) | link
     for fold in folds:
         app.session_state[fold] = True
     if page:
@@ -39,8 +43,18 @@ def run(file: str, link: dict, page: str | None = None, folds: Sequence[str] = (
     for key, value in link.items():
         app.query_params[key] = value if isinstance(value, list) else str(value)
     app.run()
-    assert page is None or app._finished_page_script_hash == app._page_hash  # and not that of Heads
+    assert not page or app._finished_page_script_hash == app._page_hash  # and not that of Heads
     return app
+
+
+def go_to(app: AppTest, page: str) -> None:
+    """Go to a page, perhaps to a view of its own, in the same session."""
+    page, _, view = page.partition("?")
+    for field in ("steps_view", "train_view"):
+        app.query_params.pop(field, None)
+    for field, name in parse_qsl(view):
+        app.query_params[field] = name
+    app.switch_page(page).run()
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ FILES = {
     "what-if": "understand/what_if.py",
     "embeddings": "understand/embeddings.py",
     "cost": "understand/cost.py",
-    "sweep": "learn/sweep.py",
+    "train": "learn/train.py",
     "compare": "see/compare.py",
 }
 PAGE = "page"

@@ -81,7 +81,7 @@ def test_a_long_sentence_is_cut_in_the_caption():
     "page",
     [
         "understand/embeddings.py",
-        "learn/sweep.py",
+        "learn/train.py?train_view=heads",
     ],
 )
 def test_every_figure_of_every_page_can_be_saved_under_a_name(opened_on, page):

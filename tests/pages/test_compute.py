@@ -16,7 +16,7 @@ PAGES_OF_A_SENTENCE = (
     "see/token.py",
     "understand/what_if.py",
     "understand/steps.py",
-    "understand/hops.py",
+    "understand/steps.py?steps_view=layers",
     "see/compare.py",
 )
 

@@ -7,7 +7,9 @@ import pytest
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import DEFAULTS
 from pages._kit.state import CONTROLS
+from tests.pages.conftest import go_to
 
+VIEWS = ("steps_view", "train_view")
 SIZES = ("h", "d_model")
 SENTENCE = ("text", "example", "source")
 ADVANCED = ("layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
@@ -23,12 +25,12 @@ PAGES = {
     "models/real.py": {"mini": ("source",), "random": ("source",)},
     "understand/steps.py": {"mini": MINI, "random": RANDOM},
     "understand/what_if.py": {"mini": MINI, "random": RANDOM},
-    "understand/hops.py": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
+    "understand/steps.py?steps_view=layers": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
     "understand/embeddings.py": {"mini": MINI, "random": (*SENTENCE, "d_model", "seed")},
-    "understand/positions.py": {"mini": (), "random": ()},
+    "understand/steps.py?steps_view=order": {"mini": (), "random": ()},
     "understand/cost.py": {"mini": (), "random": ()},
     "learn/train.py": {"mini": (), "random": ()},
-    "learn/sweep.py": {"mini": (), "random": ()},
+    "learn/train.py?train_view=heads": {"mini": (), "random": ()},
     "learn/cases.py": {"mini": (), "random": ()},
 }
 KINDS = (
@@ -57,7 +59,8 @@ def test_a_page_shows_the_controls_that_change_something_on_it_and_what_to_read_
     assert shown(app) == set(PAGES[page][source])
     if source == "mini":
         first, second = (link.proto for link in app.get("page_link")[-2:])
-        names = {english(f"next.{Path(other).stem}") for other in PAGES if other != page}
+        files = {other.partition("?")[0] for other in PAGES} - {page.partition("?")[0]}
+        names = {english(f"next.{Path(file).stem}") for file in files}
         assert {first.label, second.label} < names
         assert first.page != second.page
 
@@ -70,7 +73,7 @@ def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened
     move(app, head=3)
     chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "h": "8", "head": "3"}
     for page in PAGES:
-        app.switch_page(page).run()
+        go_to(app, page)
         assert linked(app) == chosen, page
         app.run()  # also while one stays there
         assert linked(app) == chosen, page
@@ -106,7 +109,7 @@ SAID = {key: value for key, value in LINK.items() if key != "seed"}
 
 def linked(app) -> dict[str, str]:
     """What the link of the page says: the controls, and the focus that the browser puts into it."""
-    values = [(key, value) for key, value in app.query_params.items() if key not in vars(Focus())]
+    values = [(key, value) for key, value in app.query_params.items() if key not in (*vars(Focus()), *VIEWS)]
     focus, start = app.session_state.focus.link(), Focus().link()
     moved = {key: value for key, value in focus.items() if value != start[key]}
     return {key: value if isinstance(value, str) else "&".join(value) for key, value in values} | moved

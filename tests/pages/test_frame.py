@@ -411,7 +411,7 @@ def test_a_wrong_value_of_a_page_is_said_too(arrived):
     ("page", "link", "said"),
     [
         (STEPS, {"operation": "zzz"}, "operation = zzz, which cannot be; project was"),
-        ("understand/hops.py", {"hop1": "9" * 5000}, "which cannot be; 4 was"),
+        ("understand/steps.py?steps_view=layers", {"hop1": "9" * 5000}, "which cannot be; 4 was"),
         ("understand/embeddings.py", {"word": "zzz"}, "word = zzz, which cannot be; none was"),
         (
             "understand/embeddings.py",
@@ -439,7 +439,7 @@ def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, pag
         "see/compare.py",
         STEPS,
         "understand/what_if.py",
-        "understand/hops.py",
+        "understand/steps.py?steps_view=layers",
         "understand/embeddings.py",
     ],
 )
@@ -498,8 +498,8 @@ def test_a_head_that_is_gone_with_other_sizes_leaves_the_link_of_the_page(opened
 
 FILES = {
     **{name: f"see/{name}.py" for name in ("heads", "token", "compare")},
-    **{name: f"understand/{name}.py" for name in ("steps", "hops", "embeddings", "positions", "cost")},
-    **{name: f"learn/{name}.py" for name in ("train", "sweep", "cases")},
+    **{name: f"understand/{name}.py" for name in ("steps", "embeddings", "cost")},
+    **{name: f"learn/{name}.py" for name in ("train", "cases")},
     "what-if": "understand/what_if.py",
     "model": "models/real.py",
 }
@@ -544,14 +544,18 @@ def test_a_link_that_can_be_is_not_spoken_of(opened):
 # A link of each page that shows the controls which stand there for some settings alone.
 OWN_CONTROLS = {
     "understand/cost.py": ({}, {"cost_kv_rank": "64"}),
-    "understand/positions.py": tuple({"code": code} for code in ("sinusoidal", "rotary", "ALiBi")),
+    "understand/steps.py": tuple(
+        {"steps_view": "order", "code": code} for code in ("sinusoidal", "rotary", "ALiBi")
+    ),
+    "learn/train.py": ({}, {"train_view": "heads"}),
 }
 
 
 @pytest.mark.slow
 def test_a_scene_knows_every_field_that_a_page_alone_is_asked(arrived):
     assert FILES.keys() == PAGES.keys()
-    elsewhere = {"model": {"place", "mixer_head"}, "steps": {"operation"}}  # of a model; of no control
+    views = {"steps": {"operation", "steps_view"}, "train": {"train_view"}}  # whose control is not bound
+    elsewhere = views | {"model": {"place", "mixer_head"}}  # of a model
     for page, file in FILES.items():
         bound = set()
         for link in OWN_CONTROLS.get(file, ({},)):

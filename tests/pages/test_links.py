@@ -18,16 +18,16 @@ OF_TRACE = [
     "see/token.py",
     "understand/steps.py",
     "understand/what_if.py",
-    "understand/hops.py",
+    "understand/steps.py?steps_view=layers",
     "understand/embeddings.py",
 ]
 PAGES = [
     *OF_TRACE,
     "see/compare.py",
-    "understand/positions.py",
+    "understand/steps.py?steps_view=order",
     "understand/cost.py",
     "learn/train.py",
-    "learn/sweep.py",
+    "learn/train.py?train_view=heads",
     "learn/cases.py",
     "models/real.py",
 ]

@@ -26,6 +26,7 @@ from pages._server import profile, turns
 from pages._server.turns import Turns
 from pages.models._real import literature
 from pages.understand._what_if import changed_answers
+from tests.pages.conftest import go_to
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +36,13 @@ PAGES = (
     "models/real.py",
     "understand/steps.py",
     "understand/what_if.py",
-    "understand/hops.py",
+    "understand/steps.py?steps_view=layers",
     "understand/embeddings.py",
-    "understand/positions.py",
+    "understand/steps.py?steps_view=order",
     "understand/cost.py",
     "learn/train.py",
     "see/compare.py",
-    "learn/sweep.py",
+    "learn/train.py?train_view=heads",
     "learn/cases.py",
 )
 FAMILIES = {
@@ -138,7 +139,7 @@ def test_a_model_is_loaded_once_for_all(on_model, monkeypatch):
 def test_every_page_stands_with_every_kind_of_model(on_model, family):
     app = on_model(family)
     for page in PAGES:
-        app.switch_page(page).run()
+        go_to(app, page)
         assert not app.exception, page
         assert not app.error, page
 
@@ -649,7 +650,7 @@ def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
 
 
 @pytest.mark.parametrize(
-    "page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/hops.py"]
+    "page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/steps.py?steps_view=layers"]
 )
 def test_a_link_of_a_page_that_asks_opens_on_one_that_does_not(given, folder, arrived, monkeypatch, page):
     given("gpt2")

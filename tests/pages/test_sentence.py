@@ -17,6 +17,7 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute, sentence
 from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS
+from tests.pages.conftest import go_to
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 MISSPELT = "The anmal didn't cross the street because it was too tired."
@@ -135,7 +136,7 @@ UNKNOWN_WORDS = {
     "code": "def f(x): return x ** 2",
     "Chinese": "外面下雨了，别忘了带饕餮",
 }
-PAGES = ("see/token.py", "understand/steps.py", "understand/hops.py", "see/compare.py")
+PAGES = ("see/token.py", "understand/steps.py", "understand/steps.py?steps_view=layers", "see/compare.py")
 
 
 @pytest.mark.parametrize("text", UNKNOWN_WORDS.values(), ids=UNKNOWN_WORDS)
@@ -161,7 +162,7 @@ def test_one_line_says_which_words_are_dotted_on_every_page(opened, english):
     app = opened(text=UNKNOWN, twin=UNKNOWN, layer=2, head=3, token=5)
     assert written(app).count(english("unknown.line")) == 1
     for page in PAGES:
-        app.switch_page(page).run()
+        go_to(app, page)
         assert not app.exception
         assert written(app).count(english("unknown.line")) == 1
     assert english("unknown.line") not in written(opened())

@@ -152,7 +152,7 @@ def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
     app.run()
     for record in (job.records[-1], job.records[0]):
         app.select_slider(key="train_step").set_value(record.step).run()
-        header, panels = eye(app, "train_view")
+        header, panels = eye(app, "train_heads")
         for panel, layers in zip(panels, record.weights, strict=True):
             for shown, weights in zip(panel["layers"], layers, strict=True):
                 np.testing.assert_allclose(shown["weights"], weights, atol=2e-5)

@@ -12,6 +12,7 @@ from mha_core.traces.source import ArraySource, FileSource, RecordedSource
 from mha_core.traces.tokens import Sides
 from pages._kit import refusals, sentence, uploads
 from pages._kit.text import literal
+from tests.pages.conftest import go_to
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +22,11 @@ PAGES = (
     "see/heads.py",
     "see/token.py",
     "understand/steps.py",
-    "understand/hops.py",
+    "understand/steps.py?steps_view=layers",
     "understand/embeddings.py",
     "learn/train.py",
     "see/compare.py",
-    "learn/sweep.py",
+    "learn/train.py?train_view=heads",
 )
 
 
@@ -112,7 +113,7 @@ MAKES = [of_tensors, of_weights, translation, of_edits]
 def test_every_page_stands_whatever_a_file_holds(open_file, make):
     app = open_file(make())
     for page in PAGES:
-        app.switch_page(page).run()
+        go_to(app, page)
         assert not app.exception, page
         assert not app.error, page
 

@@ -208,6 +208,19 @@ def test_every_link_of_the_gallery_opens_and_comes_back():
         assert Scene.of_link(scene.link()) == (scene, ())
 
 
+@pytest.mark.parametrize(
+    ("link", "now"),
+    [
+        ("hops?architecture=standard&hop1=3", "steps?architecture=standard&hop1=3&steps_view=layers"),
+        ("positions?code=rotary", "steps?code=rotary&steps_view=order"),
+        ("http://a.b/base/sweep?width=128#x", "train?width=128&train_view=heads#x"),
+    ],
+)
+def test_an_older_link_opens_what_its_page_has_become(link, now):
+    assert Scene.of_link(link) == Scene.of_link(now)
+    assert Scene.of_link(link).refused == ()
+
+
 @pytest.mark.parametrize("link", [None, 3, {"text": "a"}])
 def test_what_is_no_text_is_no_link(link, refused):
     assert "A link is a text, as in 'text=How are you?&h=4'" in str(refused(Scene.of_link, link))

@@ -1,4 +1,4 @@
-"""The page Train: the settings of a training, its progress, and its heads at each step."""
+"""A training: its settings, its progress, and its heads at each step."""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +18,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
-from pages._kit import charts, compute, head_view, runs, state, uploads
+from pages._kit import charts, compute, head_view, model_info, runs, state, uploads
 from pages._kit.text import PAGES, literal, t
 from pages._server import profile
 
@@ -27,12 +27,17 @@ TO_HEADS = "look_link"  # key of the link that "Look at its heads" follows; it s
 CONFIG = {"displaylogo": False, "displayModeBar": False}
 
 
-def introduction() -> None:
-    """One sentence on the task and its data."""
+def page() -> None:
+    st.title(t("train.heading"), anchor=False)
     st.caption(t("train.intro", bare=LIVE["bare"]))
+    model_info.of_ours()
+    plan = _plan()
+    _buttons(plan)
+    _watch(plan)
+    _files(plan)
 
 
-def plan() -> Plan:
+def _plan() -> Plan:
     """The settings of the training, from controls that URL parameters can set."""
     cells = st.grid(5, min_column_width=140)
     with cells.container():
@@ -76,7 +81,7 @@ def _choice(key: str, options: list, default):
     )
 
 
-def buttons(plan: Plan) -> None:
+def _buttons(plan: Plan) -> None:
     """The button that starts, continues or stops the training, or shows its model on the page Heads."""
     queue, job, visitor = compute.trainings(), compute.trainings().find(plan), _visitor()
     with st.container(horizontal=True):
@@ -131,7 +136,7 @@ def _visitor() -> str:
     return uuid4().hex
 
 
-def watch(plan: Plan) -> None:
+def _watch(plan: Plan) -> None:
     """The progress and the heads of the training; redrawn every second while it runs."""
     refused, job = st.session_state.pop("train_refused", None), compute.trainings().find(plan)
     if refused is not None:
@@ -203,7 +208,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         layer=layer,
         token=int(famous(job.plan.language).pronoun[0]),
         source=f"{job.name}, step {record.step:,}",
-        key="train_view",
+        key="train_heads",
     )
     rows = [{"loss": one.loss, **one.stages, "right": one.right} for one in records]
     frame = pd.DataFrame(rows, [one.step for one in records])
@@ -227,7 +232,7 @@ def _figures(job: Job, records: list, at: int) -> None:
     )
 
 
-def files(plan: Plan) -> None:
+def _files(plan: Plan) -> None:
     """Download a finished model, or open one from a file."""
     job = compute.trainings().find(plan)
     with st.expander(t("train.files")):

@@ -1,4 +1,4 @@
-"""Two hops: the path through two heads in words and pictures, for both sentences."""
+"""The view Two layers of Steps: the path through two heads in words and pictures, for both sentences."""
 
 from functools import partial
 
@@ -8,13 +8,13 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.scene.scene import Scene
-from pages.understand._hops import two_hops as hops
+from pages.understand._steps import two_layers
 
-PAGE = "understand/hops.py"
+PAGE = "understand/steps.py?steps_view=layers"
 
 
 @pytest.fixture
-def on_hops(opened_on):
+def on_layers(opened_on):
     return partial(opened_on, PAGE)
 
 
@@ -34,16 +34,16 @@ def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
 
 def test_a_small_weight_is_no_0_00(monkeypatch):
     said = []
-    monkeypatch.setattr(hops.st, "markdown", said.append)
+    monkeypatch.setattr(two_layers.st, "markdown", said.append)
     text = " ".join(["one two three four"] * 60)
-    hops.path(mha.trace(text, layers=2), 5, first=0, second=1, layer=1)
+    two_layers.path(mha.trace(text, layers=2), 5, first=0, second=1, layer=1)
     assert "<0.01" in said[0]
     assert "0.00" not in said[0]
 
 
 @pytest.mark.slow
-def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, shown_by, rows):
-    app = on_hops(architecture="standard")
+def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_layers, shown_by, rows):
+    app = on_layers(architecture="standard")
     shown = trace(architecture="standard")
     answer = shown.answers[8][0][0]
     first, second = best_hops(shown, 8, shown.tokens.pieces.index(answer))
@@ -57,8 +57,8 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
         np.testing.assert_array_equal(shown_by(app, key)["product"], product)
 
 
-def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, shown_by, rows, choose):
-    app = on_hops(architecture="standard")
+def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_layers, shown_by, rows, choose):
+    app = on_layers(architecture="standard")
     best = rows(app)
     assert app.button(key="best_hops").disabled
     other = best["hop1"][0] % 4
@@ -72,19 +72,19 @@ def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, shown_by, row
     app.button(key="best_hops").click().run()
     assert rows(app) == best
     assert app.button(key="best_hops").disabled
-    assert dict(app.query_params) == {"architecture": "standard"}
+    assert dict(app.query_params) == {"architecture": "standard", "steps_view": "layers"}
 
 
-def test_the_sentence_is_shaded_by_where_the_token_gets_to(on_hops, strip, rows):
-    app = on_hops(architecture="standard")
+def test_the_sentence_is_shaded_by_where_the_token_gets_to(on_layers, strip, rows):
+    app = on_layers(architecture="standard")
     first, second = (rows(app)[hop][0] - 1 for hop in ("hop1", "hop2"))
     product = two_hops(trace(architecture="standard"), first=first, second=second).to_numpy()
     np.testing.assert_allclose(strip(app)["weights"], product[8], rtol=1e-3)
 
 
-def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, rows, choose, shown_by):
+def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_layers, rows, choose, shown_by):
     link = {"source": "random", "layers": 3, "layer": 1, "twin": "", "h": 3, "d_model": 15}
-    app = on_hops(**link)
+    app = on_layers(**link)
     assert rows(app)["layer"] == (2, 2)
     choose(app, layer=1)
     assert rows(app)["layer"] == (3, 2)
@@ -94,23 +94,23 @@ def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, row
 
 
 @pytest.mark.parametrize("architecture", ["glass-box", "standard"])
-def test_every_model_of_two_layers_says_what_the_product_is(on_hops, english, architecture):
-    app = on_hops(architecture=architecture)
+def test_every_model_of_two_layers_says_what_the_product_is(on_layers, english, architecture):
+    app = on_layers(architecture=architecture)
     said = [markdown.value for markdown in app.main.markdown]
     assert english("hops.intro", one=1, two=2) in said
     assert (english("hops.standard") in said) == (architecture == "standard")
 
 
-def test_a_link_says_which_heads(on_hops, shown_by):
-    app = on_hops(architecture="standard", hop1=3, hop2=1)
+def test_a_link_says_which_heads(on_layers, shown_by):
+    app = on_layers(architecture="standard", hop1=3, hop2=1)
     shown = trace(architecture="standard")
     np.testing.assert_array_equal(shown_by(app)["first"], shown.layers[0].weights(2))
     np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[1].weights(0))
 
 
 @pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
-def test_a_model_of_one_layer_is_told_and_another_one_offered(on_hops, english, rows, link):
-    app = on_hops(**link)
+def test_a_model_of_one_layer_is_told_and_another_one_offered(on_layers, english, rows, link):
+    app = on_layers(**link)
     assert [info.value for info in app.info] == [english("hops.one_layer")]
     app.button(key="take_standard").click().run()
     assert not app.exception
@@ -118,8 +118,8 @@ def test_a_model_of_one_layer_is_told_and_another_one_offered(on_hops, english, 
     assert set(rows(app)) == {"hop1", "hop2"}
 
 
-def test_random_weights_of_two_layers_work_too(on_hops, shown_by):
-    app = on_hops(source="random", layers=2, token=8, text="The animal was tired", twin="")
+def test_random_weights_of_two_layers_work_too(on_layers, shown_by):
+    app = on_layers(source="random", layers=2, token=8, text="The animal was tired", twin="")
     assert not app.error
     assert shown_by(app)["product"].shape == (4, 4)
 
@@ -129,9 +129,9 @@ def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_tex
 
 
 @pytest.mark.slow
-def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(on_hops, heatmaps, strip, main_text):
+def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(on_layers, heatmaps, strip, main_text):
     text = " ".join(f"word{at}" for at in range(300))
-    app = on_hops(source="random", layers=2, text=text, token=5, twin="")
+    app = on_layers(source="random", layers=2, text=text, token=5, twin="")
     drawn, shown = heatmaps(app, "hops-first"), mha.trace(text, source="random", layers=2, h=4, d_model=64)
     first, second = best_hops(shown, 4, 4)
     one, two = shown.layers[0].weights(first), shown.layers[1].weights(second)
@@ -141,3 +141,14 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(on_hops, hea
         assert "tokens 1 to 256 of 300" in drawn[name]["saved"]["caption"]
     assert "tokens 1 to 256 of 300" in main_text(app)
     np.testing.assert_allclose(strip(app)["weights"], (two @ one)[4], rtol=1e-3)  # of the whole text
+
+
+def test_it_opens_on_the_standard_model_unless_another_was_chosen(opened_on, rows):
+    for link, opens_on in (({}, "standard"), ({"architecture": "latent"}, "latent")):
+        app = opened_on("understand/steps.py", **link)
+        app.segmented_control(key="steps_views").set_value("layers").run()
+        assert not app.exception
+        assert app.selectbox(key="architecture").value == opens_on
+        assert set(rows(app)) == {"hop1", "hop2"}
+        app.segmented_control(key="steps_views").set_value("steps").run()
+        assert "steps_view" not in app.query_params

@@ -1,4 +1,4 @@
-"""The sweep page shows the manifest's own numbers, leaves out what is missing, says what holds for them."""
+"""The view of Train has the manifest's numbers, leaves out what is missing, says what holds."""
 
 import json
 
@@ -31,12 +31,11 @@ def shipped_models(monkeypatch):
 
 
 @pytest.fixture
-def shown(opened, shipped_models):
+def shown(opened_on, shipped_models):
     def open_(entries: list[dict] | None = None, **link):
         if entries is not None:
             shipped_models(entries)
-        app = opened(**link)
-        app.switch_page("learn/sweep.py").run()
+        app = opened_on("learn/train.py?train_view=heads", **link)
         assert not app.exception
         return app
 

@@ -1,4 +1,4 @@
-"""The page Two hops: what it is about, the path in words, and the three matrices."""
+"""Where a token gets to in two layers: the path in words, and the weights of two heads, multiplied."""
 
 from dataclasses import replace
 
@@ -13,14 +13,49 @@ from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING
 from mha_core.training.lexicon import normalized
-from pages._kit import charts, chooser, compute, heatmaps, matrices, state
+from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, state
+from pages._kit.scene import in_fragment, scene_and_trace, second_trace
 from pages._kit.text import literal, raised, short, t
 
 
-def offer(*architectures: str) -> None:
-    """Buttons that choose models with two layers, of all architectures or of the named ones."""
+def page() -> None:
+    st.title(t("hops.heading"), anchor=False)
+    scene, trace = scene_and_trace()
+    second_trace(scene)
+    if not trace.sides.same:
+        st.info(t("hops.two_texts"), icon=":material/translate:")
+    elif len(trace.layers) < 2:
+        st.info(t("hops.one_layer"), icon=":material/layers:")
+        _offer()
+    else:
+        _hops()
+        if model_info.is_standard(trace):
+            st.markdown(t("hops.standard"))
+        model_info.about(trace)
+
+
+@st.fragment
+def _hops() -> None:
+    """The two heads, the sentence, the path and the matrices of both sentences."""
+    scene, trace = in_fragment()
+    layer = _last(trace, scene)
+    st.markdown(t("hops.intro", one=layer, two=layer + 1))
+    *_, query = indices(trace, scene)
+    first, second = _heads(trace, scene, query, layer=layer)
+    _choose(trace, query, first=first, second=second, layer=layer)
+    twin = second_trace(scene, says=False)
+    for name, sentence_trace in (("first", trace), ("twin", twin)):
+        if sentence_trace:
+            if twin:
+                st.header(literal(sentence_trace.title), anchor=False)
+            path(sentence_trace, query, first=first, second=second, layer=layer)
+            _show_matrices(sentence_trace, query, first=first, second=second, key=name, layer=layer)
+
+
+def _offer() -> None:
+    """Buttons that choose models with two layers."""
     with st.container(horizontal=True):
-        for architecture in architectures or ("standard", "glass-box"):
+        for architecture in ("standard", "glass-box"):
             st.button(
                 t("hops.take", architecture=architecture),
                 key=f"take_{architecture}",
@@ -29,17 +64,12 @@ def offer(*architectures: str) -> None:
             )
 
 
-def intro(layer: int) -> None:
-    """What the product of the weights says."""
-    st.markdown(t("hops.intro", one=layer, two=layer + 1))
-
-
-def last(trace: AttentionTrace, scene: Scene) -> int:
+def _last(trace: AttentionTrace, scene: Scene) -> int:
     """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
     return max(1, indices(trace, scene)[0])
 
 
-def heads(trace: AttentionTrace, scene: Scene, query: int, *, layer: int) -> tuple[int, int]:
+def _heads(trace: AttentionTrace, scene: Scene, query: int, *, layer: int) -> tuple[int, int]:
     """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
     best = _best_of(trace, query, layer=layer)
     chosen = token_names.as_number(scene.focus.hop1), token_names.as_number(scene.focus.hop2)
@@ -63,7 +93,7 @@ def _row(trace: AttentionTrace, *, query: int, first: int, second: int, layer: i
     return two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
 
 
-def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
+def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
     row = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
     chooser.show(
@@ -138,7 +168,7 @@ def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: 
     )
 
 
-def show_matrices(
+def _show_matrices(
     trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int
 ) -> None:
     """The weights of both heads and their product, on one colour scale; of a long text the part around."""

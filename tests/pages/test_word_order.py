@@ -1,4 +1,4 @@
-"""The page Positions: the two pictures of each code with the numbers of the code, and sizes from the link."""
+"""The view Word order of Steps: two pictures of each code with its numbers, and sizes from the link."""
 
 import json
 
@@ -17,7 +17,7 @@ def pictures(app) -> list[dict]:
 @pytest.fixture
 def shown(arrived):
     def open_(**link):
-        app = arrived("understand/positions.py", **link)
+        app = arrived("understand/steps.py?steps_view=order", **link)
         assert not [*app.exception, *app.error]
         return app
 
@@ -58,7 +58,7 @@ def test_a_link_with_an_empty_code_shows_the_first(shown):
 
 
 def test_an_odd_rotary_width_is_refused(arrived):
-    app = arrived("understand/positions.py", code="rotary", positions_width=9)
+    app = arrived("understand/steps.py?steps_view=order", code="rotary", positions_width=9)
     assert not app.exception
     assert "must be even" in app.error[0].value.replace("\\", "")
 

@@ -1,4 +1,4 @@
-"""The position codes of the page Positions: its controls, the words and the two pictures of each code."""
+"""The order of words: four position codes, each with its words, its formula and two pictures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,20 @@ class Chosen:
     head: int = 0
 
 
-def chosen() -> Chosen:
+def page() -> None:
+    st.title(t("positions.heading"), anchor=False)
+    st.caption(t("positions.intro"))
+    words, formula = st.columns(2)
+    with words:
+        code = _chosen()
+        st.markdown(t(f"positions.{code.name}_why"))
+    pictured = _computed(code)
+    with formula:
+        _formula(code, pictured)
+    _draw(code, pictured)
+
+
+def _chosen() -> Chosen:
     """The code and its sizes, from controls that URL parameters can set."""
     name = st.segmented_control(
         t("positions.code"), list(CODES), default=FIRST, required=True, key="code", bind="query-params"
@@ -56,12 +69,7 @@ def chosen() -> Chosen:
     return Chosen(name, **sizes)
 
 
-def about(code: Chosen) -> str:
-    """The sentences on a code."""
-    return t(f"positions.{code.name}_why")
-
-
-def computed(code: Chosen) -> PositionCode:
+def _computed(code: Chosen) -> PositionCode:
     """The numbers of a code. For sizes that it cannot have the page says so and stops."""
     try:
         return CODES[code.name](code)
@@ -70,14 +78,14 @@ def computed(code: Chosen) -> PositionCode:
         st.stop()
 
 
-def formula(code: Chosen, pictured: PositionCode) -> None:
+def _formula(code: Chosen, pictured: PositionCode) -> None:
     """The code as a formula, with its source, and in torch."""
     st.latex(pictured.formula)
     st.caption(t(f"positions.{code.name}_source"), text_alignment="center")
     st.code(pictured.code, language=None)
 
 
-def draw(code: Chosen, pictured: PositionCode) -> None:
+def _draw(code: Chosen, pictured: PositionCode) -> None:
     """The code itself, and how every two positions meet by it."""
     origin = Origin(note=code.name)
     pictures = {

@@ -1,4 +1,4 @@
-"""The page Sweep: our scores and the published ones over h, as figures, tables and sentences."""
+"""How many heads? Our scores and the published ones over h, as figures, tables and sentences."""
 
 from collections.abc import Collection
 from urllib.parse import urlencode
@@ -20,7 +20,7 @@ from mha_core.figures.lines import lines
 from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
-from pages._kit import charts, state
+from pages._kit import charts, model_info, state
 from pages._kit.text import languages, t
 
 HALF = 0.5  # of the answers
@@ -35,7 +35,37 @@ BLEU_AXIS = (24.6, 26.1)  # the ends of the axis
 DEFAULT_WIDTH = 64  # d_model, where it is among the widths
 
 
-def width() -> int | None:
+def page() -> None:
+    st.title(t("sweep.heading"), anchor=False)
+    st.caption(t("sweep.intro"))
+    model_info.of_ours()
+    d_model = _width()
+    scores = None if d_model is None else _scores(d_model)
+    figures = st.grid(1 if scores is None else 2, min_column_width=340)
+    if scores is not None:
+        with figures.container():
+            _our_lines(scores, d_model)
+    with figures.container():
+        _paper_lines()
+    said = []
+    if scores is not None:
+        questions = question_table(checkpoints.manifest().values(), d_model)
+        _our_questions(questions)
+        _cut_lines(scores, d_model)
+        said = _sentences(scores, questions)
+    st.header(t("sweep.says"), divider="gray")
+    for sentence in [*said, _paper_sentence()]:
+        st.markdown(sentence)
+    st.header(t("sweep.tables"), divider="gray")
+    ours, papers = st.columns([5, 2], gap="medium")
+    if scores is not None:
+        with ours:
+            _our_table(scores, d_model)
+    with papers:
+        _paper_table()
+
+
+def _width() -> int | None:
     """The chosen d_model, among those with at least `MIN_COUNTS` values of h; None where there are none."""
     options = widths(checkpoints.manifest().values())
     if not options:
@@ -55,12 +85,12 @@ def width() -> int | None:
     )
 
 
-def scores(d_model: int) -> pd.DataFrame:
+def _scores(d_model: int) -> pd.DataFrame:
     """The scores of our models of one width, one row for each h."""
     return score_table(checkpoints.manifest().values(), d_model)
 
 
-def our_lines(scores: pd.DataFrame, d_model: int) -> None:
+def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
     """Our scores as lines over h."""
     st.header(t("sweep.measured", d_model=d_model))
     figure = lines(
@@ -78,7 +108,7 @@ def our_lines(scores: pd.DataFrame, d_model: int) -> None:
     st.caption(t("sweep.lines"))
 
 
-def cut_lines(scores: pd.DataFrame, d_model: int) -> None:
+def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
     """How often an answer changes without the edge that it needs, in all heads and in the best one alone."""
     table = _cuts(d_model, tuple(scores.index))
     if len(table) < MIN_COUNTS:
@@ -130,7 +160,7 @@ def _cuts(d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def our_table(scores: pd.DataFrame, d_model: int) -> None:
+def _our_table(scores: pd.DataFrame, d_model: int) -> None:
     """Our scores as a table, which fits a phone; each row has a link to the heads of its model."""
     columns = {
         "h": [f"[{h}]({_link(h, d_model)})" for h in scores.index],
@@ -153,12 +183,7 @@ def our_table(scores: pd.DataFrame, d_model: int) -> None:
     st.caption(" ".join(notes))
 
 
-def questions(d_model: int) -> pd.DataFrame:
-    """How often our models of one width answer each question right, one row for each h."""
-    return question_table(checkpoints.manifest().values(), d_model)
-
-
-def our_questions(table: pd.DataFrame) -> None:
+def _our_questions(table: pd.DataFrame) -> None:
     """The right answers to each question as a table, with a column for each h, so that it fits a phone."""
     st.header(t("sweep.questions"), divider="gray")
     shares = table.map(lambda share: "–" if pd.isna(share) else f"{share:.0%}")
@@ -168,7 +193,7 @@ def our_questions(table: pd.DataFrame) -> None:
     st.caption(t("sweep.questions_how"))
 
 
-def paper_lines() -> None:
+def _paper_lines() -> None:
     """The published BLEU as a line over h."""
     st.header(t("sweep.published"))
     bleu = extremes(PUBLISHED["bleu"])
@@ -187,7 +212,7 @@ def paper_lines() -> None:
     st.caption(t("sweep.source"))
 
 
-def paper_table() -> None:
+def _paper_table() -> None:
     """The published scores as a table."""
     scores = PUBLISHED.assign(
         ppl=PUBLISHED["ppl"].map("{:.2f}".format), bleu=PUBLISHED["bleu"].map("{:.1f}".format)
@@ -196,7 +221,7 @@ def paper_table() -> None:
     st.table(table.astype(str), hide_index=True, border="horizontal")
 
 
-def sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
+def _sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
     """Sentences about our scores and the answers to each question, chosen by their numbers."""
     best, several = extremes(scores["accuracy"]), scores[scores.index > 1]
     texts = [t(f"sweep.best_{'even' if best.maximum == best.minimum else 'uneven'}", **_percent(best))]
@@ -216,7 +241,7 @@ def sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
     return texts
 
 
-def paper_sentence() -> str:
+def _paper_sentence() -> str:
     """A sentence about the highest and the lowest published BLEU."""
     bleu = extremes(PUBLISHED["bleu"])
     return t(

@@ -1,0 +1,39 @@
+"""The views of a page that has several: one is open, and a row at the top chooses between them."""
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from pages._kit import state
+from pages._kit.text import t
+
+
+def choose(field: str, names: Sequence[str], begin: Callable[[str], None] | None = None) -> str:
+    """The row, and the view that is open: the one that the link names in that field, else the first.
+
+    `begin` is called with a view that is chosen here, before it is drawn.
+    """
+    asked = st.query_params.get(field, names[0])
+    view = asked if asked in names else names[0]
+    if asked != view:
+        state.say_instead(field, view)
+    key = f"{field}s"
+
+    def chosen() -> None:
+        st.query_params.pop(field, None)
+        if (now := st.session_state[key]) != names[0]:
+            st.query_params[field] = now
+        if begin is not None:
+            begin(now)
+
+    st.session_state[key] = view  # Back changes the link alone
+    st.segmented_control(
+        t(f"{field}s"),
+        names,
+        required=True,
+        format_func=lambda name: t(f"{field}.{name}"),
+        key=key,
+        on_change=chosen,
+        label_visibility="collapsed",
+    )
+    return view

@@ -1,0 +1,19 @@
+"""Links to pages that have become views of others: each leads to what it meant."""
+
+import streamlit as st
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
+
+from mha_core.scene.link import parts, written
+from mha_core.scene.page import MOVED, moved
+
+
+def routes() -> list[Route]:
+    """Below the app's own path, of each page that there was."""
+    below = st.get_option("server.baseUrlPath").strip("/")
+    return [Route(f"/{f'{below}/{name}'.lstrip('/')}", _lead_on) for name in MOVED]
+
+
+def _lead_on(request) -> RedirectResponse:
+    page, values = moved(request.url.path.rpartition("/")[2], parts(f"?{request.url.query}"))
+    return RedirectResponse(f"{page}?{written(values.items())}")
