@@ -40,7 +40,7 @@ changes.heads(after, chosen, query=at)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")
 if chosen:
-    moved.without_w_o(after.layers[layer], edits, layer)
+    moved.without_w_o(after, edits, layer=layer, head=head, query=at)
 names = moved.drawn(after.layers[layer]) if chosen else ("weights",)
 pair.show_matrices(
     both,

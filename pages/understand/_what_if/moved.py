@@ -9,9 +9,9 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
-from mha_core.analysis.frames import WINDOW, around, window
+from mha_core.analysis.frames import WINDOW, around, picture, window
 from mha_core.attention.edits import Concatenation, Edit
-from pages._kit import compute, heatmaps, model_source, pair
+from pages._kit import compute, heatmaps, matrices, model_source, pair
 from pages._kit.text import literal, number, t
 from pages.understand._what_if.sides import Rearranged
 
@@ -24,12 +24,22 @@ def drawn(layer: LayerTrace) -> tuple[str, ...]:
     return ("weights", "masked", "output", *(("result",) if layer.knows("w_o") else ()))
 
 
-def without_w_o(layer: LayerTrace, edits: Sequence[Edit], nth: int) -> None:
-    """Where W^O is left out of the nth layer, that Z is what its heads write, with the largest difference."""
-    if not any(isinstance(edit, Concatenation) and edit.layer in (None, nth) for edit in edits):
+def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: int, query: int) -> None:
+    """Where W^O is left out of a layer, that Z is what its heads write: both, on one scale, and their gap."""
+    if not any(isinstance(edit, Concatenation) and edit.layer in (None, layer) for edit in edits):
         return
+    place, layer = {"layer": layer, "head": head}, trace.layers[layer]
     gap = literal(number(float(np.abs(layer.result() - layer.concat()).max())))
     st.markdown(t("what_if.z_is_head", gap=gap) if layer.n_heads == 1 else t("what_if.z_is_heads", gap=gap))
+    part = around(trace, query, **place)
+    both = [
+        picture(trace, name, **place, part=part)
+        for name in ("output" if layer.n_heads == 1 else "concat", "result")
+    ]
+    end = max(float(np.abs(one.frame.to_numpy()).max()) for one in both)
+    drawn = [replace(matrices.of_picture(one, one.name, limit=end, query=query), limit=end) for one in both]
+    traces = dict.fromkeys((one.name for one in both), trace)
+    heatmaps.draw(drawn, key="what-if-z", traces=traces)
 
 
 def reached(
