@@ -6,7 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages._kit import charts, components, controls, state
+from pages._kit import cases, charts, components, controls, state
 from pages._kit.controls import with_sentence
 from pages._kit.text import PAGES, drawing, literal, t
 from pages._server import streamlit_parts
@@ -156,6 +156,7 @@ link = controls.whole_link() if new_link else {}  # controls take wrong values o
 wrong = controls.refused(link)
 _say(wrong, line)
 controls.controls(_controls(pages[chosen]), asked)
+cases.opened()
 components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()
 if others := controls.replaced(link):

@@ -12,10 +12,12 @@ import pandas as pd
 
 from mha_core.errors import MhaError
 
-# The pairs whose differences are known to agree in vectors learned from large texts, by language.
-# Source: Mikolov, Yih and Zweig 2013 (Linguistic Regularities in Continuous Space Word Representations).
+# Pairs of words with one relation, by language. Those of gender and of tense are known to agree in vectors
+# learned from large texts. Source: Mikolov, Yih and Zweig 2013 (Linguistic Regularities in Continuous Space
+# Word Representations).
 RELATIONS = {
     "en": {
+        "possession": (("he", "his"), ("she", "her"), ("they", "their")),
         "gender": (("man", "woman"), ("king", "queen"), ("boy", "girl")),
         "tense": (("walking", "walked"), ("swimming", "swam")),
     },

@@ -39,7 +39,7 @@ PRIMARY, TERTIARY = '[data-testid="stBaseButton-primary"]', '[data-testid="stBas
 EXPAND, SKELETON = '[data-testid="stExpandSidebarButton"]', '[data-testid="stSkeleton"]'
 BUTTONS = ("apply_", "best_", "example", "lift_", "model_", "reset_", "start", "take_", "try_", "use_")
 TOP = "var(--headscope-top)"  # below Streamlit's header
-PHONE = "@media (max-width: 768px)"
+PHONE, WIDE = "@media (max-width: 768px)", "@media (min-width: 769px)"
 LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
 
 
@@ -96,8 +96,11 @@ RULES = f"""
 {_of("instead_text", "instead_twin")} {TERTIARY} p {{ text-decoration: underline; }}
 /* No line between a page and where to go on reading. */
 {_of("next")} {{ margin-top: 1rem; padding-top: 1rem; border-top: 1px solid {LINE}; }}
+/* A case gone as soon as one scrolls, and headings behind it. */
+{WIDE} {{ {_of("case")} {{ position: sticky; top: 3.75rem; z-index: 4; margin-top: -1rem; }} }}
+:root[style*="--headscope-above"] :is(h1, h2, h3) {{ scroll-margin-top: calc({TOP} + 0.5rem) !important; }}
 /* The drawing of the steps, and on a phone the sentence, gone as soon as one scrolls. */
-:root {{ --headscope-top: 3.75rem; }}
+:root {{ --headscope-top: calc(3.75rem + var(--headscope-above, 0px)); }}
 {_of("river")} {{ position: sticky; top: {TOP}; z-index: 3; }}
 @media (max-width: 640px) and (min-height: 560px) {{
   {_of("chooser")}[style*="--above"] {{ position: sticky; top: calc({TOP} - var(--above)); z-index: 3; }}

@@ -2,12 +2,13 @@
 
 import streamlit as st
 
+from pages._kit.cases import cases
 from pages._kit.text import t
 from pages.learn._cases import gallery
 
 st.title(t("cases.heading"), anchor=False)
 st.caption(t("cases.intro"))
 cards = st.grid(3, min_column_width=300)
-for number, case in enumerate(gallery.cases(), start=1):
+for case in cases():
     with cards.container(border=True, height="stretch"):
-        gallery.card(number, case)
+        gallery.card(case)

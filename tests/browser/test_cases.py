@@ -3,13 +3,13 @@
 import pytest
 from playwright.sync_api import expect
 
-from pages.learn._cases.gallery import cases
+from pages._kit.cases import cases
 
 CASES = {case.name: case for case in cases()}
 SECTIONS = {case.name: page.section for case in CASES.values() if (page := case.scene.page).section}
 # Of cases whose page is not scrolled, what their card is about.
 SHOWN = {
-    "base": ".tensors figure:has-text('512 × 512') >> nth=-1",
+    "base": ".tensors figure:has-text('8 × 10 × 64') >> nth=0",
     "widths": ".tensors figure:has-text('800 × 512')",
     "pronoun": ".view .stage >> nth=1",
     "symbols": ".st-key-step-scores .katex:has-text('dumpty')",
@@ -17,10 +17,9 @@ SHOWN = {
     "relations": ".view .stage >> nth=1",
     "stacking": ".st-key-step-project p:has-text('The two differ by at most')",
     "learned": ".view .stage >> nth=1",
-    "masks": ".view .stage canvas >> nth=1",
     "chinese": ".view .stage >> nth=1",
 }
-TOP = 120  # pixels below which a heading is not at the top
+TOP = 200  # pixels below which a heading is not at the top
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -51,11 +50,64 @@ def test_a_link_to_a_section_opens_there_with_a_value_that_is_the_default(visit,
     expect(page.locator("#relations")).to_be_in_viewport()
 
 
-def test_a_card_leads_to_the_section_of_its_case(visit, app, settled):
+def test_a_case_opens_in_the_same_tab_and_leads_on_and_back(visit, app, settled):
     page = visit(f"{app}/cases")
-    with page.context.expect_page() as opening:
-        page.get_by_role("link", name="Many heads cost as much as one").click()
-    opened = opening.value
-    settled(opened)
-    expect(opened.locator("#by-heads")).to_be_in_viewport()
-    opened.close()
+    tabs, said = len(page.context.pages), page.locator(".case")
+    page.get_by_role("link", name="Many heads cost as much as one").click()
+    expect(said).to_contain_text("Case 7 of 17")
+    expect(said).to_contain_text("h heads of width d_model / h have the same parameters")
+    settled(page)
+    heading = page.locator("#by-heads")
+    expect(heading).to_be_in_viewport()
+    expect(said).to_be_in_viewport(ratio=1)
+    above = said.bounding_box()
+    assert heading.bounding_box()["y"] >= above["y"] + above["height"]  # which hides no heading
+    page.get_by_role("link", name="next ›").click()
+    expect(said).to_contain_text("Case 8 of 17")
+    expect(page.get_by_role("heading", level=1)).to_have_text("How many heads?")
+    settled(page)
+    page.go_back()
+    expect(said).to_contain_text("Case 7 of 17")
+    settled(page)
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("What can be seen here?")
+    assert len(page.context.pages) == tabs
+
+
+def test_a_case_stays_while_one_explores_and_goes_with_its_page_or_when_it_is_left(visit, app, settled):
+    page = visit(f"{app}/?h=8&layer=2&head=6&heads=4,5,6&token=it&case=11")
+    said = page.locator(".case")
+    page.get_by_role("button", name="arcs", exact=True).click()
+    page.locator(".st-key-h input").fill("4")
+    page.keyboard.press("Enter")
+    settled(page)
+    expect(said).to_contain_text("Case 11 of 17")
+    page.get_by_role("button", name="Leave the cases").click()
+    expect(said.locator("p")).to_have_count(0)
+    page.locator(".st-key-h input").fill("8")
+    page.keyboard.press("Enter")
+    settled(page)
+    expect(said.locator("p")).to_have_count(0)
+    assert "case=" not in page.url
+    page.goto(f"{app}/?h=8&case=11")
+    settled(page)
+    page.get_by_role("link", name="Token", exact=True).first.click()
+    settled(page)
+    expect(said).to_have_count(0)
+    assert "case=" not in page.url
+
+
+@pytest.mark.parametrize(
+    ("address", "link", "opens"),
+    [("cost", "GQA", "?architecture=grouped-query"), ("train?train_view=heads", "16", "?h=16")],
+)
+def test_a_link_in_a_table_opens_in_the_same_tab(visit, app, settled, address, link, opens):
+    page = visit(f"{app}/{address}")
+    tabs = len(page.context.pages)
+    page.get_by_role("table").get_by_role("link", name=link, exact=True).click()
+    page.wait_for_url(f"{app}/{opens}")
+    settled(page)
+    page.go_back()
+    settled(page)
+    assert page.url == f"{app}/{address}"
+    assert len(page.context.pages) == tabs

@@ -21,6 +21,7 @@ MOUNTED = (
     "view/chooser.js",
     "streamlit/head_view.js",
     "streamlit/address.js",
+    "streamlit/case.js",
     "pictures/page_matrices.js",
     "pictures/overview.js",
     "pictures/river.js",

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urljoin, urlsplit
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,18 +13,20 @@ from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
 from mha_core.analysis.derivation import STEPS, steps
-from mha_core.analysis.embeddings import agreement, chance, table, verdict
+from mha_core.analysis.embeddings import RELATIONS, agreement, chance, table, verdict
 from mha_core.analysis.explanation import symbolic_scores
 from mha_core.analysis.head_count import PUBLISHED
 from mha_core.analysis.roles import labels, shipped
 from mha_core.scene import changes as edits_in_link
+from mha_core.scene.link import parts
 from mha_core.scene.page import HOME
 from mha_core.scene.places import indices
-from mha_core.scene.scene import Scene
+from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources import mini
 from pages._kit import state
+from pages._kit.cases import cases
 from pages._kit.text import number, t
-from pages.learn._cases.gallery import cases
+from pages.learn._cases.pictures import picture
 
 CASES = {case.name: case for case in cases()}
 FILES = {
@@ -37,6 +40,7 @@ FILES = {
     "compare": "see/compare.py",
 }
 PAGE = "page"
+SVG = "{http://www.w3.org/2000/svg}"
 SECTION = "section"
 
 
@@ -56,6 +60,7 @@ class Opened:
     """What a link has opened, read from the state that the app holds and from what is on the page."""
 
     app: AppTest
+    heatmaps: Callable
     page: str
     section: str
     notice: str  # of the card
@@ -109,7 +114,7 @@ class Opened:
 
 
 @pytest.fixture
-def opened(arrived):
+def opened(arrived, heatmaps):
     """`opened("masks", token="?")`: what the link of a case opens, or one that says something else."""
 
     def open_(name: str, **other: str) -> Opened:
@@ -119,7 +124,7 @@ def opened(arrived):
         section = other.pop(SECTION, section)
         app = arrived(FILES[page], **(dict(parse_qsl(query)) | other))
         assert not [*app.exception, *app.error]
-        return Opened(app, page, section, t(f"case.{name}.notice"))
+        return Opened(app, lambda key: heatmaps(app, key), page, section, t(f"case.{name}.notice"))
 
     return open_
 
@@ -150,13 +155,15 @@ def widths(opened: Opened) -> None:
 
 
 def pronoun(opened: Opened) -> None:
-    assert (opened.scene.focus.token, opened.heads) == ("it", [1, 2])
+    assert (opened.scene.focus.token, opened.heads) == ("it", [*range(1, 9)])
     sentences = ((opened.scene.text, "animal", "tired"), (opened.scene.twin, "street", "wide"))
     for text, noun, cue in sentences:
         trace = opened.trace(text)
-        asked = [trace.source.questions[head - 1].split() for head in opened.heads]
-        assert ("noun" in asked[0], "decider" in asked[1]) == (True, True)
-        assert [opened.row(trace, head).most for head in opened.heads] == [noun, cue]
+        asked = trace.source.questions
+        assert asked[:1] + asked[5:6] == ("noun", "decider")
+        assert [opened.row(trace, head).most for head in (1, 6)] == [noun, cue]
+        looked_at = [opened.row(trace, head).most for head in opened.heads]
+        assert len({*looked_at}) >= 5  # they are seen apart
 
 
 def mixture(opened: Opened) -> None:
@@ -190,6 +197,10 @@ def one_head(opened: Opened) -> None:
     [layer] = opened.trace(edited=True).layers
     assert layer.n_heads == 1
     np.testing.assert_array_equal(layer.result(), layer.output(head=0))
+    shown = opened.heatmaps("what-if-z")
+    assert [*shown] == ["output", "result"]
+    assert shown["output"]["end"] == shown["result"]["end"]
+    np.testing.assert_array_equal(shown["output"]["values"], shown["result"]["values"])
 
 
 def equal_cost(opened: Opened) -> None:
@@ -210,8 +221,8 @@ def every_pair(opened: Opened) -> None:
     assert opened.scene.focus.drawing == "matrix"
     trace = opened.trace()
     layer, head, _ = opened.place(trace)
-    assert trace.tokens.labels == ("[CLS]", "How", "are", "you", "?")
-    assert layer.weights(head).shape == (5, 5)
+    assert trace.tokens.labels == ("How", "are", "you", "?")
+    assert layer.weights(head).shape == (4, 4)
     assert (layer.weights(head) > 0).all()
 
 
@@ -263,6 +274,7 @@ def learned(opened: Opened) -> None:
 
 
 def masks(opened: Opened) -> None:
+    assert opened.opens_at("matrices")
     before, after = opened.trace(), opened.trace(edited=True)
     layer, head, token = opened.place(after)
     assert opened.scene.focus.drawing == "matrix"
@@ -287,11 +299,15 @@ def words(opened: Opened) -> None:
     assert opened.opens_at("relations")
     model = mini.model(mini.find("en", opened.scene.architecture, opened.scene.h, opened.scene.d_model))
     vocabulary, matrix = mini.vectors(model)
-    pairs = [("man", "woman"), ("king", "queen"), ("boy", "girl")]
-    cosines = agreement(table(vocabulary, matrix.numpy()), pairs).to_numpy()
-    above = cosines[np.triu_indices(len(pairs), 1)]
-    assert verdict(above, chance(*matrix.shape).pair) == "all"
-    assert t("words.relation_gender") in opened.texts
+    vectors, limit = table(vocabulary, matrix.numpy()), chance(*matrix.shape).pair
+    says = {"possession": "all", "gender": "all", "tense": "none"}
+    for relation, pairs in RELATIONS["en"].items():
+        cosines = agreement(vectors, pairs).to_numpy()
+        above = cosines[np.triu_indices(len(pairs), 1)]
+        assert verdict(above, limit) == says[relation]
+        assert t(f"words.relation_{relation}") in opened.texts
+        words = re.sub(r"\*", "", opened.notice)
+        assert [pair for pair in pairs if f"{pair[0]} to {pair[1]}" not in words] == []
 
 
 def chinese(opened: Opened) -> None:
@@ -319,6 +335,7 @@ BESIDE = [
     ("pronoun", {"token": "street"}),
     ("pronoun", {"layer": "1"}),
     ("pronoun", {"heads": "1"}),
+    ("pronoun", {"h": "4"}),
     ("mixture", {"token": "room"}),
     ("mixture", {"head": "4"}),
     ("mixture", {"layer": "1"}),
@@ -331,6 +348,7 @@ BESIDE = [
     ("published", {PAGE: "compare"}),
     ("every_pair", {"drawing": "lines"}),
     ("every_pair", {"text": "How are"}),
+    ("every_pair", {"source": "mini"}),
     ("search", {"token": "street"}),
     ("search", {"head": "2"}),
     ("search", {SECTION: ""}),
@@ -350,6 +368,7 @@ BESIDE = [
     ("latent", {"cost_kv_rank": "128"}),
     ("latent", {SECTION: "by-heads"}),
     ("words", {SECTION: ""}),
+    ("words", {"h": "4"}),
     ("chinese", {"token": "小猫"}),
     ("chinese", {"heads": "2,4"}),
     ("chinese", {"layer": "1"}),
@@ -377,11 +396,95 @@ def test_no_link_beside_the_fact_would_do(opened, name, other):
         FACTS[name](case)
 
 
-def test_the_page_has_a_card_for_each_with_its_link(arrived, english):
+def test_no_link_names_what_is_so_without_it():
+    """Streamlit would take it out of the address, and Back would find the address with it."""
+    start = vars(DEFAULTS)
+    for case in CASES.values():
+        assert [name for name, value in parts(case.link).items() if value == str(start.get(name))] == []
+
+
+def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(arrived, english):
     app = arrived("learn/cases.py")
     assert not app.exception
     links = re.findall(r"\]\((\./[^)]*)\)", " ".join(one.value for one in app.main.header))
     assert len(links) == len(CASES)
     for address, case in zip(links, CASES.values(), strict=True):
         assert Scene.of_link(urljoin("http://localhost:8501/cases", address)).scene == case.scene
-    assert app.main.header[0].value == f"1. [{english('case.base.title')}](./cost)"
+    assert app.main.header[0].value == f"1. [{english('case.base.title')}](./cost?case=1)"
+    pictures = [html.body for html in app.main.get("html") if "<img" in html.body]
+    assert [body.split('"')[1].replace("&amp;", "&") for body in pictures] == links
+    assert len({*pictures}) == len(CASES)
+
+
+# Pictures
+
+
+def drawn(name: str) -> ElementTree.Element:
+    return ElementTree.fromstring(picture(CASES[name]))
+
+
+def shades(svg: ElementTree.Element, scale: str) -> list[int]:
+    """The shades of the cells, in their order."""
+    of = [rect.get("class", "") for rect in svg.iter(f"{SVG}rect")]
+    return [int(shade[1:]) for shade in of if re.fullmatch(rf"{scale}\d", shade)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_picture_is_whole(name):
+    svg = drawn(name)
+    _, _, wide, tall = map(float, svg.get("viewBox").split())
+    for rect in svg.iter(f"{SVG}rect"):
+        x, y, width, height = (float(rect.get(side)) for side in ("x", "y", "width", "height"))
+        assert min(x, y) >= 0
+        assert x + width <= wide + 1
+        assert y + height <= tall
+    assert len([*svg.iter()]) > 8
+
+
+def test_a_picture_has_the_numbers_of_its_scene():
+    [layer] = CASES["every_pair"].scene.trace().layers
+    assert shades(drawn("every_pair"), "s") == [round(9 * w) for w in layer.weights(0).ravel().tolist()]
+    [layer] = CASES["one_head"].scene.trace().layers
+    both = shades(drawn("one_head"), "d")
+    assert both[: len(both) // 2] == both[len(both) // 2 :]
+    assert len(both) == 2 * layer.result().size
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("pronoun", "token=it", "token=street"), ("mixture", "token=booked", "token=room")],
+)
+def test_another_scene_has_another_picture(name, old, new):
+    case = CASES[name]
+    assert old in case.link
+    assert picture(replace(case, link=case.link.replace(old, new))) != picture(case)
+
+
+# The case that a page was opened by
+
+
+def test_the_page_says_its_case_and_leads_to_those_beside_it(arrived, component, english):
+    case = CASES["relations"]
+    app = arrived(FILES[HOME], case=11, **parts(case.link))
+    said = component(app, "case")
+    assert said["place"] == "Case 11 of 17"
+    assert "".join(said["title"]) == english("case.relations.title")
+    assert "".join(said["notice"]) == english("case.relations.notice").replace("*", "")
+    assert [one["href"] for one in said["beside"]] == [CASES[n].address for n in ("search", "stacking")]
+    app.number_input(key="h").set_value(4).run()  # while one explores
+    assert component(app, "case")["place"] == "Case 11 of 17"
+
+
+@pytest.mark.parametrize(("number", "beside"), [(1, ["next"]), (17, ["previous"])])
+def test_the_first_case_has_none_before_it_and_the_last_none_after_it(arrived, component, number, beside):
+    app = arrived("understand/cost.py", case=number)
+    ways = {"previous": "‹ previous", "next": "next ›"}
+    assert [one["text"] for one in component(app, "case")["beside"]] == [ways[name] for name in beside]
+
+
+@pytest.mark.parametrize("number", ["0", "18", "x", "9" * 400])
+def test_a_case_that_there_is_not_is_said(arrived, number):
+    app = arrived("understand/cost.py", case=number, lang="en")
+    assert not app.exception
+    assert any("The link says case = " in caption.value for caption in app.caption)
+    assert "case" not in [one.key for one in app.main if hasattr(one, "key")]

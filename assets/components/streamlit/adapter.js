@@ -68,6 +68,32 @@ export function applyOnEnter() {
   window.addEventListener("focusin", name);
 }
 
+// What else stays at the top of the page, and where headings come to stand, is below this element, where it stays in
+// sight (pages/_server/streamlit_parts.py). Returns what ends that.
+export function standAbove(element) {
+  const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
+  const { style } = document.documentElement;
+  const sizes = new ResizeObserver(() => {
+    const stays = box && getComputedStyle(box).position === "sticky";
+    style.setProperty("--headscope-above", `${stays ? element.offsetHeight : 0}px`);
+  });
+  sizes.observe(element);
+  return () => {
+    sizes.disconnect();
+    style.removeProperty("--headscope-above");
+  };
+}
+
+// Streamlit opens each link of a text in a new tab; one to a page of the app opens where one is, and Back returns.
+export function openHere() {
+  const home = new URL(".", document.baseURI).href;
+  const here = (event) => {
+    const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
+    if (link?.target === "_blank" && link.href.startsWith(home) && !link.download) link.target = "_self";
+  };
+  for (const act of ["click", "keydown"]) window.addEventListener(act, here, true);
+}
+
 // A fold opens by a script of Streamlit's, whose movement no style sheet stops for those who want nothing to move.
 export function moveAsLiked(prototype = Element.prototype) {
   const { animate } = prototype;

@@ -1,9 +1,13 @@
 // Mounted once for all pages, without anything to see: the focus of the page in its address (scene/address.js).
 // A button can lead to another page by a link in the container of the key `follow`.
 import { connect } from "../scene/address.js";
-import { atRest, followLink } from "./adapter.js";
+import { atRest, followLink, openHere } from "./adapter.js";
+
+let listens = false;
 
 export default function ({ data, setStateValue }) {
+  if (!listens) openHere();
+  listens = true;
   connect(data, (state) => setStateValue("focus", state));
   if (data.follow) atRest(() => followLink(data.follow));
 }

@@ -30,6 +30,7 @@ export function holdSection(name) {
 
   for (const act of ACTS) window.addEventListener(act, leave, { capture: true, passive: true });
   parts.observe(document.body, { subtree: true, childList: true });
+  parts.observe(document.documentElement, { attributeFilter: ["style"] }); // what stands above it (adapter.js)
   watch();
 }
 

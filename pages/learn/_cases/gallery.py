@@ -1,43 +1,22 @@
-"""The cases of the gallery: each is the link of a scene in which one fact can be seen."""
+"""The cards of the cases: a picture, the title that opens the scene, and what to notice there."""
 
-import json
-from dataclasses import dataclass
-from functools import cache
+from base64 import b64encode
+from html import escape
 
 import streamlit as st
 
-from mha_core.scene import link as grammar
-from mha_core.scene.scene import Scene
-from pages._kit.text import ASSETS, t
+from pages._kit.cases import Case
+from pages.learn._cases.pictures import TALL, WIDE, picture
 
 
-@dataclass(frozen=True)
-class Case:
-    """A case: its name, and the link of its scene, which may lead to a heading of a long page."""
-
-    name: str
-    link: str
-
-    @property
-    def scene(self) -> Scene:
-        return Scene.of_link(self.link).scene
-
-    @property
-    def address(self) -> str:
-        """Where it opens, seen from the page of the cases."""
-        query = grammar.written(grammar.parts(self.link).items())
-        place = grammar.of_page(self.scene.page.name, query, self.scene.page.section)
-        return f"./{place.removesuffix('?')}"
+def card(case: Case) -> None:
+    source = f"data:image/svg+xml;base64,{b64encode(_picture(case).encode()).decode()}"
+    image = f'<img src="{source}" alt="" style="width: 100%; aspect-ratio: {WIDE} / {TALL}">'
+    st.html(f'<a href="{escape(case.address)}" tabindex="-1" aria-hidden="true">{image}</a>')
+    st.header(f"{case.number}. [{case.title}]({case.address})", anchor=False)
+    st.markdown(case.notice)
 
 
-@cache
-def cases() -> tuple[Case, ...]:
-    """The cases in their order."""
-    entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
-    return tuple(Case(entry["case"], entry["link"]) for entry in entries)
-
-
-def card(number: int, case: Case) -> None:
-    """What the case shows, as the link that opens it, and what to notice there."""
-    st.header(f"{number}. [{t(f'case.{case.name}.title')}]({case.address})", anchor=False)
-    st.markdown(t(f"case.{case.name}.notice"))
+@st.cache_data(show_spinner=False, max_entries=32)  # drawn once, from what the shipped weights say
+def _picture(case: Case) -> str:
+    return picture(case)

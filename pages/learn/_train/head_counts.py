@@ -270,7 +270,7 @@ def _joined(values: Collection) -> str:
 def _link(h: int, d_model: int) -> str:
     """The address of the page Heads with this model and the sentences of the scene."""
     scene = state.current()
-    texts = {name: getattr(scene, name) for name in ("text", "twin")}
-    changed = {name: text for name, text in texts.items() if text != getattr(DEFAULTS, name)}
+    values = {"h": h, "d_model": d_model, "text": scene.text, "twin": scene.twin}
+    changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
     language = {"lang": st.query_params["lang"]} if st.query_params.get("lang") in languages() else {}
-    return f"./?{urlencode({'h': h, 'd_model': d_model} | changed | language)}"
+    return f"./?{urlencode(changed | language)}"

@@ -11,6 +11,7 @@ from mha_core.analysis.cost import Cost, cost
 from mha_core.analysis.cost import by_heads as cost_by_heads
 from mha_core.analysis.published_sizes import kind, published_sizes
 from mha_core.attention.latent import LatentSpec
+from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints
 from mha_core.training.model import Shape
@@ -86,9 +87,10 @@ def small_models() -> None:
     for name, architecture in TRAINED.items():
         plan = mini.find("en", architecture, *SIZES)
         scores = checkpoints.manifest()[checkpoints.name(plan)]["scores"]
+        changed = {} if architecture == DEFAULTS.architecture else {"architecture": architecture}
         rows.append(
             {
-                t("cost.column_kind"): f"[{name.upper()}](./?{urlencode({'architecture': architecture})})",
+                t("cost.column_kind"): f"[{name.upper()}](./?{urlencode(changed)})",
                 t("cost.column_numbers"): str(_cached(plan.shape)),
                 t("cost.column_answers"): f"{scores['answer']:.1%}",
                 t("cost.column_shapes"): f"{scores['shapes']:.1%}",

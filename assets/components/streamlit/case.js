@@ -1,0 +1,37 @@
+// The case by which a page was opened: what to notice in it, and the cases beside it. It stays at the top of the page
+// while one explores its scene; the next page has another address, without the case.
+import { make, makeButton } from "../page/elements.js";
+import { drawn, standAbove } from "./adapter.js";
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".case");
+  const head = make("div", "head");
+  const name = make("div", "name");
+  name.append(make("span", "place", data.place), emphasized("strong", data.title));
+  const ways = make("nav", "ways");
+  for (const { text, title, href } of data.beside) {
+    const link = make("a", "", text);
+    Object.assign(link, { href: new URL(href, document.baseURI).href, title });
+    ways.append(link);
+  }
+  const leave = makeButton("×", "leave", () => {
+    const url = new URL(location.href);
+    url.searchParams.delete(data.field);
+    history.replaceState(history.state, "", url.pathname + url.search);
+    root.replaceChildren();
+  });
+  leave.title = data.leave;
+  leave.setAttribute("aria-label", data.leave);
+  ways.append(leave);
+  head.append(name, ways);
+  root.replaceChildren(head, emphasized("p", data.notice));
+  drawn(root);
+  return standAbove(root);
+}
+
+// Every other piece of a text is emphasized.
+function emphasized(tag, pieces) {
+  const element = make(tag);
+  element.append(...pieces.map((text, at) => (at % 2 ? make("em", "", text) : text)));
+  return element;
+}

@@ -1,0 +1,98 @@
+"""The cases: scenes in each of which one fact can be seen, and the case that the open page belongs to."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import streamlit as st
+
+from mha_core.scene import link as grammar
+from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import as_number
+from pages._kit import components, state
+from pages._kit.text import ASSETS, languages, t
+
+FIELD = "case"  # of an address: the number of the case that it was opened by
+EMPHASIS = re.compile(r"\*(.+?)\*")
+HEIGHT = 84  # pixels, until it is drawn
+
+_case = components.component(
+    "case", "streamlit/case.js", html='<div class="case"></div>', styles=("streamlit/case.css",)
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case: its number, its name, and the link of its scene, which may lead to a heading of a long page."""
+
+    number: int
+    name: str
+    link: str
+
+    @property
+    def scene(self) -> Scene:
+        return Scene.of_link(self.link).scene
+
+    @property
+    def title(self) -> str:
+        return t(f"case.{self.name}.title")
+
+    @property
+    def notice(self) -> str:
+        """What to notice in it."""
+        return t(f"case.{self.name}.notice")
+
+    @property
+    def address(self) -> str:
+        """Where it opens, seen from any page."""
+        page = self.scene.page
+        values = grammar.parts(self.link) | {FIELD: str(self.number)}
+        if (language := st.query_params.get("lang")) in languages():
+            values["lang"] = language
+        query = grammar.written(values.items())
+        return f"./{grammar.of_page(page.name, query, page.section)}"
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """The cases in their order."""
+    entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
+    return tuple(Case(number, one["case"], one["link"]) for number, one in enumerate(entries, start=1))
+
+
+def opened() -> None:
+    """At the top of the page: the case by which it was opened, what to notice, and the cases beside it."""
+    asked = st.query_params.get(FIELD)
+    if not asked:
+        return
+    number, count = as_number(asked) or 0, len(cases())
+    if not 0 < number <= count:
+        state.say_instead(FIELD, None)
+        return
+    case = cases()[number - 1]
+    beside = {"previous": number - 1, "next": number + 1}
+    _case(
+        key="case",
+        data={
+            "place": t("cases.place", number=number, count=count),
+            "title": EMPHASIS.split(case.title),
+            "notice": EMPHASIS.split(case.notice),
+            "beside": [
+                {
+                    "text": t(f"cases.{name}"),
+                    "title": _plain(cases()[at - 1]),
+                    "href": cases()[at - 1].address,
+                }
+                for name, at in beside.items()
+                if 0 < at <= count
+            ],
+            "leave": t("cases.leave"),
+            "field": FIELD,
+        },
+        height=HEIGHT,
+    )
+
+
+def _plain(case: Case) -> str:
+    return EMPHASIS.sub(r"\1", case.title)
