@@ -24,6 +24,7 @@ PAGES = {
     "embeddings": "Embeddings",
     "steps?steps_view=order": "Steps",
     "cost": "Cost",
+    "cost?case=15": "Cost",
     "train": "Train",
     "compare": "Compare",
     "train?train_view=heads": "Train",
