@@ -411,6 +411,7 @@ def test_a_wrong_value_of_a_page_is_said_too(arrived):
     ("page", "link", "said"),
     [
         (STEPS, {"operation": "zzz"}, "operation = zzz, which cannot be; project was"),
+        (STEPS, {"steps_view": "zzz"}, "steps_view = zzz, which cannot be; steps was"),
         ("understand/steps.py?steps_view=layers", {"hop1": "9" * 5000}, "which cannot be; 4 was"),
         ("understand/embeddings.py", {"word": "zzz"}, "word = zzz, which cannot be; none was"),
         (

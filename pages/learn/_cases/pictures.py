@@ -20,7 +20,7 @@ WIDE, TALL = 280, 128  # of a picture, in units of its own
 LETTER = 4.4  # units that a letter of a sentence takes
 SMALLEST = 0.04  # weight of an arc that is drawn
 STYLE = """
-svg { color-scheme: light dark; color: light-dark(#20242e, #e6e3da); font-family: sans-serif; }
+svg { color-scheme: light dark; font-family: sans-serif; }
 text { font-size: 9px; fill: currentColor; text-anchor: middle; }
 .axis { opacity: .7; }
 .frame { fill: none; stroke: currentColor; stroke-opacity: .3; }
@@ -34,14 +34,16 @@ def picture(case: Case) -> str:
     """The picture as SVG, in the colours of the theme around it."""
     drawn = "".join(_PICTURES[case.name](case))
     of_svg = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {TALL}"'
-    return f"<svg {of_svg}><style>{STYLE}{_shades()}</style>{drawn}</svg>"
+    return f"<svg {of_svg}><style>{STYLE}{_theme()}</style>{drawn}</svg>"
 
 
-def _shades() -> str:
-    """The scales of the theme: s0 to s9 for weights, d0 to d9 for signed numbers."""
+def _theme() -> str:
+    """The ink of the theme, and its scales: s0 to s9 for weights, d0 to d9 for signed numbers."""
+    light, dark = (st.get_option(f"theme.{theme}.textColor") for theme in ("light", "dark"))
+    ink = f"svg {{ color: light-dark({light}, {dark}); }}"
     names = {"s": "Sequential", "d": "Diverging"}
     shades = [(name, scale, at) for name, scale in names.items() for at in range(SHADES)]
-    return "".join(f".{name}{at} {{ fill: {_colour(scale, at)}; }}" for name, scale, at in shades)
+    return ink + "".join(f".{name}{at} {{ fill: {_colour(scale, at)}; }}" for name, scale, at in shades)
 
 
 # What pictures are made of
@@ -101,7 +103,7 @@ def _sentence(
     trace: AttentionTrace, *, layer: int, heads: Sequence[int], token: int, y: float, tall: float
 ) -> Iterable[str]:
     """A sentence with an arc from its token to each word that the heads look at."""
-    words = [trace.tokens.pieces[at] for at in range(len(trace.tokens))]
+    words = trace.tokens.pieces
     letters = [max(len(word), 1) * (1.9 if any(ord(c) > 0x2E80 for c in word) else 1) + 1 for word in words]
     unit = min(LETTER, (WIDE - 8) / sum(letters))
     ends = np.cumsum(letters) * unit + (WIDE - sum(letters) * unit) / 2
@@ -164,6 +166,7 @@ def _tensors(spec: AttentionSpec, tokens: int, *symbols: str) -> Iterable[str]:
 
 
 def _cost_spec(case: Case) -> tuple[AttentionSpec, int]:
+    """The layer of a case on the page Cost, and the number of its tokens."""
     field = {name.removeprefix("cost_"): int(value) for name, value in case.scene.page.fields}
     spec = AttentionSpec(512, 8, d_k=field.get("d_k"), d_v=field.get("d_v"), bias=False)
     return spec, field.get("tokens", 10)
@@ -281,8 +284,8 @@ def _masks(case: Case) -> Iterable[str]:
     for x, edited in ((34, False), (176, True)):
         trace = _trace(case, edited=edited)
         layer, head, _ = indices(trace, case.scene)
-        of, hidden = trace.layers[layer], ~trace.layers[layer].allowed(head)
-        how = {"limit": 1.0, "hidden": hidden}
+        of = trace.layers[layer]
+        how = {"limit": 1.0, "hidden": ~of.allowed(head)}
         yield from _named_cells(of.weights(head), trace.tokens.labels, x=x, wide=98, **how)
 
 
