@@ -83,47 +83,13 @@ def test_half_precision_takes_half_the_room(model, tmp_path):
     assert 2 * parameters < (tmp_path / "m").stat().st_size < 2 * parameters + 4096
 
 
-def test_a_path_may_be_a_string(model, tmp_path):
-    checkpoints.save_model(str(tmp_path / "m"), model)
-    assert checkpoints.load_model(str(tmp_path / "m")).plan == model.plan
-
-
 def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
     plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, bare=4)
     checkpoints.save_run(tmp_path / "run", Run(plan))
     assert checkpoints.load_run(tmp_path / "run").plan == plan
 
 
-def test_a_file_has_the_matrices_apart(model, tmp_path):
-    checkpoints.save_model(tmp_path / "model", model)
-    with safe_open(tmp_path / "model", framework="pt") as file:
-        names = {name for name in file.keys() if name.startswith("layers.1.")}  # noqa: SIM118
-    parts = {f"attention.{which}.{kind}" for which in "qkvo" for kind in ("weight", "bias")}
-    assert names == {f"layers.1.{name}" for name in {"norm.weight", "norm.bias"} | parts}
-
-
 # Refusals
-
-
-@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
-def test_a_missing_file_is_refused(load, tmp_path, refused):
-    assert str(refused(load, tmp_path / "nowhere")) == f"There is no file {tmp_path / 'nowhere'}."
-    refused(load, tmp_path)  # a folder
-
-
-@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
-@pytest.mark.parametrize("content", [b"", b"text\n" * 99, bytes(99)], ids=len)
-def test_another_kind_of_file_is_refused(content, load, tmp_path, refused):
-    (tmp_path / "f").write_bytes(content)
-    assert str(tmp_path / "f") in str(refused(load, tmp_path / "f"))
-
-
-def test_a_truncated_file_is_refused_wherever_it_ends(saved, refused):
-    path, load = saved
-    content = path.read_bytes()
-    for end in (0, 1, 8, 100, len(content) // 2, len(content) - 1):
-        path.write_bytes(content[:end])
-        assert str(path) in str(refused(load, path))
 
 
 def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
@@ -304,26 +270,6 @@ def test_a_model_is_no_training_and_a_training_no_model(little, tiny, model, tmp
 
 
 # Saving
-
-
-def test_a_folder_that_is_not_there_is_refused(model, tmp_path, refused):
-    refused(checkpoints.save_model, tmp_path / "nowhere" / "m", model)
-
-
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved, model, monkeypatch):
-    path, load = saved
-    before = path.read_bytes()
-
-    def fail(tensors, path, metadata):
-        path.write_bytes(b"half of it")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(storage, "save_file", fail)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.save_model(path, model)
-    assert path.read_bytes() == before
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-    load(path)
 
 
 # A child saves models 0, 1, 2 … in a loop, every weight of model n being n; its parent kills it with
