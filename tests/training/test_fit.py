@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from mha_core.training import checkpoints
 from mha_core.training.data import ASKED, GROUPS, Batch, Batches
@@ -267,24 +266,6 @@ def test_an_answer_competes_with_the_words_of_the_batch_and_a_hidden_word_with_t
     assert words.vocabulary[run.n_known :] == words.spares
 
 
-def test_a_real_batch_has_the_loss_of_its_rows(little, tiny):
-    run = Run(tiny(h=4))
-    read = run.batches[2]
-    passed = run.model(read.ids, padding=read.padding, shift=read.shift)
-    by_group = {}
-    for i, at, number, group, answer in zip(*read[3:8], strict=True):
-        question = ASKED[number]
-        if question in run.model.questions:
-            guessed = question == HIDDEN_WORD
-            words = slice(run.n_known) if guessed else read.candidates
-            scores = run.model.logits(run.model.read(passed, question)[i, at], words)
-            by_group.setdefault(int(group), []).append(F.cross_entropy(scores, answer).item())
-    hidden = by_group.pop(len(GROUPS))
-    total = sum(float(SHARES[group]) for group in by_group)
-    expected = sum(float(SHARES[group]) / total * mean(losses) for group, losses in by_group.items())
-    assert run.loss(read).item() == pytest.approx(expected + HIDDEN_SHARE * mean(hidden), rel=1e-4)
-
-
 # The rate
 
 
@@ -374,9 +355,3 @@ def test_a_rate_that_makes_no_sense_is_refused(settings, refused):
     error = refused(Plan, **settings)
     for fix in error.fixes:
         Plan(**{**settings, **fix})
-
-
-def test_a_run_knows_the_words_of_its_language(tiny):
-    for language in ("en", "zh"):
-        run = Run(tiny(language=language))
-        assert len(run.model.bias) == len(lexicon(language).vocabulary)
