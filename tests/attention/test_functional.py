@@ -20,25 +20,6 @@ PRIME = st.sampled_from([2, 3, 5, 7, 11, 13, 17])
 # Invariants
 
 
-@given(n=PRIME, h=PRIME, q_len=PRIME, k_len=PRIME, d_k=PRIME, d_v=PRIME, seed=st.integers(0, 999))
-def test_each_output_lies_between_the_smallest_and_the_largest_value(
-    n, h, q_len, k_len, d_k, d_v, seed, normal
-):
-    q, k, v = normal(n, h, q_len, d_k, seed=seed), normal(n, h, k_len, d_k), normal(n, h, k_len, d_v)
-    output = attend(q, k, v)
-    assert output.shape == (n, h, q_len, d_v)
-    assert (output <= v.amax(-2, keepdim=True) + 1e-6).all()
-    assert (output >= v.amin(-2, keepdim=True) - 1e-6).all()
-
-
-def test_the_order_of_keys_does_not_matter_and_the_order_of_queries_is_kept(normal):
-    q, k, v = normal(2, 3, 7, 5), normal(2, 3, 11, 5, seed=1), normal(2, 3, 11, 13, seed=2)
-    keys, queries = torch.randperm(11), torch.randperm(7)
-    whole = attend(q, k, v)
-    torch.testing.assert_close(attend(q, k[..., keys, :], v[..., keys, :]), whole, atol=1e-6, rtol=0)
-    torch.testing.assert_close(attend(q[..., queries, :], k, v), whole[..., queries, :], atol=1e-6, rtol=0)
-
-
 def test_a_hidden_key_has_no_influence_at_all(normal):
     q, k, v = normal(2, 3, 7, 5), normal(2, 3, 11, 5, seed=1), normal(2, 3, 11, 13, seed=2)
     allowed = torch.arange(11).expand(7, 11) != 4
@@ -249,13 +230,6 @@ def test_two_tokens_by_hand():
     first = scores.exp()[:, :1] / scores.exp().sum(-1, keepdim=True)
     expected = torch.cat([10 * first, 10 * (1 - first), first + 3 * (1 - first)], dim=-1)
     torch.testing.assert_close(attend(q, k, v)[0], expected, atol=1e-6, rtol=0)
-
-
-def test_query_heads_share_neighbouring_key_heads(normal):
-    """Six heads over two: 0, 1, 2 use the first and 3, 4, 5 the second."""
-    q, k, v = normal(6, 5, 7), torch.zeros(2, 3, 7), torch.ones(2, 3, 1)
-    v[1] = 2.0
-    assert attend(q, k, v)[:, 0, 0].tolist() == [1, 1, 1, 2, 2, 2]
 
 
 # Refusals

@@ -234,11 +234,6 @@ def test_a_mask_that_does_not_fit_is_refused(normal, refused):
     )
 
 
-def test_a_context_of_another_batch_is_refused(normal, refused):
-    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
-    refused(module, normal(2, 7, 11), normal(3, 13, 11))
-
-
 # Parity with torch
 
 
