@@ -112,27 +112,6 @@ def test_the_sizes_in_the_formulas_are_those_of_the_matrices(trace):
                 assert stated == shapes[symbol.partition("_")[0]], (step.name, symbol)
 
 
-def test_the_formulas_of_a_layer_with_wide_values_carry_its_numbers():
-    found = {name: sizes_under(step.formula) for name, step in told(mha.trace(**PAPER), head=6).items()}
-    assert found["project"] == {
-        "X": ["2", "512"],
-        "W^Q": ["512", "8·64"],
-        "Q": ["2", "8·64"],
-        "W^K": ["512", "8·64"],
-        "K": ["2", "8·64"],
-        "W^V": ["512", "8·100"],
-        "V": ["2", "8·100"],
-    }
-    assert found["scores"] == {"Q_{7}": ["2", "64"], r"K_{7}^{\top}": ["64", "2"], "S_{7}": ["2", "2"]}
-    assert found["mix"] == {"A_{7}": ["2", "2"], "V_{7}": ["2", "100"], r"\text{head}_{7}": ["2", "100"]}
-    assert found["concat"] == {r"\text{concat}": ["2", "8·100"]}
-    assert found["output"] == {
-        r"\text{concat}": ["2", "8·100"],
-        "W^O": ["8·100", "512"],
-        "Z": ["2", "512"],
-    }
-
-
 def test_the_formulas_name_the_head_its_key_head_and_the_scale():
     found = {name: plain(step.formula) for name, step in told(mha.trace(**GROUPED), head=3).items()}
     assert "Q_{4}" in found["split"]
@@ -141,11 +120,6 @@ def test_the_formulas_name_the_head_its_key_head_and_the_scale():
     assert found["scale"].endswith(r"=S_{4}\cdot{0.5774}")
     assert r"{V_{2}}" in found["mix"]
     assert found["concat"].startswith(r"\text{head}_1\Vert…\Vert\text{head}_{6}=")
-
-
-def test_the_formulas_count_the_key_heads_of_a_grouped_layer():
-    found = sizes_under(told(mha.trace(**GROUPED))["project"].formula)
-    assert (found["W^Q"][1], found["W^K"][1], found["W^V"][1]) == ("6·3", "3·3", "3·7")
 
 
 # Matrices
@@ -223,12 +197,6 @@ def test_the_steps_of_a_later_layer_are_that_layers():
     [z] = [picture.frame for picture in before["output"].after if picture.name == "result"]
     np.testing.assert_allclose(values(now["project"].before)["x"], z, atol=1e-6)
     np.testing.assert_array_equal(values(now["softmax"].after)["weights"], trace.layers[1].weights(0))
-
-
-@pytest.mark.parametrize("head", [-5, 4])
-def test_a_head_that_is_not_there_is_refused(head):
-    with pytest.raises(mha.MhaError, match=rf"heads 0 to 3; head {head} was asked for"):
-        steps(mha.trace("a b", h=4, d_model=8), layer=0, head=head)
 
 
 def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
@@ -338,12 +306,6 @@ def test_rows_that_see_nothing_are_counted_and_left_out_of_the_sums():
     assert found["softmax"].facts["empty"] == 1
     assert found["softmax"].facts["deviation"] <= 1e-6
     np.testing.assert_array_equal(values(found["softmax"].after)["weights"][1], 0.0)
-
-
-def test_a_text_that_is_hidden_altogether_has_steps_too():
-    found = told(mha.trace("a b c", h=2, d_model=4, mask=np.zeros((3, 3), bool)))
-    assert (found["mask"].facts["hidden"], found["softmax"].facts["empty"]) == (9, 3)
-    assert found["softmax"].facts["deviation"] == 0.0
 
 
 def test_rows_sum_to_one_both_splits_agree_and_all_heads_sum_to_the_output(trace):
@@ -555,12 +517,6 @@ def test_a_matrix_that_did_not_make_the_product_is_found_out():
     # As if q itself were the product: it is not.
     bare = {name: tensor for name, tensor in layer.tensors.items() if "_" not in name}
     assert product_difference(mha.LayerTrace(bare, projections=layer.projections)) > 0.1
-
-
-def test_a_rotation_before_a_norm_ends_where_the_norm_begins():
-    layer = layer_of("rn")
-    code = RotaryCode("half", layer.tensors["cos"], layer.tensors["sin"])
-    torch.testing.assert_close(code.rotate(layer.tensors["q_raw"]), layer.tensors["q_turned"])
 
 
 # A part of a long text

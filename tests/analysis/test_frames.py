@@ -102,12 +102,6 @@ def test_shared_keys_and_values_carry_the_number_of_their_own_head(trace, head, 
     assert written == {"q": f"Q{own}", "k": f"K{kv}", "v": f"V{kv}", "weights": f"A{own}"}
 
 
-@pytest.mark.parametrize(("name", "head"), [("q", -7), ("k", 6), ("weights", 6)])
-def test_a_head_that_is_not_there_is_refused(trace, name, head):
-    with pytest.raises(mha.MhaError, match=rf"heads 0 to 5; head {head} was asked for"):
-        picture(trace, name, layer=0, head=head)
-
-
 # Long tables
 
 
@@ -146,12 +140,6 @@ def test_every_line_of_a_long_table_leads_back_to_its_cell(trace, name):
 def test_the_lines_are_counted_through(trace):
     table = long_table(trace, "weights", layer=0, heads=range(2))
     pd.testing.assert_index_equal(table.index, pd.RangeIndex(len(table)))
-
-
-def test_shared_values_stand_under_each_query_head_that_uses_them(trace):
-    table = long_table(trace, "v", layer=0, heads=range(6))
-    by_head = table["v"].to_numpy().reshape(6, 5, 7)
-    np.testing.assert_array_equal(by_head, trace.layers[0].v.repeat(2, axis=0))
 
 
 # A part of a long text is the same numbers, computed for it alone

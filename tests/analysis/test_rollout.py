@@ -62,11 +62,6 @@ def test_a_layer_without_one_before_it_is_refused(trace, layer):
         two_hops(trace, first=0, second=0, layer=layer)
 
 
-def test_a_head_that_is_not_there_is_refused(trace):
-    with pytest.raises(mha.MhaError, match="heads 0 to 2"):
-        two_hops(trace, first=3, second=0)
-
-
 def test_two_one_hot_heads_lead_where_they_point():
     """it → tired in layer 2, tired → animal in layer 1: together it → animal."""
     trace = mha.trace("animal it tired", h=1, d_model=4, layers=2)

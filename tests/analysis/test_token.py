@@ -161,16 +161,6 @@ def test_the_own_vectors_are_those_of_the_head_and_its_key_head(trace):
 # For some
 
 
-def test_the_laws_of_rows():
-    row = row_of(by_hand(RULES["both biases"]), 4, layer=0).weights
-    close(row.sum(axis=1), np.ones(6))
-    masked = row_of(by_hand(RULES["scale, temperature"]), 2, layer=0)
-    assert masked.hidden.all()
-    assert not masked.weights.to_numpy().any()
-    sinks = row_of(by_hand(RULES["sinks"]), 4, layer=0).weights
-    assert (sinks.sum(axis=1) < 0.999).all()
-
-
 def test_a_row_of_zeros_makes_an_output_of_zeros_and_has_no_strongest_head():
     trace = by_hand(RULES["soft cap"])
     made = mixture(trace, 2, layer=0, head=1)
@@ -252,12 +242,6 @@ def test_a_token_and_a_layer_that_are_not_there_are_refused(ask, refused):
     assert refused(ask, trace, -8, 0).fixes == ({"token": 0},)
     assert "layers 0 to 0; layer 1 was asked for" in str(refused(ask, trace, 0, 1))
     assert "layer -2" in str(refused(ask, trace, 0, -2))
-
-
-@pytest.mark.parametrize(("ask", "head"), [(against_keys, -4), (mixture, 3), (vectors, 3)])
-def test_a_head_that_is_not_there_is_refused(ask, head, refused):
-    trace = mha.trace(TEXT, h=3, d_model=12)
-    assert "heads 0 to 2" in str(refused(ask, trace, 0, layer=0, head=head))
 
 
 # What is named and what is told together
