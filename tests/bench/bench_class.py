@@ -14,7 +14,6 @@ those of the server's process (Linux). The students share the machine with the s
     python tests/bench/bench_class.py                  # 1, 20, 50 and 100 students, 17 minutes
     python tests/bench/bench_class.py --soak 600       # does the memory of a server with 50 students grow?
     python tests/bench/bench_class.py --behind         # how long a short text waits behind a long one
-    python tests/bench/bench_class.py --replicas       # two servers behind nginx, beside two trivial ones
 """
 
 import argparse
@@ -35,7 +34,6 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from chromium import Server
-from proxy import nginx
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import connect
@@ -84,7 +82,7 @@ MAX_ANSWER, MAX_OPENING = 2, 3
 # comes what is computed of each, until 3,000 answers or so.
 SOAKING, WARM, MAX_GROWTH = 50, 240, 1.05
 LONG_TEXT = "word " * 4096
-ONE_SERVER = 50  # students that one server answers as quickly as two answer twice as many
+ONE_SERVER = 50  # students up to whom the slowest answers are held to a ratio
 MAX_BEHIND = 2  # times the usual time
 
 
@@ -322,26 +320,6 @@ async def behind(kind: Kind, address: str) -> float:
     return statistics.median(together) / statistics.median(alone)
 
 
-def over_two(kind: Kind, students: int, seconds: float) -> Measured:
-    """A class over two servers behind nginx as in assets/deploy."""
-    with running(kind) as one, running(kind) as other, nginx([one.address, other.address]) as (address, _):
-        for server in (one, other):
-            asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))
-        measured = asyncio.run(lesson(kind, address, students, seconds))
-    times = [percentile(measured.answered or [LIMIT], share) for share in (0.5, 0.95)]
-    print("{:3} students  p50 {:.3f}  p95 {:.3f}  errors {}".format(students, *times, len(measured.errors)))
-    return measured
-
-
-def replicas(ours: Kind, trivial: Kind, students: int, seconds: float) -> None:
-    """Our two servers beside two with the trivial page, each pair behind the same proxy."""
-    mine, theirs = (over_two(kind, students, seconds) for kind in (ours, trivial))
-    for share, target in ((0.5, MAX_MIDDLE), (0.95, MAX_SLOW)):
-        ratio = percentile(mine.answered or [LIMIT], share) / percentile(theirs.answered or [LIMIT], share)
-        line(f"class_{students}_two_replicas_p{100 * share:.0f}", ratio, target)
-    line(f"class_{students}_two_replicas_errors", len(mine.errors), 0)
-
-
 def line(name: str, value: float, target: float) -> None:
     print(json.dumps({"name": name, "value": round(value, 2), "target": target}), flush=True)
 
@@ -353,7 +331,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure memory alone, this long")
     parser.add_argument("--behind", action="store_true", help="measure a short text behind a long one alone")
-    parser.add_argument("--replicas", action="store_true", help="measure two servers behind nginx alone")
     args = parser.parse_args()
     ours = Kind(ROOT / "app.py", (), ROOT, True)
     if args.soak:
@@ -371,10 +348,6 @@ def main() -> None:
         page = Path(folder) / "page.py"
         page.write_text(TRIVIAL, encoding="utf-8")
         trivial = Kind(page, OPTIONS, Path(folder), False)
-        if args.replicas:
-            for students in args.students:
-                replicas(ours, trivial, students, args.seconds)
-            return
         rounds: dict[int, list[tuple[dict, dict]]] = {}
         for students in args.students:
             rounds[students] = [

@@ -1,47 +1,17 @@
-"""What does a first visit cost, and what moves while a page opens?
+"""What does a first visit cost? Heads in a browser that knows nothing, beside an empty page of Streamlit.
 
-Run it with ``python tests/bench/bench_first_visit.py [page …]``, or with ``--load`` for the cost alone; the
-last lines are one JSON object each.
-
-Cost: Heads in a browser that knows nothing, beside an empty page of Streamlit, in turns. Bytes are those of
-every answer and of the websocket; a task of the main thread blocks for what it takes above 50 milliseconds
-(https://web.dev/articles/tbt); both are medians. Plotly's script weighs more than all the rest: pages ask for
-it where they show a figure of it, and Heads has none.
-
-Moves: the layout shift of each page, on a fresh server and again on a warm one. A shift counts how much of
-the screen moves how far (https://web.dev/articles/cls); up to `MAX_SHIFT` Chromium calls a page good, and the
-ratio printed is against that. Not counted: that Streamlit's empty page is made wide, and moves aside when
-Streamlit draws its sidebar.
+Run it with ``python tests/bench/bench_first_visit.py``; the last lines are one JSON object each. The two
+pages take turns. Bytes are those of every answer and of the websocket; a task of the main thread blocks for
+what it takes above 50 milliseconds (https://web.dev/articles/tbt); both are medians. What moves while a page
+opens, and that Heads asks for no script of plotly's, are tests (tests/browser/test_first_visit.py).
 """
 
 import json
 import statistics
-import sys
 from typing import NamedTuple
 
-from chromium import MAX_SHIFT, PHONE, SHIFT, app, chromium, served
+from chromium import app, chromium, served
 
-PAGES = [
-    "",
-    "?source=random&layers=12",
-    "token",
-    "model",
-    "steps",
-    "what-if",
-    "steps?steps_view=layers",
-    "embeddings",
-    "steps?steps_view=order",
-    "cost",
-    "train",
-    "compare",
-    "train?train_view=heads",
-    "cases",
-]
-SCREENS = {
-    "wide": {"viewport": {"width": 1440, "height": 900}},
-    "phone": {"viewport": {"width": 390, "height": 844}, "user_agent": PHONE},
-}
-TARGET = 1.0  # times MAX_SHIFT
 CALM = 3000  # milliseconds after the page has said that it is done
 EMPTY = """
 import streamlit as st
@@ -66,19 +36,17 @@ class Load(NamedTuple):
 
     megabytes: float
     blocked: float  # seconds
-    plotly: int  # requests for a script of plotly's
 
 
 def load(browser, address: str) -> Load:
     """A visit in a browser that knows nothing, until the page has been calm for a while."""
-    context = browser.new_context(**SCREENS["wide"])
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(BLOCKED)
     page = context.new_page()
-    received, asked = [], []
+    received = []
     network = context.new_cdp_session(page)
     network.send("Network.enable")
     network.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
-    page.on("request", lambda request: asked.append(request.url))
     page.on(
         "websocket",
         lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))),
@@ -89,7 +57,7 @@ def load(browser, address: str) -> Load:
     page.wait_for_timeout(CALM)
     blocked = page.evaluate("window.blocked")
     context.close()
-    return Load(sum(received) / 1e6, blocked / 1000, sum("plotly" in url.lower() for url in asked))
+    return Load(sum(received) / 1e6, blocked / 1000)
 
 
 def loads() -> list[dict]:
@@ -106,7 +74,6 @@ def loads() -> list[dict]:
     least, ours = half["empty"], half["heads"]
     rows = {
         "first_load_megabytes": (ours.megabytes, MAX_BYTES, least.megabytes),
-        "first_load_plotly_requests": (sum(one.plotly for one in visits["heads"]), 0, least.plotly),
         "first_load_blocking_seconds": (
             ours.blocked,
             MAX_BLOCKING * least.blocked + MORE_BLOCKING,
@@ -119,41 +86,9 @@ def loads() -> list[dict]:
     ]
 
 
-def shift(browser, address: str, screen: dict) -> float:
-    """What moved in one visit, in a browser that knows nothing."""
-    page = browser.new_context(**screen).new_page()
-    page.goto(address)
-    page.locator("h1").first.wait_for()
-    page.locator(DONE).wait_for()
-    page.wait_for_timeout(CALM)
-    moved = page.evaluate(SHIFT)
-    page.context.close()
-    return moved
-
-
 def main() -> None:
-    costs = loads()
-    if "--load" not in sys.argv:
-        moves(sys.argv[1:] or PAGES)
-    for cost in costs:
+    for cost in loads():
         print(json.dumps(cost))
-
-
-def moves(pages: list[str]) -> None:
-    """What moves while these pages open."""
-    worst: dict[str, tuple[float, str]] = {}
-    with chromium() as browser:
-        for screen, kind in SCREENS.items():
-            for page in pages:
-                with app() as address:
-                    for server in ("fresh", "warm"):
-                        moved = shift(browser, f"{address}/{page}", kind)
-                        print(f"{screen:6} {page or 'heads':26} {server:6} {moved:.3f}", flush=True)
-                        name = f"first_visit_{screen}_{server}"
-                        worst[name] = max(worst.get(name, (0.0, "")), (moved, page or "heads"))
-    for name, (moved, page) in worst.items():
-        value = round(moved / MAX_SHIFT, 3)
-        print(json.dumps({"name": name, "value": value, "target": TARGET, "worst page": page}))
 
 
 if __name__ == "__main__":

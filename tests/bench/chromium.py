@@ -15,8 +15,6 @@ _support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_support)
 
 program, Server = _support.program, _support.Server
-PHONE = _support.PHONE  # what a phone calls its browser
-SHIFT, MAX_SHIFT = _support.SHIFT, _support.MAX_SHIFT
 
 
 @contextlib.contextmanager
