@@ -98,7 +98,7 @@ class Job:
 
 
 class Trainings:
-    """A queue of trainings and the threads that run them.
+    """A queue of trainings and the thread that runs them, one after the other.
 
     Starting a plan that is there already joins it. A training pauses when no user wants it any more,
     and resumes where it was when one does. With `runs` a finished model is saved at its last step, and one
@@ -108,20 +108,19 @@ class Trainings:
 
     def __init__(
         self,
-        workers: int = 1,
         *,
         runs: Runs | None = None,
         opened: Runs | None = None,
         max_waiting: int = MAX_WAITING,
         max_waiting_of_user: int = MAX_WAITING_OF_USER,
     ):
-        self.workers, self.max_waiting, self.max_waiting_of_user = workers, max_waiting, max_waiting_of_user
+        self.max_waiting, self.max_waiting_of_user = max_waiting, max_waiting_of_user
         self.runs, self.opened = runs, opened
         self._jobs: dict[Plan, Job] = {}
         self._read: Cache[Trained] = Cache(MAX_READ_BYTES)
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def start(self, plan: Plan, who: str) -> Job:
@@ -240,12 +239,12 @@ class Trainings:
         return self._read.get(name, read)
 
     def close(self) -> None:
-        """Stop all threads after their current step."""
+        """Stop the thread after its current step."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _forget(self) -> None:
         """Drop the oldest of what trainings keep, so that memory stays bounded; none that waits or runs.
@@ -266,10 +265,9 @@ class Trainings:
                     del self._jobs[plan]
 
     def _work(self) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) < self.workers:
-            self._threads.append(threading.Thread(target=self._loop, name="training", daemon=True))
-            self._threads[-1].start()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._loop, name="training", daemon=True)
+            self._thread.start()
 
     def _loop(self) -> None:
         torch.set_num_threads(1)  # so small products only wait for each other on several cores

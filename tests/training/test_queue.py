@@ -337,20 +337,6 @@ def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch)
     assert trainings.find(jobs[-1].plan) is jobs[-1]
 
 
-@pytest.mark.slow
-def test_two_workers_train_two_plans_at_once_and_mix_nothing():
-    trainings = Trainings(workers=2)
-    try:
-        jobs = [trainings.start(plan(seed=seed), f"visitor {seed}") for seed in range(4)]
-        until(lambda: all(job.state == "finished" for job in jobs))
-    finally:
-        trainings.close()
-    for job in jobs:
-        alone = Run(job.plan)
-        alone.advance(20)
-        assert torch.equal(alone.model.embedding, job.trained.model.embedding)
-
-
 def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
     model = SmallModel(plan().shape, len(lexicon().vocabulary))
     taken = famous_weights(model, "en")
