@@ -9,7 +9,6 @@ import torch
 
 from mha_core.training import data
 from mha_core.training.data import (
-    ASKED,
     EPOCHS,
     GROUP_OF,
     GROUPS,
@@ -321,23 +320,6 @@ def some(little):
     return found
 
 
-def test_the_answer_to_a_question_is_the_word_at_its_key(some):
-    """Worked out again from the sentence itself, as far as it can be seen."""
-    for language, batch in some:
-        words = lexicon(language)
-        asked = batch.group < len(GROUPS)
-        columns = [batch.sentence, batch.position, batch.question, batch.answer]
-        for n, at, question, answer in zip(*(column[asked].tolist() for column in columns), strict=True):
-            word = int(batch.candidates[answer])
-            if ASKED[question] == "before":
-                assert word == int(batch.ids[n, at - 1])
-            elif ASKED[question] == "after":
-                last = at + 1 == lengths(batch)[n]
-                assert word == (words.number[START] if last else int(batch.ids[n, at + 1]))
-            else:
-                assert word in batch.ids[n].tolist()
-
-
 def test_rows_and_candidates_of_a_batch_fit_what_it_holds(some):
     for language, batch in some:
         words = lexicon(language)
@@ -398,15 +380,6 @@ def test_of_a_group_no_more_is_asked_than_has_a_use_and_all_of_a_small_one(littl
             for b in (all_of_them, some_of_them)
         ]
         assert places[1] <= places[0]
-
-
-def test_a_full_batch_asks_each_group_at_most_as_often_as_there_is_time_for(reading):
-    count, batches = reading(10), Batches("en", 0)
-    for n in range(count):
-        counts = Counter(batches[n].group.tolist())
-        del counts[len(GROUPS)]  # hidden words are all guessed
-        assert max(counts.values()) == data.MAX_ROWS
-        assert counts[list(GROUPS).index("nothing")] == data.MAX_ROWS
 
 
 def test_the_questions_that_are_asked_of_too_many_words_are_chosen_by_chance(some):

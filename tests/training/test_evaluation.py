@@ -50,42 +50,19 @@ def drawn(architecture="glass-box", language="en", h=3, d_model=15) -> SmallMode
 # The pairs
 
 
-def nouns(encoded, language) -> set[frozenset[str]]:
-    words = lexicon(language)
-    one = {form: noun.one for noun in words.nouns for form in (noun.one, noun.many) if form}
-    at = np.arange(len(encoded.ids))[:, None]
-    return {
-        frozenset(one[words.vocabulary[i]] for i in both) for both in encoded.ids[at, encoded.nouns].tolist()
-    }
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_validation_and_test_pairs_share_no_pair_of_nouns(language):
-    validation, test = (nouns(pairs(language, split), language) for split in ("validation", "test"))
-    assert not validation & test
-    assert min(len(validation), len(test)) > 100
-    agreement = nouns(pairs(language, "test", agreement=True), language)
-    assert not agreement & validation
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("split", ["validation", "test"])
-def test_each_pattern_is_measured_as_often_as_the_others_by_minimal_pairs(language, split):
+def test_each_pattern_is_measured_as_often_as_the_others_in_pairs(language, split):
     encoded = pairs(language, split)
-    n_patterns = len(Grammar(lexicon(language)).names)
-    assert len(encoded.ids) == 2 * PAIRS * n_patterns
-    one, other = slice(0, None, 2), slice(1, None, 2)
-    assert (encoded.nouns[one] == encoded.nouns[other, ::-1]).all()
-    differ = encoded.ids[one] != encoded.ids[other]
-    assert (differ.sum(1) == 1).all()
-    assert (differ.argmax(1) == encoded.cue[one]).all()
+    assert len(encoded.ids) == 2 * PAIRS * len(Grammar(lexicon(language)).names)
+    assert (encoded.nouns[::2] == encoded.nouns[1::2, ::-1]).all()
     agreement = pairs(language, split, agreement=True)
     assert len(agreement.ids) == 2 * PAIRS
     assert (agreement.cue == agreement.pronoun).all()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_in_each_shape_as_many_minimal_pairs_are_measured_for_each_pattern(language):
+def test_in_each_shape_as_many_pairs_are_measured_for_each_pattern(language):
     grammar = Grammar(lexicon(language))
     assert len(grammar.held_out_shapes) >= 6
     for shape in grammar.held_out_shapes:
@@ -94,9 +71,6 @@ def test_in_each_shape_as_many_minimal_pairs_are_measured_for_each_pattern(langu
         if shape == NEUTRAL_SHAPE:  # of the others nobody could tell what is meant
             names = [name for name in names if grammar.schemas[name].get("neutral")]
         assert len(encoded.ids) == 2 * OF_A_SHAPE * len(names) > 0
-        one, other = slice(0, None, 2), slice(1, None, 2)
-        assert (encoded.nouns[one] == encoded.nouns[other, ::-1]).all()
-        assert ((encoded.ids[one] != encoded.ids[other]).sum(1) == 1).all()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -25,14 +25,6 @@ def test_heads_are_asked_the_questions_that_the_documentation_gives_them(h):
 
 
 @pytest.mark.parametrize("h", HEADS)
-def test_every_head_is_asked_something(h):
-    asked = asked_of(h)
-    assert len(asked) == h
-    assert all(asked)
-    assert {question for of_head in asked for question in of_head} <= {*QUESTIONS, HIDDEN_WORD}
-
-
-@pytest.mark.parametrize("h", HEADS)
 def test_both_tables_say_the_same(h):
     heads, asked = heads_of(h), asked_of(h)
     for question in QUESTIONS:
@@ -44,11 +36,6 @@ def test_both_tables_say_the_same(h):
 @pytest.mark.parametrize("h", HEADS)
 def test_all_heads_help_to_guess_hidden_words(h):
     assert heads_of(h)[HIDDEN_WORD] == tuple(range(h))
-
-
-@pytest.mark.parametrize("h", HEADS)
-def test_only_with_three_or_four_heads_is_one_question_not_asked(h):
-    assert set(QUESTIONS) - set(heads_of(h)) == ({"after"} if h in (3, 4) else set())
 
 
 @pytest.mark.parametrize("h", [h for h in HEADS if h >= 6])
