@@ -96,16 +96,6 @@ def test_the_contributions_of_the_heads_sum_to_the_result(trace):
         close(layer.contribution().sum(0) + bias, layer.result())
 
 
-def test_values_come_from_the_input_of_the_layer_as_queries_and_keys_do(trace):
-    for layer in trace.layers:
-        assert layer.x_v is None
-        if trace.source.architecture != "latent":
-            w, b = layer.projections.w_v.numpy(), layer.projections.b_v.numpy()
-            n = layer.n_kv_heads
-            close(layer.v.transpose(1, 0, 2).reshape(len(layer.x), -1), layer.x @ w + b)
-            assert layer.v.shape[0] == n
-
-
 def test_a_sentence_is_traced_as_the_model_reads_it():
     """The last result and the answers are those of the model itself."""
     import torch
@@ -220,12 +210,6 @@ def test_text_with_chinese_characters_goes_to_the_chinese_model(text, language):
     assert traced(text).source.language == language
 
 
-def test_one_chinese_character_is_enough():
-    trace = traced("the cat saw the 马")
-    assert trace.source.language == "zh"
-    assert [trace.tokens.pieces[at] for at in trace.tokens.unknown] == ["the", "cat", "saw", "the"]
-
-
 # Words that are not known
 
 
@@ -240,42 +224,7 @@ def test_a_word_outside_the_vocabulary_is_read_and_named_by_its_place():
     assert shown & {"aardvark", "Strasse"}  # as typed
 
 
-UNKNOWN = [
-    "the Elefant and the streat",
-    "Beyoncé flew to Zurich because she loves Swiss chocolate.",
-    "the catt(dog)",
-    "I like it😀",
-    "cat😀dog",
-    "3.14cat costs 1,000 €",
-    "cat[CLS]dog😀😀",
-    "[PAD] [name 3]",
-    "def f(x): return x ** 2",
-    "القط على السجادة",
-    "«the cat»",
-    "小猫😀没有",
-    "小🐈猫",
-    "动物cat马路",
-    "我们在饕餮街",
-    "外面下雨了，别忘了带饕餮",
-]
-
-
-@pytest.mark.parametrize("text", UNKNOWN)
-def test_whatever_is_typed_has_a_trace_and_answers(text):
-    trace = traced(text)
-    assert trace.tokens.unknown
-    assert "".join(trace.tokens.pieces[1:]) == "".join(text.split())
-    assert None not in trace.answers[1:]
-
-
-def test_two_unknown_words_are_told_apart_and_the_same_is_read_alike():
-    x = traced("the zorg and the blick and the zorg").layers[0].x
-    without = traced("the zorg and the zorg and the blick").layers[0].x
-    assert not np.allclose(x[5], without[5])
-    assert np.allclose(x[2], without[2])
-
-
-PARTS = [*"catdog it.,!’-3(😀[]", "猫", "小", "动", "物", "街", " the ", "[MASK]", "don't", "…", "\u0301"]
+PARTS = [*"catdog it.,!’-3(😀[]€猫小动物街…\u0301", " the ", "[MASK]", "[PAD]", "don't", "قط"]
 LETTERS = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
 
 
@@ -287,23 +236,11 @@ def test_whatever_is_typed_is_traced_unless_there_is_nothing(text):
         assert not text.strip()
     else:
         assert "".join(trace.tokens.pieces[1:]) == "".join(text.split())
+        assert None not in trace.answers[1:]
 
 
 def test_nothing_to_read_is_refused(refused):
     assert str(refused(traced, " \n")) == "There is no text to look at; type at least one word."
-
-
-@pytest.mark.parametrize("count", [MAX_WORDS, 100, 600, 5000])
-def test_a_text_that_is_too_long_is_refused_with_a_beginning_that_works(count, refused):
-    assert len(traced("cat " * (MAX_WORDS - 1)).tokens) == MAX_WORDS
-    for text in ("cat " * count, "小猫" * count):
-        [fix] = refused(traced, text).fixes
-        assert len(traced(**fix).tokens) == MAX_WORDS
-
-
-def test_of_a_text_that_is_too_long_the_first_sentence_is_named(refused):
-    text = "The cat slept. " + "The dog saw the cat and the bird. " * 10
-    assert refused(traced, text).fixes == ({"text": "The cat slept."},)
 
 
 def test_a_limit_of_ones_own_holds(refused):

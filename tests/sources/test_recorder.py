@@ -206,25 +206,6 @@ def test_an_encoder_and_a_decoder_are_told_apart_by_their_lengths(normal):
     np.testing.assert_array_equal(trace.layers[2].allowed(0), np.tril(np.ones((7, 7), bool)))
 
 
-def test_a_model_of_transformers_with_sdpa():
-    transformers = pytest.importorskip("transformers")
-    sizes = {"vocab_size": 50, "hidden_size": D, "num_hidden_layers": 3, "num_attention_heads": H}
-    fast, eager = (
-        transformers.BertModel._from_config(
-            transformers.BertConfig(**sizes, intermediate_size=8), attn_implementation=name
-        ).eval()
-        for name in ("sdpa", "eager")
-    )
-    eager.load_state_dict(fast.state_dict())
-    ids, mask = torch.arange(1, 15).view(2, 7), torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
-    with torch.no_grad():
-        trace = recorded(lambda given: fast(given, attention_mask=mask).last_hidden_state, ids, item=1)
-        expected = eager(ids, attention_mask=mask, output_attentions=True).attentions
-    assert len(trace.layers) == 3
-    for layer, weights in zip(trace.layers, expected, strict=True):
-        np.testing.assert_allclose(layer.weights(), weights[1], atol=1e-5)
-
-
 # What the call says
 
 

@@ -211,18 +211,6 @@ def test_it_stands_in_order_beside_calls_of_torchs_function():
     close(layers[2].weights(), model.last.seen[0][0])
 
 
-def test_a_model_of_transformers_in_its_own_code():
-    transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 15, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 11}
-    config = transformers.BertConfig(vocab_size=29, **sizes)
-    model = transformers.BertModel._from_config(config, attn_implementation="eager").eval()
-    ids = torch.arange(3, 10)[None]
-    with mha.record(tokens=TOKENS) as rec, torch.no_grad():
-        asked = model(ids, output_attentions=True).attentions
-    for layer, theirs in zip(rec.trace.layers, asked, strict=True):
-        close(layer.weights(), theirs[0])
-
-
 def test_a_recorder_within_another_shows_it_nothing_of_its_own_work():
     model = Block()
     with mha.record(tokens=TOKENS) as outer, mha.record(tokens=TOKENS) as inner:
@@ -632,9 +620,3 @@ def test_one_axis_for_heads_and_texts_is_not_guessed_at(refused):
     message = str(refused(lambda: rec.trace))
     assert "It has 3 heads or texts, and it cannot be told how many texts there are; give batch=" in message
     assert "mha.from_tensors" in message
-
-
-def test_an_item_that_is_not_there(refused):
-    with mha.record(tokens=TOKENS, item=2) as rec:
-        Block()(torch.randn(2, 7, D))
-    assert "items 0 to 1; item 2" in str(refused(lambda: rec.trace))
