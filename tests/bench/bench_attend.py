@@ -1,4 +1,4 @@
-"""What does it cost to see everything? Our instrumented forward against torch's, and what a trace holds.
+"""What does it cost to see everything? Our instrumented forward against torch's.
 
 Run it with ``python tests/bench/bench_attend.py``; the last lines are one JSON object each.
 """
@@ -19,7 +19,6 @@ import mha_core as mha
 D_MODEL, HEADS = 512, 8
 PAIRS = {16: 2000, 128: 800, 512: 160, 2048: 18}  # repetitions: about equally long for each length
 TARGETS = {16: 1.0, 128: 1.0, 512: 1.0, 2048: 1.1}
-MEMORY_TARGET = 1.5
 
 
 def twins():
@@ -78,28 +77,6 @@ def compare(ours, theirs, length: int) -> dict:
     }
 
 
-def memory(length: int) -> dict:
-    """Bytes of the unique storages behind a trace, against those of Q, K and V."""
-    layer = mha.trace("a " * length, h=HEADS, d_model=D_MODEL).layers[0]
-    storage = {}
-    for name, tensor in [
-        *layer.tensors.items(),
-        *layer.rule.tensors().items(),
-        *((name, tensor) for name, tensor in layer.projections._asdict().items() if tensor is not None),
-    ]:
-        bytes_ = tensor.untyped_storage()
-        storage[bytes_.data_ptr()] = (name, bytes_.nbytes())
-    matrices = sum(size for name, size in storage.values() if name in mha.Projections._fields)
-    qkv = sum(size for name, size in storage.values() if name in ("q", "k", "v"))
-    everything = sum(size for _, size in storage.values())
-    return {
-        "qkv": qkv,
-        "matrices": matrices,
-        "ratio": (everything - matrices) / qkv,
-        "with_weights": everything / qkv,
-    }
-
-
 def main() -> None:
     ours, theirs = twins()
     results = []
@@ -117,24 +94,6 @@ def main() -> None:
             results.append(
                 {"name": f"attend_ratio_L{length}", "value": round(t["ratio"], 4), "target": target}
             )
-    print("\nmemory of a trace                        over Q+K+V")
-    print("    L    Q+K+V kB  weights kB    without weights   with weights    target")
-    for length in TARGETS:
-        m = memory(length)
-        print(
-            f"{length:>5}{m['qkv'] / 1e3:>12.1f}{m['matrices'] / 1e3:>12.1f}"
-            f"{m['ratio']:>19.3f}{m['with_weights']:>15.3f}{MEMORY_TARGET:>10.2f}"
-        )
-        results.append(
-            {"name": f"trace_memory_L{length}", "value": round(m["ratio"], 4), "target": MEMORY_TARGET}
-        )
-        results.append(
-            {
-                "name": f"trace_memory_with_weights_L{length}",
-                "value": round(m["with_weights"], 4),
-                "target": None,
-            }
-        )
     print()
     for result in results:
         print(json.dumps(result))

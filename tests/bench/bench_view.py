@@ -1,7 +1,7 @@
 """The head view beside BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
 
     pip install bertviz
-    python tests/bench/bench_view.py [--quick | --pages | --clicks]
+    python tests/bench/bench_view.py [--quick | --clicks]
 
 Ours is the page that `trace.view().save(…)` writes, with q, k and v inside in single precision, opened in
 Chromium without a network until its lines are drawn. Of a long text it holds the layer that is looked at,
@@ -9,10 +9,9 @@ where BertViz's always holds all of them; how many layers are inside is printed.
 from elsewhere, so for BertViz only the making of the page and its loading count, without any drawing: the
 ratio flatters it. Its numbers count once, although its page has them twice. Both in the same run on the same
 weights.
-Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens; the time from a
-click on a head, a word or a layer until its pictures are on the screen, beside that of a click on nothing,
-which is a frame; and the bytes of the page beside what it may take: 1.35 times its numbers, since base64
-has four letters for three bytes, and 60 kB of scripts.
+Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens, and the time
+from a click on a head, a word or a layer until its pictures are on the screen, beside that of a click on
+nothing, which is a frame. What a saved page may take is a test (tests/export/test_head_view.py).
 """
 
 import contextlib
@@ -39,7 +38,6 @@ LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
 # Targets at 512 tokens: of a page with q, k and v, of what the app sends without v, and of seconds.
 FEWER_BYTES, FEWER_SENT, LESS_TIME = 140, 260, 20
-PAGES, PER_NUMBER, SCRIPTS = (5, *LENGTHS), 1.35, 60_000  # tokens, and what a page may take
 FRAMES = """() => new Promise((resolve) => {
   const times = []; window.tasks = 0;
   new PerformanceObserver((list) => list.getEntries().forEach((e) => (window.tasks += e.duration)))
@@ -167,26 +165,8 @@ def clicking(browser, folder: Path) -> list[dict]:
     ]
 
 
-def page_sizes(folder: Path) -> list[dict]:
-    """A page's bytes beside what it may take, for short texts and long ones."""
-    found = []
-    for length in PAGES:
-        view = trace_of(length).view(layer=5)
-        view.save(folder / "size.html")
-        size, numbers = (folder / "size.html").stat().st_size, len(view.blob)
-        name = f"saved page / what it may take, 144 heads x {length} tokens, {numbers / 1e3:.0f} kB inside"
-        share = size / (PER_NUMBER * numbers + SCRIPTS)
-        found.append({"name": name, "value": round(share, 3), "target": 1})
-    return found
-
-
 def main() -> None:
     torch.set_num_threads(1)
-    if "--pages" in sys.argv:
-        with tempfile.TemporaryDirectory() as name:
-            for result in page_sizes(Path(name)):
-                print(json.dumps(result))
-        return
     if "--clicks" in sys.argv:
         with tempfile.TemporaryDirectory() as name, chromium() as browser:
             for result in clicking(browser, Path(name)):
@@ -229,7 +209,6 @@ def main() -> None:
             {"name": "share of that time in long tasks", "value": round(blocked, 3), "target": 0.1}
         )
         results += clicking(browser, folder)
-        results += page_sizes(folder)
     for result in results:
         print(json.dumps(result))
 
