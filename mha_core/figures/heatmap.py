@@ -19,7 +19,6 @@ MAX_LABEL = 14  # characters
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
 FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
-CELL_COLOURS = ("rgba(255, 255, 255, 0.95)", "rgba(198, 60, 20, 1)")  # one stands out on any cell
 # A line from the cell under the finger to its names on both axes.
 CROSSHAIR = {
     "showspikes": True,
@@ -42,7 +41,6 @@ def heatmap(
     limit: float | None = None,
     framed: tuple[int, int] | None = None,
     row: int | None = None,
-    cell: tuple[int, int] | None = None,
 ) -> go.Figure:
     """Draw a matrix; `rows` and `columns` say in words what its axes are.
 
@@ -50,8 +48,7 @@ def heatmap(
     around 0 (the largest absolute value unless given). No colour is named here: the two scales are
     those of the template in use, so that a page can change them with its theme.
     `hidden` cells are hatched and have no colour of the scale; the legend calls them `hidden_text`. A frame
-    stands around the columns `framed`, from the first to before the second, one around the `row`, and one
-    around the `cell`, a row and a column.
+    is drawn around the columns `framed`, from the first to before the second, and one around the `row`.
     Numbered columns that do not rise one by one stand in the order of the frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
@@ -83,7 +80,7 @@ def heatmap(
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
     every = 1 if tall <= MAX_HEIGHT else None  # None: plotly leaves names out
-    shapes = _shapes(n_rows, column_names, framed=framed, row=row, cell=cell)
+    shapes = _shapes(n_rows, column_names, framed=framed, row=row)
     layout = {  # all of it at once: plotly looks through what is there already with each part that is added
         "shapes": [_hatching(blank, column_names), *shapes] if blank.any() else shapes,
         "margin": {"l": 0, "r": 0, "t": LEGEND_HEIGHT if blank.any() else 6, "b": 0},
@@ -169,25 +166,14 @@ def _hatching(blank: np.ndarray, columns: list) -> dict:
     }
 
 
-def _shapes(
-    n_rows: int,
-    columns: list,
-    *,
-    framed: tuple[int, int] | None,
-    row: int | None,
-    cell: tuple[int, int] | None,
-) -> list[dict]:
-    """The frames around columns, a row and a cell."""
+def _shapes(n_rows: int, columns: list, *, framed: tuple[int, int] | None, row: int | None) -> list[dict]:
+    """The frames around columns and around a row."""
     shapes, all_columns = [], (0, len(columns))
     frame = {"line": {"color": FRAME_COLOUR, "width": 2}}
     if framed is not None:
         shapes.append(_box((0, n_rows), framed, columns) | frame)
     if row is not None:
         shapes.append(_box((row, row + 1), all_columns, columns) | frame)
-    if cell is not None:
-        box = _box((cell[0], cell[0] + 1), (cell[1], cell[1] + 1), columns)
-        lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
-        shapes += [box | {"line": {"color": colour, "width": width}} for colour, width in lines]
     return shapes
 
 

@@ -277,38 +277,16 @@ def test_the_row_frame_encloses_one_row_from_end_to_end(columns, left):
     assert (shape.x0, shape.x1) == (left, left + 3)
 
 
-def test_without_a_frame_nothing_is_framed():
-    assert len(draw(np.zeros((2, 2))).layout.shapes) == 0
-
-
 def test_a_number_in_a_cell_is_a_dot_where_it_would_be_0_00():
     [written] = draw(np.array([[0.0, -0.004, 0.006, 0.5, -1.25, np.nan]])).data[0].text
     assert [*written] == ["·", "·", "0.01", "0.50", "-1.25", ""]
 
 
-# One marked cell, the lines under the finger, dimensions in an order of their own
+# The lines under the finger, dimensions in an order of their own
 
 
 def numbered(n_columns):
     return np.arange(3 * n_columns).reshape(3, n_columns)
-
-
-@pytest.mark.parametrize(
-    ("columns", "left"), [(pd.RangeIndex(1, 5), 2.5), (list("wxyz"), 1.5), ([4, 2, 1, 3], 1.5)]
-)
-def test_the_marked_cell_is_framed_alone_and_in_two_colours(columns, left):
-    shapes = draw(numbered(len(columns)), columns=columns, cell=(1, 2)).layout.shapes
-    assert {(s.x0, s.x1, s.y0, s.y1) for s in shapes} == {(left, left + 1, 0.5, 1.5)}
-    assert (
-        tuple(shape.line.color for shape in shapes) == module.CELL_COLOURS
-    )  # one of them stands out on any cell
-    assert [shape.fillcolor for shape in shapes] == [None, None]
-
-
-def test_the_cell_lies_over_the_frame_of_its_row():
-    frame, *cell = draw(numbered(4), row=1, cell=(1, 0)).layout.shapes
-    assert frame.x1 - frame.x0 == 4
-    assert [shape.x1 - shape.x0 for shape in cell] == [1, 1]
 
 
 @pytest.mark.parametrize("columns", [[3, 1, 2], [3, 2, 1], [1, 3, 5]])
