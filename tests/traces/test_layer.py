@@ -283,13 +283,6 @@ def test_a_sink_is_divided_by_the_temperature_too(make_layer, normal):
         assert layer.log_sum_exp(head)[3] == pytest.approx(np.log(np.exp(row).sum()), abs=1e-12)
 
 
-def test_a_column_is_that_of_the_matrix(setting):
-    trace = mha.trace(**setting)
-    for layer in trace.layers:
-        for key in range(len(trace.tokens)):
-            np.testing.assert_allclose(layer.column(key), layer.weights()[:, :, key], atol=2e-6)
-
-
 def test_a_column_is_that_of_the_matrix_for_every_rule(rule, make_layer):
     layer = make_layer(rule)
     for key in (0, 3, 6):

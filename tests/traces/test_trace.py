@@ -122,21 +122,6 @@ def test_a_frame_names_its_axes_and_labels_its_tokens():
         close(frame.to_numpy(), values, 0)
 
 
-def test_a_frame_shows_the_key_head_that_the_query_head_uses():
-    trace = mha.trace("How are you?", h=6, d_model=11, d_k=5, d_v=13, n_kv_heads=2)
-    for head, kv_head in enumerate([0, 0, 0, 1, 1, 1]):
-        assert trace.layers[0].kv_head(head) == kv_head
-        close(trace.frame("k", head=head).to_numpy(), trace.layers[0].k[kv_head], 0)
-        close(trace.frame("v", head=head).to_numpy(), trace.layers[0].v[kv_head], 0)
-
-
-def test_a_frame_is_of_the_layer_that_was_asked_for():
-    trace = mha.trace("How are you?", h=3, d_model=15, layers=2)
-    for index in (0, 1):
-        close(trace.frame("weights", layer=index, head=1).to_numpy(), trace.layers[index].weights(1), 0)
-    assert not trace.frame("result").equals(trace.frame("result", layer=1))
-
-
 PICKS = [
     {"rows": slice(1, 4)},
     {"rows": -2, "keys": np.array([2, 0, 1])},
@@ -196,14 +181,6 @@ def test_every_matrix_that_a_refusal_offers_is_there_where_v_has_an_input_of_its
     assert [fix["name"] for fix in fixes] == list(MATRICES)
     for fix in fixes:
         own_values.frame(**{**arguments, **fix})
-
-
-def test_what_v_is_made_of_is_a_frame_with_words_and_dimensions(own_values):
-    frame = own_values.frame("x_v", layer=1)
-    assert (frame.index.name, frame.columns.name) == ("key", "d_model")
-    assert list(frame.index) == list(own_values.tokens.labels)
-    assert list(frame.columns) == list(range(1, 13))
-    close(frame.to_numpy(), own_values.layers[1].x_v, 0)
 
 
 # Answers
