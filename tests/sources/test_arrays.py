@@ -243,19 +243,6 @@ def test_arrays_of_several_kinds_of_numbers_are_refused_at_once(refused, odd, ki
     assert "k.astype('float32')" in said
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "said"),
-    [
-        (lambda a: a.astype(bool), "q of layer 0 is boolean; give numbers."),
-        (lambda a: a.astype(complex), "q has complex numbers; give real ones."),
-        (lambda a: a * np.nan, "q has numbers that are not finite"),
-    ],
-)
-def test_what_are_no_numbers_is_refused(refused, spoilt, said):
-    given = np.ones((4, 5, 8), np.float32)
-    assert said in str(refused(mha.from_tensors, q=spoilt(given), k=given, v=given, tokens="a b c d e"))
-
-
 @pytest.mark.parametrize("scale", [0, 0.0, float("inf"), float("nan"), "1", [1.0], True, 10**400])
 def test_a_scale_that_is_none_is_refused(refused, scale):
     given = dict.fromkeys("qkv", np.ones((4, 5, 8), np.float32))

@@ -1,7 +1,6 @@
 """Layers without softmax: the matrix of their own code is what mixed the values, in every family."""
 
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -171,13 +170,3 @@ def test_a_second_pass_replaces_the_first():
     layers = recorder.layers(model.mixers)
     assert [layer.name for layer in layers] == list(model.mixers)
     assert {layer.n_tokens for layer in layers} == {13}
-
-
-def test_a_hybrid_shows_both_kinds_of_layers():
-    trace = huggingface.follow(huggingface.adopt(tiny.model("qwen3_next")), list(range(5, 22)))
-    [layer], [mixer] = trace.layers, trace.mixers
-    assert (layer.name, mixer.name) == ("model.layers.1.self_attn", "model.layers.0.linear_attn")
-    np.testing.assert_allclose(layer.weights().sum(-1), 1.0, atol=1e-5)
-    assert trace.source.skipped == ()
-    assert (mixer.mixing() < 0).any()
-    assert MappingProxyType(dict(mixer.tensors)).keys() == {"v", "output"}
