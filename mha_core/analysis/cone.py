@@ -50,7 +50,7 @@ def _site(layer: LayerTrace) -> Site:
 
 
 def _rows(edit: Edit, site: Site, visible: np.ndarray) -> np.ndarray:
-    """The rows on which an edit acts: of scores those that may look at a key that it names."""
+    """The rows on which an edit acts. An edit of scores acts on rows that may look at a key it names."""
     cells = edit.cells(site).any(0).numpy()  # (query or 1, key or 1)
     if isinstance(edit, Output | Weights):
         return np.broadcast_to(cells[:, 0], len(visible))

@@ -52,7 +52,7 @@ class Cost:
 def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> tuple[TensorShape, ...]:
     """Every tensor of a layer, in the order in which they come about.
 
-    Raises `MhaError` for a number of tokens or texts that is none.
+    Raises `MhaError` where `tokens` or `batch` is not a whole number from 1 to `MAX_COUNT`.
     Source: Vaswani et al. 2017, section 3.2; DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, of a `LatentSpec`.
     """
     in_range("tokens", tokens, 1, MAX_COUNT)

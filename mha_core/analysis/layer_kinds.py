@@ -73,7 +73,7 @@ def _visible(layer: LayerTrace) -> tuple[str, int | None]:
 
 
 def _allowed(layer: LayerTrace, rows: Picked) -> np.ndarray:
-    """Which keys the first head may look at; where only weights are known, at which it does. (query, key)"""
+    """Which keys the first head may look at, (query, key); from the weights where only those are known."""
     return layer.allowed(0, rows=rows) if layer.knows("q") else layer.weights(0, rows=rows) > 0
 
 

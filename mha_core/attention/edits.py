@@ -58,7 +58,7 @@ class Site:
     def positions(self, axis: str, picked: tuple[int | str, ...] | None) -> list[int] | None:
         """The positions of some heads, rows or keys, from 0; None for all of them.
 
-        Raises `MhaError` for one that there is not.
+        Raises `MhaError` for a number outside the axis.
         """
         if picked is None:
             return None
@@ -403,7 +403,7 @@ def edited(
 def by_layer(
     edits: Sequence[Edit], sites: Sequence[Site], *, modules: bool = False
 ) -> list[tuple[Edit, ...]]:
-    """The edits of each layer; those of what stands around attention only where `modules` are our own.
+    """The edits of each layer. Without `modules`, edits around attention are refused.
 
     Raises `MhaError` for an edit that acts on no layer.
     """
@@ -433,7 +433,7 @@ def by_layer(
 
 
 def checked(edits: Sequence[Edit]) -> tuple[Edit, ...]:
-    """The edits as a tuple. Raises `MhaError` for anything that is none."""
+    """The edits as a tuple. Raises `MhaError` for anything that is not an edit, and for too many."""
     if isinstance(edits, Edit):
         edits = (edits,)
     if not isinstance(edits, list | tuple) or not all(isinstance(edit, Edit) for edit in edits):

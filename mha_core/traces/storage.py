@@ -315,7 +315,7 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
 
 
 def _check_values(where: str, part: dict) -> None:
-    """Raise `MhaError` for a name that is no text, and for a rule whose numbers are none; true is no number.
+    """Raise `MhaError` if the name is not text, or a number of the rule is not a number; true is not one.
 
     A scale of 0 stays: an edit can set it, and then all scores are 0.
     """
@@ -331,7 +331,7 @@ def _check_values(where: str, part: dict) -> None:
 
 
 def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
-    """Raise `MhaError` for NaN, for infinite numbers that have no meaning, for weights that are none."""
+    """Raise `MhaError` for NaN, for meaningless infinities, and for weights that softmax cannot give."""
     names = {}
     for number, part in enumerate(header["layers"]):
         for name, key in part["tensors"].items():
@@ -345,7 +345,7 @@ def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[LayerTrace, ...]) -> None:
-    """Raise one of several errors where parts of a layer do not fit, or make numbers that are none."""
+    """Raise an error where parts of a layer do not fit, or where computing with them could overflow."""
     norms = {key: limits.norm(tensor) for key, tensor in tensors.items() if tensor.is_floating_point()}
     for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
         if layer.knows("q"):

@@ -54,8 +54,7 @@ def heads_of(h: int) -> dict[str, tuple[int, ...]]:
 
 
 def asked_of(h: int) -> tuple[tuple[str, ...], ...]:
-    """Of each head the questions that it is asked; of one that is asked none, and only helps to guess hidden
-    words, "hidden"."""
+    """For each head the questions it is asked; "hidden" for a head that only helps to guess hidden words."""
     heads = heads_of(h)
     return tuple(
         tuple(question for question in QUESTIONS if head in heads.get(question, ())) or (HIDDEN_WORD,)

@@ -328,7 +328,7 @@ class Trainings:
 
 
 def _too_many(plans: list[Plan], most: int) -> MhaError:
-    """Those of one user that wait already, whose settings are the fixes: there one of them is stopped."""
+    """The error for a user with too many waiting trainings; its fixes lead to those, to stop one of them."""
     names = listed([Job(plan).name for plan in plans], "and")
     if len(plans) == 1:
         what = f"{names} waits for you already; stop it, or come back when it has begun."

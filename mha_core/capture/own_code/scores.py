@@ -66,7 +66,7 @@ class Scores:
         return self.q.shape[2], self.k.shape[2]
 
     def times(self, factor: float) -> "Scores | None":
-        """The same times a number. None where it would turn what is hidden into what stands out."""
+        """The same times a number. None with sinks, and for 0 or less, which would show what is hidden."""
         if factor <= 0 or self.sinks is not None:
             return None
         terms = tuple(replace(term, factor=term.factor * factor) for term in self.terms)
@@ -367,7 +367,7 @@ Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted
 
 
 def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
-    """Scores, which are argument `at`, after one of the operations of which the rule has a place."""
+    """Scores, which are argument `at`, after an operation; None where no rule describes the result."""
     if name == "tanh":
         return known.capped()
     if name == "masked_fill":
