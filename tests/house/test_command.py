@@ -241,7 +241,6 @@ def test_what_the_system_refuses_is_said_too(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("trace",), "required: -o/--output"),
         (("trace", "-o", "t.csv"), "one of the arguments TEXT --link is required"),
         (("trace", "x", "--link", "text=x", "-o", "t.csv"), "--link: not allowed with argument TEXT"),
         (

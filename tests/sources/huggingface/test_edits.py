@@ -19,35 +19,9 @@ LENGTH = (13, 11)  # tokens of the text and of the target
 CLOSE = 1e-6  # of the largest number of the output; torch's kernel adds up in another order
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many models
 
-FAMILIES = (
-    *("albert", "apertus", "arcee", "aria_text", "bart", "bert", "bitnet", "camembert", "cohere"),
-    *(
-        "data2vec-text",
-        "deepseek_v3",
-        "diffllama",
-        "electra",
-        "ernie",
-        "exaone4",
-        "falcon_h1",
-        "gemma",
-        "glm",
-    ),
-    *("glm", "glm4", "gpt2", "gpt_neox", "granite", "helium", "hunyuan_v1_dense", "lfm2", "llama"),
-    *(
-        "marian",
-        "mbart",
-        "minicpm3",
-        "mistral",
-        "mixtral",
-        "olmo",
-        "olmo2",
-        "opt",
-        "persimmon",
-        "phi",
-        "phi3",
-    ),
-    *("phi", "phi3", "qwen2", "qwen3", "roberta", "seed_oss", "smollm3", "stablelm", "starcoder2", "whisper"),
-)
+# Two texts, latent keys, layers with and without windows, layers without softmax beside, shared keys. What
+# other families compute with edits, the table of parity tells.
+FAMILIES = ("bart", "deepseek_v3", "exaone4", "falcon_h1", "gpt2", "llama", "whisper")
 
 
 def ready(family: str) -> tuple[huggingface.Model, nn.Module]:
