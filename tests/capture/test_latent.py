@@ -56,6 +56,7 @@ def test_the_short_vectors_are_all_that_is_kept_and_make_the_others():
         assert found["kv"].shape[1] + found["position"].shape[1] == cache_sizes(layer)["own"] == 33
         both = made.kv_b_proj(torch.tensor(found["kv"])).view(layer.n_key, 3, 13 + 17).numpy()
         np.testing.assert_allclose(both[..., :13].swapaxes(0, 1), layer.k[..., :13], atol=1e-5)
+        np.testing.assert_allclose(both[..., 13:].swapaxes(0, 1), layer.v, atol=1e-5)
         for head in range(3):
             np.testing.assert_array_equal(layer.k[head, :, 13:], found["position"])
         queries = made.q_b_proj(torch.tensor(found["q"])).view(layer.n_query, 3, 23).transpose(0, 1)
