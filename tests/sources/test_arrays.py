@@ -118,7 +118,10 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"k": torch.zeros(KV, 7, D_K + 1)}, "do not fit"),
         ({"k": torch.zeros(4, 7, D_K), "v": torch.zeros(4, 7, D_V)}, "do not fit"),
         ({"v": torch.zeros(KV, 6, D_V)}, "do not fit"),
-        ({"k": torch.zeros(LAYERS, KV, 7, D_K)}, "1, 3, 1 layers"),
+        (
+            {"k": torch.zeros(LAYERS, KV, 7, D_K)},
+            "1, 3, 1 layers; all need as many. A leading axis counts layers; of a batch give one item",
+        ),
         ({"q": torch.zeros(7, D_K)}, "expected (head, row, column)"),
         ({"q": [torch.zeros(2, H, 7, D_K)]}, "has to be chosen"),
         ({"q": torch.full((H, 7, D_K), torch.nan)}, "not finite"),
@@ -247,11 +250,3 @@ def test_arrays_of_several_kinds_of_numbers_are_refused_at_once(refused, odd, ki
 def test_a_scale_that_is_none_is_refused(refused, scale):
     given = dict.fromkeys("qkv", np.ones((4, 5, 8), np.float32))
     assert repr(scale) in str(refused(mha.from_tensors, **given, tokens="a b c d e", scale=scale))
-
-
-def test_a_batch_is_layers_and_one_that_does_not_fit_says_so(refused):
-    batch, one = np.ones((2, 4, 5, 8), np.float32), np.ones((4, 5, 8), np.float32)
-    assert len(mha.from_tensors(q=batch, k=batch, v=batch, tokens="a b c d e").layers) == 2
-    said = str(refused(mha.from_tensors, q=batch, k=one, v=one, tokens="a b c d e"))
-    assert "2, 1, 1 layers" in said
-    assert "of a batch give one item, as in q[0]" in said

@@ -295,7 +295,6 @@ BROKEN = {
         header["layers"][0]["tensors"].update(x_v="new"),
     ),
     "a source that is a list": lambda header, tensors: header.update(source=[1, 2]),
-    "k of another width": lambda header, tensors: tensors.update({"0.k": torch.zeros(3, 4, 7)}),
     "q without heads": lambda header, tensors: tensors.update({"0.q": torch.zeros(4, 5)}),
     "no key heads": lambda header, tensors: tensors.update(
         {"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}
