@@ -54,14 +54,24 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     """
     _rewrite_values()
     st.session_state.drawn = set()
-    _visible(of_source, place)
+    used, sizes = _visible(of_source, place)
     _hidden()
+    # From here on every setting of the link is known, whether its control can be seen or not.
+    if "h" in used and setting("source") in ("mini", "random"):
+        with sizes:
+            _widths()
+    trace = compute.peek(current()) if used else None
+    if trace is not None:
+        stay_within(trace)
+        name_tokens(trace)
 
 
-def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
-    """What decides the sizes is read first, also where it stands lower: a link may set all at once."""
+def _visible(
+    of_source: Mapping[str, frozenset[str]], place: DeltaGenerator
+) -> tuple[frozenset[str], DeltaGenerator]:
+    """Draws what can be seen; returns what the page uses of the source, and where its sizes stand."""
     if not of_source:
-        return
+        return frozenset(), place
     with place, st.container(horizontal=True, key="scene_row"):
         sentences = st.container(horizontal=True, key="sentences")
         sizes = st.container(key="sizes", width="content", gap="xxsmall")
@@ -71,7 +81,7 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     source = setting("source")
     used = of_source.get(source)
     if used is None:
-        return
+        return frozenset(), sizes
     stage = st.empty() if source == "model" else None  # on the page: loading takes a while
     with sentences:
         if source == "file":
@@ -84,8 +94,10 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
         if source in ("mini", "random"):
             _advanced_menu(used)
     if source in ("mini", "random"):
-        with sizes:
-            _sizes(used)
+        with sizes, st.container(horizontal=True):
+            for key in ("h", "d_model"):
+                if key in used:
+                    _number(key)
     if source in ("run", "model", "file"):
         with place, st.container(horizontal=True, key="settings"):
             if source == "run":
@@ -94,10 +106,7 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
                 _model(stage, used)
             else:
                 _file()
-    trace = compute.peek(current())
-    if trace is not None:
-        stay_within(trace)
-        name_tokens(trace)
+    return used, sizes
 
 
 def whole_link() -> dict[str, str]:
@@ -120,7 +129,7 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     if link.get("lang", language()) not in languages():
         other["lang"] = link["lang"], language()
     now = st.session_state.get("file")
-    if link.get("file", now) != now:  # a file is open for one visit
+    if link.get("file", "") not in ("", now):  # a file is open for one visit
         other["file"] = link["file"], now
     if link.get("source") == "model" and link.get("model") and not model_source.is_offered(link["model"]):
         other["model"] = link["model"], next(iter(model_source.local_models()), None)
@@ -356,13 +365,8 @@ def _run() -> None:
     st.select_slider(t("control.step"), steps, steps[-1], help=t("control.step_help"), **_linked("step"))
 
 
-def _sizes(used: Set[str]) -> None:
-    with st.container(horizontal=True):
-        for key in ("h", "d_model"):
-            if key in used:
-                _number(key)
-    if "h" not in used:
-        return
+def _widths() -> None:
+    """How wide the query, key and value of each head are."""
     names = ("d_model", "h") if setting("source") == "mini" else ("d_model", "h", "n_kv_heads", "d_k", "d_v")
     try:
         spec = AttentionSpec(*map(setting, names))
