@@ -110,13 +110,14 @@ def test_the_row_of_the_token_is_framed_and_a_click_chooses_what_stands_on_the_a
     assert shown["A₁"]["start"] == shown["Q₁"]["start"] == [0, None]
 
 
-def test_colours_of_weights_end_at_the_largest_of_all_heads(told, heatmaps):
+def test_small_weights_are_brought_out_up_to_the_largest_of_all_heads(told, heatmaps):
     """Equal colours are equal weights, whichever head is chosen."""
     largest = float(trace().layers[0].weights().max())
     for head in (1, 3):
-        weights = [one for one in heatmaps(told(head=head), "steps").values() if not one["signed"]]
+        app = told(head=head, scale="fitted")
+        weights = [one for one in heatmaps(app, "steps").values() if not one["signed"]]
         assert [one["end"] for one in weights] == [pytest.approx(largest)] * 2  # the wrong way, too
-    empty = heatmaps(told(text="two words", mask="padding"), "steps")
+    empty = heatmaps(told(text="two words", mask="padding", scale="fitted"), "steps")
     assert [one["end"] for one in empty.values() if not one["signed"]] == [1.0, 1.0]
 
 

@@ -6,7 +6,7 @@ from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from mha_core.scene.places import indices
-from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, refusals, why
+from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, refusals, state, why
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -33,7 +33,7 @@ def _steps() -> None:
     layer_index, head, query = indices(trace, scene)
     layer = trace.layers[layer_index]
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
-    limit = compute.of(layer, largest_weight, part=part) or 1.0  # colours of heads can be compared
+    limit = heatmaps.scale_end(state.focus().scale, compute.of(layer, largest_weight, part=part))
     place = {"layer": layer_index, "head": head}
     known_steps = compute.of(trace, steps, **place, part=part) if layer.knows("q") else []
 

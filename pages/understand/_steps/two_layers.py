@@ -113,7 +113,7 @@ def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer
                 query=trace.tokens.labels[query],
                 weights=row,
                 allowed=np.ones(len(row), bool),
-                limit=float(row.max()),
+                limit=heatmaps.scale_end(state.focus().scale, float(row.max())),
             )
         ],
     )
@@ -176,13 +176,13 @@ def _show_matrices(
     part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
     charts.say_part(part, trace.sides)
     settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
-    drawn = compute.of(trace, _matrices, **settings)
+    drawn = compute.of(trace, _matrices, scale=state.focus().scale, **settings)
     traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": first, "hop2": second}
     heatmaps.draw(drawn, key=f"hops-{key}", traces=traces, stays=heads)
 
 
 def _matrices(
-    trace: AttentionTrace, *, query: int, first: int, second: int, layer: int, part: Part
+    trace: AttentionTrace, *, query: int, first: int, second: int, layer: int, part: Part, scale: str
 ) -> list[heatmaps.Heatmap]:
     one, two = (
         picture(trace, "weights", layer=at, head=head, part=part)
@@ -205,7 +205,7 @@ def _matrices(
             origin=replace(two.origin, layer=None, head=None, note=" · ".join(symbols)),
         ),
     )
-    limit = float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])) or 1.0
+    limit = heatmaps.scale_end(scale, float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])))
     return [
         matrices.of_picture(matrix, name, limit=limit, query=query, result=name == "product")
         for name, matrix in zip(("first", "second", "product"), pictures, strict=True)

@@ -1,0 +1,52 @@
+"""Colours of weights go from 0 to 1 on every page, or up to the largest weight where a link asks for that."""
+
+import json
+
+import numpy as np
+import pytest
+
+# Of each page a link to it, and the keys of its pictures of weights.
+PAGES = {
+    "see/token.py": ({"layers": 2}, ("one-heads", "one-layers", "one-products")),
+    "see/compare.py": ({}, ("compare-weights",)),
+    "understand/steps.py": ({}, ("steps",)),
+    "understand/what_if.py": ({"edits": "off,layer=1,head=1"}, ("what-if-weights",)),
+    "understand/steps.py?": ({"architecture": "standard", "layers": 2, "steps_view": "layers"}, ("hops-first",)),
+}
+# What the words above a page are shaded by.
+STRIPS = PAGES.keys() - {"see/compare.py", "understand/what_if.py"}
+
+
+@pytest.fixture(params=["mini", "random"])
+def ends(request, opened_on, heatmaps):
+    """`ends(page)`: where the colours of each picture of weights end, with its largest weight."""
+
+    def read(page: str, **link: str) -> tuple[list[tuple[float, float]], float | None]:
+        more, keys = PAGES[page]
+        app = opened_on(page.strip("?"), "exactly", source=request.param, **(more | link))
+        drawn = []
+        for key in keys:
+            weights = [one for one in heatmaps(app, key).values() if not one["signed"]]
+            largest = max(float(np.nanmax(one["values"])) for one in weights)
+            drawn += [(one["end"], largest) for one in weights]
+        if page not in STRIPS:
+            return drawn, None
+        return drawn, json.loads(app.get_by_key("chooser").proto.json)[0]["strips"][-1]["limit"]
+
+    return read
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_equal_colours_are_equal_weights_on_every_page(ends, page):
+    drawn, words = ends(page)
+    assert {end for end, _ in drawn} == {1.0}
+    assert words in (None, 1.0)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_small_weights_are_brought_out_where_a_link_asks_for_it(ends, page):
+    drawn, words = ends(page, scale="fitted")
+    assert all(largest <= end + 1e-6 for end, largest in drawn)
+    assert any(end == pytest.approx(largest) for end, largest in drawn) or page == "understand/steps.py"
+    assert max(end for end, _ in drawn) < 1
+    assert words is None or words < 1
