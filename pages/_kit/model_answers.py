@@ -36,7 +36,7 @@ def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> Parts:
 
 
 def offer(scene: Scene) -> None:
-    """A button that asks the model, where nobody has; the sidebar has the switch, which a phone hides."""
+    """A button that asks the model, where nobody has; the switch stands at the top of the page."""
     if scene.source == "model" and not scene.ask_model:
         st.button(
             t("answer.ask"),

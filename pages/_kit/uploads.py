@@ -18,7 +18,7 @@ from pages._server import profile
 
 MAX_FIELD = 100  # characters of one field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
-NOTHING = "No saved trace is open; open one in the sidebar."
+NOTHING = "No saved trace is open; open one above."
 
 
 class Opened(NamedTuple):

@@ -22,7 +22,7 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     )  # as an experiment's
     trace.save(tmp_path / "mine.safetensors")
     page = visit(f"{app}/?source=file&layer=2&head=3&token=4")
-    expect(page.get_by_text("Open a saved trace in the sidebar")).to_be_visible()
+    expect(page.get_by_text("Open a saved trace above")).to_be_visible()
 
     page.locator("input[type=file]").set_input_files(tmp_path / "mine.safetensors")
     expect(page.get_by_text("A saved trace, opened from")).to_be_visible()
