@@ -104,6 +104,30 @@ def english():
 
 
 @pytest.fixture(scope="session")
+def controls():
+    """`controls(app)`: what the controls above the page are set to, by their keys; not the invisible ones."""
+
+    def read(app: AppTest) -> dict[str, object]:
+        kinds = ("text_area", "text_input", "number_input", "selectbox", "segmented_control", "toggle")
+        above = app.get_by_key("controls")
+        widgets = {widget.key: widget.value for kind in kinds for widget in getattr(above, kind)}
+        return {key: value for key, value in widgets.items() if key != "source"}  # its names are in "weights"
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def offers():
+    """`offers(app)`: the buttons of a page, without those above it."""
+
+    def read(app: AppTest) -> list:
+        above = [button.key for button in app.get_by_key("controls").button]
+        return [button for button in app.button if button.key not in above]
+
+    return read
+
+
+@pytest.fixture(scope="session")
 def strip():
     """`strip(app)`: the sentence on a page where it is chosen from, or the other text: `strip(app, 1)`."""
     return lambda app, nth=0: json.loads(app.get_by_key("chooser").proto.json)[0]["strips"][nth]
@@ -334,7 +358,7 @@ def click():
 
 @pytest.fixture(scope="session")
 def main_text():
-    """`main_text(app)`: the texts of the page without its sidebar."""
+    """`main_text(app)`: the texts of the page."""
 
     def read(app: AppTest) -> str:
         kinds = (app.main.markdown, app.main.caption, app.main.info)

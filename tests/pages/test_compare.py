@@ -165,18 +165,20 @@ def test_what_a_scene_does_not_have_is_said_and_replaced(on_page, english):
         assert any(caption.value.startswith(begin) for caption in app.caption), against
 
 
-def test_where_nothing_but_the_sentence_can_be_another_one_a_choice_is_awaited(on_page, english, monkeypatch):
+def test_where_nothing_but_the_sentence_can_be_another_one_a_choice_is_awaited(
+    on_page, english, controls, monkeypatch
+):
     monkeypatch.setattr("pages.see._compare.against._sizes", lambda *_: {})
     monkeypatch.setattr("pages.see._compare.against._models", lambda _: [])
     app = on_page(source="random", h=1, twin="")
     assert [info.value for info in app.info] == [english("compare.none")]
     app.selectbox(key="against_kind").select("twin").run()
-    assert "twin" in [area.key for area in app.sidebar.text_area]
+    assert "twin" in controls(app)
 
 
-def test_the_second_sentence_can_be_typed_where_it_is_compared_alone(on_page):
-    assert "twin" not in [area.key for area in on_page().sidebar.text_area]
+def test_the_second_sentence_can_be_typed_where_it_is_compared_alone(on_page, controls):
+    assert "twin" not in controls(on_page())
     app = on_page(against="twin")
-    app.sidebar.text_area(key="twin").set_value("").run()
+    app.text_area(key="twin").set_value("").run()
     assert not app.exception
     assert app.info

@@ -11,10 +11,10 @@ from tests.pages.conftest import go_to
 
 VIEWS = ("steps_view", "train_view")
 SIZES = ("h", "d_model")
-SENTENCE = ("text", "example", "source")
-ADVANCED = ("layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
+SENTENCE = ("text", "weights")
+ADVANCED = ("architecture", "layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
 MINI = (*SENTENCE, *SIZES, "architecture")
-RANDOM = (*SENTENCE, *SIZES, *ADVANCED)
+RANDOM = (*SENTENCE, *SIZES, *ADVANCED[1:])
 PAGES = {
     "see/heads.py": {
         "mini": (*MINI, "twin"),
@@ -22,7 +22,7 @@ PAGES = {
     },
     "see/token.py": {"mini": MINI, "random": RANDOM},
     "see/compare.py": {"mini": MINI, "random": RANDOM},
-    "models/real.py": {"mini": ("source",), "random": ("source",)},
+    "models/real.py": {"mini": ("weights",), "random": ("weights",)},
     "understand/steps.py": {"mini": MINI, "random": RANDOM},
     "understand/what_if.py": {"mini": MINI, "random": RANDOM},
     "understand/steps.py?steps_view=layers": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
@@ -33,36 +33,38 @@ PAGES = {
     "learn/train.py?train_view=heads": {"mini": (), "random": ()},
     "learn/cases.py": {"mini": (), "random": ()},
 }
-KINDS = (
-    "text_area",
-    "selectbox",
-    "number_input",
-    "segmented_control",
-    "button_group",
-    "toggle",
-    "text_input",
-)
-
-
-def shown(app) -> set[str]:
-    """The keys of the controls in the sidebar."""
-    found = [element for kind in KINDS for element in app.sidebar.get(kind)]
-    return {element.key for element in found}
 
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_the_controls_that_change_something_on_it_and_what_to_read_next(
-    opened_on, english, page, source
+    opened_on, english, controls, page, source
 ):
-    app = opened_on(page, source=source)
-    assert shown(app) == set(PAGES[page][source])
+    app, settings = opened_on(page, "advanced", source=source), set(PAGES[page][source])
+    assert controls(app).keys() == settings
+    assert controls(opened_on(page, source=source)).keys() == settings - {*ADVANCED}
+    assert ("example_0" in [button.key for button in app.button]) is ("text" in settings)
     if source == "mini":
         first, second = (link.proto for link in app.get("page_link")[-2:])
         files = {other.partition("?")[0] for other in PAGES} - {page.partition("?")[0]}
         names = {english(f"next.{Path(file).stem}") for file in files}
         assert {first.label, second.label} < names
         assert first.page != second.page
+
+
+def test_a_setting_in_the_closed_menu_keeps_its_value_and_its_place_in_the_link(opened, controls, eye):
+    app = opened("advanced", source="random")
+    app.number_input(key="layers").set_value(3).run()
+    app.toggle(key="bias").set_value(False).run()
+    app.session_state["advanced"] = False
+    app.text_area(key="text").set_value("one two three").run()
+    assert not {"layers", "bias"} & controls(app).keys()
+    assert eye(app)[0]["layers"] == 3
+    for _ in range(2):
+        assert (app.query_params["layers"], app.query_params["bias"]) == ("3", "false")
+        app.session_state["advanced"] = True
+        app.run()
+        assert (controls(app)["layers"], controls(app)["bias"]) == (3, False)
 
 
 @pytest.mark.slow

@@ -72,38 +72,25 @@ def test_random_weights_show_a_result_without_being_asked(opened, shows, english
     assert [title.value for title in app.title] == [english("heads.question")]
 
 
-def controls(app) -> dict:
-    """What the controls in the sidebar are set to."""
-    kinds = ("text_area", "number_input", "selectbox", "toggle")
-    widgets = [widget for kind in kinds for widget in getattr(app.sidebar, kind)]
-    source = app.segmented_control(key="source").value
-    return {"source": source} | {widget.key: widget.value for widget in widgets}
-
-
-def test_the_controls_start_at_the_defaults(opened):
+def test_the_controls_start_at_the_defaults(opened, controls):
     settings = {name: getattr(Scene(), name) for name in SETTINGS["random"]}
-    assert controls(opened()) == {
-        "source": "random",
-        "text": Scene().text,
-        "twin": "",
-        "example": None,
-        **settings,
-    }
+    start = {"weights": "random", "text": Scene().text, "twin": "", **settings}
+    assert controls(opened("advanced")) == start
 
 
 @pytest.mark.parametrize("key", CHANGES)
 def test_each_control_changes_what_is_computed(opened, shows, key):
     kind, value, more = CHANGES[key]
-    app = opened()
+    app = opened("advanced")
     control(app, kind, key).set_value(value).run()
     shows(app, expected(**{key: value, **more}))
 
 
-def test_a_link_sets_every_control_it_names_and_shows_at_once_what_they_would(opened, shows, place):
+def test_a_link_sets_every_control_it_names_and_shows_at_once_what_they_would(opened, shows, place, controls):
     looked_at = {"head": 5, "layer": 2, "token": 2}
-    app = opened(**ALL | looked_at | {"bias": "false"})
+    app = opened("advanced", **ALL | looked_at | {"bias": "false"})
     for _ in range(2):
-        assert controls(app) == ALL | {"source": "random", "twin": "", "example": None}
+        assert controls(app) == ALL | {"weights": "random", "twin": ""}
         assert place(app) == (1, 4, 1)
         shows(app, expected(**ALL), layer=1, head=4)
         app.run()
@@ -111,7 +98,7 @@ def test_a_link_sets_every_control_it_names_and_shows_at_once_what_they_would(op
 
 def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
     app = opened(d_k=7, d_v=9)
-    assert english("control.sizes", d_k=7, d_v=9) in [caption.value for caption in app.sidebar.caption]
+    assert english("control.sizes", d_k=7, d_v=9) in [caption.value for caption in app.caption]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +134,7 @@ def test_the_head_changes_what_is_looked_at(opened, shows, move, head):
 
 
 def test_a_layer_or_head_that_is_no_longer_there_becomes_the_last(opened, shows, move, place):
-    app = opened(h=8, layers=3)
+    app = opened("advanced", h=8, layers=3)
     app = move(app, layer=3, head=7, token=12)
     shows(app, expected(h=8, layers=3), layer=2, head=6)
     app.number_input(key="h").set_value(2).run()
@@ -161,7 +148,7 @@ def test_a_layer_or_head_that_is_no_longer_there_becomes_the_last(opened, shows,
 
 @pytest.mark.slow
 def test_what_is_looked_at_stays_when_something_else_changes(opened, place):
-    app = opened(h=8, head=5, token=3)
+    app = opened("advanced", h=8, head=5, token=3)
     app.number_input(key="seed").set_value(4).run()
     app.text_area(key="text").set_value("a b c d e").run()
     assert place(app)[:2] == (0, 4)
@@ -193,19 +180,18 @@ def lines(app) -> list[str]:
 # The sentence
 
 
-def test_an_example_replaces_the_sentence_and_gives_the_menu_back(opened, shows):
+def test_an_example_replaces_the_sentence(opened, shows):
     app = opened()
-    menu = app.selectbox(key="example")
-    menu.select_index(2).run()
-    assert app.text_area(key="text").value == menu.options[2]
-    assert app.selectbox(key="example").value is None
-    shows(app, expected(text=menu.options[2]))
+    example = app.button(key="example_2")
+    example.click().run()
+    assert app.text_area(key="text").value == example.label
+    shows(app, expected(text=example.label))
 
 
 @pytest.mark.slow
 def test_every_example_is_a_sentence_that_can_be_shown(opened):
     app = opened()
-    options = app.selectbox(key="example").options
+    options = [button.label for button in app.get_by_key("examples").button]
     assert len(options) == len(set(options)) >= 2
     for sentence in options:
         app.text_area(key="text").set_value(sentence).run()
@@ -247,7 +233,7 @@ def shown(app) -> bool:
     return "head_view" in {element.key for element in app.get("bidi_component")}
 
 
-def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, shows):
+def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, shows, offers):
     app = opened()
     app.text_area(key="text").set_value("my own words").run()
     app.number_input(key="d_model").set_value(30).run()
@@ -256,55 +242,55 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
     assert error.value == literal(
         "d_model 30 cannot be split into 4 heads; 28 or 32 can. With d_model 30, 3 or 5 heads work."
     )
-    assert [button.label for button in app.button] == [
+    assert [button.label for button in offers(app)] == [
         literal(f"Use {name} {value}")
         for name, value in (("d_model", 28), ("d_model", 32), ("h", 3), ("h", 5))
     ]
     assert app.text_area(key="text").value == "my own words"
     assert not shown(app)  # nothing is shown that does not belong to what was asked
 
-    app.button[0].click().run()
+    offers(app)[0].click().run()
     assert not app.error
-    assert [button.key for button in app.button] == ["to_z"]
+    assert [button.key for button in offers(app)] == ["to_z"]
     assert app.number_input(key="d_model").value == 28
     assert app.text_area(key="text").value == "my own words"
     shows(app, expected(text="my own words", d_model=28))
 
 
 @pytest.mark.slow
-def test_every_offered_value_works(opened):
+def test_every_offered_value_works(opened, offers):
     app = opened(d_model=30, h=4)
     for fix in range(4):
-        assert len(app.button) == 4
-        app.button[fix].click().run()
+        assert len(offers(app)) == 4
+        offers(app)[fix].click().run()
         assert not app.error
         assert not app.exception
         app.number_input(key="d_model").set_value(30)
         app.number_input(key="h").set_value(4).run()
 
 
-def test_key_heads_that_do_not_divide_the_heads_are_refused_and_mended(opened, shows):
+def test_key_heads_that_do_not_divide_the_heads_are_refused_and_mended(opened, shows, offers):
     app = opened(h=6, d_model=12, n_kv_heads=4)
     [error] = app.error
     assert error.value == literal("6 query heads cannot share 4 key/value heads evenly; 1, 2, 3 or 6 can.")
-    app.button[1].click().run()
+    offers(app)[1].click().run()
     shows(app, expected(h=6, d_model=12, n_kv_heads=2))
 
 
 def test_rotary_positions_with_an_odd_width_are_refused(opened):
-    app = opened(position="rotary", d_k=5)
+    app = opened("advanced", position="rotary", d_k=5)
     [error] = app.error
     assert literal("d_k must be even; got 5, 4 or 6 would work.") in error.value
     app.number_input(key="d_k").set_value(4).run()
     assert not app.error
 
 
-def test_a_refusal_says_so_on_every_page(opened):
+def test_a_refusal_says_so_on_every_page(opened, offers):
     app = opened(d_model=30)
     app.switch_page(STEPS).run()
     assert not app.exception
     assert len(app.error) == 1
-    app.button[0].click().run()
+    offers(app)[0].click().run()
     assert not app.error
     assert len(app.header) == 9
 
@@ -324,7 +310,7 @@ def test_the_scene_stays_when_the_page_changes(opened, shows, rows):
 
 
 def test_the_frame_says_where_it_computes(opened):
-    assert compute.device().reason in [caption.value for caption in opened().sidebar.caption]
+    assert compute.device().reason in opened().selectbox(key="weights").help
 
 
 # What is computed once
@@ -486,7 +472,13 @@ def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):
 
 def test_a_head_that_is_gone_with_other_sizes_leaves_the_link_of_the_page(opened, move, component):
     app = move(
-        opened(h=8, layers=3, text="a b c"), head=7, layer=3, heads="2,7", hop1=7, pins="b", key_token="c"
+        opened("advanced", h=8, layers=3, text="a b c"),
+        head=7,
+        layer=3,
+        heads="2,7",
+        hop1=7,
+        pins="b",
+        key_token="c",
     )
     app.number_input(key="h").set_value(2).run()
     app.number_input(key="layers").set_value(2).run()

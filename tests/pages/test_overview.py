@@ -103,7 +103,7 @@ def test_trained_heads_are_named_by_what_they_are_asked(opened, eye, english):
     app = opened("overview_open")
     header, measures = shown(app)
     roles = eye(app)[0]["roles"]
-    assert header["labels"] == roles["0"] + roles["1"]  # as in the view of one head
+    assert header["labels"] == [scored for _, scored in roles["0"] + roles["1"]]  # as in the view of one head
     assert header["roles"][4] == "noun"
     role, score = english("head_view.question_noun"), f"{measures[4, 6]:.2f}"
     assert header["labels"][4] == english("roles.label", role=role, score=score)
@@ -146,7 +146,7 @@ def test_every_trace_is_looked_at_once(layered, move, monkeypatch):
         return overview(trace)
 
     monkeypatch.setattr(kit, "overview", counting)
-    app = layered(text="a text that no other test has")
+    app = layered("advanced", text="a text that no other test has")
     move(app, head=2)
     assert len(asked) == 1
     app.number_input(key="seed").set_value(7).run()
@@ -169,7 +169,7 @@ def test_the_drawing_and_the_six_pictures_of_a_head_stand_above_all_heads(layere
 
 def test_a_closed_overview_computes_nothing_and_leaves_the_page_as_it_is(layered, monkeypatch):
     monkeypatch.setattr(kit, "overview", lambda trace: pytest.fail("computed for nobody"))
-    app = layered(layers=1, text="closed by the one who looks")
+    app = layered("advanced", layers=1, text="closed by the one who looks")
     app.session_state["overview_open"] = False
     app.number_input(key="layers").set_value(3).run()
     assert not app.exception

@@ -277,7 +277,8 @@ def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_m
     for column, expected in zip(("as it is", "changed"), answers, strict=True):
         assert [text.split(" ")[0] for text in table[column]] == [word.strip() for word in expected]
     for said, trace in zip(eye(app, "what_if_view")[0]["answers"], (before, after), strict=True):
-        assert all(answer[0][0].strip() in line for line, answer in zip(said, trace.answers, strict=True))
+        for [(_, words)], answer in zip(said, trace.answers, strict=True):
+            assert words.startswith(answer[0][0])
     drawn = heatmaps(app, "what-if-weights")["difference"]["values"]
     old, new = (trace.layers[1].weights(0) for trace in (before, after))
     np.testing.assert_allclose(drawn, new - old[np.ix_(partners, partners)], atol=1e-5)
@@ -308,9 +309,9 @@ def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_mo
     for said, text in zip(eye(app)[0]["answers"], (Scene.text, Scene.twin), strict=True):
         trace = huggingface.follow(model, text, answers=True)
         assert len(said) == len(trace.answers)
-        for line, answer in zip(said, trace.answers, strict=True):
-            assert line.startswith("After ")
-            assert answer[0][0].strip() in line
+        for [(asked, words)], answer, word in zip(said, trace.answers, trace.tokens.labels, strict=True):
+            assert asked == english("answer.next", query=word)
+            assert words.startswith(answer[0][0])
     app.switch_page("understand/what_if.py").run()
     assert "What the model answers" in [one.value for one in app.caption]
     app.switch_page("see/heads.py").run()
@@ -320,7 +321,9 @@ def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_mo
     app = on_model("t5", target="The street.", ask_model="true")
     assert english("answer.elsewhere") in [one.value for one in app.caption]
     app.segmented_control(key="kind").set_value("cross").run()
-    assert all(line.startswith("After ") for line in eye(app)[0]["answers"][0])
+    header, panels = eye(app)
+    asked = [english("answer.next", query=word) for word in panels[0]["tokens"]]
+    assert [question for [[question, _]] in header["answers"][0]] == asked
     app = on_model("bert", ask_model="true")
     assert any("has no trained weights to answer with" in info for info in infos(app))
     assert eye(app)[0]["answers"] == [[], []]
@@ -397,11 +400,11 @@ def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folde
     given("gpt2", "bert")
     app = opened(token=9)  # "it"
     assert tokens(app)[0][8] == "it"
-    app.segmented_control(key="source").set_value("model").run()
+    app.selectbox(key="weights").set_value("model").run()
     app.selectbox(key="model").set_value(folder("bert")).run()
     token = place(app)[2]
     assert (tokens(app)[0][token], token == 8) == ("it", False)
-    app.segmented_control(key="source").set_value("mini").run()
+    app.selectbox(key="weights").set_value("mini").run()
     assert place(app)[2] == 8
 
 
@@ -422,7 +425,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     assert refusals.INSTALL in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
     app.button(key="use_random").click().run()
-    assert app.segmented_control(key="source").value == "random"
+    assert app.selectbox(key="weights").value == "random"
 
 
 @pytest.mark.slow
@@ -741,23 +744,23 @@ def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on
     assert button.label == literal(names[chosen])
     button.click().run()
     assert not app.exception
-    assert app.segmented_control(key="source").value == "model"
+    assert app.selectbox(key="weights").value == "model"
     assert app.selectbox(key="model").value == names[chosen]
     assert app.button(key="fetch_model")
 
 
 def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_else(
-    opened, opened_on, folder, monkeypatch, english
+    opened, opened_on, folder, monkeypatch, english, offers
 ):
     monkeypatch.setattr(model_source, "library", lambda: False)
     fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
-    assert "model" not in opened().segmented_control(key="source").options
+    assert english("source.model") not in opened().selectbox(key="weights").options
     named = {"source": "model", "model": fresh}
     for page, link in (("models/real.py", {}), ("models/real.py", named), ("see/token.py", named)):
         app = opened_on(page, **link)
         assert app.info[0].value == english("real.no_library")
         assert app.code[0].value == refusals.INSTALL_LIBRARY
-        assert [button.key for button in app.button] == ["use_mini", "use_random"]
+        assert [button.key for button in offers(app)] == ["use_mini", "use_random"]
         assert not app.dataframe
 
 

@@ -29,16 +29,17 @@ def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, la
     shown = eye(app)[0]["roles"][str(layer - 1)]
     scores = checkpoints.manifest()["glass-box-en-h4-d64"]["scores"]["questions"]
     asked = mha.trace(Scene().text, source="mini").source.questions
-    for head, label in enumerate(shown):
+    for head, (label, scored) in enumerate(shown):
         if layer == 2:  # the last: what the head is asked, and how often its answer is right
             for question in asked[head].split():
                 right = f" {scores[question]['right']:.2f}" if question in scores else ""
-                assert english(f"head_view.question_{question}") + right in label
+                assert english(f"head_view.question_{question}") in label.split(" · ")
+                assert english(f"head_view.question_{question}") + right in scored.split(" · ")
             continue
         role = named.get((layer - 1, head))
-        expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
-        assert label == expected
-    assert any(shown)
+        name = "" if role is None else english(f"role.{role[0]}")
+        assert (label, scored) == (name, "" if role is None else f"{name} {role[1]:.2f}")
+    assert any(scored for _, scored in shown)
     own = table[(table["layer"] == layer - 1) & (table["head"] == 0)]
     drawn = table_with(app, "score")
     assert sorted(drawn["score"]) == sorted(own["score"])
@@ -47,7 +48,7 @@ def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, la
 
 def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
     app = opened("measurements", source="random")
-    assert eye(app)[0]["roles"] == {"0": [""] * 4}
+    assert eye(app)[0]["roles"] == {"0": [["", ""]] * 4}
     trace = mha.trace(**Scene(source="random").settings())
     expected = patterns.metrics(trace.layers[0])
     assert table_with(app, "entropy")["entropy"].tolist() == pytest.approx(

@@ -93,10 +93,6 @@ def test_the_curves_say_where_all_sentences_join(on_train, english, monkeypatch)
     assert english("train.all_join") in chart.proto.spec
 
 
-def sources(app) -> list[str]:
-    return app.segmented_control(key="source").options
-
-
 @pytest.mark.slow
 def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened(on_train, opened, english):
     app, other = on_train(), opened()
@@ -104,8 +100,9 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
     job = finished(plan())
     for visitor in (app, other):
         visitor.switch_page("see/heads.py").run()
-    assert ("run" in sources(app), "run" in sources(other)) == (True, False)
-    assert app.segmented_control(key="source").set_value("run").run().selectbox(key="run").value == job.name
+    offered = [english("source.run") in one.selectbox(key="weights").options for one in (app, other)]
+    assert offered == [True, False]
+    assert app.selectbox(key="weights").set_value("run").run().selectbox(key="run").value == job.name
     assert not app.error
     assert opened(source="run", run=job.name).selectbox(key="run").options == [job.name]
     compute.trainings().close()
@@ -120,7 +117,7 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
     ):
         visitor = opened(source="run", **link)
         assert not visitor.exception
-        assert visitor.segmented_control(key="source").value == "run"
+        assert visitor.selectbox(key="weights").value == "run"
         [error] = visitor.error
         assert literal(refusal) in error.value
         assert (error.proto.title == english("run.gone")) == ("step" not in link)
@@ -195,7 +192,7 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alone(on_train, opened):
+def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alone(on_train, opened, english):
     app = on_train()
     app.button(key="start").click().run()
     job = finished(plan())
@@ -211,7 +208,7 @@ def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alo
     app.button(key="look_opened").click().run()
     name = app.session_state["run"]
     assert name.startswith(f"{job.name}-")
-    assert "run" not in sources(opened())
+    assert english("source.run") not in opened().selectbox(key="weights").options
     assert opened(source="run", run=name).selectbox(key="run").options == [name]
     reopened = compute.trainings().model(app.session_state["run"])
     assert reopened is not job.trained

@@ -1,0 +1,38 @@
+"""The settings behind "Advanced": they hold also while nobody sees them."""
+
+from urllib.parse import parse_qsl, urlsplit
+
+from playwright.sync_api import expect
+
+
+def test_a_setting_holds_while_the_menu_is_closed_and_back_undoes_it_last(visit, app, settled):
+    page = visit(f"{app}/?source=random&twin=")
+    sentence = page.get_by_role("textbox", name="Sentence", exact=True)
+    seed = page.get_by_role("spinbutton", name="Seed", exact=True)
+    first = sentence.input_value()
+
+    def link() -> dict[str, str]:
+        return {
+            name: value for name, value in parse_qsl(urlsplit(page.url).query) if name in ("seed", "text")
+        }
+
+    page.get_by_role("button", name="Advanced", exact=True).click()
+    seed.fill("7")
+    page.keyboard.press("Enter")
+    settled(page)
+    assert link() == {"seed": "7"}
+    page.keyboard.press("Escape")
+    expect(seed).to_have_count(0)
+    sentence.fill("one two three")
+    page.keyboard.press("Enter")
+    settled(page)
+    assert link() == {"seed": "7", "text": "one two three"}
+    page.go_back()
+    settled(page)
+    assert link() == {"seed": "7"}
+    expect(sentence).to_have_value(first)
+    page.go_back()
+    settled(page)
+    assert link() == {}
+    page.get_by_role("button", name="Advanced", exact=True).click()
+    expect(seed).to_have_value("0")
