@@ -115,7 +115,7 @@ RULES = f"""
 :is({TOP_LINKS}, {SIDE_LINKS}) > ::before {{ font-size: 0.85rem; font-weight: 600; opacity: 0.7; }}
 {TOP_LINKS} > * {{ display: flex; align-items: center; }}
 {TOP_LINKS} > ::before {{ margin: 0 0.2rem 0 0.6rem; }}
-{TOP_LINKS} a {{ padding-inline: 5px; }} /* all pages beside the sidebar on a screen of 1366 */
+{TOP_LINKS} a {{ padding-inline: 5px; }} /* all pages in one line on a screen of 1366 */
 {EXPAND}::after {{ margin-left: 0.35rem; font-size: 1rem; }}
 {SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
 """
