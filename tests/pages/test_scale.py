@@ -50,3 +50,15 @@ def test_small_weights_are_brought_out_where_a_link_asks_for_it(ends, page):
     assert any(end == pytest.approx(largest) for end, largest in drawn) or page == "understand/steps.py"
     assert max(end for end, _ in drawn) < 1
     assert words is None or words < 1
+
+
+def test_a_matrix_that_plotly_draws_has_the_same_scales(opened_on_random, click, drawn):
+    asked = {"name": "weights", "panel": 0, "layer": 0, "head": 0, "query": 3}
+    ends = []
+    for scale in ("full", "fitted"):
+        app = click(opened_on_random(scale=scale), "head_view", asked, "plotted")
+        figure = json.loads(app.get_by_key("head_view_plot_figure").proto.spec)
+        ends.append(figure["data"][0]["zmax"])
+    largest = drawn(app, "head_view_plot_figure").max()
+    assert largest < 1
+    assert ends == [1, pytest.approx(largest)]
