@@ -32,7 +32,7 @@ const MATRICES = {
   weights: { symbol: "A", rows: "query", columns: "key" },
   output: { symbol: "head", rows: "query", columns: null },
 };
-const [NO_MATRIX] = CHOICES.matrix; // is large
+const NO_MATRIX = CHOICES.matrix[0]; // is large
 const VECTORS = ["q", "k", "v"];
 const ORDERS = ["number", "token", "variance"]; // of the dimensions of Q, K and V
 const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
