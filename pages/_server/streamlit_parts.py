@@ -71,7 +71,6 @@ RULES = f"""
 {SKELETON} {{ min-height: 68px; }}
 {_of(*BUTTONS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
 {_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
-{_of("source")} {SKELETON} {{ min-height: 60px; }}
 [class*="st-key-try_"] {SKELETON} {{ min-width: 12rem; }} /* a few words */
 {_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
 {_of("vectors")} [data-testid="stColumn"]:first-child {{ min-height: 520px; }} /* the map comes last */
