@@ -34,8 +34,8 @@ class Focus:
     are further tokens, with spaces between them. They look, or are looked at with the `side` "key". `heads`
     are drawn, the chosen one where it is "", none where it is "0". `hop1` and `hop2` are the two heads that
     words pass through, the best ones where they are "". Colours and lines of weights go from 0 to 1; on the
-    `scale` "fitted" they end at the largest weight in sight. `matrix` is the one of the six that is large, and
-    `number` the row and the column in it, ``9,3``, whose number is explained.
+    `scale` "fitted" they end at the largest weight in sight. `matrix` is the one of the six that is large,
+    and `number` the row and the column in it, ``9,3``, whose number is explained.
     """
 
     layer: int = 2
@@ -104,7 +104,9 @@ def refusal(name: str, value: str) -> str | None:
         )
     if name == "number":
         places = value.split(",")
-        wrong = value and (len(places) != 2 or any(not at or outside(name, at, 1, MAX_NUMBER) for at in places))
+        wrong = value and (
+            len(places) != 2 or any(not at or outside(name, at, 1, MAX_NUMBER) for at in places)
+        )
         return "number is a row and a column from 1, as in 9,3" if wrong else None
     return outside(name, value, 0, MAX_NUMBER) if name in ("lines", "hop1", "hop2") else None
 
