@@ -147,7 +147,7 @@ def _open(word: str) -> None:
     from mha_core.scene import link
 
     if ("=" in word or "://" in word) and not Path(word).exists():
-        os.environ[resources.LINK] = link.address(word)
+        os.environ[resources.LINK] = f"/{link.written(link.parts(word))}"
         return
     mha.load(word)
     os.environ[resources.OPENED] = str(Path(word).resolve())

@@ -1,13 +1,13 @@
 """The grammar of a scene's link: its fields by name, ``text=…&h=4&token=it``, and the values of each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from mha_core.errors import MhaError, listed, named_type
 from mha_core.scene.other import KINDS
-from mha_core.scene.page import HOME
+from mha_core.scene.page import HOME, SEVERAL
 from mha_core.scene.settings import SETTINGS
 from mha_core.scene.token_names import as_number
 
@@ -26,36 +26,32 @@ class Refused(NamedTuple):
     taken: object
 
 
-def parts(link: str) -> dict[str, str]:
-    """The values of a link by their names: of an address, ``http://…/?text=…``, or of what follows its "?".
+class Parts(NamedTuple):
+    """The parts of a link: its page, the values by their names, and the heading on the page, "" for none."""
+
+    page: str
+    values: Mapping[str, str]
+    section: str = ""
+
+
+def parts(link: str) -> Parts:
+    """The parts of a link: of an address, ``http://…/cost?…#sharing``, or of what follows its "?".
 
     A field with several values has them with commas between them. Raises `MhaError` for what is no text.
     """
     values: dict[str, list[str]] = {}
     for name, value in parse_qsl(_query(link), keep_blank_values=True):
         values.setdefault(name, []).append(value)
-    return {name: SEPARATOR.join(several) for name, several in values.items()}
+    joined = {name: SEPARATOR.join(several) for name, several in values.items()}
+    return Parts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
 
 
-def place(link: str) -> tuple[str, str]:
-    """The page of a link and the heading on it, "" for none: ``cost?…#sharing``."""
-    return _page(link) or HOME, unquote(link.strip().partition("#")[2])
-
-
-def of_page(name: str, query: str, section: str) -> str:
-    """The link of a page and a heading on it, ``cost?…#sharing``; `place` and `parts` read it."""
-    return f"{'' if name == HOME else name}?{query}" + (f"#{quote(section)}" if section else "")
-
-
-def address(link: str) -> str:
-    """The link as an address inside the app, ``/what-if?text=…``: the same page, whatever the server."""
-    page, query = _page(link), parse_qsl(_query(link), keep_blank_values=True)
-    return f"/{quote(page, safe='%')}?{written(query)}"
-
-
-def written(values: Iterable[tuple[str, str]]) -> str:
-    """Names and values as a link."""
-    return urlencode([*values])
+def written(parts: Parts) -> str:
+    """The link of these parts, ``cost?…#sharing``, as an address relative to that of the home page."""
+    page = "" if parts.page == HOME else quote(parts.page, safe="%")
+    several = {name: parts.values[name].split(SEPARATOR) for name in parts.values.keys() & SEVERAL}
+    query = urlencode({**parts.values, **several}, doseq=True)
+    return f"{page}?{query}" + (f"#{quote(parts.section)}" if parts.section else "")
 
 
 def _query(link: str) -> str:

@@ -35,6 +35,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "cases": (),
     "model": ("place", "mixer_head"),
 }
+SEVERAL = ("classes",)  # fields that can have several values, each under the name in an address
 # Pages of older links: the page that each is a view of now, with the field that opens it there.
 MOVED: Mapping[str, tuple[str, str, str]] = {
     "hops": ("steps", "steps_view", "layers"),

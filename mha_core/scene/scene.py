@@ -74,8 +74,8 @@ class Scene:
         ...     print(f"{name}={value}: {reason}; {taken} was taken")
         h=0: h is a whole number from 1 to 128; 4 was taken
         """
-        scene, refused = opened(values := grammar.parts(link))
-        name, section = grammar.place(link)
+        name, values, section = grammar.parts(link)
+        scene, refused = opened(values)
         name, values = moved(name, values)
         if name not in PAGES:
             refused += (Refused("page", name, f"the page is {listed(PAGES, 'or')}", HOME),)
@@ -103,8 +103,9 @@ class Scene:
                 f"No link can say {one.name}={one.value:.{MAX_SHOWN}}: {one.reason}.",
                 fixes=({one.name: one.taken},),
             )
-        query = grammar.written((values | dict(self.page.fields)).items())
-        return query if self.page == Page() else grammar.of_page(self.page.name, query, self.page.section)
+        page = self.page
+        link = grammar.written(grammar.Parts(page.name, values | dict(page.fields), page.section))
+        return link.removeprefix("?") if page == Page() else link
 
     def trace(self) -> "AttentionTrace":
         """The trace of its text with its changes; of a model's several kinds of attention the scene's.

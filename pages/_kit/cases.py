@@ -46,12 +46,11 @@ class Case:
     @property
     def address(self) -> str:
         """Where it opens, seen from any page."""
-        page = self.scene.page
-        values = grammar.parts(self.link) | {FIELD: str(self.number)}
+        parts = grammar.parts(self.link)
+        values = {**parts.values, FIELD: str(self.number)}
         if (language := st.query_params.get("lang")) in languages():
             values["lang"] = language
-        query = grammar.written(values.items())
-        return f"./{grammar.of_page(page.name, query, page.section)}"
+        return f"./{grammar.written(parts._replace(values=values))}"
 
 
 @cache

@@ -304,7 +304,7 @@ def test_a_saved_trace_is_opened_in_the_app(trace, options, first, started, tmp_
         ("text=How are you?&h=8", "/?text=How+are+you%3F&h=8"),
         (
             "https://a.b:1/base/what-if?edits=off,layer=1&lang=zh#sides",
-            "/what-if?edits=off%2Clayer%3D1&lang=zh",
+            "/what-if?edits=off%2Clayer%3D1&lang=zh#sides",
         ),
         ("http://localhost:8501/steps", "/steps?"),
         ("http://localhost:8501?h=8", "/?h=8"),

@@ -10,7 +10,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
 from mha_core.scene.focus import Focus
-from mha_core.scene.link import parts, place
+from mha_core.scene.link import parts
 from mha_core.scene.page import PAGES
 from mha_core.scene.scene import Scene
 from mha_core.scene.settings import SETTINGS
@@ -501,7 +501,7 @@ FILES = {
 def links() -> list[tuple[str, dict]]:
     """Those of the gallery, of a few scenes, and of every page as it is at first."""
     cases = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
-    given = [(FILES[place(case["link"])[0]], parts(case["link"])) for case in cases]
+    given = [(FILES[page], values) for page, values, _ in (parts(case["link"]) for case in cases)]
     scenes = [
         ("see/compare.py", {"h": "4", "against": "h:8", "head": "8"}),
         ("see/heads.py", {"sentence": "2", "token": "wide", "head": "2", "heads": "0", "lines": "50"}),

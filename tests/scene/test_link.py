@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_a_scene_comes_back_from_its_link(scene):
 @settings(max_examples=500)
 @given(scenes)
 def test_a_link_says_what_is_not_as_it_begins_and_nothing_else(scene):
-    said = grammar.parts(scene.link())
+    said = grammar.parts(scene.link()).values
     values = {one.name: getattr(scene, one.name) for one in fields(Scene) if one.name not in NESTED}
     for name, value in (values | vars(scene.focus)).items():
         default = getattr(DEFAULTS, name, getattr(DEFAULTS.focus, name, None))
@@ -95,7 +96,7 @@ def test_a_link_says_what_is_not_as_it_begins_and_nothing_else(scene):
 
 
 def test_a_bare_link_is_the_scene_of_the_start_whose_own_link_names_its_text():
-    assert grammar.parts(DEFAULTS.link()) == {"text": DEFAULTS.text}
+    assert grammar.parts(DEFAULTS.link()).values == {"text": DEFAULTS.text}
     for link in ("", "?", "http://localhost:8501", "lang=zh&word=cat"):
         assert Scene.of_link(link) == (DEFAULTS, ())
 
@@ -105,6 +106,13 @@ def test_a_link_names_the_page_its_heading_and_the_fields_of_that_page_alone():
     assert refused == ()
     assert scene.page == Page("cost", "by-heads", (("cost_h", "3"),))
     assert Scene.of_link("steps?operation=scores").scene.page == Page("steps", "", (("operation", "scores"),))
+
+
+def test_several_values_of_a_field_of_a_page_stand_in_its_link_as_the_app_writes_them():
+    link = "embeddings?text=the+cat&classes=animal&classes=food#relations"
+    scene = Scene.of_link(link).scene
+    assert scene.page == Page("embeddings", "relations", (("classes", "animal,food"),))
+    assert scene.link() == link
 
 
 def test_a_page_that_there_is_not_is_refused_and_the_home_page_taken():
@@ -305,7 +313,7 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize("kind", ["", "decoder", "cross", "x"])
 def test_a_scene_of_a_model_has_its_kind_of_attention_with_the_changes_there(folders, kind):
     said = {"text": "the cat", "model": folders["t5"], "kind": kind, "target": "the dog"}
-    scene = Scene.of_link(grammar.written({"source": "model", "edits": "off,layer=1", **said}.items())).scene
+    scene = Scene.of_link(urlencode({"source": "model", "edits": "off,layer=1", **said})).scene
     kind = kind if kind in ("decoder", "cross") else "encoder"
     edits = [mha.edits.Output(layer=0, kind=kind)]
     whole = mha.trace("the cat", source=str(folders["t5"]), target="the dog", edits=edits)
