@@ -154,6 +154,7 @@ streamlit_parts.sections(
 charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 wrong = controls.refused(link)
+controls.take(link)
 _say(wrong, line)
 controls.controls(_controls(pages[chosen]), asked)
 cases.opened()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from mha_core.errors import listed
-from mha_core.scene.link import outside
+from mha_core.scene.link import nearest, outside
 from mha_core.scene.token_names import names
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MAX_WORDS = 10_000  # characters of a field of the focus
 MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
+LEAST = {"layer": 1, "head": 1, "sentence": 1, "lines": 0, "hop1": 0, "hop2": 0}
 # The values of those fields of the focus that have a few names; the first is the default.
 CHOICES = {
     "drawing": ("lines", "text", "arcs", "matrix"),
@@ -59,8 +60,8 @@ class Focus:
 
     @classmethod
     def of_link(cls, values: Mapping[str, object]) -> "Focus":
-        """The focus that a link names; a value that cannot be is left out."""
-        given = {name: value for name, value in strings(values).items() if refusal(name, value) is None}
+        """The focus that a link names; of a number that cannot be the nearest, other values are left out."""
+        given = {name: _taken(name, value) for name, value in strings(values).items()}
         numbers = {name for name in given if isinstance(getattr(Focus, name), int)}
         texts = {name: value for name, value in given.items() if name not in numbers}
         return cls(**texts, **{name: int(given[name]) for name in numbers if given[name]})
@@ -89,8 +90,8 @@ def strings(values: Mapping[str, object]) -> dict[str, str]:
 
 def refusal(name: str, value: str) -> str | None:
     """The rule that a value of a field breaks, None where it can be; "" leaves it to the picture."""
-    if isinstance(getattr(Focus, name), int):
-        return outside(name, value, 1, MAX_NUMBER)
+    if name in LEAST:
+        return outside(name, value, LEAST[name], MAX_NUMBER)
     if name in CHOICES:
         return None if value in ("", *CHOICES[name]) else f"{name} is {listed(CHOICES[name], 'or')}"
     if len(value) > MAX_WORDS:
@@ -108,7 +109,15 @@ def refusal(name: str, value: str) -> str | None:
             len(places) != 2 or any(not at or outside(name, at, 1, MAX_NUMBER) for at in places)
         )
         return "number is a row and a column from 1, as in 9,3" if wrong else None
-    return outside(name, value, 0, MAX_NUMBER) if name in ("lines", "hop1", "hop2") else None
+    return None
+
+
+def _taken(name: str, value: str) -> str:
+    """The value that a field has where a link says this one."""
+    if refusal(name, value) is None:
+        return value
+    number = nearest(value, LEAST[name], MAX_NUMBER) if name in LEAST else None
+    return str(getattr(Focus, name) if number is None else number)
 
 
 def _is_share(text: str) -> bool:

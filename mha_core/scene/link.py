@@ -12,6 +12,7 @@ from mha_core.scene.settings import SETTINGS
 from mha_core.scene.token_names import as_number
 
 LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1, "seed": 0, "step": 0}
+SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # which have to fit together
 SWITCHES = ("ask_model", "bias")
 CHARACTERS = "characters"  # of a text, among the largest numbers
 SEPARATOR = ","  # of the values of a field that has several
@@ -102,6 +103,22 @@ def outside(name: str, value: str, least: int, most: int) -> str | None:
     number = as_number(value)
     can_be = not value or (number is not None and least <= number <= most)
     return None if can_be else f"{name} is a whole number from {least} to {most:,}"
+
+
+def nearest(value: str, least: int, most: int) -> int | None:
+    """The number from `least` to `most` that is nearest to a whole number; None for what is none."""
+    sign, digits = value.startswith("-"), value.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    number = as_number(digits.lstrip("0") or "0")
+    return least if sign else most if number is None else min(max(number, least), most)
+
+
+def instead(name: str, value: str, default: object, most: Mapping[str, int] | None = None) -> object:
+    """What is taken in place of a value that is refused: the nearest number that can be, or the default."""
+    most = largest() if most is None else most
+    number = nearest(value, LEAST[name], most[name]) if name in LEAST else None
+    return default if number is None else number
 
 
 def read(name: str, value: str, default: object) -> object:

@@ -1,6 +1,6 @@
 """Everything that decides what is on screen, as one value. Heads and layers count from 1, as on screen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,12 +67,13 @@ class Scene:
         """The `scene` of a link, an address or what follows its "?", and what was `refused` of the link.
 
         Each value that cannot be is refused with its `name`, `value`, the `reason`, and what was `taken`
-        instead: what a link means that does not name it. Names that are neither of a scene nor of its page
-        are passed over. Raises `MhaError` for what is no text.
+        instead: of a number the nearest that can be, of `edits` the rest, and else what a link means that
+        does not name it. Names that are neither of a scene nor of its page are passed over. Raises
+        `MhaError` for what is no text.
 
-        >>> for name, value, reason, taken in mha.Scene.of_link("h=0").refused:
+        >>> for name, value, reason, taken in mha.Scene.of_link("d_model=9000").refused:
         ...     print(f"{name}={value}: {reason}; {taken} was taken")
-        h=0: h is a whole number from 1 to 128; 4 was taken
+        d_model=9000: d_model is a whole number from 1 to 8,192; 8192 was taken
         """
         name, values, section = grammar.parts(link)
         scene, refused = opened(values)
@@ -169,6 +170,7 @@ class Scene:
 
 
 DEFAULTS = Scene()
+MAX_TRIED = 256  # sizes; among so many in a row one is a multiple of any h, also one of even parts
 NESTED = ("focus", "page")  # fields that are values with fields of their own
 
 
@@ -186,27 +188,56 @@ def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> 
     """
     from mha_core.scene import changes
 
-    found, refused = {}, []
+    found, wrong = {}, {}
     for one in fields(Scene):
         name, value = one.name, values.get(one.name)
         if value is None or name in NESTED:
             continue
         default = getattr(DEFAULTS, name)
         if reason := grammar.refusal(name, value, most):
-            refused.append(Refused(name, value, reason, default))
+            wrong[name], found[name] = (value, reason), grammar.instead(name, value, default, most)
         else:
             found[name] = grammar.read(name, value, default)
     if edits := found.get("edits"):
-        chosen, wrong = changes.read(edits)
+        chosen, others = changes.read(edits)
         found["edits"] = changes.write(chosen)
-        refused += [Refused("edits", part, changes.RULE, "") for part in wrong]
+        if others:
+            wrong["edits"] = ";".join(others), changes.RULE
     if "twin" not in values:
         found["twin"] = twin_of(found.get("text", DEFAULTS.text))
-    start = Focus().link()
-    for name in start:
+    scene = _fitted(Scene(**found, focus=Focus.of_link(values)), wrong.keys(), most)
+    focus = scene.focus.link()
+    for name in focus:
         if name in values and (reason := focus_refusal(name, values[name])):
-            refused.append(Refused(name, values[name], reason, start[name]))
-    return Opened(Scene(**found, focus=Focus.of_link(values)), tuple(refused))
+            wrong[name] = values[name], reason
+    taken = vars(scene) | focus
+    return Opened(scene, tuple(Refused(name, *said, taken[name]) for name, said in wrong.items()))
+
+
+def _fitted(scene: Scene, repaired: Set[str], most: Mapping[str, int] | None) -> Scene:
+    """The scene with the nearest sizes that go with the others in place of those that were repaired."""
+    most = grammar.largest() if most is None else most
+    for name in (name for name in grammar.SIZES if name in repaired):
+        size = getattr(scene, name)
+        if size is not None and not _fits(scene):
+            near = sorted(range(grammar.LEAST[name], most[name] + 1), key=lambda other: abs(other - size))
+            others = (replace(scene, **{name: other}) for other in near[:MAX_TRIED])
+            scene = next(filter(_fits, others), scene)
+    return scene
+
+
+def _fits(scene: Scene) -> bool:
+    """Do the sizes go together, as far as the source of the scene has them?"""
+    from mha_core.attention.module import AttentionSpec
+
+    used = SETTINGS[scene.source]
+    if "h" not in used:
+        return True
+    try:
+        spec = AttentionSpec(*(getattr(scene, name) if name in used else None for name in grammar.SIZES))
+    except MhaError:
+        return False
+    return "position" not in used or scene.position != "rotary" or spec.d_k % 2 == 0
 
 
 def twin_of(text: str) -> str:

@@ -21,12 +21,11 @@ from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import compute, model_source, runs, uploads
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, language, languages, literal, t
-from pages._server import profile
+from pages._server import profile, streamlit_parts
 
 MAX_SENTENCES = 2  # side by side
 SENTENCE = 72  # pixels of its field: two lines
 TEXTS = ("text", "twin", "target")  # they have a figure in common
-OF_A_PAGE = ("edits", "against")  # the page that they belong to says what is wrong with them
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
 
 
@@ -118,11 +117,9 @@ def whole_link() -> dict[str, str]:
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
     uploads.begin()  # which file is open
-    most = max_values() | {CHARACTERS: max_characters()}
     other = {
         name: (value, model_source.usual_dtype() if name == "dtype" else taken)
-        for name, value, _, taken in opened(link, most).refused
-        if name not in OF_A_PAGE or len(value) > max_characters()
+        for name, value, _, taken in opened(link, _limits()).refused
     }
     if link.get("source", DEFAULTS.source) not in _sources():
         other["source"] = link["source"], DEFAULTS.source
@@ -140,6 +137,17 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
         if taken != link["revision"]:
             other["revision"] = link["revision"], taken
     return other
+
+
+def take(link: Mapping[str, str]) -> None:
+    """Let each control begin with what was taken in place of a value of the link that it cannot have."""
+    for one in opened(link, _limits()).refused:
+        if one.name in CONTROLS:
+            streamlit_parts.begin_with(one.name, "" if one.taken is None else str(one.taken))
+
+
+def _limits() -> dict[str, int]:
+    return max_values() | {CHARACTERS: max_characters()}
 
 
 def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
@@ -160,9 +168,7 @@ def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
             value = st.session_state[key]
             if isinstance(value, str | int | float | list | None) and not _is_same(link[key], value):
                 others[key] = link[key], value
-        elif key in instead:
-            others[key] = link[key], instead[key]
-    return others
+    return others | {key: (link[key], instead[key]) for key in link.keys() & instead}
 
 
 def _beyond(link: Mapping[str, str], asked: Focus, taken: Focus) -> dict[str, tuple[str, object]]:

@@ -137,7 +137,7 @@ def on_phone() -> bool:
 
 
 def say_instead(name: str, taken: object) -> None:
-    """A page has another value in a field of its own than the link; the frame says so in its line."""
+    """A page has another value of a field that it draws than the link; the frame says so in its line."""
     st.session_state.setdefault("instead", {})[name] = taken
 
 

@@ -19,6 +19,7 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
+from streamlit.runtime.state.session_state_proxy import get_session_state
 
 # `st.set_option` sets none of the server's: strangers would send files as large as the owner's.
 set_option = config.set_option
@@ -224,6 +225,20 @@ def take_whole_numbers() -> None:
             return field.value
 
     NumberInputSerde.deserialize = read_or_own
+
+
+def begin_with(name: str, value: str) -> None:
+    """Let the control of that name begin with this value, not with that of the link; "" is its own default.
+
+    Of a value that cannot be Streamlit would take the default, and of a text that can be the text itself.
+    """
+    with get_session_state().query_params() as link:
+        if value:
+            link._initial_query_params[name] = [value]
+            link.set_corrected_value(name, value, "string_value")
+        else:
+            link._initial_query_params.pop(name, None)
+            link.remove_param(name)
 
 
 def after_history() -> bool:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.scene.changes import edits_of
+from mha_core.scene.changes import edits_of, read
 from mha_core.scene.places import indices
 from pages._kit import pair, refusals
 from pages._kit.scene import scene_and_trace
@@ -16,7 +16,7 @@ if scene.source == "file":
     st.info(t("what_if.file"), icon=":material/tune:")
     st.stop()
 layer, head, query = indices(before, scene)
-chosen = changes.current(scene)
+chosen, _ = read(scene.edits)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)
 at = text.query(query)

@@ -157,12 +157,21 @@ def test_all_that_is_offered_can_be_compared(on_page, heatmaps, source):
         assert list(heatmaps(app, "compare-weights"))[:2] == ["before", "after"]
 
 
-def test_what_a_scene_does_not_have_is_said_and_replaced(on_page, english):
-    for against in ("mask:causal", "h:64", "nonsense", "head:99"):
-        app = on_page(against=against)
-        assert not app.exception
-        begin = english("compare.refused", value=literal(against), taken="").partition("Taken")[0]
-        assert any(caption.value.startswith(begin) for caption in app.caption), against
+@pytest.mark.parametrize(
+    ("against", "taken"),
+    [("mask:causal", "untrained"), ("h:64", "h:1"), ("head:99", "head:2"), ("nonsense", "none")],
+)
+def test_what_a_scene_does_not_have_is_said_in_the_line_of_the_frame_and_replaced(on_page, against, taken):
+    app = on_page(against=against)
+    assert not app.exception
+    (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
+    assert line.startswith("The link says against =")
+    assert against in line.replace("\\", "").replace("\u2060", "")
+    assert f"{taken} was taken." in line.replace("\\", "").replace("\u2060", "")
+    shown = "untrained" if taken == "none" else taken.partition(":")[0]
+    assert app.selectbox(key="against_kind").value == shown
+    app.run()
+    assert not any("The link says" in caption.value for caption in app.caption)
 
 
 def test_where_nothing_but_the_sentence_can_be_another_one_a_choice_is_awaited(

@@ -17,6 +17,7 @@ from mha_core.scene.settings import SETTINGS
 from pages._kit import compute, layer_strip, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS, isolated, literal
+from pages._server import profile
 
 STEPS = "understand/steps.py"
 TOKEN = "see/token.py"
@@ -105,8 +106,7 @@ def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
     "link",
     [
         {"h": "many", "d_model": "1e9", "seed": "-5", "mask": "unknown", "bias": "perhaps", "unknown": "x"},
-        {"h": "-1", "d_k": "0", "token": "0", "position": "<b>", "lang": "../../secrets"},
-        {"h": "100000", "layers": "999", "layer": "5", "token": "99"},
+        {"h": "1.5", "d_k": "0x8", "token": "0", "position": "<b>", "lang": "../../secrets"},
     ],
     ids=" ".join,
 )
@@ -114,6 +114,23 @@ def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, show
     app = opened(**link)
     assert not app.error
     shows(app, expected())
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_a_number_beyond_a_limit_of_the_server_becomes_the_nearest_that_works(
+    opened, shows, monkeypatch, hosted
+):
+    monkeypatch.setenv(profile.HOSTED, str(int(hosted)))
+    d_model = 504 if hosted else 1020  # the largest that 12 heads can share
+    app = opened(d_model=2000, h=12)
+    assert not app.error
+    assert (control(app, "number_input", "d_model").value, app.query_params["d_model"]) == (
+        d_model,
+        str(d_model),
+    )
+    assert f"{d_model} was taken" in lines(app)[0]
+    shows(app, expected(d_model=d_model, h=12))
+    shows(app.run(), expected(d_model=d_model, h=12))
 
 
 @pytest.mark.parametrize("head", ["99", "0", "x"])
@@ -347,16 +364,16 @@ def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ({"h": "-1"}, "h = -1, which cannot be; 4 was"),
+        ({"h": "-1"}, "h = -1, which cannot be; 1 was"),
         ({"d_model": "1e308"}, "d_model = 1e308, which cannot be; 64 was"),
-        ({"d_model": "1025"}, "d_model = 1025, and at most 1,024 can be taken here; 64 was taken."),
-        ({"layers": "9" * 30}, "9, and at most 16 can be taken here; 1 was taken."),
+        ({"d_model": "1025"}, "d_model = 1025, and at most 1,024 can be taken here; 1024 was taken."),
+        ({"layers": "9" * 30}, "9, and at most 16 can be taken here; 16 was taken."),
         ({"d_model": "٤"}, "d_model = ٤, which cannot be; 64 was"),
         ({"text": "9" * 40_001}, "9, and at most 40,000 characters can be taken here; The animal"),
         ({"layer": "two"}, "layer = two, which cannot be; 1 was"),
         ({"source": "<b>evil</b>"}, "<b>evil</b>"),
         ({"source": "random", "mask": "../mask"}, "mask = ../mask, which cannot be; full was"),
-        ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which cannot be; none was"),
+        ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which cannot be; 1 was"),
         ({"drawing": "circles"}, "drawing = circles, which cannot be; lines was"),
         ({"threshold": "1e999"}, "threshold = 1e999, which cannot be; none was"),
         ({"heads": "1,two"}, "heads = 1,two, which cannot be; none was"),

@@ -159,16 +159,18 @@ def test_a_link_without_a_second_sentence_has_that_of_the_first_of_the_start_alo
 @pytest.mark.parametrize(
     ("name", "value", "reason", "taken"),
     [
-        ("h", "-1", "h is a whole number from 1 to 128", 4),
+        ("h", "-1", "h is a whole number from 1 to 128", 1),
         ("h", "two", "h is a whole number from 1 to 128", 4),
-        ("seed", "9" * 30, "seed is a whole number from 0 to 2,147,483,647", 0),
+        ("seed", "9" * 30, "seed is a whole number from 0 to 2,147,483,647", 2**31 - 1),
         ("bias", "maybe", "bias is true or false", True),
         ("mask", "", "mask is full, causal, window, prefix or padding", "full"),
         ("source", "gpt2", "source is mini, random, run, file or model", "mini"),
         ("revision", "../x", "revision is a branch, tag or commit of the hub", None),
         ("against", "me", "against is untrained, head, h, ", ""),
         ("edits", "cut,layer=0", "a change is cut, off, even, ", ""),
-        ("layer", "0", "layer is a whole number from 1 to 99,999,999", "2"),
+        ("layer", "0", "layer is a whole number from 1 to 99,999,999", "1"),
+        ("head", "9" * 9, "head is a whole number from 1 to 99,999,999", "99999999"),
+        ("head", "x", "head is a whole number from 1 to 99,999,999", "1"),
         ("drawing", "zzz", "drawing is lines, text, arcs or matrix", "lines"),
         ("heads", "1,two", "heads are whole numbers from 0 to ", ""),
         ("threshold", "nan", "threshold is a number from 0", ""),
@@ -180,17 +182,50 @@ def test_a_value_that_cannot_be_is_named_with_the_rule_and_what_was_taken(name, 
     scene, (refused,) = opened({name: value, "text": "a b", "token": "b"})
     assert (refused.name, refused.value, refused.taken) == (name, value, taken)
     assert refused.reason.startswith(reason)
-    assert scene == replace(DEFAULTS, text="a b", twin="", focus=replace(DEFAULTS.focus, token="b"))
+    said = {} if taken in (None, "") else {name: str(taken)}
+    assert opened({**said, "text": "a b", "token": "b"}) == (scene, ())
 
 
 def test_the_limits_of_a_server_are_handed_in():
     most = dict.fromkeys(grammar.LEAST, 7) | {grammar.CHARACTERS: 3}
     scene, refused = opened({"h": "8", "d_model": "7", "text": "abcd", "target": "abc"}, most)
-    assert (scene.h, scene.d_model, scene.text, scene.target) == (4, 7, DEFAULTS.text, "abc")
+    assert (scene.h, scene.d_model, scene.text, scene.target) == (7, 7, DEFAULTS.text, "abc")
     assert {one.name: one.reason for one in refused} == {
         "h": "h is a whole number from 1 to 7",
         "text": "text has at most 3 characters",
     }
+
+
+@pytest.mark.parametrize(
+    ("link", "taken"),
+    [
+        ("h=1000", {"h": 64}),  # the largest that divides d_model
+        ("h=1000&d_model=96", {"h": 48}),
+        ("h=0&d_model=0", {"h": 1, "d_model": 1}),
+        ("d_model=1024", {"d_model": 512}),
+        ("d_model=1024&h=12", {"d_model": 504}),
+        ("d_model=0&h=12", {"d_model": 12}),
+        ("d_model=99999&h=99999", {"d_model": 512, "h": 64}),
+        ("d_model=1024&h=12&position=rotary", {"d_model": 504}),
+        ("d_model=1020&h=20&position=rotary", {"d_model": 480}),
+        ("d_k=0&position=rotary", {"d_k": 2}),
+        ("d_model=1024&h=12&d_k=5", {"d_model": 512}),
+        ("n_kv_heads=99&h=12&d_model=24", {"n_kv_heads": 12}),
+        ("layers=99", {"layers": 6}),
+        ("d_model=1024&h=5&n_kv_heads=2", {"d_model": 512}),  # nothing fits, and a page says so
+    ],
+)
+def test_a_number_beyond_a_limit_becomes_the_nearest_that_goes_with_the_others(link, taken):
+    most = dict.fromkeys(grammar.LEAST, 9999) | {"d_model": 512, "h": 64, "n_kv_heads": 64, "layers": 6}
+    scene, refused = opened(grammar.parts(f"source=random&text=a b&{link}").values, most)
+    assert {one.name: one.taken for one in refused} == taken
+    assert {name: getattr(scene, name) for name in taken} == taken
+    if "n_kv_heads=2" not in link:
+        scene.trace()
+
+
+def test_a_small_model_has_no_sizes_of_keys_that_could_hinder_a_repair():
+    assert Scene.of_link("h=1000&n_kv_heads=3&d_k=1").scene.h == 64
 
 
 @settings(max_examples=1000)

@@ -20,7 +20,6 @@ from pages._kit.pair import Side
 from pages._kit.scene import second_trace
 from pages._kit.text import isolated, literal, t
 
-MAX_QUOTED = 40  # characters of a link
 HEADS = (1, 2, 4, 8, 16, 32)  # numbers of heads that are offered for random weights, where they fit
 
 
@@ -75,8 +74,7 @@ def choose(scene: Scene, trace: AttentionTrace) -> Other | None:
     offered = options(scene, trace)
     other, wrong = read(scene.against, offered)
     if wrong:
-        taken = t("link.none") if other is None else _kind(other.kind)
-        st.caption(t("compare.refused", value=literal(scene.against[:MAX_QUOTED]), taken=taken))
+        state.say_instead("against", other and other.link())
     st.session_state["against_kind"] = other and other.kind
     st.session_state["against_value"] = other and other.value
     with st.container(horizontal=True, vertical_alignment="bottom"):

@@ -13,7 +13,6 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from mha_core.scene import changes, swaps
 from mha_core.scene.changes import Change
-from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
@@ -25,14 +24,6 @@ NAMES = {"mask": MASKS, "code": POSITIONS}  # that an edit has one of
 HEAD_ROW = 30  # pixels of a row of the picture of all heads
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
-
-
-def current(scene: Scene) -> tuple[Change, ...]:
-    """The changes of the link; a part of it that is none is said in a quiet line."""
-    chosen, refused = changes.read(scene.edits)
-    if refused:
-        st.caption(t("what_if.refused", parts=literal("; ".join(refused)[:80])))
-    return chosen
 
 
 def choose(
