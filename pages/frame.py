@@ -6,6 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from mha_core.scene.link import WEIGHTS, is_older
 from pages._kit import cases, charts, components, controls, state
 from pages._kit.controls import with_sentence
 from pages._kit.text import PAGES, drawing, literal, t
@@ -120,6 +121,8 @@ def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
 
 def _in_words(name: str, value: str, taken: object) -> str:
     """What a link says and what was taken instead."""
+    if name == WEIGHTS:
+        return t("link.older_weights" if is_older(value) else "link.other_weights")
     other = ", ".join(map(str, taken)) if isinstance(taken, list) else taken
     other = t("link.none") if other in (None, "") else str(other)
     words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}

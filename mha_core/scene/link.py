@@ -15,6 +15,9 @@ LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1,
 SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # which have to fit together
 SWITCHES = ("ask_model", "bias")
 CHARACTERS = "characters"  # of a text, among the largest numbers
+OF_HEADS = ("layer", "head", "heads", "hop1", "hop2")  # fields that name a layer or heads
+WITH_HEADS = ("edits", "against")  # fields that can name heads
+WEIGHTS = "weights"  # the edition of the trained weights whose layers and heads a link names
 SEPARATOR = ","  # of the values of a field that has several
 
 
@@ -121,6 +124,19 @@ def instead(name: str, value: str, default: object, most: Mapping[str, int] | No
     return default if number is None else number
 
 
+def names_heads(values: Mapping[str, str]) -> bool:
+    """Whether a link with these values names a layer or a head."""
+    return not values.keys().isdisjoint(OF_HEADS) or any(
+        "head" in values.get(name, "") for name in WITH_HEADS
+    )
+
+
+def is_older(weights: str) -> bool:
+    """Whether a link says that its weights are an earlier edition than those here."""
+    number = as_number(weights)
+    return number is not None and number < edition()
+
+
 def read(name: str, value: str, default: object) -> object:
     """The value of a scene's field that a link has it as, which is not refused."""
     if name in LEAST:
@@ -155,6 +171,13 @@ def largest() -> dict[str, int]:
     widths, heads = ("d_model", "d_k", "d_v"), ("h", "n_kv_heads")
     others = {"layers": MAX_LAYERS, "seed": MAX_SEED, "step": MAX_STEPS}
     return dict.fromkeys(widths, MAX_D_MODEL) | dict.fromkeys(heads, MAX_HEADS) | others
+
+
+def edition() -> int:
+    """The edition of the trained weights that are here."""
+    from mha_core.training import checkpoints
+
+    return checkpoints.edition()
 
 
 def _is_revision(name: str) -> bool:

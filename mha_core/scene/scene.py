@@ -9,6 +9,7 @@ from mha_core.scene import link as grammar
 from mha_core.scene.focus import Focus
 from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
+from mha_core.scene.other import HEAD
 from mha_core.scene.page import HOME, PAGES, Page, moved
 from mha_core.scene.settings import OF_A_VISIT, SETTINGS
 from mha_core.traces.tokens import check_characters
@@ -68,8 +69,9 @@ class Scene:
 
         Each value that cannot be is refused with its `name`, `value`, the `reason`, and what was `taken`
         instead: of a number the nearest that can be, of `edits` the rest, and else what a link means that
-        does not name it. Names that are neither of a scene nor of its page are passed over. Raises
-        `MhaError` for what is no text.
+        does not name it. Where the small models have been trained again since, its layers and heads are left
+        out, for heads have other roles then, and its `weights` are refused. Names that are neither of a scene
+        nor of its page are passed over. Raises `MhaError` for what is no text.
 
         >>> for name, value, reason, taken in mha.Scene.of_link("d_model=9000").refused:
         ...     print(f"{name}={value}: {reason}; {taken} was taken")
@@ -87,7 +89,8 @@ class Scene:
         """The scene as a link, ``text=…&h=4&token=it``, which `of_link` reads.
 
         It names the text, which begins differently in each language, and everything else that is not a
-        default; the page comes first where it is not the home page: ``cost?text=…&cost_h=8#sharing``.
+        default; the page comes first where it is not the home page: ``cost?text=…&cost_h=8#sharing``. Where
+        it names a layer or a head of a small model it has the edition of the trained weights, too.
 
         Raises `MhaError` for a value that no link can have, and for a source of one visit of the app.
         """
@@ -104,6 +107,8 @@ class Scene:
                 f"No link can say {one.name}={one.value:.{MAX_SHOWN}}: {one.reason}.",
                 fixes=({one.name: one.taken},),
             )
+        if self.source == "mini" and grammar.names_heads(values):
+            values[grammar.WEIGHTS] = str(grammar.edition())
         page = self.page
         link = grammar.written(grammar.Parts(page.name, values | dict(page.fields), page.section))
         return link.removeprefix("?") if page == Page() else link
@@ -170,6 +175,8 @@ class Scene:
 
 
 DEFAULTS = Scene()
+OLDER = "the weights have been trained again since, so that its layers and heads are others and were left out"
+OTHER = "the weights are others here, so that its layers and heads are others and were left out"
 MAX_TRIED = 256  # sizes; among so many in a row one is a multiple of any h, also one of even parts
 NESTED = ("focus", "page")  # fields that are values with fields of their own
 
@@ -211,7 +218,23 @@ def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> 
         if name in values and (reason := focus_refusal(name, values[name])):
             wrong[name] = values[name], reason
     taken = vars(scene) | focus
-    return Opened(scene, tuple(Refused(name, *said, taken[name]) for name, said in wrong.items()))
+    refused = tuple(Refused(name, *said, taken[name]) for name, said in wrong.items())
+    weights, here = values.get(grammar.WEIGHTS, ""), grammar.edition()
+    if scene.source != "mini" or not grammar.names_heads(values) or weights in ("", str(here)):
+        return Opened(scene, refused)
+    own = (one for one in refused if one.name not in grammar.OF_HEADS)
+    reason = OLDER if grammar.is_older(weights) else OTHER
+    return Opened(_without_heads(scene), (*own, Refused(grammar.WEIGHTS, weights, reason, here)))
+
+
+def _without_heads(scene: Scene) -> Scene:
+    """The scene of the same link without layers to look at, heads, and changes of single heads."""
+    from mha_core.scene import changes
+
+    focus = replace(scene.focus, **{name: getattr(Focus, name) for name in grammar.OF_HEADS})
+    chosen = [one for one in changes.read(scene.edits)[0] if getattr(one, "heads", None) is None]
+    against = "" if scene.against.partition(":")[0] == HEAD else scene.against
+    return replace(scene, focus=focus, edits=changes.write(chosen), against=against)
 
 
 def _fitted(scene: Scene, repaired: Set[str], most: Mapping[str, int] | None) -> Scene:

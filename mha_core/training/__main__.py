@@ -91,6 +91,8 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
     weights = folder / f"{name}.safetensors"
+    if not checkpoints.holds(weights, run.model):
+        checkpoints.count_edition(folder)
     checkpoints.save_model(weights, checkpoints.Trained(run.model, plan, run.step, report))
     measure_roles(name, checkpoints.load_model(weights), folder)
     file = folder / checkpoints.MANIFEST

@@ -16,7 +16,7 @@ from mha_core import resources
 from mha_core.errors import MhaError, listed
 from mha_core.traces.limits import FLOATS, Size, check_finite, described
 from mha_core.traces.source import TrainedSource
-from mha_core.traces.storage import file_sizes, open_file, write_file
+from mha_core.traces.storage import file_sizes, open_file, replacing, write_file
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -24,6 +24,7 @@ from mha_core.training.questions import heads_of
 
 FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
+EDITION = "edition.txt"
 STEPS = {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000}
 BARE = 600  # steps with short sentences that all ask for a pronoun, the hardest question
 HEADS = (1, 2, 4, 8, 16)
@@ -60,6 +61,20 @@ def manifest() -> dict[str, dict]:
     return json.loads(resources.path(*FOLDER, MANIFEST).read_text(encoding="utf-8"))
 
 
+@cache
+def edition() -> int:
+    """The edition of the shipped weights, a number that rises when any of them change."""
+    return int(resources.path(*FOLDER, EDITION).read_text(encoding="ascii"))
+
+
+def count_edition(folder: Path) -> None:
+    """Count up the edition of the weights in a folder, by one however many this program changes."""
+    file = folder / EDITION
+    there = int(file.read_text(encoding="ascii")) if file.exists() else 0
+    with replacing(file) as temporary:
+        temporary.write_text(f"{max(there, edition() + 1)}\n", encoding="ascii")
+
+
 HEADER = "headscope_model"
 VERSION = 2
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -85,6 +100,18 @@ def save_model(path: str | PathLike, trained: Trained) -> None:
     """Write a model in half precision; an existing file is replaced in one step."""
     tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}
     _write(path, tensors, trained.plan, trained.step, trained.report)
+
+
+def holds(path: str | PathLike, model: SmallModel) -> bool:
+    """Whether a file has exactly the weights of the model."""
+    try:
+        there = load_model(path).model.state_dict()
+    except MhaError:
+        return False
+    weights = model.state_dict()
+    return there.keys() == weights.keys() and all(
+        torch.equal(there[name], tensor.half().float()) for name, tensor in weights.items()
+    )
 
 
 def load_model(path: str | PathLike) -> Trained:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 import streamlit as st
 
 from mha_core.export import scripts
+from mha_core.scene.link import edition
 from pages._kit import state
 from pages._kit.text import t
 
@@ -89,7 +90,8 @@ def address(focus: Mapping[str, Mapping[str, str]], follow: str | None) -> None:
 
     `follow` is the key of a container with a link that is to be followed now (state.follow).
     """
-    _address(key="address", data={**focus, "follow": follow}, on_focus_change=lambda: None)
+    data = {**focus, "follow": follow, "weights": str(edition())}
+    _address(key="address", data=data, on_focus_change=lambda: None)
 
 
 def charts(words: dict[str, str]) -> None:

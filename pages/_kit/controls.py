@@ -13,7 +13,7 @@ from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene import token_names
 from mha_core.scene.focus import Focus
-from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, choices, largest, outside
+from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, largest, outside
 from mha_core.scene.places import shape_of, within
 from mha_core.scene.scene import DEFAULTS, opened, twin_of
 from mha_core.scene.settings import SETTINGS, STARTED
@@ -141,9 +141,11 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
 
 def take(link: Mapping[str, str]) -> None:
     """Let each control begin with what was taken in place of a value of the link that it cannot have."""
-    for one in opened(link, _limits()).refused:
-        if one.name in CONTROLS:
-            streamlit_parts.begin_with(one.name, "" if one.taken is None else str(one.taken))
+    scene, refused = opened(link, _limits())
+    for name in {one.name for one in refused} & {*CONTROLS} | link.keys() & {*WITH_HEADS}:
+        taken = getattr(scene, name)
+        if str(taken) != link[name]:
+            streamlit_parts.begin_with(name, "" if taken is None else str(taken))
 
 
 def _limits() -> dict[str, int]:
@@ -158,7 +160,7 @@ def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     shapes, instead = st.session_state.pop("shapes", None), st.session_state.pop("instead", {})
     if not link:
         return {}
-    asked, others = Focus.of_link(link), {}
+    asked, others = opened(link).scene.focus, {}
     trace = compute.peek(current()) if "source" in st.session_state.drawn else None  # of a page with a trace
     if trace is not None:
         others = _beyond(link, asked, within(asked, shapes or [shape_of(trace)]))

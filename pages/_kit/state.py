@@ -14,8 +14,9 @@ from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace
 from mha_core.scene.focus import Focus, strings
+from mha_core.scene.link import WEIGHTS
 from mha_core.scene.places import at_answer, named, names_no_place, shape_of, within
-from mha_core.scene.scene import DEFAULTS, NESTED, Scene
+from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
 from mha_core.scene.token_names import position
 from pages._server import streamlit_parts
 
@@ -53,7 +54,11 @@ def hear(sent: Mapping | None) -> None:
 
 
 def _take_link() -> None:
-    _take(st.query_params.to_dict())
+    link = st.query_params.to_dict()
+    _take(link)
+    scene, refused = opened(link)
+    st.session_state["focus"] = scene.focus
+    st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in refused)
     st.session_state["token_is_named"] = True
 
 
@@ -101,15 +106,16 @@ def name_tokens(trace: AttentionTrace) -> None:
 
     A new text is looked at from its `first_token` alone, by the head whose question has an answer there,
     whatever was looked at in the old one, unless a token was named with it, by a link or by the page. So is a
-    text that has no word of the name, and the first sentence after a second one that was looked at has
-    become another.
+    text that has no word of the name, the first sentence after a second one that was looked at has become
+    another, and the word of a link to heads of other weights.
     """
     texts, is_named = (setting("text"), setting("twin")), st.session_state.pop("token_is_named", False)
     before = st.session_state.get("texts_of_token", texts)
     is_new = before[: focus().sentence] != texts[: focus().sentence]
     st.session_state["texts_of_token"] = texts
     is_new = is_new and not is_named
-    moves = is_new or names_no_place(focus(), trace.sides.queries)
+    has_no_head = st.session_state.pop("weights_are_others", False) and focus().sentence == 1
+    moves = is_new or has_no_head or names_no_place(focus(), trace.sides.queries)
     now = named(focus(), trace.sides, anew=is_new)
     if moves and now.token:
         now = at_answer(now, trace, position(trace.sides.queries, now.token))

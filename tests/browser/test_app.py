@@ -21,9 +21,9 @@ def random(address: str, **link: object) -> str:
 
 
 def query(page) -> dict:
-    return {
-        key: values[0] for key, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()
-    }
+    """What the link says, but for the edition of the trained weights."""
+    said = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
+    return {key: values[0] for key, values in said.items() if key != "weights"}
 
 
 def type_sentence(page, text: str) -> None:

@@ -29,9 +29,10 @@ def model(visit, app, folder):
 
 
 def place(page) -> tuple[str, dict]:
-    """The page and what its link says."""
+    """The page and what its link says, but for the edition of the trained weights."""
     url = urlsplit(page.url)
-    return url.path.strip("/"), {key: value for key, [value] in parse_qs(url.query).items()}
+    said = {key: value for key, [value] in parse_qs(url.query).items() if key != "weights"}
+    return url.path.strip("/"), said
 
 
 def step(page) -> float:

@@ -16,9 +16,9 @@ IT, STREET = 8, 6  # their positions in both, from 0
 
 
 def query(page) -> dict:
-    return {
-        key: values[0] for key, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()
-    }
+    """What the link says, but for the edition of the trained weights."""
+    said = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
+    return {key: values[0] for key, values in said.items() if key != "weights"}
 
 
 def weights(text: str = TIRED, layer: int = -1, **settings) -> np.ndarray:

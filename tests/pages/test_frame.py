@@ -12,8 +12,11 @@ from mha_core.analysis.layer_kinds import layer_kinds
 from mha_core.scene.focus import Focus
 from mha_core.scene.link import parts
 from mha_core.scene.page import PAGES
+from mha_core.scene.places import at_answer
 from mha_core.scene.scene import Scene
 from mha_core.scene.settings import SETTINGS
+from mha_core.scene.token_names import position
+from mha_core.training import checkpoints
 from pages._kit import compute, layer_strip, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS, isolated, literal
@@ -526,6 +529,48 @@ def links() -> list[tuple[str, dict]]:
         ("understand/steps.py", {"operation": "adjust", "key_token": "animal"}),
     ]
     return [*given, *scenes, *((file, {}) for file in FILES.values())]
+
+
+OF_OTHER_WEIGHTS = {"2": "link.older_weights", "4": "link.other_weights", "x": "link.other_weights"}
+
+
+@pytest.mark.parametrize("weights", OF_OTHER_WEIGHTS)
+def test_a_link_to_a_head_of_other_weights_opens_the_head_with_an_answer_and_says_so(
+    arrived, component, english, monkeypatch, weights
+):
+    monkeypatch.setattr(checkpoints, "edition", lambda: 3)
+    text = "The dog slept because it was hungry."
+    link = {
+        "text": text,
+        "h": 8,
+        "token": "slept",
+        "layer": 1,
+        "head": 99,
+        "heads": "2,99",
+        "weights": weights,
+    }
+    app = arrived("see/heads.py", lang="en", **link)
+    assert not app.exception
+    assert english(OF_OTHER_WEIGHTS[weights]) in [caption.value for caption in app.caption]
+    trace = mha.trace(text, source="mini", h=8)
+    expected = at_answer(Focus(token="slept"), trace, position(trace.tokens, "slept"))
+    assert expected.head > 1  # and not the one that a link without a head has
+    for _ in range(2):
+        assert component(app, "address")["focus"] == expected.link()
+        assert component(app, "address")["weights"] == "3"
+        app.run()
+    assert "link" not in " ".join(caption.value for caption in app.caption)
+
+
+def test_a_link_to_changes_in_heads_of_other_weights_keeps_the_others_alone(arrived, english, monkeypatch):
+    monkeypatch.setattr(checkpoints, "edition", lambda: 3)
+    edits = "cut,from=9,to=3;off,layer=2,head=2"
+    app = arrived("understand/what_if.py", lang="en", edits=edits, against="head:3", weights=2)
+    for _ in range(2):
+        assert not app.exception
+        assert app.query_params["edits"] == "cut,from=9,to=3"
+        assert "against" not in app.query_params
+        app.run()
 
 
 @pytest.mark.slow

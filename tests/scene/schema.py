@@ -11,6 +11,7 @@ from mha_core import resources
 from mha_core.analysis.explanation import MAX_KEY_NUMBERS
 from mha_core.scene.changes import KINDS, change_of, text
 from mha_core.scene.focus import CHOICES, MAX_NUMBER, Focus
+from mha_core.scene.link import OF_HEADS, WITH_HEADS
 
 PATH = resources.path("assets", "components", "scene", "schema.js")
 MODULE = """\
@@ -24,6 +25,10 @@ export const CHOICES = {choices};
 
 /** the largest number of a focus in a link */
 export const MAX_NUMBER = {max_number};
+
+/** the fields of a link that name a layer or heads, and those that can name heads (mha_core/scene/link.py) */
+export const OF_HEADS = {of_heads};
+export const WITH_HEADS = {with_heads};
 
 /** an edge that is cut, in a link of What if (mha_core/scene/changes.py) */
 export const CUT = {cut};
@@ -40,6 +45,8 @@ def module() -> str:
         defaults=_written(Focus().link()),
         choices=_written(CHOICES),
         max_number=MAX_NUMBER,
+        of_heads=json.dumps(OF_HEADS),
+        with_heads=json.dumps(WITH_HEADS),
         cut=json.dumps(re.sub(r"(\w+)=1", r"\1={\1}", cut)),
         max_key_numbers=MAX_KEY_NUMBERS,
     )

@@ -20,6 +20,7 @@ from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, PAGES, Page
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
 from mha_core.scene.settings import OF_A_VISIT, SETTINGS
+from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
 from tests.sources import tiny
@@ -291,6 +292,64 @@ def test_a_source_of_one_visit_is_refused_by_its_name(source, refused):
 )
 def test_a_scene_that_no_link_can_say_is_refused(changed, said, refused):
     assert said in str(refused(replace(DEFAULTS, **changed).link))
+
+
+# The edition of the trained weights
+
+
+@pytest.mark.parametrize(
+    ("link", "named"),
+    [
+        ("text=a b&h=8&token=b", False),
+        ("edits=cut,from=9,to=3&against=untrained", False),
+        ("head=3", True),
+        ("layer=1", True),
+        ("heads=1,2", True),
+        ("hop2=3", True),
+        ("edits=off,layer=1,head=2", True),
+        ("against=head:3", True),
+        ("source=random&head=3", False),
+    ],
+)
+def test_a_link_has_the_edition_of_the_weights_where_it_names_a_head_of_a_small_model(link, named):
+    said = grammar.parts(Scene.of_link(link).scene.link()).values
+    assert said.get("weights") == (str(grammar.edition()) if named else None)
+
+
+@pytest.fixture
+def third_edition(monkeypatch):
+    """The trained weights are their third edition."""
+    monkeypatch.setattr(checkpoints, "edition", lambda: 3)
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"), [("2", "been trained again"), ("4", "others here"), ("x", "others here")]
+)
+def test_a_link_to_heads_of_other_weights_keeps_all_but_them(third_edition, weights, reason):
+    kept = "text=the cat sat&h=8&d_model=128&token=cat&drawing=matrix&edits="
+    edits = "cut,from=2,to=3;off,layer=1,head=2;temperature,by=2;swap,from=2,to=3"
+    link = f"{kept}{edits}&against=head:3&layer=1&head=0&heads=2,3&hop1=2&weights={weights}"
+    scene, (refused,) = Scene.of_link(link)
+    assert (refused.name, refused.value, refused.taken) == ("weights", weights, 3)
+    assert reason in refused.reason
+    assert scene == Scene.of_link(f"{kept}cut,from=2,to=3;temperature,by=2;swap,from=2,to=3").scene
+    assert Scene.of_link(scene.link()) == (scene, ())
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "head=3",  # written by hand
+        "head=3&weights=",
+        "head=3&weights=3",
+        "token=cat&edits=cut,from=2,to=3&weights=2",  # the same with any weights
+        "source=random&h=4&head=3&weights=2",
+    ],
+)
+def test_a_link_that_is_right_with_these_weights_keeps_its_head(third_edition, link):
+    scene, refused = Scene.of_link(f"text=the cat sat&{link}")
+    assert refused == ()
+    assert scene.focus.head == (3 if "head=3" in link else Focus.head)
 
 
 # Its trace

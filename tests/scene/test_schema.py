@@ -1,12 +1,17 @@
 """What Python decides of a link the scripts take from one file, and read its numbers as Python does."""
 
+import json
 from random import Random
+from urllib.parse import urlencode
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from mha_core.scene import link as grammar
 from mha_core.scene.changes import change_of, write
 from mha_core.scene.focus import CHOICES, MAX_NUMBER, Focus, refusal
 from tests.scene import schema
+from tests.scene.test_link import scenes
 
 DIGITS = ("0", "1", "7", "00", "٣", "²", "-", "+", ".", "e", " ", "_", "9" * 8, "9" * 18)
 
@@ -41,3 +46,15 @@ def test_the_browser_takes_those_numbers_of_a_link_that_python_takes(javascript,
     python = [int(text) if text and refusal("lines", text) is None else None for text in numbers]
     assert found == python
     assert 100 < sum(number is not None for number in python) < 2900
+
+
+@settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(scenes)
+def test_the_browser_writes_the_link_of_the_scene_that_it_shows(javascript, scene):
+    """Streamlit writes the controls into the address, the scripts what is looked at, and whose heads."""
+    link = grammar.parts(scene.link()).values
+    of_before = urlencode(dict.fromkeys((*Focus().link(), grammar.WEIGHTS), "7"))
+    others = {name: value for name, value in link.items() if name not in (*Focus().link(), grammar.WEIGHTS)}
+    said = [f"{of_before}&{urlencode(others)}", scene.focus.link(), str(grammar.edition())]
+    query = javascript(["scene/focus_link.js"], f"return queryOf(...{json.dumps(said)});")
+    assert grammar.parts(f"?{query}").values == link

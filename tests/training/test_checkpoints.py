@@ -432,7 +432,12 @@ def test_no_two_plans_have_one_name():
 
 def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
     folder = resources.path(*checkpoints.FOLDER)
-    expected = {checkpoints.MANIFEST, "roles.csv", *(f"{name}.safetensors" for name in NAMES)}
+    expected = {
+        checkpoints.MANIFEST,
+        checkpoints.EDITION,
+        "roles.csv",
+        *(f"{name}.safetensors" for name in NAMES),
+    }
     assert {file.name for file in folder.iterdir()} == expected
     assert set(checkpoints.manifest()) == set(NAMES)
     assert sum(file.stat().st_size for file in folder.iterdir()) <= MAX_BYTES

@@ -42,7 +42,7 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     command.main(["--out", str(out)])
     assert files(out) == sorted(
-        [f"{ENGLISH}.safetensors", f"{CHINESE}.safetensors", "manifest.json", roles.FILE]
+        [f"{ENGLISH}.safetensors", f"{CHINESE}.safetensors", "edition.txt", "manifest.json", roles.FILE]
     )
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert list(manifest) == sorted([ENGLISH, CHINESE])
@@ -84,6 +84,22 @@ def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
     ]
     command.main([ENGLISH, "--out", str(tmp_path)])
     assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != times[f"{ENGLISH}.safetensors"]
+
+
+def test_the_edition_of_the_weights_counts_the_times_that_any_of_them_became_others(tmp_path, monkeypatch):
+    def edition() -> int:
+        return int((tmp_path / checkpoints.EDITION).read_text(encoding="ascii"))
+
+    monkeypatch.setattr(checkpoints, "edition", lambda: 4)
+    command.main(["--out", str(tmp_path)])
+    assert edition() == 5  # once for both models
+    monkeypatch.setattr(checkpoints, "edition", lambda: 5)
+    command.main([ENGLISH, "--out", str(tmp_path)])
+    assert edition() == 5  # the same weights again
+    longer = replace(TINY[0], steps=STEPS + 1)
+    monkeypatch.setattr(checkpoints, "PLANS", (longer,))
+    command.main([ENGLISH, "--out", str(tmp_path)])
+    assert edition() == 6
 
 
 def test_of_the_standard_model_two_hops_are_measured_as_well(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@
 
 import { applyOnEnter, moveAsLiked, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
+import { queryOf } from "./focus_link.js";
 import { DEFAULTS } from "./schema.js";
 
 /** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
@@ -18,6 +19,7 @@ const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
 let held = {};
 let known = ""; // what the server has heard last
 let taken = ""; // the focus that was taken from the server last
+let weights = ""; // the edition of the trained weights
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: object) => void) | null} */
 let send = null;
@@ -66,8 +68,10 @@ export function follow(element, act) {
 export function connect(server, setState) {
   const first = !send;
   send = setState;
+  weights = server.weights;
   if (first) {
-    held = focusOf(location.search);
+    held = inOrder(server.focus); // which has read the link
+    taken = JSON.stringify(held);
     undoByBack(addressOf);
     moveAsLiked();
     applyOnEnter();
@@ -115,17 +119,10 @@ const focusOf = (search) => {
   return Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, link.get(name) ?? value]));
 };
 
-// An address with the focus in it, whoever writes it; what is as it begins is left out.
+// An address with the focus in it, whoever writes it.
 function addressOf(address) {
   const url = new URL(address ?? location.href, document.baseURI);
-  const nameOf = (part) => part.split("=")[0];
-  const others = url.search
-    .slice(1)
-    .split("&")
-    .filter((part) => part && !(nameOf(part) in DEFAULTS));
-  const parts = Object.entries(held).filter(([name, value]) => value !== DEFAULTS[name]);
-  const written = parts.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%20", "+")}`);
-  url.search = [...others, ...written].join("&");
+  url.search = queryOf(url.search.slice(1), held, weights);
   return url.href;
 }
 

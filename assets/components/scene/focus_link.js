@@ -2,7 +2,7 @@
 // from the server, with the tokens (mha_core/scene/token_names.py), fields and values from the schema.
 
 import { isDrawable } from "./focus.js";
-import { CHOICES, MAX_NUMBER } from "./schema.js";
+import { CHOICES, DEFAULTS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./schema.js";
 
 /** @typedef {import("./address.js").Focus} Focus */
 
@@ -95,3 +95,22 @@ const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 
 // The whole number that a field of a link is; null where it is none that can be (mha_core/scene/focus.py).
 export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MAX_NUMBER ? Number(text) : null);
+
+// The query of an address with the focus in it; what is as it begins is left out. One that names a layer or a head of a
+// small model says of which edition of the trained `weights` it is (mha_core/scene/link.py).
+/**
+ * @param {string} query what follows the "?"
+ * @param {Focus} focus
+ * @param {string} weights
+ */
+export function queryOf(query, focus, weights) {
+  const nameOf = (part) => part.split("=")[0];
+  const others = query.split("&").filter((part) => part && nameOf(part) !== "weights" && !(nameOf(part) in DEFAULTS));
+  const said = Object.entries(focus).filter(([name, value]) => value !== DEFAULTS[name]);
+  const written = said.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%20", "+")}`);
+  const link = new URLSearchParams([...others, ...written].join("&"));
+  const namesHeads =
+    OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));
+  const isSmall = (link.get("source") ?? "mini") === "mini";
+  return [...others, ...written, ...(namesHeads && isSmall ? [`weights=${weights}`] : [])].join("&");
+}

@@ -35,6 +35,10 @@ export const CHOICES = {
 /** the largest number of a focus in a link */
 export const MAX_NUMBER = 99999999;
 
+/** the fields of a link that name a layer or heads, and those that can name heads (mha_core/scene/link.py) */
+export const OF_HEADS = ["layer", "head", "heads", "hop1", "hop2"];
+export const WITH_HEADS = ["edits", "against"];
+
 /** an edge that is cut, in a link of What if (mha_core/scene/changes.py) */
 export const CUT = "cut,layer={layer},head={head},from={from},to={to}";
 
