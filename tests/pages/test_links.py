@@ -56,7 +56,7 @@ CAN_BE = {
     "axes": ["2-D", "3-D"],
     "word": [""],
     "classes": [["animal", "food"]],
-    "code": ["alibi"],
+    "code": ["ALiBi"],
     "positions_width": ["8"],
     "component": ["1"],
     "width": ["64"],

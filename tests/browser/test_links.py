@@ -1,0 +1,92 @@
+"""The link of a page opens the same picture in a fresh visit; one to a head of older weights another head."""
+
+import contextlib
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import TimeoutError
+
+import mha_core as mha
+from mha_core.scene.focus import Focus
+from mha_core.scene.link import edition
+from mha_core.scene.places import at_answer
+from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import position
+from pages._kit.text import catalogue
+
+# Of each page a link with something of its own that is not as it begins.
+PAGES = [
+    "?h=8",
+    "token?architecture=standard",
+    "compare?against=h:8",
+    "steps?operation=softmax",
+    "what-if?edits=off,layer=2,head=4;cut,from=9,to=3",
+    "hops?architecture=standard",
+    "embeddings?axes=3-D&classes=food&classes=animal&word=cat",
+    "positions?code=ALiBi",
+    "cost?cost_h=4&cost_kv_rank=64",
+    "train?train_h=2",
+    "sweep?width=32",
+]
+# The texts of the page, the numbers of its matrices, and the lines between its words, inside all components.
+DRAWN = """() => {
+    const found = [];
+    const isChosen = (e) => ['aria-selected', 'aria-checked'].some((name) => e.getAttribute(name) === 'true');
+    const walk = (root) => {
+        for (const e of root.querySelectorAll('*')) {
+            const pictures = e.heatmaps?.pictures ?? e.view?.matrices?.pictures ?? {};
+            for (const [name, { map }] of Object.entries(pictures))
+                found.push([name, ...map.numbers.values].join());
+            for (const { drawing } of e.view?.drawings ?? [])
+                found.push(...(drawing.curves ?? []).map((c) => [c.head, c.query, c.key, c.weight].join()));
+            if (isChosen(e)) found.push('chosen');
+            if (e.textContent && !e.childElementCount && e.checkVisibility()) found.push(e.textContent);
+            if (e.shadowRoot) walk(e.shadowRoot);
+        }
+    };
+    walk(document.querySelector('[data-testid=stMain]'));
+    return found;
+}"""
+
+
+def query(page) -> dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+@pytest.mark.parametrize("link", PAGES)
+def test_the_address_of_a_page_opens_the_same_picture_in_a_fresh_visit(visit, app, settled, link):
+    page = visit(f"{app}/{link}")
+    for choice in (
+        page.locator(".chooser [data-field=head]").get_by_role("radio"),
+        page.locator(".chooser [data-field=token]").get_by_role("radio"),
+        page.locator(".view .strip .token"),
+        page.locator(".view .all-heads .grid button"),
+    ):
+        if choice.count():
+            choice.nth(2).click()
+            settled(page)
+    page.mouse.move(0, 0)
+    settled(page)
+    drawn = page.evaluate(DRAWN)
+    assert len(drawn) > 10
+    fresh = visit(page.url)
+    with contextlib.suppress(TimeoutError):  # a component may be drawn late
+        same = f"drawn => JSON.stringify(({DRAWN})()) === JSON.stringify(drawn)"
+        fresh.wait_for_function(same, arg=drawn, timeout=20_000)
+    assert fresh.evaluate(DRAWN) == drawn
+
+
+def test_a_link_to_a_head_of_older_weights_opens_the_head_with_an_answer(visit, app, settled, eye):
+    page = visit(f"{app}/?token=cross&layer=1&head=2&heads=2,3&weights={edition() - 1}")
+    trace = mha.trace(Scene().text, source="mini")
+    focus = at_answer(Focus(token="cross"), trace, position(trace.tokens, "cross"))
+    assert focus.head != Focus.head
+    page.get_by_text(catalogue("en")["link.older_weights"]).wait_for()
+    shown = {"token": "cross", "head": str(focus.head), "weights": str(edition())}
+    assert query(page) == shown
+    assert eye(page).title().startswith(f"The six matrices of head {focus.head}, layer {focus.layer}")
+    page.locator(".view .strip .token").nth(2).click()
+    page.go_back()
+    settled(page)
+    assert query(page) == shown  # no entry of the history names a head of the older weights
+    assert page.evaluate("navigation.entries().length") == 2  # and the choice
