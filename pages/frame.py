@@ -122,7 +122,7 @@ def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
 def _in_words(name: str, value: str, taken: object) -> str:
     """What a link says and what was taken instead."""
     if name == WEIGHTS:
-        return t("link.older_weights" if is_older(value) else "link.other_weights")
+        return t("link.older_weights") if is_older(value) else t("link.other_weights")
     other = ", ".join(map(str, taken)) if isinstance(taken, list) else taken
     other = t("link.none") if other in (None, "") else str(other)
     words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}
