@@ -1,6 +1,7 @@
 """What Python decides of a link the scripts take from one file, and read its numbers as Python does."""
 
 import json
+from dataclasses import replace
 from random import Random
 from urllib.parse import urlencode
 
@@ -49,7 +50,7 @@ def test_the_browser_takes_those_numbers_of_a_link_that_python_takes(javascript,
 
 
 @settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(scenes)
+@given(scenes | scenes.map(lambda scene: replace(scene, source="mini", focus=Focus())))
 def test_the_browser_writes_the_link_of_the_scene_that_it_shows(javascript, scene):
     """Streamlit writes the controls into the address, the scripts what is looked at, and whose heads."""
     link = grammar.parts(scene.link()).values
