@@ -1,6 +1,7 @@
 """What the tests of the pages share: the app opened by a link, and what can be read off its screen."""
 
 import base64
+import functools
 import itertools
 import json
 import struct
@@ -11,8 +12,10 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 import torch
+from streamlit.components.v2 import manifest_scanner
 from streamlit.proto.WidgetStates_pb2 import WidgetState
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import AppTest, local_script_runner
 from streamlit.util import calc_hash
 
 import mha_core as mha
@@ -23,6 +26,18 @@ from tests.conftest import six_matrices
 ROOT = Path(__file__).parents[2]
 FRAME = "pages/frame.py"
 ADDRESSES = {"understand/what_if.py": "what-if", "models/real.py": "model"}  # of pages named otherwise
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begun_once():
+    """As in a server all runs share what Streamlit's tester does anew for each, which is half of its work:
+    it looks for components in every installed package, and compiles the frame and the page."""
+    scripts = ScriptCache()
+    with pytest.MonkeyPatch.context() as patch:
+        found = functools.cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", found)
+        patch.setattr(local_script_runner, "ScriptCache", lambda: scripts)
+        yield
 
 
 # A link to random weights, which take any words, sizes, masks and positions, and to one sentence.
