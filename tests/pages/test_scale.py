@@ -11,7 +11,10 @@ PAGES = {
     "see/compare.py": ({}, ("compare-weights",)),
     "understand/steps.py": ({}, ("steps",)),
     "understand/what_if.py": ({"edits": "off,layer=1,head=1"}, ("what-if-weights",)),
-    "understand/steps.py?": ({"architecture": "standard", "layers": 2, "steps_view": "layers"}, ("hops-first",)),
+    "understand/steps.py?": (
+        {"architecture": "standard", "layers": 2, "steps_view": "layers"},
+        ("hops-first",),
+    ),
 }
 # What the words above a page are shaded by.
 STRIPS = PAGES.keys() - {"see/compare.py", "understand/what_if.py"}
