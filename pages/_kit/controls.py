@@ -281,14 +281,14 @@ def _source() -> None:
     sources = _sources()
     with st.container(key="unseen_source"):
         st.selectbox("source", sources, sources.index(DEFAULTS.source), **_linked("source"))
-    st.session_state.weights = setting("source")
+    st.session_state.whose_weights = setting("source")
     st.selectbox(
         t("control.source"),
         sources,
         format_func=lambda source: t(f"source.{source}"),
-        key="weights",
+        key="whose_weights",
         help=f"{t('control.source_help')}\n\n{compute.device().reason}",
-        on_change=lambda: go(source=st.session_state.weights),
+        on_change=lambda: go(source=st.session_state.whose_weights),
     )
 
 

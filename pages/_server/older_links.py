@@ -4,7 +4,7 @@ import streamlit as st
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
-from mha_core.scene.link import parts, written
+from mha_core.scene.link import Parts, parts, written
 from mha_core.scene.page import MOVED, moved
 
 
@@ -15,5 +15,5 @@ def routes() -> list[Route]:
 
 
 def _lead_on(request) -> RedirectResponse:
-    page, values = moved(request.url.path.rpartition("/")[2], parts(f"?{request.url.query}"))
-    return RedirectResponse(f"{page}?{written(values.items())}")
+    name = request.url.path.rpartition("/")[2]
+    return RedirectResponse(written(Parts(*moved(name, parts(f"?{request.url.query}").values))))

@@ -72,7 +72,9 @@ RULES = f"""
 {SKELETON} {{ min-height: 68px; }}
 {_of(*BUTTONS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
 {_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
-[class*="st-key-try_"] {SKELETON} {{ min-width: 12rem; }} /* a few words */
+{_of("try_", "swap_", form='[class*="st-key-{}"]')} {SKELETON} {{ min-width: 14rem; }} /* a few words */
+[class*="st-key-picture_"] {{ aspect-ratio: 280 / 128; }} /* of a case */
+{_of("steps_view", "train_view")} {SKELETON} {{ min-height: 32px; }}
 {_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
 {_of("vectors")} [data-testid="stColumn"]:first-child {{ min-height: 520px; }} /* the map comes last */
 {PHONE} {{
@@ -90,7 +92,9 @@ RULES = f"""
 {_of("sentences")} > * {{ flex: 1 1 16rem; }}
 {_of("h", "d_model")} {{ width: 6.5rem; }}
 {_of("choices")} {{ width: 12rem; }}
-@media (max-width: 1000px) {{ {_of("choices")} {{ width: 100%; flex-direction: row; align-items: end; }} }}
+@media (max-width: 1000px) {{
+  {_of("choices")} {{ width: 100%; flex-direction: row; align-items: end; min-height: 96px; }}
+}}
 @media (max-height: 600px) {{ {_of("how", form=":has(> .st-key-{})")} {{ display: none; }} }}
 /* Links in a sentence that do not look like links. */
 {_of("instead_text", "instead_twin")} {TERTIARY} p {{ text-decoration: underline; }}

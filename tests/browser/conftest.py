@@ -404,7 +404,9 @@ class Eye:
         return now
 
     def chip(self, name: str):
-        return self.view.locator(".chip").get_by_text(name, exact=True)
+        """The switch of "head 3", or of "all"."""
+        head = name.removeprefix("head ")
+        return self.view.locator(".chip.every" if name == "all" else f".chip[data-head='{int(head) - 1}']")
 
     def button(self, name: str):
         return self.view.get_by_role("button", name=name, exact=True)
@@ -421,6 +423,10 @@ class Eye:
 
     def said(self, number: int = 0) -> str:
         return self.panel(number).locator(".status").inner_text()
+
+    def answered(self, number: int = 0) -> str:
+        """What is asked about the word in focus, and what the model answers."""
+        return " ".join(self.view.locator(".head .answers").nth(number).inner_text().split())
 
     def lines(self, number: int = 0) -> list[tuple[int, int, int, float]]:
         """What is drawn: head, query, key, weight."""

@@ -59,7 +59,7 @@ def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, set
 
 def test_h_decides_how_many_heads_there_are(visit, app, settled, eye):
     page = visit(random(app))
-    set_number(page, "h, heads", 32)
+    set_number(page, "Heads, h", 32)
     settled(page)
     view = eye(page)
     assert view.pictures().count() == 32
@@ -83,13 +83,13 @@ def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, eye,
 def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled, eye):
     page = visit(app)
     view = eye(page)
-    set_number(page, "h, heads", 8)
+    set_number(page, "Heads, h", 8)
     settled(page)
     view.pictures().nth(4).click()
     page.get_by_role("link", name="Steps", exact=True).click()
     settled(page)
     assert urlsplit(page.url).path == "/steps"
-    assert query(page) == {"h": "8", "head": "5"}
+    assert query(page) == {"h": "8", "head": "5", "heads": "5"}
     page.go_back()
     settled(page)
     assert urlsplit(page.url).path == "/"
@@ -101,7 +101,7 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled,
     page.go_back()
     settled(page)
     assert view.pictures().count() == 4
-    assert page.get_by_role("spinbutton", name="h, heads", exact=True).input_value() == "4"
+    assert page.get_by_role("spinbutton", name="Heads, h", exact=True).input_value() == "4"
     page.go_forward()
     settled(page)
     assert view.pictures().count() == 8
@@ -114,7 +114,8 @@ def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled, eye):
         names = ("Sentence", "Second sentence")
         return [page.get_by_role("textbox", name=name, exact=True).input_value() for name in names]
 
-    page.locator(".st-key-source").get_by_text("random").click()
+    page.get_by_role("combobox", name="Weights").click()
+    page.get_by_role("option", name="random", exact=True).click()
     settled(page)
     assert query(page) == {"source": "random"}
     page.go_back()
@@ -131,6 +132,32 @@ def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled, eye):
     page.go_forward()
     settled(page)
     assert scene() == ["How are you?", ""]
+
+
+def test_enter_applies_a_sentence_shift_enter_breaks_the_line_and_a_composition_is_let_alone(
+    visit, app, settled, eye
+):
+    page = visit(app)
+    box = page.get_by_role("textbox", name="Sentence", exact=True)
+    box.fill("My dog chased the postman because he was scared.")
+    box.press("Shift+Enter")
+    assert box.input_value().endswith("\n")
+    assert query(page) == {}
+    box.evaluate(
+        """box => box.dispatchEvent(new KeyboardEvent('keydown',
+            { key: 'Enter', code: 'Enter', isComposing: true, bubbles: true, cancelable: true }))"""
+    )
+    settled(page)
+    assert query(page) == {}
+    box.press("Backspace")
+    box.press("Enter")
+    settled(page)
+    assert query(page)["text"] == "My dog chased the postman because he was scared."
+    view = eye(page)
+    assert view.chosen_word() == "he"
+    assert view.answered().startswith("What does he stand for? ")
+    view.word(3).click()
+    assert "Who does it? dog" in view.answered()
 
 
 def test_tokens_that_look_like_markup_appear_as_typed(visit, app, eye, settled):

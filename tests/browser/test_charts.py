@@ -53,9 +53,12 @@ def test_a_menu_lies_on_the_paper_of_its_figure_in_the_other_theme_too(visit, ap
 
 def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, settled):
     page = visit(app)
-    for name in ("Embeddings", "How many?", "Steps", "Heads", "Steps"):
+    for name in ("Embeddings", "Train", "Steps", "Heads", "Steps"):
         page.get_by_role("link", name=name, exact=True).click()
         settled(page)
+        if name == "Train":
+            page.get_by_role("radio", name="How many heads?").click()
+            settled(page)
         figures = page.locator(".js-plotly-plot, [data-headscope-saveable]")
         if name in ("Heads", "Steps"):  # their pictures are no figures, and closed folds have none
             expect(page.locator(".headscope-save")).to_have_count(0)

@@ -89,7 +89,7 @@ def test_a_control_is_written_into_the_address_in_the_form_that_back_is_made_of(
             }
         }"""
     )
-    number = page.get_by_role("spinbutton", name="h, heads", exact=True)
+    number = page.get_by_role("spinbutton", name="Heads, h", exact=True)
     number.fill("2")
     page.keyboard.press("Enter")
     settled(page)

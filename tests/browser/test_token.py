@@ -71,7 +71,7 @@ def test_layer_head_and_word_are_chosen_above_with_pointer_and_keys(visit, app, 
 
 
 def test_a_sentence_that_is_scrolled_fades_where_there_is_more_of_it(visit, app, eye):
-    words = "+".join(f"word{number}" for number in range(90))
+    words = "+".join(f"word{number}" for number in range(200))
     page = visit(f"{app}/token?source=random&token=1&text={words}")
     shown = {}
     for name, strip in (

@@ -62,7 +62,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
         goes_on(page)
     settled(page)
     view = eye(page, "train_heads")
-    assert view.view.locator(".foot button").all_inner_texts() == ["Let go (Esc)"]  # it hides no word
+    assert view.view.locator(".foot button").all_inner_texts() == ["Unpin (Esc)"]  # it hides no word
     after = at_animal(view)
     slider = page.get_by_role("slider")
     slider.focus()

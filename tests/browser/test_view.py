@@ -54,6 +54,12 @@ def same(shown: list, wanted: list) -> None:
     np.testing.assert_allclose([line[3] for line in shown], [line[3] for line in wanted], atol=2e-5)
 
 
+def strongest(rows: np.ndarray, heads: list[int], labels: tuple[str, ...]) -> str:
+    """As in “animal 0.99 (head 1), tired 0.98 (head 2)”: the largest weight of each head."""
+    largest = ((head, rows[head].argmax()) for head in heads)
+    return ", ".join(f"{labels[at]} {rows[head, at]:.2f} (head {head + 1})" for head, at in largest)
+
+
 def listed(row: np.ndarray, labels: tuple[str, ...]) -> str:
     """As in “animal 0.96, street 0.04”: the five largest weights that are worth a word."""
     order = [i for i in np.argsort(-row) if row[i] >= 0.005][:5]
@@ -116,8 +122,33 @@ def test_one_sentence_has_one_panel(view_of):
     same(view.lines(), expected(TIRED, IT, [2, 3]))
 
 
+@pytest.mark.parametrize("drawing", ["lines", "arcs", "text", "matrix"])
+def test_a_weight_is_drawn_as_it_is_until_small_ones_are_brought_out(view_of, drawing):
+    view = view_of(source="random", text="one two three four five six seven eight nine", twin="")
+    view.button(drawing).click()
+    if drawing == "matrix":
+        view.pooled()
+    # Where the scale ends: the weight that is drawn with full strength.
+    ends = """v => {
+        const { drawing } = v.view.drawings[0];
+        if (drawing.curves?.length) return drawing.curves.map(({ strength, weight }) => weight / strength);
+        return [drawing.end ?? drawing.numbers.end];
+    }"""
+    np.testing.assert_allclose(view.view.evaluate(ends), 1, rtol=1e-6)
+    view.menu("Options").get_by_label("Bring out small weights").check()
+    largest = view.view.evaluate("v => v.view.drawings[0].drawing.strongest")
+    assert 0 < largest < 0.9
+    np.testing.assert_allclose(view.view.evaluate(ends), largest, rtol=1e-6)
+    assert "Small weights are brought out" in view.said()
+    picture = "v => v.view.matrices.matrices.weights.numbers.end"
+    assert view.view.evaluate(picture) < 0.9
+    view.menu("Options")
+    view.button("Bring out small weights").click()
+    assert view.view.evaluate(picture) == 1
+
+
 def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(view_of):
-    view = view_of(source="random", h=16, text="one two")
+    view = view_of(h=16, d_model=128)
     view.chip("all").click()
     assert len(view.colours()) < 16
     looks = "chips => chips.map((one) => `${one.style.getPropertyValue('--head')} ${one.classList}`)"
@@ -130,7 +161,7 @@ def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(view_of):
 
 
 def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed(counted, app, settled):
-    page, view, sent = counted(app)
+    page, view, sent = counted(f"{app}/?heads=1")
     before = len(sent)
     view.token(2).hover()
     view.token(5).click()
@@ -151,14 +182,21 @@ def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed
     options = view.menu("Options")
     options.get_by_role("slider").fill("0.2")
     options.get_by_role("spinbutton").fill("1")
-    options.get_by_role("checkbox").check()
+    options.get_by_label("Hide [CLS]").check()
     view.menu("Options")
     for key in ("ArrowDown", "Shift+ArrowDown", "h", "H", "L", "l", "Home", "End"):
         view.listbox().press(key)
     view.token(2).click()
     settled(page)
     view.chip("head 2").dblclick()
-    focus = {"head": "2", "token": "animal", "threshold": "0.2", "lines": "1", "specials": "hidden"}
+    focus = {
+        "head": "2",
+        "token": "animal",
+        "threshold": "0.2",
+        "lines": "1",
+        "specials": "hidden",
+        "heads": "2",
+    }
     assert query(page) == focus
     settled(page)
     assert len(sent) == before
@@ -212,7 +250,7 @@ def test_all_a_head_alone_and_a_range(view_of):
 
 
 def test_what_was_switched_stays_switched_when_the_scene_moves(visit, app, settled, eye):
-    page = visit(app)
+    page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.chip("head 4").click()
     view.button("text").click()
@@ -225,10 +263,10 @@ def test_what_was_switched_stays_switched_when_the_scene_moves(visit, app, settl
 
 
 def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
-    page = visit(app)
+    page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.chip("all").click()
-    page.get_by_role("spinbutton", name="h, heads", exact=True).fill("8")
+    page.get_by_role("spinbutton", name="Heads, h", exact=True).fill("8")
     page.keyboard.press("Enter")
     settled(page)
     assert view.view.locator(".chip").count() == 9
@@ -247,9 +285,11 @@ def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(view_o
         assert "focus" in view.token(token).get_attribute("class")
         view.token(token, "key").hover()
         same(view.lines(), expected(TIRED, token, [2, 3], "key"))
-        row = weights()[[2, 3]].mean(0)[:, token]
         labels = ("[CLS]", *mha.words(TIRED).labels)
-        assert view.said() == f"{labels[token]} is looked at by {listed(row, labels)} (mean of heads 3, 4)."
+        assert (
+            view.said()
+            == f"{labels[token]} is looked at by {strongest(weights()[:, :, token], [2, 3], labels)}."
+        )
     view.token(2).hover()
     same(view.lines(1), expected(WIDE, 2, [2, 3]))  # the same word of the other sentence
     view.token(11).hover()
@@ -269,20 +309,20 @@ def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(view_of):
         selected = view.panel(number).locator("[aria-selected=true]")
         assert selected.evaluate_all("all => all.map((e) => e.id)") == [f"view-{number}-query-2"]
         assert selected.evaluate("e => getComputedStyle(e).boxShadow") != "none"
-    view.button("Let go (Esc)").click()
+    view.button("Unpin (Esc)").click()
     assert view.view.locator("[aria-selected=true]").count() == 0
-    assert view.button("Let go (Esc)").count() == 0
+    assert view.button("Unpin (Esc)").count() == 0
     assert view.said().startswith("Every token's strongest lines.")
     same(view.lines(), expected(TIRED, range(13), [2, 3]))
     view.token(2).click()
     view.listbox().press("Escape")
     view.away()
-    assert view.button("Let go (Esc)").count() == 0
+    assert view.button("Unpin (Esc)").count() == 0
     view.token(11).click()
     view.away()
     assert view.panel(1).locator("[aria-selected=true]").count() == 0  # another word stands there
     view.token(11).click()
-    assert view.button("Let go (Esc)").count() == 0  # a second click lets go
+    assert view.button("Unpin (Esc)").count() == 0  # a second click lets go
 
 
 def test_several_tokens_are_the_sum_of_their_rows(view_of):
@@ -309,9 +349,8 @@ def test_a_line_says_its_number_to_four_digits(view_of):
         page.mouse.move(*view.place((head, IT, key)))
         expect(view.panel().locator(".status")).to_have_text(told(head, key, word))
     view.away()
-    row = weights()[[0, 3], IT].mean(0)
-    said = listed(row, ("[CLS]", *mha.words(TIRED).labels))
-    assert view.said().startswith(f"it looks at {said} (mean of heads 1, 4).")
+    said = strongest(weights()[:, IT], [0, 3], ("[CLS]", *mha.words(TIRED).labels))
+    assert view.said() == f"it looks at {said}."
 
 
 def test_the_spoken_line_says_what_is_seen_and_is_announced(view_of):
@@ -324,7 +363,7 @@ def test_the_spoken_line_says_what_is_seen_and_is_announced(view_of):
 
 
 def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, settled, eye):
-    page = visit(app)
+    page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.token(12).click()
     text = "The animal was tired because it was too late."
@@ -355,7 +394,7 @@ def test_options_choose_what_is_drawn(view_of):
     for line in view.lines():
         assert line[3] >= np.sort(weights()[1, line[1]])[-2] - 2e-5
     options.get_by_role("spinbutton").fill("")
-    options.get_by_role("checkbox").check()
+    options.get_by_label("Hide [CLS]").check()
     kept = [line for line in expected(TIRED, range(13), [1], least=0) if 0 not in line[1:3]]
     row = weights()[1]  # what the first token took is shared out among the others
     same(view.lines(), [(*line[:3], line[3] / (1 - row[line[1], 0])) for line in kept])
@@ -382,7 +421,7 @@ def active(view, number: int = 0):
 
 
 def test_with_the_keyboard_tokens_heads_and_layers_are_walked(visit, app, eye):
-    view = eye(visit(link(app, head="4")))
+    view = eye(visit(link(app, head="4", heads="4")))
     view.chip("head 3").click()
     tokens = view.listbox()
     tokens.press("ArrowDown")
@@ -422,7 +461,7 @@ def test_with_the_keyboard_tokens_heads_and_layers_are_walked(visit, app, eye):
 
 
 def test_the_focus_of_the_keyboard_is_seen_and_stays_where_it_is(visit, app, settled, eye):
-    page = visit(app)
+    page = visit(f"{app}/?heads=1")
     view = eye(page)
     focused = "view => view.getRootNode().activeElement?.dataset.panel"
     view.listbox(1).focus()
@@ -439,7 +478,7 @@ def test_the_focus_of_the_keyboard_is_seen_and_stays_where_it_is(visit, app, set
     view.chip("head 3").focus()
     page.keyboard.press("Space")
     assert view.on() == [1, 2]
-    assert view.view.evaluate("view => view.getRootNode().activeElement.textContent") == "head 3"
+    assert view.view.evaluate("view => view.getRootNode().activeElement.dataset.head") == "2"
 
 
 @pytest.mark.parametrize("drawing", ["lines", "text", "arcs", "matrix"])
@@ -738,7 +777,7 @@ def test_nothing_of_the_view_is_wider_than_a_phone(visit, app, eye, scene):
 
 
 def test_a_finger_pins_by_a_tap_and_a_line_says_its_number(visit, app, eye):
-    page = visit(f"{app}?twin=", width=390, height=844, touch=True)
+    page = visit(f"{app}?twin=&heads=1", width=390, height=844, touch=True)
     view = eye(page)
     view.chip("head 1").scroll_into_view_if_needed()
     view.token(2).tap()
@@ -748,11 +787,11 @@ def test_a_finger_pins_by_a_tap_and_a_line_says_its_number(visit, app, eye):
     expect(view.panel().locator(".status")).to_contain_text("→ ")
     assert view.token(2).get_attribute("aria-selected") == "true"
     view.token(2).tap()
-    assert view.button("Let go (Esc)").count() == 0
+    assert view.button("Unpin (Esc)").count() == 0
 
 
 def test_the_lines_have_the_colours_of_the_theme_and_change_with_it(visit, app, eye):
-    page = visit(app)
+    page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.chip("head 2").click()
     view.away()

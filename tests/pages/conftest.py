@@ -126,7 +126,9 @@ def controls():
         kinds = ("text_area", "text_input", "number_input", "selectbox", "segmented_control", "toggle")
         above = app.get_by_key("controls")
         widgets = {widget.key: widget.value for kind in kinds for widget in getattr(above, kind)}
-        return {key: value for key, value in widgets.items() if key != "source"}  # its names are in "weights"
+        return {
+            key: value for key, value in widgets.items() if key != "source"
+        }  # its names are in "whose_weights"
 
     return read
 

@@ -400,11 +400,11 @@ def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folde
     given("gpt2", "bert")
     app = opened(token=9)  # "it"
     assert tokens(app)[0][8] == "it"
-    app.selectbox(key="weights").set_value("model").run()
+    app.selectbox(key="whose_weights").set_value("model").run()
     app.selectbox(key="model").set_value(folder("bert")).run()
     token = place(app)[2]
     assert (tokens(app)[0][token], token == 8) == ("it", False)
-    app.selectbox(key="weights").set_value("mini").run()
+    app.selectbox(key="whose_weights").set_value("mini").run()
     assert place(app)[2] == 8
 
 
@@ -425,7 +425,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     assert refusals.INSTALL in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
     app.button(key="use_random").click().run()
-    assert app.selectbox(key="weights").value == "random"
+    assert app.selectbox(key="whose_weights").value == "random"
 
 
 @pytest.mark.slow
@@ -744,7 +744,7 @@ def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on
     assert button.label == literal(names[chosen])
     button.click().run()
     assert not app.exception
-    assert app.selectbox(key="weights").value == "model"
+    assert app.selectbox(key="whose_weights").value == "model"
     assert app.selectbox(key="model").value == names[chosen]
     assert app.button(key="fetch_model")
 
@@ -754,7 +754,7 @@ def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_els
 ):
     monkeypatch.setattr(model_source, "library", lambda: False)
     fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
-    assert english("source.model") not in opened().selectbox(key="weights").options
+    assert english("source.model") not in opened().selectbox(key="whose_weights").options
     named = {"source": "model", "model": fresh}
     for page, link in (("models/real.py", {}), ("models/real.py", named), ("see/token.py", named)):
         app = opened_on(page, **link)

@@ -25,7 +25,7 @@ def trained(text: str = TIRED, **settings) -> mha.AttentionTrace:
 def test_the_controls_start_at_the_scene_and_offer_what_the_model_takes(opened, controls):
     scene, app = Scene(), opened("advanced")
     names = ("text", "twin", "h", "d_model", "architecture")
-    assert controls(app) == {name: getattr(scene, name) for name in names} | {"weights": scene.source}
+    assert controls(app) == {name: getattr(scene, name) for name in names} | {"whose_weights": scene.source}
 
 
 def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened, eye, english):
@@ -201,6 +201,6 @@ def test_of_sizes_without_a_model_the_nearest_is_shown(opened, eye, link, h, d_m
 
 def test_a_text_that_is_too_long_for_a_model_is_not_for_random_weights(opened, tokens):
     app = opened(text="the animal was tired and " * 8)
-    app.selectbox(key="weights").set_value("random").run()
+    app.selectbox(key="whose_weights").set_value("random").run()
     assert not app.error
     assert len(tokens(app)[0]) == 40

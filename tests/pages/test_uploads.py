@@ -139,12 +139,12 @@ def test_what_was_typed_waits_for_its_source(open_file, opened):
     app = opened()
     app.text_area(key="text").set_value("The dog was tired.")
     app.text_area(key="twin").set_value("The dog was old.").run()
-    app.selectbox(key="weights").set_value("file").run()
+    app.selectbox(key="whose_weights").set_value("file").run()
     app = open_file(of_tensors(), app)
-    app.selectbox(key="weights").set_value("mini").run()
+    app.selectbox(key="whose_weights").set_value("mini").run()
     assert app.text_area(key="text").value == "The dog was tired."
     assert app.text_area(key="twin").value == "The dog was old."
-    app.selectbox(key="weights").set_value("file").run()
+    app.selectbox(key="whose_weights").set_value("file").run()
     assert app.text_area(key="file_text").value == " ".join(TEXT)  # and the file is still open
 
 
@@ -294,7 +294,7 @@ def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened,
     started_with(of_tensors())
     app = opened(source="random", text="one two", twin="")
     assert tokens(app)[0] == ["one", "two"]
-    app.selectbox(key="weights").set_value("file").run()
+    app.selectbox(key="whose_weights").set_value("file").run()
     assert len(tokens(app)[0]) == len(TEXT)
 
 

@@ -270,8 +270,8 @@ function chip(selection, head, actions) {
   const name = fill(header.texts.head, { head: head + 1 });
   const [role = ""] = header.roles?.[selection.state.layer]?.[head] ?? [];
   const button = toggle(header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
-  if (role && header.heads <= MAX_NAMED) button.append(make("small", "", role));
-  button.setAttribute("aria-label", role ? `${name}: ${role}` : name);
+  if (role && header.heads <= MAX_NAMED) button.append(" ", make("small", "", role));
+  button.setAttribute("aria-label", role ? `${name} ${role}` : name);
   button.dataset.head = String(head);
   const here = () => selection.every.includes(head);
   button.onclick = (event) => {

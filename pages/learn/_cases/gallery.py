@@ -12,7 +12,8 @@ from pages.learn._cases.pictures import TALL, WIDE, picture
 def card(case: Case) -> None:
     source = f"data:image/svg+xml;base64,{b64encode(_picture(case).encode()).decode()}"
     image = f'<img src="{source}" alt="" style="width: 100%; aspect-ratio: {WIDE} / {TALL}">'
-    st.html(f'<a href="{escape(case.address)}" tabindex="-1" aria-hidden="true">{image}</a>')
+    with st.container(key=f"picture_{case.number}"):
+        st.html(f'<a href="{escape(case.address)}" tabindex="-1" aria-hidden="true">{image}</a>')
     st.header(f"{case.number}. [{case.title}]({case.address})", anchor=False)
     st.markdown(case.notice)
 
