@@ -400,7 +400,7 @@ def test_no_link_names_what_is_so_without_it():
     """Streamlit would take it out of the address, and Back would find the address with it."""
     start = vars(DEFAULTS)
     for case in CASES.values():
-        assert [name for name, value in parts(case.link).items() if value == str(start.get(name))] == []
+        assert [name for name, value in parts(case.link).values.items() if value == str(start.get(name))] == []
 
 
 def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(arrived, english):
@@ -465,7 +465,7 @@ def test_another_scene_has_another_picture(name, old, new):
 
 def test_the_page_says_its_case_and_leads_to_those_beside_it(arrived, component, english):
     case = CASES["relations"]
-    app = arrived(FILES[HOME], case=11, **parts(case.link))
+    app = arrived(FILES[HOME], case=11, **parts(case.link).values)
     said = component(app, "case")
     assert said["place"] == "Case 11 of 17"
     assert "".join(said["title"]) == english("case.relations.title")
