@@ -74,7 +74,7 @@ RULES = f"""
 {_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
 {_of("try_", "swap_", form='[class*="st-key-{}"]')} {SKELETON} {{ min-width: 14rem; }} /* a few words */
 [class*="st-key-picture_"] {{ aspect-ratio: 280 / 128; }} /* of a case */
-{_of("steps_view", "train_view")} {SKELETON} {{ min-height: 32px; }}
+{_of("steps_views", "train_views")} {SKELETON} {{ min-height: 32px; height: 32px; }}
 {_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
 {_of("vectors")} [data-testid="stColumn"]:first-child {{ min-height: 520px; }} /* the map comes last */
 {PHONE} {{

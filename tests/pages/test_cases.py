@@ -400,7 +400,9 @@ def test_no_link_names_what_is_so_without_it():
     """Streamlit would take it out of the address, and Back would find the address with it."""
     start = vars(DEFAULTS)
     for case in CASES.values():
-        assert [name for name, value in parts(case.link).values.items() if value == str(start.get(name))] == []
+        assert [
+            name for name, value in parts(case.link).values.items() if value == str(start.get(name))
+        ] == []
 
 
 def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(arrived, english):
