@@ -4,7 +4,7 @@ import contextlib
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import TimeoutError
+from playwright.sync_api import TimeoutError, expect
 
 import mha_core as mha
 from mha_core.scene.focus import Focus
@@ -13,6 +13,7 @@ from mha_core.scene.places import at_answer
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import position
 from pages._kit.text import catalogue
+from tests.browser.conftest import over_cell
 
 # Of each page a link with something of its own that is not as it begins.
 PAGES = [
@@ -90,3 +91,25 @@ def test_a_link_to_a_head_of_older_weights_opens_the_head_with_an_answer(visit, 
     settled(page)
     assert query(page) == shown  # no entry of the history names a head of the older weights
     assert page.evaluate("navigation.entries().length") == 2  # and the choice
+
+
+def test_the_opened_matrix_and_the_explained_number_are_in_the_link_and_the_word_stays_pinned(
+    visit, app, settled, eye
+):
+    page = visit(app)
+    view = eye(page)
+    view.view.locator(".six button").nth(4).click()
+    over_cell(view.view.locator(".large canvas"), 8, 2)
+    page.mouse.down()
+    page.mouse.up()
+    settled(page)
+    said = view.view.locator(".explanation h3").inner_text()
+    assert said.startswith("A₁ · it → animal = 0.99")
+    assert (query(page)["matrix"], query(page)["number"]) == ("weights", "9,3")
+    assert view.chosen_word() == "it"  # a click on a number of its own row does not unpin it
+    fresh = visit(page.url)
+    assert eye(fresh).view.locator(".explanation h3").inner_text() == said
+    assert eye(fresh).view.locator(".large h3").inner_text().startswith("A₁")
+    view.view.locator(".explanation").press("Escape")
+    expect(view.view.locator(".explanation")).to_be_hidden()
+    assert "number" not in query(page)
