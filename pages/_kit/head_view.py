@@ -165,5 +165,5 @@ def _mount(
         on_plotted_change=plot,
         on_explained_change=explain,
     )
-    components.send(key, blob, key=f"{key}_blob")  # (not in the sidebar: a fragment may not write there)
+    components.send(key, blob, key=f"{key}_blob")
     return digest

@@ -60,7 +60,7 @@ WATCH = """(() => {
         .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 })()"""
 # How much has moved by itself since the page began (https://web.dev/articles/cls). Not counted: that
-# Streamlit's empty page is made wide, and moves aside for the sidebar.
+# Streamlit's empty page is made wide.
 SHIFT = """() => new Promise((resolve) => {
     const whole = '[data-testid="stMainBlockContainer"]';
     const frame = ({ node }) => node instanceof Element && (node.matches(whole) || node.querySelector(whole));

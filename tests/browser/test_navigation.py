@@ -95,7 +95,7 @@ def test_the_token_that_is_looked_at_comes_along(model, settled):
 def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit, app):
     sections = {"Heads": "See", "Steps": "Understand", "Train": "Learn", "Real model": "Models"}
     before = "e => getComputedStyle(e, '::before').content"
-    page = visit(f"{app}/steps", width=1366)  # with its sidebar
+    page = visit(f"{app}/steps", width=1366)
     top, aside = (page.get_by_test_id(name) for name in ("stTopNav", "stSidebarNavItems"))
     for links in (top, aside):
         if links is aside:
