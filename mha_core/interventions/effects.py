@@ -331,7 +331,7 @@ def _of_small_model(
     tokens, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     is_hidden = numbers[at] == words.number[HIDDEN]
     question, spelled = (
-        (HIDDEN_WORD, mini.guesses(words)) if is_hidden else ("noun", mini.choices(words, tokens, numbers))
+        (HIDDEN_WORD, mini.guesses(words)) if is_hidden else ("noun", mini.choices(tokens, numbers))
     )
     others = torch.ones(len(words.vocabulary), dtype=torch.bool, device=place)  # that are no answers here
     others[list(spelled)] = False

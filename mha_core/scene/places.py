@@ -9,12 +9,13 @@ import numpy as np
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number, names, numbered, position
-from mha_core.traces.answers import NOTHING
+from mha_core.traces.answers import NOTHING, Answer
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
 EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
+ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a lexicon
 
 if TYPE_CHECKING:
     from mha_core.export.head_view import HeadView
@@ -52,10 +53,12 @@ def token_in(tokens: Tokens, scene: Scene) -> int:
 def first_token(tokens: Tokens) -> int:
     """The position from 0 of the word that is looked at first: a pronoun.
 
-    Where there is none it is a hidden word, a verb, a noun or a word that no lexicon has, or any word.
+    Where there is none it is a hidden word, a verb, an adjective, a form of "be", a noun or a word that no
+    lexicon has, or any word.
     """
     from mha_core.sources.mini import language
     from mha_core.training.lexicon import HIDDEN, lexicon, normalized
+    from mha_core.training.links import BE
 
     words = lexicon(language(tokens.text))
     spans = tokens.spans or [(0, 1)] * len(tokens)
@@ -69,6 +72,8 @@ def first_token(tokens: Tokens) -> int:
         words.pronouns.__contains__,
         HIDDEN.__eq__,
         lambda piece: words.kinds.get(piece) == "verb",
+        lambda piece: words.kinds.get(piece) in ADJECTIVES,
+        BE.__contains__,
         is_content,
         lambda piece: any(map(str.isalpha, piece)),
     )
@@ -100,7 +105,10 @@ def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
         probability = round(trace.questions[question][token][0][1], 1)
         return question not in EVERYWHERE, of_pronoun and question == "noun", probability
 
-    answered = [q for q, at in trace.questions.items() if at[token] and at[token][0][0] != NOTHING]
+    def answers(answer: Answer | None) -> bool:  # with another word than the one that is asked about
+        return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != pieces[token]
+
+    answered = [question for question, at in trace.questions.items() if answers(at[token])]
     for question in sorted(answered, key=sure, reverse=True):
         heads = [head for head, asked in enumerate(origin.questions) if question in asked.split()]
         word = normalized(trace.questions[question][token][0][0])

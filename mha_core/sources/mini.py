@@ -116,13 +116,15 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     )
 
 
-def choices(words: Lexicon, tokens: Tokens, numbers: Sequence[int]) -> dict[int, str]:
+def choices(tokens: Tokens, numbers: Sequence[int]) -> dict[int, str]:
     """The words that a question about a text can be answered with, by their numbers, [CLS] first.
 
-    Each different word is one; an unknown one is spelled as it was typed first.
+    Each different word is one, spelled as it was typed: in small letters where it ever was, or as it stands
+    first.
     """
-    unknown = {numbers[at]: tokens.pieces[at] for at in reversed(tokens.unknown)}
-    return {number: unknown.get(number, words.vocabulary[number]) for number in numbers}
+    typed = sorted(zip(numbers, tokens.pieces, strict=True), key=lambda one: one[1] != one[1].lower())
+    spelled = dict(reversed(typed))
+    return {number: spelled[number] for number in numbers}
 
 
 def guesses(words: Lexicon) -> dict[int, str]:
@@ -137,7 +139,7 @@ def follow(
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
     model, rules = with_edits(trained, tokens, edits)
-    found = choices(words, tokens, numbers)
+    found = choices(tokens, numbers)
     hidden = [at for at, number in enumerate(numbers) if number == words.number[HIDDEN]]
     with torch.no_grad():  # no inference mode, whose tensors nobody could follow
         passed = model(torch.tensor([numbers], device=model.bias.device), rules=rules)

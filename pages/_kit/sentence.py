@@ -74,7 +74,11 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
         is_sure = answer[0][0] == NOTHING or answer[0][1] >= UNSURE
         words = _shares(answer, _or_nothing(written)) if is_sure else t("answer.unsure")
         said.append(Answer(t("answer.pronoun", query=name), words))
-    for questions in sorted(_asked_of(trace, query, is_pronoun=is_pronoun), key=EVERYWHERE.issuperset):
+
+    def rank(questions: list[str]) -> tuple[bool, float]:
+        return EVERYWHERE.issuperset(questions), -round(trace.questions[questions[0]][query][0][1], 1)
+
+    for questions in sorted(_asked_of(trace, query, is_pronoun=is_pronoun), key=rank):
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
         is_sure = trace.questions[questions[0]][query][0][1] >= UNSURE
@@ -89,10 +93,12 @@ def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[li
     What decides is a question about pronouns. Of those the heads that are asked it find no verb.
     """
     asked = trace.source.origin.questions
-    by_heads: dict[tuple[int, ...], list[str]] = {}
+    word, by_heads = normalized(trace.answered.pieces[query]), dict[tuple[int, ...], list[str]]()
     for question in QUESTIONS:
         answer = trace.questions[question][query] if question in trace.questions else None
-        if answer is not None and answer[0][0] != NOTHING:
+        if answer is None or normalized(answer[0][0]) == word:  # no word answers a question about itself
+            continue
+        if answer[0][0] != NOTHING:
             heads = tuple(head for head, questions in enumerate(asked) if question in questions.split())
             by_heads.setdefault(heads, []).append(question)
     for questions in by_heads.values():

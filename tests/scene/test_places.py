@@ -48,7 +48,8 @@ def test_a_new_text_is_looked_at_from_its_first_token_alone():
     ("text", "first"),
     [
         *(("The dog saw it.", 3), ("The dog saw [MASK].", 3), ("The dog saw a cat.", 2)),
-        *(("The big dog", 2), ("1 2 zzz 3", 2), ("1 2", 0), ("老师看书。", 2)),
+        *(("The big dog", 1), ("The keys are on the table.", 2), ("The dog there", 1)),
+        *(("1 2 zzz 3", 2), ("1 2", 0), ("老师看书。", 2)),
     ],
 )
 def test_what_is_looked_at_first_is_a_pronoun_a_verb_or_a_word_with_content(text, first):
