@@ -134,7 +134,7 @@ def _in_words(name: str, value: str, taken: object) -> str:
 
 
 new_link = state.begin()
-st.logo(drawing("logo.svg"), size="large", icon_image=drawing("icon.svg"))
+st.logo(drawing("logo.svg"), size="large")
 pages = {
     st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
     for section in SECTIONS.values()

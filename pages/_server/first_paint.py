@@ -3,6 +3,7 @@
 import gzip
 from functools import lru_cache
 
+from mha_core.export import scripts
 from pages._server import streamlit_parts
 
 
@@ -59,5 +60,5 @@ class FirstPaint:
 def _with_rules(page: bytes, packed: bool) -> bytes:
     text = gzip.decompress(page) if packed else page
     # In the body: of two rules of the same weight the later one holds, and Streamlit has its own in the head.
-    text = text.replace(b"</body>", f"<style>{streamlit_parts.RULES}</style></body>".encode(), 1)
+    text = text.replace(b"</body>", f"<style>{scripts.asset('streamlit/app.css')}</style></body>".encode(), 1)
     return gzip.compress(text) if packed else text

@@ -1,7 +1,7 @@
 """The private parts of Streamlit that the app relies on, each with what a person would lose without it.
 
 A new version may move any of them; then tests/pages/server/test_streamlit_parts.py fails. The private parts
-that scripts touch are in assets/components/streamlit/adapter.js.
+that scripts touch are in assets/components/streamlit/adapter.js, its style rules in app.css beside it.
 """
 
 import base64
@@ -36,93 +36,8 @@ EARLY = {
 }
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
-PRIMARY, TERTIARY = '[data-testid="stBaseButton-primary"]', '[data-testid="stBaseButton-tertiary"]'
-EXPAND, SKELETON = '[data-testid="stExpandSidebarButton"]', '[data-testid="stSkeleton"]'
-BUTTONS = ("apply_", "best_", "example", "lift_", "model_", "reset_", "start", "take_", "try_", "use_")
-TOP = "var(--headscope-top)"  # below Streamlit's header
-PHONE, WIDE = "@media (max-width: 768px)", "@media (min-width: 769px)"
-LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
-
-
-def _of(*keys: str, form: str = ".st-key-{}") -> str:
-    return f":is({', '.join(map(form.format, keys))})"  # an element's key is in its class
-
-
-# The style sheet of the whole page. Above each rule: what a person would have without it.
-RULES = f"""
-/* Blank lines where a component shows nothing: it holds the address, bytes, or a link for a script. */
-:is({_of("address", "charts", "unseen", "look_link")}, [class*="st-key-"][class*="_blob"]),
-{_of("unseen_source", form=":has(> .st-key-{})")} {{ display: none; }}
-/* Small text too light to read (WCAG 2.2, 1.4.3). */
-[data-testid="stCaptionContainer"] {{ opacity: 0.75; }}
-/* White text on light buttons, in the dark theme. */
-:is({PRIMARY}, [data-tag], [data-tag] *) {{ color: light-dark(#ffffff, #14161b) !important; }}
-/* Movement, though the system was told that nothing shall move. */
-@media (prefers-reduced-motion: reduce) {{
-  *, ::before, ::after {{
-    animation-duration: 0.01ms !important; animation-iteration-count: 1 !important;
-    transition-duration: 0.01ms !important; scroll-behavior: auto !important;
-  }}
-}}
-/* The menu that saves a figure in the corner of the page, not of the figure. */
-[data-testid="stPlotlyChart"] {{ position: relative; }}
-/* Without a mouse: buttons over the first row of a table. */
-@media (hover: none) {{ [data-testid="stElementToolbar"] {{ display: none; }} }}
-/* A page that jumps as each part takes the place of the grey bars that stood for it. */
-{SKELETON} {{ min-height: 68px; }}
-{_of(*BUTTONS, form='[class*="st-key-{}"]')} {SKELETON} {{ min-height: 40px; min-width: 60px; }}
-{_of("text", "twin")} {SKELETON} {{ min-height: 96px; }}
-{_of("try_", "swap_", form='[class*="st-key-{}"]')} {SKELETON} {{ min-width: 14rem; }} /* a few words */
-[class*="st-key-picture_"] {{ aspect-ratio: 280 / 128; }} /* of a case */
-{_of("steps_views", "train_views")} {SKELETON} {{ min-height: 32px; height: 32px; }}
-{_of("tensors")}:has({SKELETON}) {{ min-height: 443px; }}
-{_of("vectors")} [data-testid="stColumn"]:first-child {{ min-height: 520px; }} /* the map comes last */
-{PHONE} {{
-  {_of("tensors")}:has({SKELETON}) {{ min-height: 986px; }}
-  {_of("classes")} {SKELETON} {{ min-height: 101px; }}
-}}
-/* The sentence, which is the first thing that one can change, in letters as small as those of a label. */
-{_of("text", "twin")} textarea {{ font-size: 1.15rem; line-height: 1.4; }}
-/* "Press Ctrl+Enter to apply", over the sentence: Enter applies. */
-{_of("text", "twin", "target")} [data-testid="InputInstructions"] {{ display: none; }}
-/* A picture that begins below the first screen: space above and below every title. */
-[data-testid="stMain"] [data-testid="stHeading"] h1 {{ padding: 0.25rem 0; }}
-/* The sizes squeezed by the sentences, and on a phone two sentences beside each other. */
-{_of("sentences", form=":has(> .st-key-{})")} {{ flex: 1 1 30rem; }}
-{_of("sentences")} > * {{ flex: 1 1 16rem; }}
-{_of("h", "d_model")} {{ width: 6.5rem; }}
-{_of("choices")} {{ width: 12rem; }}
-@media (max-width: 1000px) {{
-  {_of("choices")} {{ width: 100%; flex-direction: row; align-items: end; min-height: 96px; }}
-}}
-@media (max-height: 600px) {{ {_of("how", form=":has(> .st-key-{})")} {{ display: none; }} }}
-/* Links in a sentence that do not look like links. */
-{_of("instead_text", "instead_twin")} {TERTIARY} p {{ text-decoration: underline; }}
-/* No line between a page and where to go on reading. */
-{_of("next")} {{ margin-top: 1rem; padding-top: 1rem; border-top: 1px solid {LINE}; }}
-/* A case gone as soon as one scrolls, and headings behind it. */
-{WIDE} {{ {_of("case")} {{ position: sticky; top: 3.75rem; z-index: 4; margin-top: -1rem; }} }}
-:root[style*="--headscope-above"] :is(h1, h2, h3) {{ scroll-margin-top: calc({TOP} + 0.5rem) !important; }}
-/* The drawing of the steps, and on a phone the sentence, gone as soon as one scrolls. */
-:root {{ --headscope-top: calc(3.75rem + var(--headscope-above, 0px)); }}
-{_of("river")} {{ position: sticky; top: {TOP}; z-index: 3; }}
-@media (max-width: 640px) and (min-height: 560px) {{
-  {_of("chooser")}[style*="--above"] {{ position: sticky; top: calc({TOP} - var(--above)); z-index: 3; }}
-}}
-/* All steps below each other, and below them a page that jumps when the one is named that is shown. */
-[class*="st-key-step-"] {{ display: none; min-height: 10rem; justify-content: center; }}
-{_of("of_steps")}:has({SKELETON}) {{ min-height: 262px; }}
-{PHONE} {{ {_of("of_steps")}:has({SKELETON}) {{ min-height: 465px; }} }}
-/* On a phone: titles of three lines. */
-{PHONE} {{ [data-testid="stMain"] [data-testid="stHeading"] h1 {{ font-size: 1.5rem; }} }}
-/* Sections whose pages are hidden in menus: Streamlit's own; ours are names before the links (`sections`). */
-:is({TOP_LINKS}, {SIDE_LINKS}) > ::before {{ font-size: 0.85rem; font-weight: 600; opacity: 0.7; }}
-{TOP_LINKS} > * {{ display: flex; align-items: center; }}
-{TOP_LINKS} > ::before {{ margin: 0 0.2rem 0 0.6rem; }}
-{TOP_LINKS} a {{ padding-inline: 5px; }} /* all pages in one line on a screen of 1366 */
-{EXPAND}::after {{ margin-left: 0.35rem; font-size: 1rem; }}
-{SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
-"""
+EXPAND = '[data-testid="stExpandSidebarButton"]'
+PHONE = "@media (max-width: 768px)"
 
 
 def early_files() -> dict[str, str]:

@@ -155,6 +155,23 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     assert len(moved) == 1
 
 
+# A desk, a small laptop, a projector (or 150 % on a laptop), a phone: the least of the drawing that is seen.
+@pytest.mark.parametrize(
+    ("width", "height", "seen"), [(1440, 900, 280), (1280, 720, 240), (853, 480, 80), (390, 844, 50)]
+)
+def test_on_any_screen_a_picture_and_the_answers_are_seen_at_first(visit, app, eye, width, height, seen):
+    view = eye(visit(app, width=width, height=height))
+    answers = view.view.locator(".answers")
+    for nth in range(1 if width < 640 else 2):  # on a phone the second sentence is a swipe away
+        box = answers.nth(nth).bounding_box()
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= height
+    assert view.stage().bounding_box()["y"] <= height - seen
+    field = view.page.get_by_label("Sentence", exact=True)
+    assert field.bounding_box()["y"] < height / 3
+    assert view.page.get_by_role("heading", level=1).count() == 1
+
+
 def test_with_twelve_layers_too_and_all_heads_stand_below(visit, app, eye):
     view = eye(visit(f"{app}/?source=random&layers=12&h=12&d_model=96", height=HEIGHT))
     for name in NAMES:

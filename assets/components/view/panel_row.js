@@ -5,7 +5,7 @@ import { make, makeButton, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { apart } from "../page/wording.js";
 
-const BESIDE = 856; // pixels in which two panels have room beside each other
+const BESIDE = 800; // pixels in which two panels have room beside each other
 const ENDED = 120; // milliseconds without a scroll, after which a swipe has ended
 
 export class PanelRow {

@@ -1,4 +1,4 @@
-"""What the pages know of the inside of Streamlit stands in one file, and the installed Streamlit has it."""
+"""What the app knows of the inside of Streamlit stands in three files, and this Streamlit has it."""
 
 import re
 from dataclasses import fields
@@ -33,9 +33,8 @@ def bundle() -> str:
 
 def names() -> set[str]:
     """What both modules say of Streamlit's elements: their names, classes and attributes."""
-    module = Path(streamlit_parts.__file__).read_text(encoding="utf-8") + scripts.asset(
-        "streamlit/adapter.js"
-    )
+    parts = (scripts.asset(f"streamlit/{name}") for name in ("adapter.js", "app.css"))
+    module = "".join((Path(streamlit_parts.__file__).read_text(encoding="utf-8"), *parts))
     return set(re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid)[a-z-]+\b", module))
 
 
@@ -72,7 +71,8 @@ def test_no_other_file_knows_them():
     patterns = ("pages/**/*.py", "app.py", "assets/components/**/*.js", "assets/components/**/*.css")
     files = [file for pattern in patterns for file in ROOT.glob(pattern)]
     private = [file.relative_to(ROOT).as_posix() for file in files if PRIVATE.search(file.read_text("utf-8"))]
-    assert private == ["pages/_server/streamlit_parts.py", "assets/components/streamlit/adapter.js"]
+    folder = "assets/components/streamlit"
+    assert private == ["pages/_server/streamlit_parts.py", f"{folder}/adapter.js", f"{folder}/app.css"]
 
 
 def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(opened, monkeypatch):
