@@ -39,8 +39,8 @@ ESCAPED = str.maketrans(
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One step to a number, with its `value` in the trace, its formula in LaTeX and its code in torch.
+class Equation:
+    """One step towards a number, with its `value` in the trace, its formula in LaTeX and its code in torch.
 
     `name` says what is done. Sums of `terms` are "score" (q · k), "projection" (x · W + b), "mixture" (of
     values), "columns" (a head's output times a column of W^O), "heads" (what each adds) and "rotary".
@@ -83,7 +83,7 @@ class Explanation:
     dimension: int | None
     labels: tuple[str | None, str | None]
     edits: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Equation, ...]
 
     @property
     def value(self) -> float:
@@ -153,7 +153,7 @@ class Cell:
         values = getattr(self.layer, name)(self.head, rows=[self.query], keys=[self.key])
         return float(values[0, 0])
 
-    def ending(self, steps: Sequence[Step], recorded: float, dtype: object = None) -> list[Step]:
+    def ending(self, steps: Sequence[Equation], recorded: float, dtype: object = None) -> list[Equation]:
         """The steps, of which the last one ends with the number that the trace has.
 
         In half precision the rounding of what the steps make is a further step. Raises `MhaError` where they
@@ -176,7 +176,7 @@ class Cell:
         latex = rf"{_number(computed)} \approx {_number(recorded)} \quad \text{{({str(dtype)[6:]})}}"
         terms = np.array([computed, recorded - computed])
         code = pytorch.rounding(dtype)
-        return [*others, last, Step("rounding", recorded, latex, code, terms, last.size)]
+        return [*others, last, Equation("rounding", recorded, latex, code, terms, last.size)]
 
 
 def explain(
@@ -268,7 +268,7 @@ def _score_symbol(query: str, key: str) -> str:
 # Scores and weights
 
 
-def _of_scores(cell: Cell) -> list[Step]:
+def _of_scores(cell: Cell) -> list[Equation]:
     """The steps to a score, raw, scaled, masked or as a weight."""
     layer = cell.layer
     if not layer.knows("q"):
@@ -307,7 +307,7 @@ class Row:
         row = self.values(name)
         return pytorch.tensor(row) if self.whole else pytorch.number(row[self.cell.key])
 
-    def score(self) -> Step:
+    def score(self) -> Equation:
         cell, layer = self.cell, self.cell.layer
         q, keys = layer.q[cell.head, cell.query], layer.k[cell.kv_head]
         k = (keys, "the keys of all tokens") if self.whole else (keys[cell.key], "the key")
@@ -317,7 +317,7 @@ class Row:
         step = _products("score", symbol, q, keys[cell.key], code)
         return cell.ending([step], cell.number("scores"))[0]
 
-    def scaled(self) -> Step:
+    def scaled(self) -> Equation:
         cell, by = self.cell, self.cell.layer.scale
         score = cell.number("scores")
         value = score * by
@@ -328,7 +328,7 @@ class Row:
         step = _change("scale", value, latex, code, (score, by))
         return cell.ending([step], cell.number("scaled"))[0]
 
-    def masked(self) -> list[Step]:
+    def masked(self) -> list[Equation]:
         """Soft cap, bias and mask, as far as the rule has them."""
         cell, rule, name, steps = self.cell, self.cell.rule, self.variable, []
         value = cell.number("scaled")
@@ -353,7 +353,7 @@ class Row:
             steps.append(_change("mask", value, latex, code))
         return cell.ending(steps, cell.number("masked")) if steps else []
 
-    def weight(self) -> list[Step]:
+    def weight(self) -> list[Equation]:
         """Temperature, softmax, and the patch of an edit where there is one."""
         cell, rule, layer = self.cell, self.cell.rule, self.cell.layer
         masked = layer.masked(cell.head, rows=[cell.query])[0]
@@ -374,7 +374,7 @@ class Row:
                 steps.append(_change("patch", patched, latex, code, (steps[-1].value, patched)))
         return cell.ending(steps, recorded, layer.tensors["v"].dtype)
 
-    def softmax(self, scores: np.ndarray, *, n_sinks: int) -> Step:
+    def softmax(self, scores: np.ndarray, *, n_sinks: int) -> Equation:
         """The weight of the cell among the scores of its row, the last of which may be a sink."""
         cell, largest = self.cell, float(scores.max())
         empty = largest == -np.inf
@@ -395,13 +395,13 @@ class Row:
             sum_of_all = float(largest + np.log(total))
             code = pytorch.softmax(cell.key, sink) if self.whole else pytorch.share(sum_of_all)
         labels = (*cell.layer.sides.keys.labels, *["sink"] * n_sinks)
-        return Step("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
+        return Equation("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
 
 
 # Outputs
 
 
-def _of_output(cell: Cell) -> list[Step]:
+def _of_output(cell: Cell) -> list[Equation]:
     """The steps to a number of a head's output: a mixture of the values, or what an edit puts there."""
     layer = cell.layer
     if not layer.knows("v"):
@@ -423,7 +423,7 @@ def _of_output(cell: Cell) -> list[Step]:
     return cell.ending(steps, recorded, layer.tensors["v"].dtype)
 
 
-def _of_concat(cell: Cell) -> list[Step]:
+def _of_concat(cell: Cell) -> list[Equation]:
     """The steps to a number of the heads' outputs side by side, behind a gate and a rotation."""
     layer = cell.layer
     head, dimension = divmod(cell.dimension, layer.d_v)
@@ -443,7 +443,7 @@ def _of_concat(cell: Cell) -> list[Step]:
     return cell.ending(steps, recorded, layer.tensors["v"].dtype)
 
 
-def _of_contribution(cell: Cell) -> list[Step]:
+def _of_contribution(cell: Cell) -> list[Equation]:
     """A head's summand of the layer's output: its output times its rows of W^O."""
     layer, columns = cell.layer, slice(cell.head * cell.layer.d_v, (cell.head + 1) * cell.layer.d_v)
     recorded = float(layer.contribution(cell.head, rows=[cell.query])[0, cell.dimension])
@@ -455,7 +455,7 @@ def _of_contribution(cell: Cell) -> list[Step]:
     return cell.ending([step], recorded, layer.tensors["v"].dtype)
 
 
-def _of_result(cell: Cell) -> list[Step]:
+def _of_result(cell: Cell) -> list[Equation]:
     """A number of the layer's output: what each head adds, and the bias of W^O."""
     layer, at = cell.layer, cell.dimension
     _width(layer, "result")  # refuses where W^O is not known
@@ -477,7 +477,7 @@ def _of_result(cell: Cell) -> list[Step]:
 # Queries, keys and values
 
 
-def _of_projection(cell: Cell) -> list[Step]:
+def _of_projection(cell: Cell) -> list[Equation]:
     """The steps from X and a column of W to a number of q, k or v."""
     layer, name = cell.layer, cell.name
     parts = projection_parts(layer)
@@ -533,7 +533,7 @@ def _adjusted(
     before: np.ndarray,
     after: np.ndarray,
     all_heads: np.ndarray | None,
-) -> list[Step]:
+) -> list[Equation]:
     """The steps of a segment from the vector `before` to the vector `after` of one head and token.
 
     `all_heads` are the vectors of all heads before the first segment.
@@ -581,7 +581,7 @@ def _adjusted(
     return steps
 
 
-def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Step:
+def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Equation:
     """The step of a number through a LayerNorm over these numbers, with its gain and shift."""
     layer, name = cell.layer, cell.name
     head = cell.head if name == "q" else cell.kv_head
@@ -605,7 +605,7 @@ def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> St
         rf"= {_number(after)}"
     )
     code = pytorch.layer_norm(numbers, norm.epsilon, gain, shift)
-    return Step("norm", after, latex, code, terms, float(np.abs(terms).sum()), ("x", "−μ", "b"), factors)
+    return Equation("norm", after, latex, code, terms, float(np.abs(terms).sum()), ("x", "−μ", "b"), factors)
 
 
 def _before(steps: Sequence[Adjustment], value: float) -> float:
@@ -617,7 +617,7 @@ def _before(steps: Sequence[Adjustment], value: float) -> float:
     return value
 
 
-def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray) -> list[Step]:
+def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray) -> list[Equation]:
     """The rotation of one number of a vector with the other one of its pair; none where it stays as it is."""
     place = at - code.start
     if not 0 <= place < len(cos):
@@ -633,7 +633,7 @@ def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: n
     latex = rf"{_number(factors[0][0])} \cos\theta {_signed(across)} \sin\theta = {_number(value)}"
     python = pytorch.rotation(float(factors[1][0]), across, float(factors[1][1]))
     labels = (f"{at + 1} · cos", f"{other + 1} · sin")
-    return [Step("rotary", value, latex, python, terms, float(np.abs(terms).sum()), labels, factors)]
+    return [Equation("rotary", value, latex, python, terms, float(np.abs(terms).sum()), labels, factors)]
 
 
 # Steps
@@ -648,7 +648,7 @@ def _products(
     labels: Sequence[str] = (),
     *,
     bias: float | None = None,
-) -> Step:
+) -> Equation:
     """A sum of products, each of them a term, and of a bias."""
     factors = one.astype(np.float64), other.astype(np.float64)
     terms = factors[0] * factors[1]
@@ -670,7 +670,7 @@ def _sum(
     written: Sequence[str] = (),
     *,
     size: float | None = None,
-) -> Step:
+) -> Equation:
     """A sum of terms, of which the formula has the first ones as they are `written`."""
     value = float(terms.sum())
     size = float(np.abs(terms).sum()) if size is None else size
@@ -678,7 +678,7 @@ def _sum(
     few += [_number(term) for term in terms[len(few) : TERMS_IN_FORMULA]]
     few += [r"\cdots"] if len(terms) > TERMS_IN_FORMULA else []
     latex = f"{symbol} = {' + '.join(few).replace('+ -', '- ')} = {_number(value)}"
-    return Step(name, value, latex, code, terms, size, tuple(labels))
+    return Equation(name, value, latex, code, terms, size, tuple(labels))
 
 
 def _change(
@@ -689,11 +689,11 @@ def _change(
     factors: Sequence[float] = (),
     *,
     terms: Sequence[float] | None = None,
-) -> Step:
+) -> Equation:
     """A step that changes one number; `factors` are what it is made of, `terms` what it adds up."""
     numbers = np.array([value] if terms is None else terms)
     size = float(np.abs(numbers[np.isfinite(numbers)]).sum())
-    return Step(name, value, latex, code, numbers, size, (), tuple(np.array([one]) for one in factors))
+    return Equation(name, value, latex, code, numbers, size, (), tuple(np.array([one]) for one in factors))
 
 
 # Text
@@ -720,7 +720,7 @@ def _latex_text(label: str) -> str:
     return label.translate(ESCAPED)
 
 
-EXPLAINED: dict[str, tuple[tuple[str, ...], Callable[[Cell], list[Step]]]] = {
+EXPLAINED: dict[str, tuple[tuple[str, ...], Callable[[Cell], list[Equation]]]] = {
     **dict.fromkeys(("scores", "scaled", "masked", "weights"), (("head", "query", "key"), _of_scores)),
     "q": (("head", "query", "dimension"), _of_projection),
     "k": (("head", "key", "dimension"), _of_projection),

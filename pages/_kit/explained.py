@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_core import AttentionTrace, MhaError, explain
-from mha_core.analysis.explanation import EXPLAINED, Explanation, Step
+from mha_core.analysis.explanation import EXPLAINED, Equation, Explanation
 from mha_core.traces.matrices import MATRICES
 
 STEPS = ("score", "projection", "mixture", "columns", "heads", "softmax", "scale", "cap", "bias", "mask")
@@ -47,7 +47,7 @@ def _as_json(explanation: Explanation) -> dict:
     }
 
 
-def _step(step: Step, key: int | None) -> dict:
+def _step(step: Equation, key: int | None) -> dict:
     """A step for JSON, which knows no infinity; of a softmax with the key that it is about."""
     return {
         "chosen": key if step.name == "softmax" else None,

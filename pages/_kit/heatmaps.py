@@ -179,8 +179,8 @@ class Heatmap:
         return Cell(self.matrix, self.origin.head, row, column)
 
 
-class Step(NamedTuple):
-    """Of a step the names of the matrices that it draws, and of those that it makes; so many in a row."""
+class StepMatrices(NamedTuple):
+    """The names of the matrices that a step draws, and of those that it makes; so many in a row."""
 
     matrices: Sequence[str]
     results: Sequence[str]
@@ -194,7 +194,7 @@ def draw(
     across: int | None = None,
     tall: int | None = None,
     stacked: bool = False,
-    steps: Mapping[str, Step] | None = None,
+    steps: Mapping[str, StepMatrices] | None = None,
     traces: Mapping[str, AttentionTrace] | None = None,
     names: Sequence[str] | None = None,
     stays: Mapping[str, int] | None = None,

@@ -86,7 +86,7 @@ def pictures(
 
 def _pictures(
     trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float
-) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.Step]]:
+) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.StepMatrices]]:
     unique, drawn = {}, {}
     for step in compute.of(trace, derived, layer=layer, head=head, part=part):
         every = step.before + step.after + step.wrong
@@ -97,5 +97,5 @@ def _pictures(
         count = len(names)
         across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))
         results = names[len(step.before) : len(names) - len(step.wrong)] if step.before else []
-        drawn[step.name] = heatmaps.Step(names, results, across)
+        drawn[step.name] = heatmaps.StepMatrices(names, results, across)
     return list(unique.values()), drawn
