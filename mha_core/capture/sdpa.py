@@ -15,20 +15,25 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn import functional as F
+from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.overrides import TorchFunctionMode
 
+from mha_core.attention.functional import mix, raw_scores
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
 from mha_core.capture.axes import inner_axes, item_index, text_axis, unrepeated
+from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
+ROWS = 16  # of each head of a call, which are computed again
 COMPILING = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 KERNEL = re.compile(r"attention|attn", re.IGNORECASE)  # in the names of operators
 PRIVATE = re.compile(
     r"_scaled_dot_product|_native_multi_head|_transformer_encoder"
 )  # of torch's own functions
-SDPA, FORWARD = F.scaled_dot_product_attention, F.multi_head_attention_forward
+# Torch's own, whatever somebody has put in its place.
+SDPA, FORWARD = torch._C._nn.scaled_dot_product_attention, F.multi_head_attention_forward
 
 
 class SdpaMode(TorchFunctionMode):
@@ -175,12 +180,50 @@ class SdpaReader:
             part = part.select(axis, item_index(self.item, part.shape[axis]))
         return part.reshape(-1, *part.shape[-2:])
 
+    def difference(
+        self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
+    ) -> float:
+        """How far some rows of a call's result are from what its arguments give; 0 but for rounding.
+
+        `output` is that of the heads, (head, query, d_v), or with `project` what that makes of their outputs
+        side by side, (query, h · d_v). A call differs that is not torch's own, or that has an argument which
+        is not what it seems, such as a mask whose numbers mean something else.
+        """
+        n_query, n_key = output.shape[-2], attended.k.shape[-2]
+        rows = torch.linspace(0, n_query - 1, min(ROWS, n_query)).round().long().to(output.device)
+        rule = attended.rule.mapped(lambda table: table.to(output.device))
+        rule = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
+        scores = rule.masked(
+            raw_scores(attended.q[:, :, rows], attended.k) * rule.factor(attended.q.shape[-1])
+        )
+        # Some kernels round scores to the precision of the queries.
+        ways = scores, scores.to(output.dtype).to(scores.dtype)
+        again, rounded = (mix(rule.weights(way), attended.v.to(scores.dtype))[0] for way in ways)
+        sees = (
+            (scores > HIDDEN).any(-1)[0].expand(again.shape[:-1])
+        )  # kernels disagree on rows that see nothing
+        if project is not None:
+            again, rounded = (
+                project(part.transpose(0, 1).flatten(1).to(output.dtype))[None] for part in (again, rounded)
+            )
+            sees = sees.all(0, keepdim=True)
+        theirs = output.reshape(-1, *output.shape[-2:])[:, rows]
+        again, rounded, theirs = (part[sees].float() for part in (again, rounded, theirs))
+        if not theirs.numel():
+            return 0.0
+        apart = gap(again, theirs)
+        return 0.0 if apart <= CLOSE.get(output.dtype, 0.0) + 4 * gap(rounded, again) else apart
+
     def _mask(
         self, mask: Tensor | None, lead: Sequence[int], axis: int | None
     ) -> tuple[Tensor | None, Tensor | None]:
         """What hides cells, and what is added to scores; ([head,] query, key) or None."""
         if mask is None:
             return None, None
+        if isinstance(mask, CausalBias):  # whose memory is never read
+            laid = torch.ones(mask.seq_len_q, mask.seq_len_kv, dtype=torch.bool, device=mask.device)
+            is_lower = mask.variant == CausalVariant.LOWER_RIGHT
+            mask = laid.tril(mask.seq_len_kv - mask.seq_len_q if is_lower else 0)
         if mask.dim() > 2:
             mask = mask.reshape((1,) * (len(lead) + 2 - mask.dim()) + tuple(mask.shape))
             if axis is not None:

@@ -316,7 +316,7 @@ class Recorder:
             place = self._located(where)
             try:
                 if function is FORWARD:
-                    self._add_forward(place, SIGNATURE.bind(*args, **kwargs).arguments)
+                    self._add_forward(place, SIGNATURE.bind(*args, **kwargs).arguments, result[0])
                     return
                 if is_kernel(function):
                     name = getattr(function, "__name__", function)
@@ -344,10 +344,25 @@ class Recorder:
         if batch is None and query.dim() > 1 and not query.is_nested:
             batch = where.batch((query.shape[-2], key.shape[-2]), query.shape)
         attended, about, axis = self._reader.attended(batch, query, key, value, attn_mask, *args, **kwargs)
+        if not about.dropout:
+            self._compare(attended, heads_of(output, axis, self.item))
         self._add(place, attended, about, result, axis, output=output)
 
+    def _compare(
+        self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        """Raises `MhaError` where a call's output is not what its arguments give."""
+        with torch._C.DisableTorchFunction():  # our own softmax is not followed
+            apart = self._reader.difference(attended, output, project)
+        if apart > 0:
+            raise MhaError(
+                f"it is not shown: the result of this call is not what its queries, keys, values and mask "
+                f"give (a difference of {apart:.2g} where the largest number is 1). Its function was "
+                f"replaced, or one of its arguments is a tensor whose numbers mean something else."
+            )
+
     @memory_errors("Its recording")
-    def _add_forward(self, place: Place, arguments: dict) -> None:
+    def _add_forward(self, place: Place, arguments: dict, output: Tensor) -> None:
         """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
@@ -357,6 +372,10 @@ class Recorder:
         except HeadsReached as reached:
             q, k, v, mask, _, is_causal = reached.args
         attended, about, _ = self._reader.attended(q.shape[0], q, k, v, mask, dropout, is_causal)
+        if not dropout:
+            w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
+            one = output if output.dim() == 2 else output[:, item_index(self.item, output.shape[1])]
+            self._compare(attended, one, lambda concat: nn.functional.linear(concat, w_o, b_o))
         self._n_texts = max(self._n_texts, q.shape[0])
         tensors: dict[str, Tensor] = {}
         if query is arguments["key"] is arguments["value"]:
@@ -415,9 +434,7 @@ class Recorder:
         )
         call = self._settled(place.forward_pass, call)
         if result is not None:
-            output = result if output is None else output
-            one = output if axis is None else output.select(axis, item_index(self.item, output.shape[axis]))
-            heads = one.reshape(-1, *one.shape[-2:])
+            heads = heads_of(result if output is None else output, axis, self.item)
             self._await(call, result, axis, heads.transpose(0, 1).flatten(1))
 
     def _await(self, call: RecordedCall, result: Tensor, axis: int | None, concat: Tensor) -> None:
@@ -450,6 +467,12 @@ class Recorder:
             layer = self._settled(forward, layer)
             one = joined if axis is None else joined.select(axis, item_index(self.item, joined.shape[axis]))
             self._await(layer, joined, axis, one.reshape(-1, one.shape[-1]))
+
+
+def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:
+    """The output (head, query, d_v) of one text; `axis` counts the texts."""
+    one = output if axis is None else output.select(axis, item_index(item, output.shape[axis]))
+    return one.reshape(-1, *one.shape[-2:])
 
 
 class SortedPass(NamedTuple):

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.utils.checkpoint import checkpoint
 
 import mha_core as mha
@@ -166,6 +168,70 @@ def test_with_weights_wanted_the_mask_counts_and_not_the_hint_that_it_is_causal(
     options = {"attn_mask": nobody, "is_causal": True, "average_attn_weights": False}
     [layer] = recorded(lambda given: model(given, given, given, **options), x).layers
     np.testing.assert_allclose(layer.weights(), model(x, x, x, **options)[1][0].detach(), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Lower right causal bias")
+@pytest.mark.parametrize("variant", [causal_upper_left, causal_lower_right])
+@pytest.mark.parametrize(("tokens", "keys"), [(TOKENS, TOKENS), (SOURCE, TOKENS), (TOKENS, SOURCE)])
+def test_a_causal_bias_hides_what_its_variant_says(normal, variant, tokens, keys):
+    """It is a tensor whose memory was never written."""
+    q, k = normal(2, H, len(tokens), D_K), normal(2, H, len(keys), D_K, seed=1)
+    bias = variant(len(tokens), len(keys))
+    with mha.record(tokens=tokens, keys=None if keys is tokens else keys, item=1) as rec:
+        output = F.scaled_dot_product_attention(q, k, k, attn_mask=bias)
+    [layer] = rec.trace.layers
+    offset = len(keys) - len(tokens) if variant is causal_lower_right else 0
+    np.testing.assert_array_equal(layer.allowed(0), np.tri(len(tokens), len(keys), offset, dtype=bool))
+    sees = layer.allowed(0).any(-1)
+    np.testing.assert_allclose(layer.output()[:, sees], output[1][:, sees], atol=1e-6)
+
+
+class Negated(torch.Tensor):
+    """A mask that says what is hidden, which torch's function is told by turning it round."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        plain = [arg.as_subclass(torch.Tensor) if isinstance(arg, cls) else arg for arg in args]
+        if func is F.scaled_dot_product_attention:
+            return func(*plain, **kwargs | {"attn_mask": ~kwargs["attn_mask"].as_subclass(torch.Tensor)})
+        return func(*plain, **kwargs)
+
+
+def test_a_call_whose_result_is_another_is_named_and_not_shown(x, normal, monkeypatch):
+    q, hidden = normal(2, H, 7, D_K), torch.ones(7, 7, dtype=torch.bool).triu(1)
+    with mha.record(tokens=TOKENS, item=1) as rec:
+        F.scaled_dot_product_attention(q, q, q, attn_mask=hidden.as_subclass(Negated))
+        F.scaled_dot_product_attention(q, q, q, attn_mask=~hidden)
+    assert len(rec.trace.layers) == 1
+    assert "is not what its queries, keys, values and mask give" in rec.trace.source.skipped[0]
+    np.testing.assert_array_equal(rec.trace.layers[0].allowed(0), ~hidden)
+
+    def doubled(query, *others, **settings):
+        return torch_s(2 * query, *others, **settings)
+
+    torch_s, model = F.scaled_dot_product_attention, nn.MultiheadAttention(D, H, batch_first=True)
+    with mha.record(tokens=TOKENS) as rec:
+        model(x, x, x, need_weights=False)
+        monkeypatch.setattr(F, "scaled_dot_product_attention", doubled)
+        model(x, x, x, need_weights=False)
+    [first, *_] = rec.traces[0].source.skipped
+    assert sum(len(trace.layers) for trace in rec.traces) == 1
+    assert "is not what its queries, keys, values and mask give" in first
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+def test_rounding_is_no_difference_however_large_the_scores(normal, dtype, backend):
+    length, scale = 97, 5
+    q, k = (scale * normal(2, H, length, 16, seed=seed).to(dtype) for seed in (3, 4))
+    v = 30 * normal(2, H, length, 16, seed=5).to(dtype)
+    with mha.record(tokens=list(map(str, range(length)))) as rec, sdpa_kernel(backend):
+        F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        F.scaled_dot_product_attention(q[:, :, :1], k, v)
+    assert [layer.n_query for layer in rec.traces[0].layers] == [length]
+    [reason] = rec.traces[0].source.skipped
+    assert "1 queries and 97 keys" in reason
 
 
 def test_a_sentence_without_a_batch(x):

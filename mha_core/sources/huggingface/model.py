@@ -77,6 +77,9 @@ class Model:
     unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
     mixers: Mapping[str, int] = field(default_factory=dict, repr=False)  # those with a proven matrix
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
+    # Attention functions of the user's own, and the model with these: each text is compared with its result.
+    foreign: tuple[str, ...] = ()
+    as_run: nn.Module | None = field(default=None, repr=False)
 
     @property
     def architecture(self) -> str:
@@ -143,7 +146,7 @@ def load(
     report("load", 1, 1)
     files.check_stopped(cancelled)
     report("check", 0, 1)
-    model = _prepared(module, tokenizer, name=name, revision=folder.revision)
+    model = _compared(module, _prepared(twin(module), tokenizer, name=name, revision=folder.revision))
     report("check", 1, 1)
     return replace(model, untrained_head=untrained_head)
 
@@ -154,12 +157,17 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
     What is prepared and run is a twin: modules and configs of its own around the very same parameters and
     buffers. Nobody who uses the model meanwhile notices, also in another thread, in training, or through
     another model with the same config. Wrappers of PEFT, `torch.compile` and data parallelism are looked
-    through. Raises `MhaError` for what is no transformers model, for one that cannot be traced, and for one
-    that attends by a function of the user's own.
+    through. Raises `MhaError` for what is no transformers model and for one that cannot be traced.
     """
     module = unwrapped(module)
-    trial.check_functions(module, _attention_functions())
-    return _prepared(twin(module), tokenizer, name=name or module.name_or_path or type(module).__name__)
+    name = name or module.name_or_path or type(module).__name__
+    return _compared(module, _prepared(twin(module), tokenizer, name=name))
+
+
+def _compared(module: nn.Module, model: Model) -> Model:
+    """The model, compared with `module` at each text where that calls a function of the user's own."""
+    foreign = trial.foreign_functions(module, _attention_functions())
+    return replace(model, foreign=tuple(foreign), as_run=twin(module)) if foreign else model
 
 
 def _attention_functions() -> Mapping[str, Callable]:
@@ -450,8 +458,11 @@ def flow(
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...], tuple[MixerTrace, ...]]:
     """The attention layers of one forward pass, what cannot be shown, and the layers without softmax.
 
-    Raises `MhaError` if nothing can be shown.
+    Raises `MhaError` if nothing can be shown, and where an attention function of the user's own gives the
+    text another result.
     """
+    if model.as_run is not None:
+        trial.check_as_run(model.as_run, model.module, inputs, model.foreign)
     with _recording(model) as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)
     mixers = () if recorder is None else recorder.layers(model.mixers)
@@ -605,7 +616,8 @@ def _state(module: nn.Module) -> tuple:
         for part in module.modules()
     ]
     settings = (module.config, getattr(module, "generation_config", None))
-    return parts, trial.implementations(module), [each and each.to_dict() for each in settings]
+    foreign = trial.foreign_functions(module, _attention_functions())
+    return parts, trial.implementations(module), foreign, [each and each.to_dict() for each in settings]
 
 
 def _comparable(value: object) -> object:

@@ -8,12 +8,13 @@ whose attention does something of its own is never shown wrongly; it is shown wi
 """
 
 import inspect
+import os
 import re
 import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -63,6 +64,7 @@ LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # no m
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
 BUDGET = re.compile(r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|budget)")  # of keys
 LONG_PROBE = 64  # tokens
+EAGER = "eager_attention_forward"  # as each file of transformers calls its own function
 SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys are no choice of 64 keys, 2 of 2 are
 IMPRECISE = (
     "There was no room for a copy of the model in float32, or it does not run in it, so the trial ran in "
@@ -97,27 +99,47 @@ class Route:
     layers: tuple[str, ...] = ()  # the names of those that a short text shows
 
 
-def check_functions(module: nn.Module, functions: Mapping[str, Callable]) -> None:
-    """Raise `MhaError` for a model that attends by a function of the user's own, unless it changes nothing.
+def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> list[str]:
+    """The attention functions of the user's own that a model may call, by their names.
 
-    `functions` are those that transformers knows. Its own compute what the model's eager code computes, and
-    that is what is traced; one that a user has registered may compute anything.
+    They were registered among the `functions` that transformers knows, or put in the place of one of
+    transformers or torch. The library's compute what is traced; one of these may compute anything.
     """
-    chosen = implementations(module)
-    foreign = [name for name in chosen if name in functions and not _is_library_s(functions[name])]
-    if not foreign:
-        return
-    other = in_float32(module, halves(module)) or twin(module)
-    inputs = probe(other, min(LONG_PROBE, max_tokens(other, None)))
-    theirs = attempt(lambda: output(forward(other, inputs)))
-    _set(other, "eager")
+    registered = [name for name in implementations(module) if name in functions]
+    names = [name for name in registered if not _is_of_library(functions[name])]
+    files = {type(part).__module__ for part in module.modules()}
+    for file in sorted(file for file in files if file.startswith("transformers.")):
+        function = getattr(sys.modules[file], EAGER, None)
+        if function is not None and not _is_of_library(function):
+            names.append(f"{file}.{EAGER}")
+    if not inspect.isbuiltin(nn.functional.scaled_dot_product_attention):
+        names.append("torch.nn.functional.scaled_dot_product_attention")
+    return names
+
+
+def _is_of_library(function: Callable) -> bool:
+    """Is it a function of transformers or torch, or one of these with some arguments set?"""
+    function = getattr(function, "func", function)
+    code = getattr(function, "__code__", None)
+    folders = [os.path.dirname(sys.modules[name].__file__) for name in ("transformers", "torch")]
+    return code is None or code.co_filename.startswith(tuple(folders))
+
+
+def check_as_run(
+    as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor], names: Sequence[str]
+) -> None:
+    """Raise `MhaError` where a model as its user runs it gives another result for a text than `module` does.
+
+    `names` are those of the user's own attention functions. Both run in fp32 if there is room for copies.
+    """
+    one, other = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
+    theirs = attempt(lambda: output(forward(one, inputs)))
     own = attempt(lambda: output(forward(other, inputs)))
     if theirs is None or own is None or gap(theirs, own) > _close(other):
         raise MhaError(
-            f"{type(module).__name__} attends by {foreign[0]!r}, a function that was registered with "
-            f"transformers, and it does not compute what the model's own attention computes. The model is "
-            f"traced after model.set_attn_implementation('eager'); what runs by {foreign[0]!r} can be "
-            f"recorded: with mha.record(model, tokens=…) as recorded: model(**inputs)."
+            f"{type(module).__name__} attends by {names[0]!r}, a function of your own. For this text it does "
+            f"not compute what the model's own attention computes. What it does compute can be recorded: "
+            f"with mha.record(model, tokens=…) as recorded: model(**inputs)."
         )
 
 
@@ -125,11 +147,6 @@ def implementations(module: nn.Module) -> list[str | None]:
     """The names of the attention functions that a model and its parts are set to."""
     configs = (vars(part).get("config") for part in module.modules())
     return list(dict.fromkeys(getattr(config, "_attn_implementation", None) for config in configs))
-
-
-def _is_library_s(function: Callable) -> bool:
-    """Is it a function of transformers, or one of these with some arguments set?"""
-    return getattr(function, "func", function).__module__.startswith("transformers.")
 
 
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:

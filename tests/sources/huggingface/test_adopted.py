@@ -1,6 +1,7 @@
 """A model in memory is traced as it is, and is afterwards what it was before: nobody notices."""
 
 import copy
+import functools
 import threading
 import weakref
 from array import array
@@ -139,12 +140,47 @@ def test_a_function_that_the_user_has_registered_is_refused_where_it_computes_an
         monkeypatch.setitem(masks._global_mapping, name, masks[mask])
     model.set_attn_implementation("doubled")
     before = state(model)
-    assert "attends by 'doubled', a function that was registered" in str(
+    assert "attends by 'doubled', a function of your own" in str(
         refused(mha.trace, [7, 8, 9, 10], source=model)
     )
     assert state(model) == before
     model.set_attn_implementation("as_it_is")
     np.testing.assert_array_equal(mha.trace([7, 8, 9, 10], source=model).layers[0].weights(), eager)
+
+
+@pytest.mark.parametrize("by", ["eager", "sdpa"])
+def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_length(by, monkeypatch, refused):
+    """With a window of 32 tokens a short text does not show it."""
+    model, modeling = copy.deepcopy(module("llama")).eval(), transformers.models.llama.modeling_llama
+    model.set_attn_implementation(by)
+    short, long = list(range(5, 11)), [5 + n % 60 for n in range(60)]
+    expected = mha.trace(long, source=model).layers[0].weights()
+    eager, fused = modeling.eager_attention_forward, torch.nn.functional.scaled_dot_product_attention
+
+    def windowed(mask, query, key):
+        far = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril(-32)
+        return torch.zeros(far.shape).masked_fill(far | far.T, -torch.inf) + (0 if mask is None else mask)
+
+    @functools.wraps(eager)
+    def eager_windowed(module, query, key, value, attention_mask, *others, **settings):
+        mask = windowed(attention_mask, query, key)
+        return eager(module, query, key, value, mask, *others, **settings)
+
+    def fused_windowed(query, key, value, attn_mask=None, is_causal=False, **settings):
+        causal = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).triu(1)
+        mask = torch.zeros(causal.shape).masked_fill(causal, -torch.inf) if is_causal else attn_mask
+        return fused(query, key, value, attn_mask=windowed(mask, query, key), **settings)
+
+    if by == "eager":
+        monkeypatch.setattr(modeling, "eager_attention_forward", eager_windowed)
+    else:
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused_windowed)
+    traced = mha.trace(short, source=model)
+    assert mha.against_torch(traced.layers[0]).passed
+    for read in (lambda: mha.trace(long, source=model), lambda: list(mha.trace_many([long], source=model))):
+        assert "a function of your own" in str(refused(read))
+    monkeypatch.undo()
+    np.testing.assert_array_equal(mha.trace(long, source=model).layers[0].weights(), expected)
 
 
 def test_another_model_with_the_same_config_does_not_notice():
