@@ -49,6 +49,7 @@ class RecordedCall:
     about: Facts
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # x and what else a layer has
     matrices: Mapping[str, Tensor] = field(default_factory=dict)
+    looks_outside: bool = False  # its keys are known to be those of another text
 
     @property
     def sizes(self) -> tuple[int, int]:

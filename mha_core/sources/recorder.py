@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.module import Attended
 from mha_core.capture.axes import item_index, text_axis
+from mha_core.capture.collector import CROSS
 from mha_core.capture.families import without_attention
 from mha_core.capture.masks import SharedTensors
 from mha_core.capture.own_code import following
@@ -64,6 +65,8 @@ NOTHING = (
     "computes."
 )
 NO_VALUES = "no values were multiplied with its weights"
+OUTSIDE = "it runs outside the model that is recorded."
+TWO_TEXTS = "its queries and its keys are of two texts; give the tokens of the second one as keys=."
 MISFITS = ("name", "raise")
 
 
@@ -84,7 +87,8 @@ def record(
     of a second text that they look at, as in an encoder–decoder; the kind of each call follows from its
     lengths, or from `kinds`, one for each call in order: encoder (keys among themselves), decoder, cross.
     With ``mha.record(model, tokens=…)`` layers have the names of the model's modules, and x, W^O and, where
-    their products are the q, k and v, W^Q, W^K and W^V.
+    their products are the q, k and v, W^Q, W^K and W^V. What runs outside of that model, such as a teacher
+    beside a student, is left out and named.
 
     `item` is the index in a batch of `batch` texts. That number follows from what the running modules read;
     it is needed only for code without modules whose axes of texts and heads cannot be told apart.
@@ -252,8 +256,10 @@ class Recorder:
     def _sorted(self, forward: ForwardPass) -> "SortedPass":
         """What of a pass fits the tokens, and what does not."""
         kinds = self._kinds_by_sizes()
-        fitting = [call for call in forward.calls if call.sizes in kinds]
+        of_two = [call for call in forward.calls if call.looks_outside and self.sides.same]
+        fitting = [call for call in forward.calls if call.sizes in kinds and call not in of_two]
         misfits = [self._misfit(call) for call in forward.calls if call.sizes not in kinds]
+        misfits += [f"{call.place.text}: {TWO_TEXTS}" for call in of_two if call.sizes in kinds]
         unfollowed = [
             reason
             for attempt in self._eager_mode.attempts
@@ -297,7 +303,8 @@ class Recorder:
 
     def _located(self, where: Caller) -> Place:
         root, innermost = where.root, where.innermost
-        if root is not None and (self._root is None or root.frame is not self._root.frame):
+        outside = self._is_outside(where)
+        if not outside and root is not None and (self._root is None or root.frame is not self._root.frame):
             if root.called in self._passes[-1].called:
                 self._passes = [*self._folded(), ForwardPass()]
             self._passes[-1].called.append(root.called)
@@ -308,12 +315,22 @@ class Recorder:
             text = f"{name} ({text})" if name else f"{text} ({type(innermost).__name__})"
         return Place(text, self._passes[-1], where.module)
 
+    def _is_outside(self, where: Caller) -> bool:
+        """Is no part of the model that is recorded among the running modules, nor one of its methods?"""
+        if not self._names or any(module in self._names for module in where.modules()):
+            return False
+        called = None if where.root is None else where.root.called
+        return not (isinstance(called, tuple) and called[1] in map(id, self._names))
+
     def _record_call(self, function: Callable, args: tuple, kwargs: dict, result: object) -> None:
         """Record a call of one of torch's functions; whatever goes wrong, the model runs on undisturbed."""
         # In this order: leaving inference mode switches gradients on again.
         with torch.inference_mode(False), torch.no_grad():
             where = caller(self._block, self.model)
             place = self._located(where)
+            if self._is_outside(where):
+                self._skip(place, OUTSIDE)
+                return
             try:
                 if function is FORWARD:
                     self._add_forward(place, SIGNATURE.bind(*args, **kwargs).arguments, result[0])
@@ -381,7 +398,10 @@ class Recorder:
         if query is arguments["key"] is arguments["value"]:
             x = query[:, None] if query.dim() == 2 else query
             tensors["x"] = x[:, item_index(self.item, x.shape[1])]
-        self._add(place, attended, about, tensors=tensors, matrices=projections(arguments)._asdict())
+        key, value = arguments["key"], arguments["value"]
+        apart = key is value is not query and not (key.shape == query.shape and torch.equal(key, query))
+        matrices = projections(arguments)._asdict()
+        self._add(place, attended, about, tensors=tensors, matrices=matrices, looks_outside=apart)
 
     def _add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
         """Record an attention that the code computes itself; was it exact?"""
@@ -389,6 +409,9 @@ class Recorder:
         place = self._located(where)
         if not following.is_exact(followed):
             return False
+        if self._is_outside(where):
+            self._skip(place, OUTSIDE)
+            return True
         lead = output.shape[:-2]
         try:
             batch = self.batch
@@ -414,6 +437,7 @@ class Recorder:
         tensors: Mapping[str, Tensor] = MappingProxyType({}),
         matrices: Mapping[str, Tensor | None] = MappingProxyType({}),
         output: Tensor | None = None,
+        looks_outside: bool = False,
     ) -> None:
         """Record a call; `result` is its output as the code has it, `output` the same as (…, query, d_v)."""
         self._count += 1
@@ -421,16 +445,18 @@ class Recorder:
         self._n_texts = max(self._n_texts, n_texts)
         origin = self._modules.provenance(place.module, attended, n_texts, self.item)
         q, k, v = (contiguous_copy(part[0]) for part in (attended.q, attended.k, attended.v))
+        name = self._names.get(place.module, "")
         call = RecordedCall(
             self._count,
             place,
-            self._names.get(place.module, ""),
+            name,
             (Queries(q, attended.rule.item(0).mapped(compact), k.shape[1]),),
             k,
             v,
             replace(about, adjustments=origin.adjustments),
             copies(origin.tensors | tensors),
             copies(origin.projections | matrices),
+            looks_outside or CROSS.search(name) is not None,
         )
         call = self._settled(place.forward_pass, call)
         if result is not None:

@@ -47,6 +47,11 @@ class GPT(nn.Module):
         return x
 
 
+class ByHand(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x @ x.mT / D**0.5, dim=-1) @ x
+
+
 class Vision(nn.Module):
     """Attention in the manner of timm: q, k and v unbound from one tensor, q and k normalised."""
 
@@ -460,6 +465,41 @@ def test_kinds_can_be_said_where_lengths_do_not_tell(x):
     kinds = ["encoder", "decoder", "cross"]
     trace = recorded(model, x, x + 1, keys=list("abcdefg"), kinds=kinds)
     assert [layer.kind for layer in trace.layers] == kinds
+
+
+def test_what_runs_outside_the_recorded_model_is_left_out_and_named(x):
+    """As a teacher beside its student, or an average of its weights."""
+    student, teacher, by_hand = GPT(), GPT(3), ByHand()
+    with mha.record(student, tokens=TOKENS, item=1) as rec:
+        teacher(x)
+        student(x)
+        by_hand(x)
+        F.scaled_dot_product_attention(x, x, x)
+    assert [layer.name for layer in rec.trace.layers] == ["blocks.0", "blocks.1"]
+    skipped = rec.trace.source.skipped
+    assert [reason.partition(": ")[2] for reason in skipped] == [
+        "it runs outside the model that is recorded. (3 times)",
+        *["it runs outside the model that is recorded."] * 2,
+    ]
+    with mha.record(student.blocks[0], tokens=TOKENS, item=1) as rec:
+        student.blocks[0].forward(x)
+    assert len(rec.trace.layers) == 1
+    with mha.record(tokens=TOKENS, item=1) as rec:  # a part of a model alone
+        student.blocks[1](x)
+    with mha.record(student, tokens=TOKENS, item=1) as of_part:
+        student.blocks[1](x)
+    np.testing.assert_array_equal(rec.trace.layers[0].q, of_part.trace.layers[0].q)
+
+
+def test_keys_of_another_text_of_the_same_length_are_not_taken_for_the_same(x):
+    model = nn.Transformer(D, EVEN, 1, 1, 8, dropout=0, batch_first=True).eval()
+    trace = recorded(model, x, x + 1, item=1)
+    assert [layer.kind for layer in trace.layers] == ["self", "self"]
+    [reason] = trace.source.skipped
+    assert "its queries and its keys are of two texts" in reason
+    model = nn.MultiheadAttention(D, H, batch_first=True)
+    # A code of positions, which values do not have, makes no second text.
+    assert len(recorded(lambda: model(x + 1, x + 1, x)).layers) == 1
 
 
 # At the same time

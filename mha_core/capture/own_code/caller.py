@@ -35,19 +35,20 @@ class Caller(NamedTuple):
     @property
     def module(self) -> nn.Module | None:
         """The innermost running module that holds others: a product may be a module of its own."""
-        holders = (module for module in self._modules() if next(module.children(), None) is not None)
-        return next(holders, next(self._modules(), None))
+        holders = (module for module in self.modules() if next(module.children(), None) is not None)
+        return next(holders, next(self.modules(), None))
 
     @property
     def innermost(self) -> nn.Module | None:
         """The innermost running module, apart from torch's own small ones, such as a softmax."""
-        for module in self._modules():
+        for module in self.modules():
             own = not type(module).__module__.startswith("torch.")
             if own or next(module.children(), None) is not None:
                 return module
         return None
 
-    def _modules(self) -> Iterator[nn.Module]:
+    def modules(self) -> Iterator[nn.Module]:
+        """The running modules, innermost first."""
         return (frame.f_locals["self"] for frame in self.frames)
 
     def packed_heads(self, q_shape: Sequence[int]) -> int:
