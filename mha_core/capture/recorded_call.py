@@ -50,6 +50,9 @@ class RecordedCall:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # x and what else a layer has
     matrices: Mapping[str, Tensor] = field(default_factory=dict)
     looks_outside: bool = False  # its keys are known to be those of another text
+    n_parts: int = 1  # in which the item is read, of which this is one
+    is_one_of_many: bool = False  # items, each of which is read by itself
+    doubt: str = ""  # why it cannot be told what it is of, if it cannot
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -206,6 +209,7 @@ def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
         k=torch.cat([call.k for call in calls]),
         v=torch.cat([call.v for call in calls]),
         about=replace(first.about, adjustments=None),
+        doubt="",
         tensors={"x": inputs[0]} if same_x else {},
         matrices={name: torch.cat([call.matrices[name] for call in calls], dim=-1) for name in matrices},
     )

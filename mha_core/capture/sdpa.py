@@ -138,17 +138,16 @@ uncompiled = _Uncompiled()
 
 
 class SdpaReader:
-    """Reads the calls of one recording: `item` of each batch, with one causal mask for layers of a size."""
+    """Reads the calls of one recording, with one causal mask for layers of a size."""
 
-    def __init__(self, item: int):
-        self.item = item
+    def __init__(self):
         self._causal: dict[tuple[int, int], Tensor] = {}
 
     def attended(
-        self, batch: int | None, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
+        self, batch: int | None, item: int, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         scale=None, enable_gqa=False,
     ) -> tuple[Attended, Facts, int | None]:  # fmt: skip
-        """A call with these arguments as a batch of one, its facts, and the axis of the texts.
+        """`item` of a call with these arguments as a batch of one, its facts, and the axis of the texts.
 
         `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
         as torch documents it. Raises `MhaError` for tensors of which it cannot be told what is a head, for
@@ -161,23 +160,23 @@ class SdpaReader:
         heads = max(part.shape[-3] for part in parts) if query.dim() > 2 else None
         lead = (*lead, heads) if heads else ()
         axis = text_axis(lead, batch, inner_axes(query), documented=query.dim() == 4)
-        q, k, v = (self._one(part, axis) for part in parts)
+        q, k, v = (self._one(part, axis, item) for part in parts)
         if not enable_gqa:  # heads may be given once for all
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
             if {k.shape[0], v.shape[0]} <= {1, heads}:
                 k, v = (part[0] for part in unrepeated(k[None], v[None], heads))
         q, k, v = (_as_computed_with(part) for part in (q, k, v))
-        mask, bias = self._mask(attn_mask, lead, axis)
+        mask, bias = self._mask(attn_mask, lead, axis, item)
         if is_causal:
             mask = self._causal_mask(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
         return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p), axis
 
-    def _one(self, part: Tensor, axis: int | None) -> Tensor:
+    def _one(self, part: Tensor, axis: int | None, item: int) -> Tensor:
         """The queries, keys or values of one text, (head, position, width)."""
         if axis is not None and part.dim() > 2:
-            part = part.select(axis, item_index(self.item, part.shape[axis]))
+            part = part.select(axis, item_index(item, part.shape[axis]))
         return part.reshape(-1, *part.shape[-2:])
 
     def difference(
@@ -215,7 +214,7 @@ class SdpaReader:
         return 0.0 if apart <= CLOSE.get(output.dtype, 0.0) + 4 * gap(rounded, again) else apart
 
     def _mask(
-        self, mask: Tensor | None, lead: Sequence[int], axis: int | None
+        self, mask: Tensor | None, lead: Sequence[int], axis: int | None, item: int
     ) -> tuple[Tensor | None, Tensor | None]:
         """What hides cells, and what is added to scores; ([head,] query, key) or None."""
         if mask is None:
@@ -227,7 +226,7 @@ class SdpaReader:
         if mask.dim() > 2:
             mask = mask.reshape((1,) * (len(lead) + 2 - mask.dim()) + tuple(mask.shape))
             if axis is not None:
-                mask = mask.select(axis, item_index(self.item, mask.shape[axis]))
+                mask = mask.select(axis, item_index(item, mask.shape[axis]))
                 lead = (*lead[:axis], *lead[axis + 1 :])
             if mask.shape[:-2].numel() > 1:
                 mask = mask.expand(*lead, -1, -1)

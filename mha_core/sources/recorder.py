@@ -47,7 +47,7 @@ from mha_core.capture.sdpa import (
     until_heads,
 )
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, at_least_1, one_of, shown
+from mha_core.errors import MhaError, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import index, whole
@@ -66,6 +66,11 @@ NOTHING = (
 )
 NO_VALUES = "no values were multiplied with its weights"
 OUTSIDE = "it runs outside the model that is recorded."
+LOOP = "it is computed for one item at a time, and it cannot be told for which; record one item at a time."
+SLICES = (
+    "it is one of several calls in a row, each of one head for every text or of some heads of one text, and "
+    "it cannot be told which; record one item at a time."
+)
 TWO_TEXTS = "its queries and its keys are of two texts; give the tokens of the second one as keys=."
 MISFITS = ("name", "raise")
 
@@ -79,6 +84,7 @@ def record(
     batch: int | None = None,
     kinds: Sequence[str] | None = None,
     misfit: str = "name",
+    part: int = 0,
     source: SourceValue = RecordedSource.name,
 ) -> "Recorder":
     """``with mha.record(tokens=…) as rec: my_model(x)``, and `rec.trace` is its attention.
@@ -92,6 +98,9 @@ def record(
 
     `item` is the index in a batch of `batch` texts. That number follows from what the running modules read;
     it is needed only for code without modules whose axes of texts and heads cannot be told apart.
+    Models that cut one item into windows, frames or channels and fold these into the batch show `part` of
+    it, from 0, and the others are named as left out. Of several items whose parts are in one batch it cannot
+    be told whose each is: record one item at a time.
     The output of the model is, to the bit, that with torch's fused path off. With dropout the recorded
     weights are those before dropout. A factor for each head on the scores is recorded as one on its queries.
     A sink that is written as a factor behind the softmax, ``sigmoid(lse − sink)`` on each row of the output
@@ -126,6 +135,7 @@ def record(
         model=model,
         batch=batch,
         misfit=misfit,
+        part=whole("part", part),
     )
 
 
@@ -142,7 +152,9 @@ class Recorder:
         model: nn.Module | None = None,
         batch: int | None = None,
         misfit: str = "name",
+        part: int = 0,
     ):
+        self.part = part
         self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
         self.model, self.batch, self.misfit = model, batch, misfit
         self._passes = [ForwardPass()]
@@ -151,13 +163,16 @@ class Recorder:
         self._eager_mode = EagerMode(
             self._add_followed, every_row=True, locate=self._place, on_concat=self._add_joined
         )
-        self._reader = SdpaReader(item)
+        self._reader = SdpaReader()
         self._block: FrameType | None = None
         self._root: Root | None = None
         self._names = {} if model is None else {part: name for name, part in model.named_modules()}
         self._modules = ModuleUses(self._names, self._eager_mode.undisturbed)
-        # By the id of a call's result: the result, its version, the axis of its texts, and the call.
-        self._results: dict[int, tuple[weakref.ref, int, int | None, RecordedCall]] = {}
+        # By the id of a call's result: it, its version, the axis of its texts, the index there, and the call.
+        self._results: dict[int, tuple[weakref.ref, int, int | None, int, RecordedCall]] = {}
+        # Of the call that is read now: the parts of the item, and whether it is one of several items.
+        self._n_parts, self._is_one_of_many = 1, False
+        self._frame: FrameType | None = None  # of the module of the call before
         self._modes = ExitStack()
 
     def __repr__(self) -> str:
@@ -176,7 +191,7 @@ class Recorder:
 
     def __exit__(self, *error) -> None:
         self._modes.__exit__(*error)
-        self._block = self._root = None
+        self._block = self._root = self._frame = None
         self._results.clear()
 
     @property
@@ -257,9 +272,20 @@ class Recorder:
         """What of a pass fits the tokens, and what does not."""
         kinds = self._kinds_by_sizes()
         of_two = [call for call in forward.calls if call.looks_outside and self.sides.same]
-        fitting = [call for call in forward.calls if call.sizes in kinds and call not in of_two]
+        looped = Counter(call.place.module for call in forward.calls if call.is_one_of_many)
+        doubts = {call: call.doubt for call in forward.calls if call.doubt and call.sizes in kinds}
+        doubts |= {
+            call: LOOP for call in forward.calls if call.is_one_of_many and looped[call.place.module] > 1
+        }
+        fitting = [
+            call
+            for call in forward.calls
+            if call.sizes in kinds and call not in of_two and call not in doubts
+        ]
         misfits = [self._misfit(call) for call in forward.calls if call.sizes not in kinds]
         misfits += [f"{call.place.text}: {TWO_TEXTS}" for call in of_two if call.sizes in kinds]
+        misfits += [f"{call.place.text}: {reason}" for call, reason in doubts.items()]
+        misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
         unfollowed = [
             reason
             for attempt in self._eager_mode.attempts
@@ -280,6 +306,13 @@ class Recorder:
         n_query, n_key = call.sizes
         return f"{call.place.text}: {n_query} queries and {n_key} keys; the tokens allow {allowed}."
 
+    def _other_parts(self, call: RecordedCall) -> str:
+        """What is left out of a layer that shows one part of an item."""
+        return (
+            f"{call.place.text}: it reads the item in {call.n_parts} parts. Part {self.part}, from 0, is "
+            f"shown; part= chooses another."
+        )
+
     def _kinds_by_caller(self, calls: Sequence[RecordedCall]) -> Sequence[str]:
         if len(self.kinds) != len(calls):
             raise MhaError(f"kinds names {len(self.kinds)} calls, and {len(calls)} were recorded.")
@@ -296,6 +329,30 @@ class Recorder:
         return [kinds[call.sizes] for call in calls]
 
     # While the block runs
+
+    @property
+    def _index(self) -> int:
+        """The index of the item, or of its part, in the batch of the call that is read now."""
+        return self.item if self._n_parts == 1 else self.part
+
+    def _find_parts(self, where: Caller, lengths: Sequence[int], n_read: int | None) -> None:
+        """In how many parts a call reads the item, whose modules read `n_read` sequences at once.
+
+        Raises `MhaError` where the parts of several items are in one batch, and for a part that is not there.
+        """
+        items = where.items(lengths)
+        self._n_parts, self._is_one_of_many = 1, n_read == 1 and bool(items) and 1 not in items
+        if n_read in (None, 1) or not items or n_read in items:
+            return
+        if len(items) > 1 or items != {1}:
+            given = listed(sorted(map(str, items)), "or")
+            raise MhaError(
+                f"it reads {n_read} sequences at once, and the model was given {given} items. It cannot be "
+                f"told whose each is; record one item at a time."
+            )
+        index("item", self.item, 1, of="The batch")
+        index("part", self.part, n_read, of="The item")
+        self._n_parts = n_read
 
     def _place(self) -> Place:
         """The place of an operation that runs now; it opens a new pass where one begins."""
@@ -333,7 +390,7 @@ class Recorder:
                 return
             try:
                 if function is FORWARD:
-                    self._add_forward(place, SIGNATURE.bind(*args, **kwargs).arguments, result[0])
+                    self._add_forward(place, where, SIGNATURE.bind(*args, **kwargs).arguments, result[0])
                     return
                 if is_kernel(function):
                     name = getattr(function, "__name__", function)
@@ -359,11 +416,15 @@ class Recorder:
         packed = 1 if query.is_nested else where.packed_heads(query.shape)
         query, attn_mask, output = (unpacked(tensor, packed) for tensor in (query, attn_mask, result))
         if batch is None and query.dim() > 1 and not query.is_nested:
-            batch = where.batch((query.shape[-2], key.shape[-2]), query.shape)
-        attended, about, axis = self._reader.attended(batch, query, key, value, attn_mask, *args, **kwargs)
+            lengths = query.shape[-2], key.shape[-2]
+            batch = where.batch(lengths, query.shape)
+            self._find_parts(where, lengths, query.shape[0] if batch is None and query.dim() == 4 else batch)
+        attended, about, axis = self._reader.attended(
+            batch, self._index, query, key, value, attn_mask, *args, **kwargs
+        )
         if not about.dropout:
-            self._compare(attended, heads_of(output, axis, self.item))
-        self._add(place, attended, about, result, axis, output=output)
+            self._compare(attended, heads_of(output, axis, self._index))
+        self._add(place, attended, about, result, axis, output=output, frame=where.frame)
 
     def _compare(
         self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
@@ -379,7 +440,7 @@ class Recorder:
             )
 
     @memory_errors("Its recording")
-    def _add_forward(self, place: Place, arguments: dict, output: Tensor) -> None:
+    def _add_forward(self, place: Place, where: Caller, arguments: dict, output: Tensor) -> None:
         """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
@@ -388,16 +449,17 @@ class Recorder:
             until_heads(**arguments | {"training": False, "need_weights": False, "is_causal": causal})
         except HeadsReached as reached:
             q, k, v, mask, _, is_causal = reached.args
-        attended, about, _ = self._reader.attended(q.shape[0], q, k, v, mask, dropout, is_causal)
+        self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
+        attended, about, _ = self._reader.attended(q.shape[0], self._index, q, k, v, mask, dropout, is_causal)
         if not dropout:
             w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
-            one = output if output.dim() == 2 else output[:, item_index(self.item, output.shape[1])]
+            one = output if output.dim() == 2 else output[:, item_index(self._index, output.shape[1])]
             self._compare(attended, one, lambda concat: nn.functional.linear(concat, w_o, b_o))
-        self._n_texts = max(self._n_texts, q.shape[0])
+        self._n_texts = max(self._n_texts, q.shape[0] if self._n_parts == 1 else 1)
         tensors: dict[str, Tensor] = {}
         if query is arguments["key"] is arguments["value"]:
             x = query[:, None] if query.dim() == 2 else query
-            tensors["x"] = x[:, item_index(self.item, x.shape[1])]
+            tensors["x"] = x[:, item_index(self._index, x.shape[1])]
         key, value = arguments["key"], arguments["value"]
         apart = key is value is not query and not (key.shape == query.shape and torch.equal(key, query))
         matrices = projections(arguments)._asdict()
@@ -418,11 +480,12 @@ class Recorder:
             if batch is None:
                 sizes = (followed.q.shape[2], followed.k.shape[2])
                 batch = where.batch(sizes, (*lead, *followed.q.shape[2:]))
+                self._find_parts(where, sizes, batch)
             axis = text_axis(lead, batch, followed.inside)
             with torch.inference_mode(False), torch.no_grad():
-                attended = following.attended(followed, lead, axis, self.item)
+                attended = following.attended(followed, lead, axis, self._index)
                 about = Facts(by_hand=True, dropout=followed.dropout)
-                self._add(place, attended, about, result, axis, output=output)
+                self._add(place, attended, about, result, axis, output=output, frame=where.frame)
         except MhaError as error:
             self._skip(place, str(error))
         return True
@@ -438,12 +501,13 @@ class Recorder:
         matrices: Mapping[str, Tensor | None] = MappingProxyType({}),
         output: Tensor | None = None,
         looks_outside: bool = False,
+        frame: FrameType | None = None,
     ) -> None:
         """Record a call; `result` is its output as the code has it, `output` the same as (…, query, d_v)."""
         self._count += 1
         n_texts = 1 if axis is None or result is None else result.shape[axis]
-        self._n_texts = max(self._n_texts, n_texts)
-        origin = self._modules.provenance(place.module, attended, n_texts, self.item)
+        self._n_texts = max(self._n_texts, n_texts if self._n_parts == 1 else 1)
+        origin = self._modules.provenance(place.module, attended, n_texts, self._index)
         q, k, v = (contiguous_copy(part[0]) for part in (attended.q, attended.k, attended.v))
         name = self._names.get(place.module, "")
         call = RecordedCall(
@@ -457,17 +521,32 @@ class Recorder:
             copies(origin.tensors | tensors),
             copies(origin.projections | matrices),
             looks_outside or CROSS.search(name) is not None,
+            n_parts=self._n_parts,
+            is_one_of_many=self._is_one_of_many,
         )
         call = self._settled(place.forward_pass, call)
         if result is not None:
-            heads = heads_of(result if output is None else output, axis, self.item)
+            self._doubt(call, axis, result if output is None else output, frame)
+            heads = heads_of(result if output is None else output, axis, self._index)
             self._await(call, result, axis, heads.transpose(0, 1).flatten(1))
+
+    def _doubt(self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None) -> None:
+        """Mark calls of one head for each text that one run of a module makes one after the other.
+
+        They may as well be the heads of one text each, or some heads at a time.
+        """
+        is_single = axis is not None and output.dim() == 3 and output.shape[0] > 1
+        previous, calls = self._frame, call.place.forward_pass.calls
+        self._frame = frame if is_single else None
+        if is_single and frame is not None and frame is previous and len(calls) > 1 and calls[-1] is call:
+            for each in calls[-2:]:
+                each.doubt = SLICES
 
     def _await(self, call: RecordedCall, result: Tensor, axis: int | None, concat: Tensor) -> None:
         """Wait for what becomes of a result, with heads' outputs `concat` (query, h · d_v) for the text."""
         gone = weakref.ref(result, lambda _, key=id(result): self._results.pop(key, None))
-        self._results[id(result)] = (gone, version(result), axis, call)
-        self._modules.await_output(call, concat, 1 if axis is None else result.shape[axis], self.item)
+        self._results[id(result)] = (gone, version(result), axis, self._index, call)
+        self._modules.await_output(call, concat, 1 if axis is None else result.shape[axis], self._index)
 
     def _settled(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
         """The call among those of its pass; one that continues an earlier one is joined to it."""
@@ -480,9 +559,9 @@ class Recorder:
 
     def _add_joined(self, parts: Sequence[Tensor], joined: Tensor) -> None:
         """Results of calls were set side by side: calls of one head each are the heads of one layer."""
-        calls, axis = [], None
+        calls, axis, at = [], None, 0
         for part in parts:
-            reference, changes, axis, call = self._results.get(id(part), (None, 0, None, None))
+            reference, changes, axis, at, call = self._results.get(id(part), (None, 0, None, 0, None))
             if reference is None or reference() is not part or version(part) != changes:
                 return
             calls.append(call)
@@ -491,7 +570,7 @@ class Recorder:
         if layer is not None:
             forward.calls = [call for call in forward.calls if call not in calls]
             layer = self._settled(forward, layer)
-            one = joined if axis is None else joined.select(axis, item_index(self.item, joined.shape[axis]))
+            one = joined if axis is None else joined.select(axis, item_index(at, joined.shape[axis]))
             self._await(layer, joined, axis, one.reshape(-1, one.shape[-1]))
 
 

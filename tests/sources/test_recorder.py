@@ -84,7 +84,8 @@ def recorded(model, *inputs, tokens=TOKENS, **options):
         expected = model(*inputs)
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
-    settings = {name: options.pop(name) for name in ("keys", "item", "kinds") if name in options}
+    names = ("keys", "item", "kinds", "part")
+    settings = {name: options.pop(name) for name in names if name in options}
     with mha.record(tokens=tokens, **settings) as rec:
         output = model(*inputs)
     for ours, theirs in zip(flat(output), flat(expected), strict=True):
@@ -500,6 +501,68 @@ def test_keys_of_another_text_of_the_same_length_are_not_taken_for_the_same(x):
     model = nn.MultiheadAttention(D, H, batch_first=True)
     # A code of positions, which values do not have, makes no second text.
     assert len(recorded(lambda: model(x + 1, x + 1, x)).layers) == 1
+
+
+# Batches that a model folds
+
+
+class Windows(nn.Module):
+    """Seven tokens to a window, the windows of all pictures in one batch, as in Swin."""
+
+    def __init__(self, n_windows):
+        super().__init__()
+        self.n_windows, self.attn = n_windows, nn.MultiheadAttention(D, H, batch_first=True)
+
+    def forward(self, x):
+        windows = x.reshape(len(x) * self.n_windows, 7, D)
+        return self.attn(windows, windows, windows)[0].reshape(x.shape)
+
+
+@pytest.mark.parametrize("part", [0, 3])
+def test_of_an_item_that_is_read_in_parts_one_is_shown_and_the_others_are_named(normal, part):
+    model, x = Windows(4), normal(1, 28, D)
+    trace = recorded(model, x, part=part)
+    [layer] = trace.layers
+    one = x[:, 7 * part : 7 * part + 7]
+    expected = model.attn(one, one, one, average_attn_weights=False)[1][0]
+    np.testing.assert_allclose(layer.weights(), expected.detach(), atol=1e-6)
+    [reason] = trace.source.skipped
+    assert f"it reads the item in 4 parts. Part {part}, from 0, is shown" in reason
+
+
+def test_of_several_items_in_parts_it_is_said_that_nobody_knows_whose_they_are(normal, refused):
+    said = reason(refused, Windows(4), normal(3, 28, D), item=1)
+    assert "reads 12 sequences at once, and the model was given 3 items" in said
+    assert "items 0 to 0; item 1" in reason(refused, Windows(4), normal(1, 28, D), item=1)
+    assert "parts 0 to 3; part 4" in reason(refused, Windows(4), normal(1, 28, D), part=4)
+
+
+class InTurn(nn.Module):
+    """Attention in turn: some heads at a time, one text at a time, or a module for one text at a time."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way, self.qkv, self.block = way, nn.Linear(D, 3 * D), Causal()
+
+    def forward(self, x):
+        if self.way == "module":
+            return torch.cat([self.block(one[None]) for one in x])
+        q, k, v = (part.view(len(x), 7, H, D_K).transpose(1, 2) for part in self.qkv(x).split(D, dim=2))
+        if self.way == "texts":
+            return torch.stack([torch.softmax(a @ b.mT, -1) @ c for a, b, c in zip(q, k, v, strict=True)])
+        q, k, v = (part.flatten(0, 1) for part in (q, k, v))
+        slices = zip(q.split(len(x)), k.split(len(x)), v.split(len(x)), strict=True)
+        return torch.cat([F.scaled_dot_product_attention(*one) for one in slices])
+
+
+@pytest.mark.parametrize(
+    ("way", "said"), [("heads", "in a row"), ("texts", "in a row"), ("module", "one item")]
+)
+def test_heads_or_texts_in_turn_are_not_taken_for_each_other(normal, way, said, refused):
+    """Where there are as many texts as heads, no size tells them apart."""
+    assert said in reason(refused, InTurn(way), normal(H, 7, D), item=1)
+    if way == "module":
+        assert len(recorded(InTurn(way), normal(1, 7, D)).layers) == 1
 
 
 # At the same time

@@ -51,6 +51,11 @@ class Caller(NamedTuple):
         """The running modules, innermost first."""
         return (frame.f_locals["self"] for frame in self.frames)
 
+    @property
+    def frame(self) -> FrameType | None:
+        """The call of the innermost running module."""
+        return next(iter(self.frames), None)
+
     def packed_heads(self, q_shape: Sequence[int]) -> int:
         """How many heads the rows of these queries (text, head, row, width) are, of one token; 1 for tokens.
 
@@ -91,6 +96,23 @@ class Caller(NamedTuple):
             if len(sizes) == 1:
                 return next(iter(sizes))
         return None
+
+    def items(self, lengths: Sequence[int]) -> set[int]:
+        """How many texts, pictures or sounds the outermost module may have been given; empty where unknown.
+
+        `lengths` are the numbers of queries and keys of an attention. An axis as long as one of them counts
+        tokens, else the first axis of a batch counts items.
+        """
+        if self.root is None or self.root.frame.f_code is not MODULE_CALL:
+            return set()
+        given = self.root.frame.f_locals
+        sizes = set()
+        for value in (*given["args"], *given["kwargs"].values()):
+            if not isinstance(value, Tensor) or value.is_nested or value.dim() == 0:
+                continue
+            tokens = set(_batch_sizes(value, lengths))
+            sizes |= tokens or ({value.shape[0]} if value.dim() > 1 + value.is_floating_point() else set())
+        return sizes
 
 
 def caller(block: FrameType | None = None, model: nn.Module | None = None) -> Caller:
