@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.overrides import TorchFunctionMode
 
-from mha_core.attention.functional import mix, raw_scores
+from mha_core.attention.functional import HALF, mix, raw_scores
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
 from mha_core.capture.axes import inner_axes, item_index, text_axis, unrepeated
@@ -26,7 +26,7 @@ from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
-ROWS = 16  # of each head of a call, which are computed again
+ROWS = 8  # of each head of a call, which are computed again
 COMPILING = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 KERNEL = re.compile(r"attention|attn", re.IGNORECASE)  # in the names of operators
 PRIVATE = re.compile(
@@ -192,26 +192,25 @@ class SdpaReader:
         rows = torch.linspace(0, n_query - 1, min(ROWS, n_query)).round().long().to(output.device)
         rule = attended.rule.mapped(lambda table: table.to(output.device))
         rule = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
-        scores = rule.masked(
-            raw_scores(attended.q[:, :, rows], attended.k) * rule.factor(attended.q.shape[-1])
-        )
-        # Some kernels round scores to the precision of the queries.
-        ways = scores, scores.to(output.dtype).to(scores.dtype)
-        again, rounded = (mix(rule.weights(way), attended.v.to(scores.dtype))[0] for way in ways)
-        sees = (
-            (scores > HIDDEN).any(-1)[0].expand(again.shape[:-1])
-        )  # kernels disagree on rows that see nothing
-        if project is not None:
-            again, rounded = (
-                project(part.transpose(0, 1).flatten(1).to(output.dtype))[None] for part in (again, rounded)
-            )
-            sees = sees.all(0, keepdim=True)
+        factor = rule.factor(attended.q.shape[-1])
+        scores = rule.masked(raw_scores(attended.q[:, :, rows], attended.k).mul_(factor))
         theirs = output.reshape(-1, *output.shape[-2:])[:, rows]
-        again, rounded, theirs = (part[sees].float() for part in (again, rounded, theirs))
-        if not theirs.numel():
+        sees = (scores > HIDDEN).any(-1)[0]  # kernels disagree on rows that see nothing
+        sees = sees.expand(theirs.shape[:-1]) if project is None else sees.all(0, keepdim=True)
+
+        def outputs(scores: Tensor) -> Tensor:
+            heads = mix(rule.weights(scores), attended.v.to(scores.dtype))[0]
+            if project is not None:
+                heads = project(heads.transpose(0, 1).flatten(1).to(output.dtype))[None]
+            return heads[sees]
+
+        if not sees.any():
             return 0.0
-        apart = gap(again, theirs)
-        return 0.0 if apart <= CLOSE.get(output.dtype, 0.0) + 4 * gap(rounded, again) else apart
+        again, largest = outputs(scores), CLOSE.get(output.dtype, 0.0)
+        apart = gap(again, theirs[sees])
+        if apart > largest and output.dtype in HALF:  # some kernels round scores to this precision
+            largest += 4 * gap(outputs(scores.to(output.dtype).to(scores.dtype)), again)
+        return 0.0 if apart <= largest else apart
 
     def _mask(
         self, mask: Tensor | None, lead: Sequence[int], axis: int | None, item: int

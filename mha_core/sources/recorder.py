@@ -602,6 +602,8 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
     for sizes in (attempt.sizes, *attempt.factors):
         if sizes in kinds:
             return f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens {end}"
+    if attempt.of_scores and attempt.lost and not attempt.rearranged:
+        return f"{attempt.place.text}: attention over {attempt.sizes[0]} × {attempt.sizes[1]} {end}"
     return f"{attempt.place.text}: attention {end}" if attempt.rearranged else ""
 
 

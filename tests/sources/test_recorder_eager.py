@@ -565,6 +565,26 @@ def test_a_classifier_or_a_router_is_no_attention():
     assert recorded(Mixture(), torch.randn(1, 7, D)).trace.source.skipped == ()
 
 
+class Gated(nn.Module):
+    """Two softmaxes mixed by a gate, over the tokens without the first one, in the manner of ConViT."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.places = nn.Linear(D, 3 * D), nn.Parameter(torch.randn(6, 6))
+
+    def forward(self, x):
+        q, k, v = (part[:, 1:] for part in self.qkv(x).chunk(3, dim=-1))
+        weights = 0.6 * torch.softmax(q @ k.mT, -1) + 0.4 * torch.softmax(self.places, -1)
+        return x + F.pad(weights @ v, (0, 0, 1, 0))
+
+
+def test_attention_that_is_not_followed_is_named_whatever_its_size():
+    trace = recorded(nn.Sequential(Gated(), Block()), torch.randn(1, 7, D)).trace
+    assert len(trace.layers) == 1
+    [reason] = trace.source.skipped
+    assert "attention over 6 × 6 was not followed: its weights went through mul" in reason
+
+
 def test_with_dropout_the_weights_are_those_before_it():
     model, x = nn.Sequential(Block(dropout=0.5), Block(dropout=0.25)).train(), torch.randn(2, 7, D)
     torch.manual_seed(3)

@@ -337,9 +337,8 @@ class EagerMode(TorchFunctionMode):
                 lost = "it sums to 1 over another axis than keys or queries"
             if isinstance(known, TRACKED):
                 attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
-                attempt.rearranged = (
-                    isinstance(known, LostScores) and known.attempt is None and not known.learned
-                )
+                is_lost = isinstance(known, LostScores) and known.attempt is None and not known.learned
+                attempt.rearranged = attempt.of_scores = is_lost
             elif axis == n - 1:
                 self._attempt(tuple(result.shape[-2:]), lost)
             if axis == n - 1 and n > 2:
@@ -354,7 +353,9 @@ class EagerMode(TorchFunctionMode):
         """The weights of scores: each row is divided by its sum."""
         if result.dim() > 2:
             self.softmaxes[scores.sizes] += 1
-        return Weights(scores, self._attempt(scores.sizes, lost, scores.factors))
+        attempt = self._attempt(scores.sizes, lost, scores.factors)
+        attempt.of_scores = not scores.learned
+        return Weights(scores, attempt)
 
     def _softmax_step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
         """One of the steps of ``exp(s − max s) / Σ exp(s − max s)`` or ``exp(s − logsumexp(s))``."""

@@ -295,7 +295,8 @@ class Attempt:
 
     `place` is where it ran. `followed` is true if it was followed from queries and keys to the values, else
     `lost` is the reason why not. `factors` are the sizes of other scores that its own may be mixed from.
-    `rearranged` is true for scores in another arrangement, whose sizes mean little.
+    `rearranged` is true for scores in another arrangement, whose sizes mean little. `of_scores` is true for
+    what certainly goes back to a product of queries and keys, whatever its sizes.
     """
 
     sizes: tuple[int, int]
@@ -303,6 +304,7 @@ class Attempt:
     lost: str = ""
     factors: tuple[tuple[int, int], ...] = ()
     rearranged: bool = False
+    of_scores: bool = False
     followed: bool = False
 
 
