@@ -27,7 +27,8 @@ from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
 ROWS = 8  # of each head of a call, which are computed again
-COMPILING = {"torch._dynamo", "torch.nn.attention.flex_attention"}
+FLEX = "torch.nn.attention.flex_attention"
+COMPILING = {"torch._dynamo", FLEX}
 KERNEL = re.compile(r"attention|attn", re.IGNORECASE)  # in the names of operators
 PRIVATE = re.compile(
     r"_scaled_dot_product|_native_multi_head|_transformer_encoder"
@@ -69,13 +70,23 @@ def is_flex_attention(func: object) -> bool:
 def flex_arguments(q: Tensor, k: Tensor, v: Tensor, score_mod, block_mask, scale: float, *_) -> dict:
     """The arguments of `scaled_dot_product_attention` that compute the same as a call of flex_attention.
 
-    Raises `MhaError` where it changes scores by a function or has a block mask: any code may be in them.
+    The function of a block mask is asked for every cell. Raises `MhaError` where scores are changed by a
+    function: any code may be in it.
     """
-    functions = {"score_mod": (score_mod, "_identity"), "block_mask": (block_mask[-1], "noop_mask")}
-    for name, (function, default) in functions.items():
-        if getattr(function, "__name__", "") != default or not function.__module__.startswith("torch."):
-            raise MhaError(f"flex_attention with {name}= is not followed: it may be any function of scores.")
-    return {"query": q, "key": k, "value": v, "scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
+    if not _is_default(score_mod, "_identity"):
+        raise MhaError("flex_attention with score_mod= is not followed: it may be any function of scores.")
+    mask, mask_mod = None, block_mask[-1]
+    if not _is_default(mask_mod, "noop_mask"):
+        sizes = (*q.shape[:2], q.shape[2], k.shape[2])
+        with torch._C.DisableTorchFunction():
+            mask = sys.modules[FLEX].create_mask(mask_mod, *sizes, device=q.device)
+    grouped = q.shape[1] != k.shape[1]
+    return {"query": q, "key": k, "value": v, "attn_mask": mask, "scale": scale, "enable_gqa": grouped}
+
+
+def _is_default(function: Callable, name: str) -> bool:
+    """Is it the function of torch that changes nothing?"""
+    return getattr(function, "__name__", "") == name and function.__module__.startswith("torch.")
 
 
 class HeadsReached(Exception):

@@ -438,21 +438,21 @@ def test_modules_without_numbers_run_and_are_named(x, refused):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_flex_attention_is_followed_where_it_changes_no_scores(normal):
+def test_flex_attention_is_followed_where_no_function_changes_scores(normal):
     flex = pytest.importorskip("torch.nn.attention.flex_attention")
     q, k, v = normal(2, 6, 7, D_K), normal(2, 2, 7, D_K, seed=1), normal(2, 2, 7, 5, seed=2)
     with torch.no_grad(), mha.record(tokens=TOKENS, item=1) as rec:
         output = flex.flex_attention(q, k, v, scale=0.3, enable_gqa=True)
         flex.flex_attention(q, k, v, score_mod=lambda score, *_: score * 2, enable_gqa=True)
-        mask = flex.create_block_mask(lambda b, h, m, n: m >= n, None, None, 7, 7, device="cpu")
-        flex.flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
-    [layer] = rec.trace.layers
-    assert (layer.n_heads, layer.n_kv_heads) == (6, 2)
-    np.testing.assert_allclose(layer.output(), output[1], atol=1e-6)
-    one, other = rec.trace.source.skipped
-    assert "test_recorder.py:" in one
-    assert "flex_attention with score_mod= is not followed" in one
-    assert "flex_attention with block_mask= is not followed" in other
+        mask = flex.create_block_mask(lambda b, h, m, n: m >= n + b, 2, None, 7, 7, device="cpu")
+        masked = flex.flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
+    for layer, expected in zip(rec.trace.layers, (output, masked), strict=True):
+        assert (layer.n_heads, layer.n_kv_heads) == (6, 2)
+        np.testing.assert_allclose(layer.output(), expected[1], atol=1e-6)
+    np.testing.assert_array_equal(layer.allowed(0), np.tri(7, 7, -1, dtype=bool))
+    [reason] = rec.trace.source.skipped
+    assert "test_recorder.py:" in reason
+    assert "flex_attention with score_mod= is not followed" in reason
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
