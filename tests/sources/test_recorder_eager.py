@@ -565,6 +565,44 @@ def test_a_classifier_or_a_router_is_no_attention():
     assert recorded(Mixture(), torch.randn(1, 7, D)).trace.source.skipped == ()
 
 
+def by_yes_and_no(scores, lengths):
+    scores[torch.arange(7) >= lengths[:, None, None].expand(scores.shape)] = -torch.inf
+    return torch.softmax(scores, -1)
+
+
+def row_by_row(scores, lengths, value=-1e6):
+    """As "Dive into Deep Learning" masks what is beyond the valid length."""
+    rows = scores.reshape(-1, scores.shape[-1])
+    rows[~(torch.arange(7)[None] < lengths.repeat_interleave(7)[:, None])] = value
+    return torch.softmax(rows.reshape(scores.shape), -1)
+
+
+@pytest.mark.parametrize("masked", [by_yes_and_no, row_by_row], ids=lambda masked: masked.__name__)
+def test_scores_that_are_written_over_are_hidden(masked):
+    q, k, v, lengths = *torch.randn(3, 2, 7, D_K), torch.tensor([4, 6])
+
+    def model(_):
+        return masked(q @ k.mT / D_K**0.5, lengths) @ v
+
+    trace = recorded(model, None, item=1, batch=2).trace
+    assert trace.source.skipped == ()
+    [layer] = trace.layers
+    close(layer.weights(head=0), masked(q @ k.mT / D_K**0.5, lengths)[1])
+    assert layer.weights(head=0)[:, 6].max() == 0
+
+
+def test_scores_that_are_written_over_in_another_way_are_lost():
+    block = Block()
+
+    def model(x):
+        scores = x @ x.mT
+        scores[:, 0] = 0.5
+        return torch.softmax(scores, -1) @ x + block(x)
+
+    [reason] = recorded(model, torch.randn(1, 7, D), batch=1).trace.source.skipped
+    assert "its scores went through setitem" in reason
+
+
 class Gated(nn.Module):
     """Two softmaxes mixed by a gate, over the tokens without the first one, in the manner of ConViT."""
 

@@ -34,6 +34,7 @@ from mha_core.capture.own_code.scores import (
     Permuted,
     Product,
     RowNumbers,
+    Rows,
     Scores,
     SharedTerms,
     Weights,
@@ -131,6 +132,12 @@ class EagerMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = _name(func)
+        if name == "setitem" and isinstance(known := self._known_of(args[0]), Scores | Rows):
+            result = func(*args, **kwargs)
+            with self.undisturbed():
+                new = _filled(known, *args)
+                self._note(args[0], new) if new is not None else self._lose(name, known, args[0])
+            return result
         if name not in FOLLOWED:
             return self._run_unknown(name, func, args, kwargs) if self._known else func(*args, **kwargs)
         arguments = _by_position(name, args, kwargs)
@@ -236,8 +243,12 @@ class EagerMode(TorchFunctionMode):
         new = None
         if name in PERMUTATIONS and not isinstance(known, Log | LostScores):
             new = _permuted(func, known, operand, args, kwargs)
+        elif name in VIEWS and isinstance(known, Rows):
+            new = reshaped(known.scores, result.shape)
         elif name in VIEWS and isinstance(known, Scores | Weights):
             new = reshaped(known, result.shape)
+            if new is None and isinstance(known, Scores) and result.shape[1:] == known.shape[-1:]:
+                new = Rows(known)
         elif name == "getitem" and not isinstance(known, LostScores):
             new = _cropped(known, operand, result)
         elif result.shape == operand.shape:
@@ -484,7 +495,7 @@ class EagerMode(TorchFunctionMode):
         attempt.lost = attempt.lost or "no score rule gives its weights"
 
 
-TRACKED = Scores | Weights | Exponentials | Log | Permuted | LostScores
+TRACKED = Scores | Weights | Exponentials | Log | Permuted | Rows | LostScores
 
 
 def _unpermuted(known: Known | None) -> Known | None:
@@ -496,6 +507,16 @@ def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     known = _unpermuted(known)
     known = known if isinstance(known, Scores | LostScores) else known.scores
     return (known.sizes, *(known.factors if isinstance(known, Scores) else ()))
+
+
+def _filled(known: Scores | Rows, tensor: Tensor, cells: object, value: object) -> Scores | Rows | None:
+    """Scores after ``scores[cells] = value``, with yes or no for each cell and one number; else None."""
+    if not isinstance(cells, Tensor) or cells.dtype != torch.bool or cells.shape != tensor.shape:
+        return None
+    scores = known.scores if isinstance(known, Rows) else known
+    mask = cells.clone().reshape(scores.shape)  # the code may write into its own
+    new = scores_after("masked_fill", 0, scores, (tensor, mask, value), {})
+    return None if new is None else Rows(new) if isinstance(known, Rows) else new
 
 
 def _name(func: Callable) -> str:

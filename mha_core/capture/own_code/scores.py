@@ -356,6 +356,13 @@ class Permuted:
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """Scores with all their rows in one axis, (head · query, key), as code for masks may lay them."""
+
+    scores: Scores
+
+
+@dataclass(frozen=True, eq=False)
 class LostScores:
     """A tensor made of scores or weights by an operation after which they are not followed."""
 
@@ -365,7 +372,7 @@ class LostScores:
     learned: bool = False  # as of `Scores`
 
 
-Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | LostScores
+Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | Rows | LostScores
 
 
 def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
