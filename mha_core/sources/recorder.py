@@ -31,6 +31,7 @@ from mha_core.capture.own_code.caller import Caller, Root, caller
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
+from mha_core.capture.own_code.token_mixing import TokenMixing
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
     FORWARD,
@@ -73,6 +74,12 @@ SLICES = (
 )
 TWO_TEXTS = "its queries and its keys are of two texts; give the tokens of the second one as keys=."
 MISFITS = ("name", "raise")
+CHECKS = ("mixing",)
+NOT_CHECKED = (
+    "Whether anything but the attention that is named mixes tokens was not checked; mha.record(model, "
+    'tokens=…, check="mixing") does.'
+)
+MAX_LISTED = 4  # modules in a sentence
 
 
 def record(
@@ -85,6 +92,7 @@ def record(
     kinds: Sequence[str] | None = None,
     misfit: str = "name",
     part: int = 0,
+    check: str | None = None,
     source: SourceValue = RecordedSource.name,
 ) -> "Recorder":
     """``with mha.record(tokens=…) as rec: my_model(x)``, and `rec.trace` is its attention.
@@ -110,9 +118,12 @@ def record(
     of an earlier one, as with a cache, continue it: the layer has the queries of all of them, each with the
     keys that were there.
 
-    Calls that do not fit the tokens, attention that cannot be followed, and layers that mix tokens by other
-    means, are left out and named in ``trace.source.skipped`` with their place; ``misfit="raise"`` refuses
-    them instead.
+    Calls that do not fit the tokens, attention that cannot be followed, and layers of a class that is known
+    to mix tokens by other means, are left out and named in ``trace.source.skipped`` with their place;
+    ``misfit="raise"`` refuses them instead. Other code may mix tokens, too: a convolution, a Fourier
+    transform, an operator of its own. ``check="mixing"`` of a `model` runs a copy of each module again with
+    one token changed, and names those that move other tokens beside their recorded attention, and those that
+    it could not check. Without it ``trace.source.notes`` says that nothing was checked.
     A row with every key hidden has weight 0 everywhere; where torch computes with such a row it has NaN.
     Raises `MhaError` for an unknown `misfit`, and for arguments of another type; when `trace` is read, if
     nothing was recorded that fits the tokens, or in several forward passes, or if no batch had that item.
@@ -123,6 +134,12 @@ def record(
             f"{type(model).__name__}. Write mha.record(model, tokens=…), or mha.record(tokens=…)."
         )
     one_of("misfit", misfit, MISFITS, parameter="misfit")
+    if check is not None:
+        one_of("check", check, CHECKS, parameter="check")
+        if model is None:
+            raise MhaError(
+                'check="mixing" checks the modules of a model: mha.record(model, tokens=…, check=…).'
+            )
     if batch is not None:
         at_least_1("batch", batch, "texts")
     if kinds is not None and not isinstance(kinds, list | tuple):
@@ -136,6 +153,7 @@ def record(
         batch=batch,
         misfit=misfit,
         part=whole("part", part),
+        check=check,
     )
 
 
@@ -153,11 +171,13 @@ class Recorder:
         batch: int | None = None,
         misfit: str = "name",
         part: int = 0,
+        check: str | None = None,
     ):
         self.part = part
         self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
         self.model, self.batch, self.misfit = model, batch, misfit
         self._passes = [ForwardPass()]
+        self._unread: set[nn.Module | None] = set()  # modules with attention that could not be read
         self._count = 0
         self._n_texts = 1  # of the largest batch that was read
         self._eager_mode = EagerMode(
@@ -173,6 +193,10 @@ class Recorder:
         # Of the call that is read now: the parts of the item, and whether it is one of several items.
         self._n_parts, self._is_one_of_many = 1, False
         self._frame: FrameType | None = None  # of the module of the call before
+        self._mixing = None
+        if check is not None:
+            lengths = {len(sides.queries), len(sides.keys)}
+            self._mixing = TokenMixing(self._names, lengths, self._attends, self._eager_mode.undisturbed)
         self._modes = ExitStack()
 
     def __repr__(self) -> str:
@@ -185,6 +209,8 @@ class Recorder:
         self._block = sys._getframe(1)
         self._modes.enter_context(uncompiled)
         self._modes.enter_context(self._modules)
+        if self._mixing is not None:
+            self._modes.enter_context(self._mixing)
         self._modes.enter_context(self._eager_mode)
         self._modes.enter_context(SdpaMode(self._record_call))
         return self
@@ -237,7 +263,19 @@ class Recorder:
         modules = [root for root in called if isinstance(root, nn.Module)]
         modules = modules if self.model is None else [self.model]
         layers = {name: text for each in modules for name, text in without_attention(each).items()}
-        return [f"{text}." for name, text in layers.items() if name not in recorded]
+        layers = {name: f"{text}." for name, text in layers.items() if name not in recorded}
+        found = {} if self._mixing is None else self._mixing.findings
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in found.items():
+            if not any(f"{name}.".startswith(f"{layer}.") for layer in layers):
+                by_reason.setdefault(reason, []).append(name)
+        return [*layers.values(), *(_of_modules(names, reason) for reason, names in by_reason.items())]
+
+    def _attends(self, module: nn.Module) -> bool:
+        """Was attention seen in the own code of a module?"""
+        calls = (call for each in self._passes for call in each.calls)
+        attempts = (each for each in self._eager_mode.attempts if each.of_scores)
+        return any(each.place.module is module for each in (*calls, *attempts)) or module in self._unread
 
     def _nothing(self, passes: "Sequence[SortedPass]") -> str:
         """Why there is no trace."""
@@ -255,7 +293,8 @@ class Recorder:
         shared, calls = SharedTensors(), forward.calls
         kinds = self._kinds_by_lengths(calls) if self.kinds is None else self._kinds_by_caller(calls)
         layers = [call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)]
-        source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]))
+        notes = (NOT_CHECKED,) if self._mixing is None else ()
+        source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=notes)
         if not self.sides.same:  # the text of the keys is the encoder's
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
         return AttentionTrace(self.sides.queries, tuple(layers), source)
@@ -406,6 +445,7 @@ class Recorder:
 
     def _skip(self, place: Place, reason: str) -> None:
         place.forward_pass.unread.append(f"{place.text}: {reason}")
+        self._unread.add(place.module)
 
     @memory_errors("Its recording")
     def _add_sdpa(
@@ -605,6 +645,12 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
     if attempt.of_scores and attempt.lost and not attempt.rearranged:
         return f"{attempt.place.text}: attention over {attempt.sizes[0]} × {attempt.sizes[1]} {end}"
     return f"{attempt.place.text}: attention {end}" if attempt.rearranged else ""
+
+
+def _of_modules(names: Sequence[str], reason: str) -> str:
+    """A sentence on modules, of which the first ones are named."""
+    more = [f"{len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
+    return f"{listed([*names[:MAX_LISTED], *more], 'and')}: {'each ' if names[1:] else 'it '}{reason}."
 
 
 def _counted(reasons: Iterable[str]) -> tuple[str, ...]:

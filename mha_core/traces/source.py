@@ -148,6 +148,7 @@ class RecordedSource(ArraySource):
     kind: ClassVar[str] = "recording"
     name: str = "recorded"
     skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class DerivedSource(Source):

@@ -1,0 +1,164 @@
+"""Beside recorded attention, each module that mixes tokens is named by what it does, and no other."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import mha_core as mha
+
+D, L = 12, 7
+TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(D, 3 * D)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (3, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+class Residual(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.norm = inner, nn.LayerNorm(D)
+
+    def forward(self, x):
+        return x + self.inner(self.norm(x))
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Convolution(nn.Conv1d):
+    def forward(self, x):
+        return super().forward(x.mT).mT
+
+
+class OwnGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.flip(1).exp()
+
+
+def linear(x):
+    """Linear attention, elu + 1: no softmax over tokens."""
+    q = k = F.elu(x) + 1
+    return q @ (k.mT @ x) / (q @ k.sum(1)[..., None])
+
+
+def by_scatter(x):
+    """A graph: each token takes from the one before it."""
+    return torch.zeros_like(x).index_add(1, torch.arange(1, L), x[:, :-1])
+
+
+MIXERS = {
+    "depthwise convolution": Convolution(D, D, 3, padding=1, groups=D),
+    "linear over tokens": Function(lambda x: x.mT.cumsum(-1).mT),
+    "fourier": Function(lambda x: torch.fft.fft(x, dim=1).real),
+    "roll": Function(lambda x: x.roll(1, dims=1)),
+    "numpy": Function(lambda x: torch.from_numpy(x.detach().numpy().mean(1, keepdims=True)).expand_as(x)),
+    "own gradient": Function(OwnGradient.apply),
+    "linear attention": Function(linear),
+    "scatter": Function(by_scatter),
+}
+HARMLESS = {
+    "perceptron": nn.Sequential(
+        nn.Linear(D, 3 * D), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(3 * D, D)
+    ),
+    "gate": Function(lambda x: x * torch.sigmoid(x.mean(-1, keepdim=True))),
+    "reversed twice": Function(lambda x: x.flip(1).tanh().flip(1)),
+}
+
+
+class Itself(nn.MultiheadAttention):
+    def __init__(self):
+        super().__init__(D, 3, batch_first=True)
+
+    def forward(self, x):
+        return super().forward(x, x, x, need_weights=False)[0]
+
+
+def recorded(inner, *, train=True, **options):
+    torch.manual_seed(0)
+    model = nn.Sequential(Residual(Attention()), Residual(inner), Residual(Attention())).train(train)
+    x = torch.randn(2, L, D)
+    torch.manual_seed(1)
+    expected = model(x)
+    with mha.record(model, tokens=TOKENS, item=1, **options) as rec:
+        torch.manual_seed(1)
+        output = model(x)
+    torch.manual_seed(1)
+    assert torch.equal(output, expected)
+    assert torch.equal(model(x), expected)
+    assert not any(part._forward_hooks for part in model.modules())
+    assert [layer.name for layer in rec.trace.layers] == ["0.inner", "2.inner"]
+    return rec.trace.source
+
+
+@pytest.mark.parametrize("name", MIXERS)
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_what_mixes_tokens_is_named_once(name):
+    beside, named = recorded(MIXERS[name], check="mixing").skipped
+    assert beside == "0.inner and 2.inner: each was not checked for mixing tokens beside its attention."
+    assert named == "1.inner: it mixes tokens by what it computes, which is not shown."
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_mixes_no_tokens_is_not_named(name):
+    source = recorded(HARMLESS[name], check="mixing")
+    assert [reason for reason in source.skipped if "1." in reason] == []
+    assert source.notes == ()
+
+
+def test_code_around_attention_is_told_from_the_attention_inside_it():
+    class Shifted(Residual):
+        def forward(self, x):
+            return super().forward(x).roll(1, dims=1)
+
+    model, x = nn.Sequential(Shifted(Itself()), nn.Identity()), torch.randn(1, L, D)
+    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
+        model(x)
+    assert rec.trace.source.skipped == (
+        "0.inner: it was not checked for mixing tokens beside its attention.",
+        "0: it mixes tokens by what it computes, which is not shown.",
+    )
+
+
+def test_torchs_own_encoder_is_checked_whole():
+    layer = nn.TransformerEncoderLayer(D, 3, 2 * D, batch_first=True)
+    with mha.record(layer, tokens=TOKENS, check="mixing") as rec:
+        layer(torch.randn(2, L, D))
+    assert rec.trace.source.skipped == rec.trace.source.notes == ()
+
+
+def test_ids_are_changed_to_others_that_the_model_knows():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.attention = nn.Embedding(9, D), Residual(nn.Identity())
+            self.attention.inner = Attention()
+
+        def forward(self, ids):
+            return self.attention(self.words(ids) + self.words(ids.roll(1, dims=1)))
+
+    model = Reader()
+    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
+        model(torch.arange(L)[None])
+    assert "Reader: it mixes tokens by what it computes, which is not shown." in rec.trace.source.skipped
+
+
+def test_without_the_check_the_trace_says_that_nothing_was_checked(refused):
+    [note] = recorded(nn.Identity()).notes
+    assert "was not checked" in note
+    assert "of a model" in str(refused(mha.record, tokens=TOKENS, check="mixing"))
+    assert "mixing" in str(refused(mha.record, nn.Identity(), tokens=TOKENS, check="all"))
