@@ -33,13 +33,13 @@ from mha_core.traces.trace import AttentionTrace
 if TYPE_CHECKING:
     from mha_core.scene.scene import Scene
 
-STYLES = ("pictures/matrix_gallery.css", "view/head_view.css")
+STYLES = ("pictures/print.css", "pictures/matrix_gallery.css", "view/head_view.css")
 
 
 @cache
 def page() -> str:
     """A page with ``__NUMBERS__`` in place of its numbers, ``__OLD__`` of what an old browser says."""
-    style = "".join(map(scripts.asset, ("page/page.css", *STYLES)))
+    style = "".join(map(scripts.asset, (*STYLES, "page/page.css")))
     program = "\0".join(map(scripts.bare, (style, scripts.merged("page/program.js"))))
     start = scripts.bare(scripts.asset("page/start.js"))
     return _with_parts(

@@ -45,7 +45,7 @@ _heatmaps = components.component(
     "heatmaps",
     "pictures/page_matrices.js",
     html='<div class="heatmaps"></div>',
-    styles=("pictures/matrix_gallery.css",),
+    styles=("pictures/print.css", "pictures/matrix_gallery.css"),
 )
 
 

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import resources
 from mha_core.export import head_view, scripts
 from mha_core.export.payload import BUDGET, pack, size
 from mha_core.traces.source import MiniSource
@@ -330,8 +329,9 @@ def test_every_text_that_the_scripts_ask_for_is_there():
 
 
 def test_the_colours_of_the_page_are_those_of_the_app():
-    css = (resources.path("assets", "components", "page") / "page.css").read_text(encoding="utf-8")
-    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    page, printed = map(scripts.asset, ("page/page.css", "pictures/print.css"))
+    light, dark = re.findall(r":root \{(.*?)\}", page, re.DOTALL)
+    light += re.search(r":root, \.print \{(.*?)\}", printed, re.DOTALL)[1]
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
     for block, name in ((light, "light"), (dark, "dark")):
         said = dict(re.findall(r"--st-([\w-]+): ([^;]+);", block))
@@ -341,6 +341,7 @@ def test_the_colours_of_the_page_are_those_of_the_app():
         assert said["border-color"] == theme[name]["borderColor"]
         assert said["chart-sequential-colors"].split(", ") == theme[name]["chartSequentialColors"]
         assert said["chart-categorical-colors"].split(", ") == theme[name]["chartCategoricalColors"]
+        assert said["chart-diverging-colors"].split(", ") == theme[name]["chartDivergingColors"]
     assert dict(re.findall(r"--st-([\w-]+): ([^;]+);", light))["base-radius"] == theme["baseRadius"]
 
 

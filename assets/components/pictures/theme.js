@@ -1,5 +1,6 @@
-// The theme of the page, as pictures draw it. It is read anew because theme and fonts can change.
+// The theme of the page, as pictures draw it, and that of print. It is read anew because theme and fonts can change.
 
+import { make } from "../page/elements.js";
 import { colourOf, shade, textColour, themeColours } from "./colours.js";
 
 /** @typedef {ReturnType<typeof themeOf>} Theme */
@@ -28,4 +29,17 @@ export function themeOf(element, random = false) {
     palette,
     textColours: palette.map((colour) => textColour(colour, ink, ground)),
   };
+}
+
+/**
+ * The theme of files that go into slides and papers: dark on white, whatever the page is (pictures/print.css).
+ * @param {Element} root in the component's own tree
+ * @returns {Theme}
+ */
+export function printTheme(root, random = false) {
+  const sheet = make("span", "print");
+  root.append(sheet);
+  const theme = themeOf(sheet, random);
+  sheet.remove();
+  return theme;
 }
