@@ -1,7 +1,7 @@
 // What is saved: lines of words, numbers of a table.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { csvText, wrapped } from "../../assets/components/page/saving.js";
+import { csvText, inColumns, slideOf, wrapped } from "../../assets/components/page/saving.js";
 
 // A wide character counts twice.
 const columns = (text) => [...text].reduce((sum, c) => sum + (/[\p{L}\p{S}]/u.test(c) && c > "z" ? 2 : 1), 0);
@@ -22,4 +22,32 @@ test("a caption is cut between words and never within a character", () => {
 test("numbers of single precision are written as short as they are right", () => {
   const numbers = [Math.fround(0.1), Math.fround(1 / 3), 1 / 3, 2, NaN, Number.POSITIVE_INFINITY, null];
   assert.equal(csvText([numbers]), "\ufeff0.1,0.33333334,0.3333333333333333,2,,,\r\n");
+});
+
+test("a figure fills a slide and stands in its middle, but is not shouted", () => {
+  assert.deepEqual(slideOf(960, 540), { width: 1920, height: 1080, scale: 2, x: 0, y: 0 });
+  assert.deepEqual(slideOf(1920, 540), { width: 1920, height: 1080, scale: 1, x: 0, y: 270 });
+  assert.deepEqual(slideOf(960, 1080), { width: 1920, height: 1080, scale: 1, x: 480, y: 0 });
+  assert.deepEqual(slideOf(200, 100), { width: 1920, height: 1080, scale: 3.5, x: 610, y: 365 });
+});
+
+test("what would be smaller on a slide than on screen has a picture of twice its own size", () => {
+  assert.deepEqual(slideOf(2000, 100), { width: 4000, height: 200, scale: 2, x: 0, y: 0 });
+  assert.deepEqual(slideOf(100, 64_000), { width: 50, height: 32_000, scale: 0.5, x: 0, y: 0 });
+});
+
+test("pictures stand in as many columns as make them large on a slide", () => {
+  const columns = (...sizes) => new Set(inColumns(...sizes, 10).places.map(([x]) => x)).size;
+  assert.equal(columns(2, 350, 350), 2); // lines, a matrix
+  assert.equal(columns(2, 660, 80), 1); // a line of text
+  assert.equal(columns(4, 260, 300), 4);
+  assert.equal(columns(4, 300, 160), 2); // and no place is empty: not three
+  assert.equal(columns(16, 260, 300), 6);
+  const places = [
+    [0, 0],
+    [110, 0],
+    [0, 70],
+    [110, 70],
+  ];
+  assert.deepEqual(inColumns(4, 100, 60, 10), { width: 210, height: 130, places });
 });

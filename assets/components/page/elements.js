@@ -37,11 +37,10 @@ export function makeSvg(name, attributes, text = "") {
 }
 
 /**
- * So many pixels of a page for a canvas, sharp on every screen.
+ * So many pixels of a page for a canvas, sharp on every screen; `ratio` of its own pixels for each of them.
  * @param {HTMLCanvasElement} canvas
  */
-export function fit(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
+export function fit(canvas, width, height, ratio = window.devicePixelRatio || 1) {
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   canvas.style.width = `${width}px`;

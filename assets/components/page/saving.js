@@ -11,12 +11,19 @@ import { make, makeSvg } from "./elements.js";
  * @property {() => { paper: string, ink: string, font: string }} look
  * @property {() => Drawn | Promise<Drawn>} drawn
  * @property {() => any[][] | Promise<any[][]>} [lines] a table: its header and its rows
+ * @property {boolean} [printed] in the colours of print: its PNG is a slide, its SVG has no ground of its own
  */
 
 const PAD = 14; // pixels around a figure
 const TITLE = 14; // pixels of its letters
 const SMALL = 10.5;
+export const LEADING = 1.4; // of lines, for each pixel of their letters
+const WRITTEN = 100; // pixels of both together, about
+const LEAST_TEXT = 360; // pixels: what is written above and below needs them
 const MAX_EDGE = 32_000; // pixels that a canvas may have
+export const SLIDE = { width: 1920, height: 1080 };
+const MOST = 3.5; // times its own size: a figure of a few words would be shouted
+export const SPARE = 1.3; // how much wider letters are where a file is opened without our fonts
 
 export const FORMATS = { png: pngFile, svg: svgFile, csv: csvFile }; // the last one of figures that have `lines`
 
@@ -38,42 +45,90 @@ export function download(content, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
+/** @param {Figure} figure */
 async function svgFile(figure) {
-  return new Blob([(await composed(figure)).text], { type: "image/svg+xml" });
+  const { text } = await composed(figure, { ground: figure.printed ? "" : figure.look().paper });
+  return new Blob([text], { type: "image/svg+xml" });
 }
 
-// Twice as many pixels as on screen. The picture of an SVG cannot use the fonts of its page: they go in.
+// The picture of an SVG cannot use the fonts of its page: they go in.
+/** @param {Figure} figure */
 async function pngFile(figure) {
-  const { text, width, height } = await composed(figure, await fontFaces(figure.look().font));
+  const { paper, font } = figure.look();
+  const { text, width, height } = await composed(figure, { style: await fontFaces(font) });
   const picture = new Image();
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await picture.decode();
-  const canvas = make("canvas");
-  const scale = Math.min(2, MAX_EDGE / Math.max(width, height));
-  canvas.width = Math.floor(scale * width);
-  canvas.height = Math.floor(scale * height);
-  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  const sheet = figure.printed ? slideOf(width, height) : asOnScreen(width, height);
+  const canvas = Object.assign(make("canvas"), { width: sheet.width, height: sheet.height });
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = paper;
+  pen.fillRect(0, 0, sheet.width, sheet.height);
+  pen.drawImage(picture, sheet.x, sheet.y, sheet.scale * width, sheet.scale * height);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-// The figure as it is drawn, zoom and all, between its title and its caption.
-async function composed({ meta, look, drawn }, style = "") {
-  const { paper, ink, font } = look();
-  const { figure, width: inner, height: high } = await drawn();
+const scaleOnSlide = (width, height) => Math.min(SLIDE.width / width, SLIDE.height / height);
+
+/**
+ * Pictures of one size in as many columns as make them large on a slide and leave few places empty: how large all of it
+ * is, and where each stands.
+ * @param {number} count
+ * @param {number} wide
+ * @param {number} high
+ * @param {number} gap between two
+ */
+export function inColumns(count, wide, high, gap) {
+  const sizes = Array.from({ length: count }, (_, at) => ({
+    across: at + 1,
+    width: (at + 1) * (wide + gap) - gap,
+    height: Math.ceil(count / (at + 1)) * (high + gap) - gap,
+  }));
+  const worth = ({ across: columns, width: all, height: tall }) =>
+    (scaleOnSlide(all, tall + WRITTEN) * count) / (columns * Math.ceil(count / columns));
+  const { across, width, height } = sizes.reduce((best, size) => (worth(size) >= worth(best) ? size : best));
+  const place = (_, nth) => [(nth % across) * (wide + gap), Math.floor(nth / across) * (high + gap)];
+  return { width, height, places: Array.from({ length: count }, place) };
+}
+
+/**
+ * A figure in the middle of a slide. A long one would be smaller there than on screen: it has a picture of its own size.
+ * @param {number} width
+ * @param {number} height
+ */
+export function slideOf(width, height) {
+  const scale = Math.min(scaleOnSlide(width, height), MOST);
+  if (scale < 1) return asOnScreen(width, height);
+  return { ...SLIDE, scale, x: (SLIDE.width - scale * width) / 2, y: (SLIDE.height - scale * height) / 2 };
+}
+
+// Twice as many pixels as on screen.
+function asOnScreen(width, height) {
+  const scale = Math.min(2, MAX_EDGE / Math.max(width, height));
+  return { width: Math.floor(scale * width), height: Math.floor(scale * height), scale, x: 0, y: 0 };
+}
+
+// The figure as it is drawn, zoom and all, between its title and its caption, on its ground where it has one.
+/** @param {Figure} figure */
+async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
+  const { ink, font } = look();
+  const { figure, width: wide, height: high } = await drawn();
   const { title = "", caption = [] } = meta;
-  const width = Math.ceil(inner) + 2 * PAD;
-  const head = wrapped(title, inner, measured(`600 ${TITLE}px ${font}`));
-  const foot = caption.flatMap((line) => wrapped(line, inner, measured(`${SMALL}px ${font}`)));
-  const top = PAD + (head.length ? head.length * TITLE * 1.4 + 6 : 0);
+  const inner = Math.max(LEAST_TEXT, Math.ceil(wide));
+  const width = inner + 2 * PAD;
+  const head = wrapped(title, inner, spacious(`600 ${TITLE}px ${font}`));
+  const foot = caption.flatMap((line) => wrapped(line, inner, spacious(`${SMALL}px ${font}`)));
+  const top = PAD + (head.length ? head.length * LEADING * TITLE + 6 : 0);
   const height = Math.ceil(top + high + foot.length * SMALL * 1.5 + (foot.length ? 2 : 1) * PAD);
   const page = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": font });
   if (style) page.append(makeSvg("style", {}, style));
-  page.append(makeSvg("rect", { width, height, fill: paper }));
+  if (ground) page.append(makeSvg("rect", { width, height, fill: ground }));
   const write = (line, y, more) => page.append(makeSvg("text", { x: PAD, y, fill: ink, ...more }, line));
   head.forEach((line, i) => {
-    write(line, PAD + (i + 0.8) * TITLE * 1.4, { "font-size": TITLE, "font-weight": 600 });
+    write(line, PAD + (i + 0.8) * LEADING * TITLE, { "font-size": TITLE, "font-weight": 600 });
   });
-  for (const [key, value] of Object.entries({ x: PAD, y: top, overflow: "visible" })) figure.setAttribute(key, value);
+  for (const [key, value] of Object.entries({ x: PAD, y: top, overflow: "visible" }))
+    figure.setAttribute(key, String(value));
   page.append(figure);
   foot.forEach((line, i) => {
     write(line, top + high + PAD + (i + 0.8) * SMALL * 1.5, { "font-size": SMALL });
@@ -90,6 +145,16 @@ export function measured(font) {
   const pen = make("canvas").getContext("2d");
   pen.font = font;
   return (text) => pen.measureText(text).width;
+}
+
+/**
+ * How wide a text may become in a file: where it is opened its font may be missing.
+ * @param {string} font as CSS has it
+ * @returns {(text: string) => number}
+ */
+export function spacious(font) {
+  const widthOf = measured(font);
+  return (text) => SPARE * widthOf(text);
 }
 
 /**
