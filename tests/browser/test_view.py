@@ -1,6 +1,7 @@
 """Who looks at whom: the head view in a real browser, and sentences mended by clicking."""
 
 import re
+from itertools import pairwise
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -682,9 +683,29 @@ def test_tokens_stand_in_the_order_of_their_script(view_of, text, rtl):
         assert 0 <= end < len(labels)
 
 
+@pytest.mark.parametrize("width", [1440, 1100])
+def test_the_arcs_of_two_sentences_fit_beside_each_other_whole(view_of, width):
+    view = view_of()
+    view.page.set_viewport_size({"width": width, "height": 900})
+    view.button("arcs").click()
+    for number in (0, 1):
+        assert view.stage(number).locator(".more:not([hidden])").count() == 0
+        boxes, panel = view.boxes(number=number), view.panel(number).bounding_box()
+        assert len(boxes) == 13
+        for one, other in pairwise(boxes):
+            assert one["x"] + one["width"] <= other["x"] + 0.5
+        assert panel["x"] <= boxes[0]["x"]
+        assert boxes[-1]["x"] + boxes[-1]["width"] <= panel["x"] + panel["width"]
+        cut = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
+        assert view.stage(number).locator("bdi").evaluate_all(cut) == []
+    read = "e => parseFloat(getComputedStyle(e).fontSize)"
+    assert view.token(0, "token").locator("bdi").evaluate(read) >= 11
+
+
 def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(view_of):
-    """Beside each other two sentences have less room than their words."""
+    """On a narrow screen two sentences beside each other have less room than their words."""
     view = view_of(head="1")
+    view.page.set_viewport_size({"width": 920, "height": 900})
     view.button("arcs").click()
     for number, looked_at in ((0, 2), (1, STREET)):  # "it" looks at "animal", at "street"
         words, box = view.boxes(number=number), view.panel(number).bounding_box()

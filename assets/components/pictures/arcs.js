@@ -1,39 +1,62 @@
 // One line of text with arcs above it.
 
 import { fit } from "../page/elements.js";
-import { measured } from "../page/saving.js";
+import { measured, spacious } from "../page/saving.js";
 import { isRtl, short } from "../page/wording.js";
 import { meanAcross, strongest } from "../scene/focus.js";
-import { arc } from "./curves.js";
-import { Curved, ROW, SCENE_TOKENS } from "./drawing.js";
+import { arc, point } from "./curves.js";
+import { Curved, LABEL, ROW, SCENE_TOKENS } from "./drawing.js";
 
-const NUMBER_WIDTH = 34; // pixels
+const MARGIN = 12; // pixels before the first word and after the last
+const TALLEST_ARC = 220; // of arcs, at most
+// How words stand on their line, the first way in which all have room: pixels of their letters, between two, and of a
+// number below. A text that has room in none goes on.
+const WAYS = [
+  { letters: 14.4, gap: 16, number: 34 },
+  { letters: 14.4, gap: 10, number: 30 },
+  { letters: 12.6, gap: 9, number: 30 },
+  { letters: 11.2, gap: 8, number: 28 },
+];
+
+/**
+ * Where words of these widths (of letters of 1 pixel) stand, and how tall the arcs above them are.
+ * @param {number[]} widths
+ * @param {typeof WAYS[0]} way
+ * @param {boolean} rtl from right to left
+ */
+function placed(widths, { letters, gap, number }, rtl) {
+  let x = MARGIN;
+  const places = widths.map((width) => {
+    const size = Math.max(width * letters + gap, number);
+    x += size;
+    return { x: x - size, size };
+  });
+  const total = x + MARGIN;
+  if (rtl) for (const place of places) place.x = total - place.x - place.size;
+  return { places, total, tall: Math.min(TALLEST_ARC, 40 + 0.45 * total) };
+}
 
 export class Arcs extends Curved {
   sides = ["token"];
+  line = placed([], WAYS[0], false);
 
   get isAcross() {
     return true;
   }
 
   draw() {
-    const { panel, stage } = this;
-    const textWidth = measured(`14.4px ${this.theme.font}`);
+    const { panel, stage, theme } = this;
     this.width = stage.clientWidth;
-    let x = 12;
-    this.places = panel.tokens.map((token) => {
-      const size = Math.max(textWidth(token) + 16, NUMBER_WIDTH);
-      x += size;
-      return { x: x - size, size };
-    });
-    this.total = x + 12;
-    this.rtl = isRtl(panel.tokens);
-    if (this.rtl) for (const place of this.places) place.x = this.total - place.x - place.size;
-    this.tall = Math.min(220, 40 + 0.45 * this.total);
-    this.scroll.style.height = `${this.tall + ROW * 2 + 16}px`;
-    this.long.style.width = `${Math.max(this.total, this.width)}px`;
-    this.long.style.height = `${this.tall + ROW * 2}px`;
-    fit(this.canvas, this.width, this.tall);
+    const widthOf = measured(`100px ${theme.font}`);
+    const widths = panel.tokens.map((token) => widthOf(token) / 100);
+    const rtl = isRtl(panel.tokens);
+    const way = WAYS.find((one) => placed(widths, one, rtl).total <= this.width) ?? WAYS[0];
+    this.line = placed(widths, way, rtl);
+    this.long.style.fontSize = `${way.letters}px`;
+    this.scroll.style.height = `${this.line.tall + ROW * 2 + 16}px`;
+    this.long.style.width = `${Math.max(this.line.total, this.width)}px`;
+    this.long.style.height = `${this.line.tall + ROW * 2}px`;
+    fit(this.canvas, this.width, this.line.tall);
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
     this.update();
@@ -41,8 +64,8 @@ export class Arcs extends Curved {
 
   range() {
     const inside = ({ x, size }) => x + size > this.scroll.scrollLeft && x < this.scroll.scrollLeft + this.width;
-    const from = this.places.findIndex(inside);
-    const to = this.places.findLastIndex(inside);
+    const from = this.line.places.findIndex(inside);
+    const to = this.line.places.findLastIndex(inside);
     return from < 0 ? [0, 0] : [from, to + 1];
   }
 
@@ -50,15 +73,15 @@ export class Arcs extends Curved {
   beyond() {
     const [start, end] = [this.scroll.scrollLeft, this.scroll.scrollLeft + this.width];
     const [left, right] = [
-      this.places.filter(({ x }) => x < start - 1),
-      this.places.filter(({ x, size }) => x + size > end + 1),
+      this.line.places.filter(({ x }) => x < start - 1),
+      this.line.places.filter(({ x, size }) => x + size > end + 1),
     ];
     return [left.length, right.length];
   }
 
   put(element, _, at) {
-    const { x, size } = this.places[at];
-    for (const [name, value] of Object.entries({ left: x, width: size, top: this.tall }))
+    const { x, size } = this.line.places[at];
+    for (const [name, value] of Object.entries({ left: x, width: size, top: this.line.tall }))
       element.style[name] = `${value}px`;
   }
 
@@ -69,14 +92,14 @@ export class Arcs extends Curved {
     return [{ head, values: meanAcross(selection.layer(panel), selection.heads, focus) }];
   }
 
-  curvesOf(from, to, x, y) {
+  curvesOf(from, to, x, y, { places, tall } = this.line) {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
-    const middle = (at) => this.places[at].x + this.places[at].size / 2 - this.scroll.scrollLeft + x;
+    const middle = (at) => places[at].x + places[at].size / 2 - this.scroll.scrollLeft + x;
     return this.lines(from, to).map((line) => {
       const aside = (heads.indexOf(line.head) - (heads.length - 1) / 2) * gap * Math.sign(line.key - line.query || 1);
       const [start, end] = [middle(line.query) - aside, middle(line.key) + aside]; // one inside the other
-      return { ...line, points: arc(start, end, this.tall - 2 + y, this.tall - 12 + aside) };
+      return { ...line, points: arc(start, end, tall - 2 + y, tall - 12 + aside) };
     });
   }
 
@@ -91,7 +114,7 @@ export class Arcs extends Curved {
       hidden: selection.hidden(panel).key,
     });
     const ends = (tokens) => {
-      const places = tokens.map((token) => this.places[token]);
+      const places = tokens.map((token) => this.line.places[token]);
       return [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x, size }) => x + size))];
     };
     const both = ends([at, largest]);
@@ -100,27 +123,36 @@ export class Arcs extends Curved {
   }
 
   reveal(at) {
-    const { x, size } = this.places[at];
+    const { x, size } = this.line.places[at];
     if (x < this.scroll.scrollLeft) this.scroll.scrollLeft = x - 12;
     if (x + size > this.scroll.scrollLeft + this.width) this.scroll.scrollLeft = x + size - this.width + 12;
   }
 
   scene() {
-    const { selection, panel } = this;
+    const { selection, panel, theme } = this;
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);
+    const tokens = panel.tokens.slice(0, length);
     const { focus } = selection.of(panel);
     const numbers = focus ? this.numbersOf(focus) : [];
+    const widthOf = spacious(`${LABEL.word}px ${theme.font}`);
+    const widths = tokens.map((token) => widthOf(token) / LABEL.word);
+    const line = placed(widths, { ...WAYS[0], letters: LABEL.word }, isRtl(panel.tokens));
+    const { places, total } = line;
+    // Only as tall as the arcs that there are.
+    const curves = this.curvesOf(0, length, this.scroll.scrollLeft, 0, line);
+    const peak = curves.reduce((highest, { points }) => Math.min(highest, point(points, 0.5)[1]), line.tall);
+    const tall = line.tall - peak + MARGIN;
     return {
-      width: this.total,
-      height: this.tall + ROW * 2,
-      curves: this.curvesOf(0, length, this.scroll.scrollLeft, 0),
-      labels: panel.tokens.slice(0, length).flatMap((text, at) => {
-        const x = this.places[at].x + this.places[at].size / 2;
+      width: total,
+      height: tall + ROW * 2,
+      curves: this.curvesOf(0, length, this.scroll.scrollLeft, tall - line.tall, line),
+      labels: tokens.flatMap((text, at) => {
+        const x = places[at].x + places[at].size / 2;
         const value = Math.max(0, ...numbers.map(({ values }) => values[at]));
         const under = value >= selection.threshold ? short(value) : "";
         return [
-          { text, unknown: panel.unknown.query.has(at), x, y: this.tall + 12, anchor: "middle" },
-          ...(under ? [{ note: under, text: "", x, y: this.tall + 30, anchor: "middle" }] : []),
+          { text, unknown: panel.unknown.query.has(at), x, y: tall + 12, anchor: "middle" },
+          ...(under ? [{ note: under, text: "", x, y: tall + 30, anchor: "middle" }] : []),
         ];
       }),
     };

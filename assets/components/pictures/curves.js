@@ -16,6 +16,7 @@ export function arc(from, to, base, maxHeight) {
   return [from, base, from, base - height, to, base - height, to, base];
 }
 
+/** @param {number[]} curve eight numbers */
 export function point([x0, y0, x1, y1, x2, y2, x3, y3], t) {
   const s = 1 - t;
   const [a, b, c, d] = [s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t];

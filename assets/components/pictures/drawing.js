@@ -14,6 +14,7 @@ export const ROW = 22;
 export const LONG = 48;
 const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
 export const SCENE_TOKENS = 1000; // in a saved figure
+export const LABEL = { word: 14, number: 11, gap: 8 }; // pixels there, of letters and between them
 const OVERSCAN = 8; // tokens beyond what is in sight
 const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
 const STRONG = 0.1; // a weight from which on its token is written in bold
