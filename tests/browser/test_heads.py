@@ -1,5 +1,6 @@
 """The page Heads: sentence, lines, six matrices and all heads are one picture with one focus."""
 
+import base64
 import csv
 import fcntl
 import io
@@ -264,9 +265,10 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     assert said[0] == "A₃ weights: rows sum to 1"
     assert "layer 2" in " ".join(said)
     [image] = svg.iter(f"{SVG}image")
-    assert image.get("href").startswith("data:image/png;base64,")
-    size = int(svg.get("width")), int(svg.get("height"))
-    assert struct.unpack(">II", files["PNG"][16:24]) == (2 * size[0], 2 * size[1])
+    drawn = base64.b64decode(image.get("href").removeprefix("data:image/png;base64,"))
+    shown = [float(image.get(side)) for side in ("width", "height")]
+    assert struct.unpack(">II", drawn[16:24]) == pytest.approx([4 * side for side in shown], abs=1)
+    assert struct.unpack(">II", files["PNG"][16:24]) == (1920, 1080)
 
     large.get_by_role("button", name="Close the large picture").click()
     assert not large.is_visible()
@@ -746,7 +748,51 @@ def test_the_frame_of_a_row_that_is_thin_leaves_its_cells_to_be_seen(visit, app,
     assert canvas.evaluate(row, 8) == [high, [0], pixels]
 
 
-def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye):
+# Of a saved picture: whether each cell has the colour that it has in a picture of one pixel a cell, how wide
+# cells are, and which rows and columns have nothing written beside them. Around the cells all but the letters
+# of names is transparent.
+READ = """async (addresses) => {
+    const open = async (address) => {
+        const image = new Image();
+        image.src = address;
+        await image.decode();
+        return image;
+    };
+    const [picture, cells] = await Promise.all(addresses.map(open));
+    const read = (source) => {
+        const canvas = new OffscreenCanvas(source.width, source.height);
+        const context = canvas.getContext('2d');
+        context.drawImage(source, 0, 0);
+        const { data } = context.getImageData(0, 0, source.width, source.height);
+        return (x, y) => [...data.slice(4 * (y * source.width + x), 4 * (y * source.width + x) + 4)];
+    };
+    const { width, height } = cells;
+    const [of, wanted] = [read(picture), read(cells)];
+    const bottom = [...Array(picture.height).keys()].findLast((y) => of(picture.width >> 2, y)[3] === 255);
+    const opaque = [...Array(picture.width).keys()].filter((x) => of(x, bottom)[3] === 255);
+    const [left, right] = [opaque[0], opaque.at(-1) + 1];
+    const top = [...Array(picture.height).keys()].find((y) => of(left + 1, y)[3] === 255);
+    const [wide, high] = [(right - left) / width, (bottom + 1 - top) / height];
+    const every = (count) => [...Array(count).keys()];
+    const alike = every(width * height).every((cell) => {
+        const [row, column] = [Math.floor(cell / width), cell % width];
+        const [one, other] = [
+            of(Math.floor(left + (column + 0.5) * wide), Math.floor(top + (row + 0.5) * high)),
+            wanted(column, row),
+        ];
+        return other[3] < 255 ? one[3] < 255 : one.join() === other.join(); // or hatched
+    });
+    const isWritten = (x, y, across, down) =>
+        every(across).some((i) => every(down).some((j) => of(Math.floor(x) + i, Math.floor(y) + j)[3] > 100));
+    const rows = every(height).filter((row) => !isWritten(0, top + row * high, left - 8, Math.floor(high)));
+    const columns = every(width).filter(
+        (column) => !isWritten(left + (column + 0.5) * wide - 24, top - 60, 48, 44)
+    );
+    return [alike, wide, rows, columns];
+}"""
+
+
+def test_all_heads_are_saved_as_they_are_drawn_with_their_words_and_every_weight(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
     view = eye(page)
     every = view.view.locator(".all-heads")
@@ -774,30 +820,13 @@ def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye
     assert [text for text in said if text.startswith("head ")] == [f"head {number}" for number in range(1, 5)]
     hrefs = [image.get("href") for image in svg.iter(f"{SVG}image")]
     assert len(set(hrefs)) == 4
-    alike = view.view.evaluate(
-        """(v, hrefs) => Promise.all(v.view.grid.pictures.map(async ({ map: { picture } }, at) => {
-            const saved = new Image();
-            saved.src = hrefs[at];
-            await saved.decode();
-            const canvas = document.createElement('canvas');
-            [canvas.width, canvas.height] = [saved.width, saved.height];
-            const context = canvas.getContext('2d');
-            context.drawImage(saved, 0, 0);
-            const middle = (cell, size, cells) => Math.floor(((cell + 0.5) * size) / cells);
-            const { width, height } = picture;
-            return [...Array(width * height).keys()].every((cell) => {
-                const [row, column] = [Math.floor(cell / width), cell % width];
-                const [x, y] = [middle(column, saved.width, width), middle(row, saved.height, height)];
-                const drawn = picture.getContext('2d').getImageData(column, row, 1, 1);
-                const { data } = context.getImageData(x, y, 1, 1);
-                return drawn.data[3] < 255 ? data[3] < 255 : data.join() === drawn.data.join(); // or hatched
-            });
-        }))""",
-        hrefs,
-    )
-    assert alike == [True] * 4
-    size = int(svg.get("width")), int(svg.get("height"))
-    assert struct.unpack(">II", saved("PNG")[16:24]) == (2 * size[0], 2 * size[1])
+    cells = "v => v.view.grid.pictures.map(({ map: { picture } }) => picture.toDataURL())"
+    for href, picture in zip(hrefs, view.view.evaluate(cells), strict=True):
+        alike, wide, rows, columns = page.evaluate(READ, [href, picture])
+        assert alike
+        assert wide >= 4 * 14  # four pixels for each of its size, and a word has room
+        assert (rows, columns) == ([], [])
+    assert struct.unpack(">II", saved("PNG")[16:24]) == (1920, 1080)
 
     # Colours of weights go from 0 to 1; where small ones are brought out, to the largest of all heads.
     ends = "v => v.view.grid.pictures.map(({ numbers }) => numbers.end)"

@@ -20,6 +20,44 @@ from mha_core.scene.scene import Scene
 TIRED, WIDE = Scene().text, Scene().twin
 IT = 8
 SVG = "{http://www.w3.org/2000/svg}"
+SLIDE = (1920, 1080)
+SCENES = {
+    "English": {"text": TIRED, "twin": WIDE},
+    "Chinese": {"text": "小猫没有过马路因为它太累了", "twin": "小猫没有过马路因为它太宽了"},
+    "long words": {"text": "internationalization counterrevolutionaries misrepresented", "source": "random"},
+}
+# A figure in a page, all words 29 % wider than they are: those that reach out of it or into another.
+CROWDED = """svg => {
+    const figure = document.createElement('div');
+    figure.innerHTML = svg;
+    document.body.append(figure);
+    const outer = figure.firstChild.getBoundingClientRect();
+    const words = [...figure.querySelectorAll('text')].map((text) => {
+        text.setAttribute('textLength', 1.29 * text.getComputedTextLength());
+        text.setAttribute('lengthAdjust', 'spacingAndGlyphs');
+        return [text.textContent, text.getBoundingClientRect()];
+    });
+    const isOut = (box) =>
+        box.left < outer.left || box.right > outer.right || box.top < outer.top || box.bottom > outer.bottom;
+    const touches = (one, other) =>
+        one.left < other.right && other.left < one.right
+            && one.top < other.bottom - 4 && other.top < one.bottom - 4;
+    const crowded = words.filter(([, box], at) =>
+        isOut(box) || words.some(([, other], nth) => nth !== at && touches(box, other)));
+    return [words.length, crowded.map(([word]) => word)];
+}"""
+# Red, green, blue and opacity in each corner of a picture.
+CORNERS = """async address => {
+    const picture = new Image();
+    picture.src = address;
+    await picture.decode();
+    const canvas = new OffscreenCanvas(picture.width, picture.height);
+    const context = canvas.getContext('2d');
+    context.drawImage(picture, 0, 0);
+    const [right, bottom] = [picture.width - 1, picture.height - 1];
+    const corners = [[0, 0], [right, 0], [0, bottom], [right, bottom]];
+    return corners.map(([x, y]) => [...context.getImageData(x, y, 1, 1).data]);
+}"""
 
 
 @pytest.fixture
@@ -57,10 +95,19 @@ def texts(svg: ET.Element) -> list[str]:
     return ["".join(element.itertext()) for element in svg.iter(f"{SVG}text")]
 
 
+def size(png: bytes) -> tuple[int, int]:
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", png[16:24])
+
+
+def address(content: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
 # Figures and tables
 
 
-def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, save):
+def test_a_figure_is_saved_as_svg_and_as_a_slide_with_both_sentences_beside_each_other(visit, app, eye, save):
     page = visit(f"{app}/?head=4&heads=4")
     view = eye(page)
     view.chip("head 3").click()
@@ -68,9 +115,12 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
     assert path.name == "headscope-The-animal-didn-t-cross-the-street-becau-layer-2-lines.svg"
     svg = ET.fromstring(path.read_text(encoding="utf-8"))
     said = texts(svg)
-    for text in (TIRED, WIDE):
-        caption = " ".join(said)
-        assert re.search(rf"{re.escape(text)} · mini, glass-box, h=4.* · layer 2 · heads 3, 4", caption)
+    assert " ".join(said).count(TIRED) == " ".join(said).count(WIDE) == 1
+    assert re.search(r"mini, glass-box, h=4.* · layer 2 · heads 3 and 4 · Headscope$", " ".join(said))
+    placed = [re.findall(r"[\d.]+", group.get("transform")) for group in svg.iter(f"{SVG}g")]
+    (one, at), (other, beside) = ([float(number) for number in place] for place in placed)
+    assert at == beside
+    assert one < other
     labels = ["[CLS]", *mha.words(TIRED).labels]
     assert [text for text in said if text in labels].count("cross") == 4  # two columns, two sentences
     assert any(text.startswith("because") and f"4: {weights()[3, IT, 7]:.2f}" in text for text in said)
@@ -84,9 +134,10 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
     width, height = int(svg.get("width")), int(svg.get("height"))
     assert svg.get("viewBox") == f"0 0 {width} {height}"
 
-    png = save(page, view, "PNG").read_bytes()
-    assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
+    assert size(save(page, view, "PNG").read_bytes()) == SLIDE
+    view.chip("head 4").dblclick()
+    said = texts(ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8")))
+    assert "· layer 2 · head 4 · Headscope" in " ".join(said)
 
 
 def test_a_picture_has_the_fonts_of_the_page_inside(visit, app, eye, save):
@@ -116,19 +167,59 @@ def test_every_drawing_can_be_saved(view_of, save, drawing):
     path = save(view.page, view, "SVG")
     assert path.stem.endswith(f"-layer-2-{drawing}")
     svg = ET.fromstring(path.read_text(encoding="utf-8"))
-    assert "· layer 2 · heads 3, 4" in " ".join(texts(svg))
+    assert "· layer 2 · heads 3 and 4 ·" in " ".join(texts(svg))
+    assert ("Shades and numbers are the mean of these heads." in " ".join(texts(svg))) == (drawing != "text")
     of_heads = weights()[[2, 3], IT]
     named = of_heads.max(0) if drawing == "text" else of_heads.mean(0)
     if drawing == "matrix":
-        [first, _] = svg.iter(f"{SVG}image")
-        assert first.get("href").startswith("data:image/png;base64,")
+        assert "The word of each row looks at the words of the columns." in " ".join(texts(svg))
+        for image in svg.iter(f"{SVG}image"):
+            drawn = base64.b64decode(image.get("href").removeprefix("data:image/png;base64,"))
+            shown = (round(4 * float(image.get(side))) for side in ("width", "height"))
+            assert size(drawn) == pytest.approx(tuple(shown), abs=1)  # anew, and fine
     else:
         assert {"animal", "street", f"{named[7]:.2f}"} <= set(texts(svg))
     if drawing == "arcs":
         assert len(list(svg.iter(f"{SVG}path"))) == len(view.lines(0)) + len(view.lines(1))
-    width, height = int(svg.get("width")), int(svg.get("height"))
-    png = save(view.page, view, "PNG").read_bytes()
-    assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
+    assert size(save(view.page, view, "PNG").read_bytes()) == SLIDE
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("drawing", ["lines", "arcs", "matrix", "text"])
+def test_words_that_another_font_makes_wider_have_room_in_a_figure(view_of, save, drawing, scene):
+    view = view_of(**SCENES[scene])
+    view.button(drawing).click()
+    if drawing == "matrix":
+        view.pooled()
+    svg = save(view.page, view, "SVG").read_text(encoding="utf-8")
+    count, crowded = view.page.evaluate(CROWDED, svg)
+    assert count > 3
+    assert crowded == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_slide_is_white_and_a_figure_has_no_ground_in_either_theme(alone, written, eye, save, theme):
+    page = alone(written(mha.trace("one two three", h=2, d_model=8), head=1, token=2), theme=theme)
+    view = eye(page)
+    for drawing in ("lines", "matrix"):
+        view.button(drawing).click()
+        svg, png = (save(page, view, kind).read_bytes() for kind in ("SVG", "PNG"))
+        assert page.evaluate(CORNERS, address(png)) == [[255] * 4] * 4
+        assert page.evaluate(CORNERS, address(svg, "image/svg+xml")) == [[0] * 4] * 4
+        inks = {text.get("fill") for text in ET.fromstring(svg).iter(f"{SVG}text")}
+        assert inks == {"#20242e"}  # of the light theme, in .streamlit/config.toml
+
+
+def test_a_figure_says_that_small_weights_are_brought_out(view_of, save):
+    view = view_of(source="random", twin="")
+
+    def caption() -> str:
+        return " ".join(texts(ET.fromstring(save(view.page, view, "SVG").read_text(encoding="utf-8"))))
+
+    assert "brought out" not in caption()
+    view.menu("Options").get_by_label("Bring out small weights").check()
+    strongest = view.view.evaluate("v => v.view.drawings[0].drawing.strongest")
+    assert f"the strongest colour stands for {strongest:.4f}, not for 1." in caption()
 
 
 def test_the_table_holds_torchs_weights(view_of, save):
@@ -236,7 +327,9 @@ def test_a_page_that_was_saved_can_save_its_figures(alone, written, eye, save):
     page = alone(written(mha.trace("one two three", h=2, d_model=8), head=1, token=2))
     view = eye(page)
     svg = ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8"))
-    assert "one two three · random" in " ".join(texts(svg))
+    said = texts(svg)
+    assert said[0] == "one two three"
+    assert "random, h=2, d_model=8, seed=0, " in " ".join(said)
     assert save(page, view, "PNG").read_bytes()[:4] == b"\x89PNG"
     assert len(save(page, view, "CSV").read_text(encoding="utf-8").splitlines()) == 4
 
@@ -352,6 +445,14 @@ def test_hovering_a_long_text_draws_its_lines_at_once_and_makes_no_element_anew(
         }"""
     )
     assert steps == [[at, [at], 0] for at, *_ in steps]
+
+
+def test_a_picture_of_a_long_text_is_as_long_with_its_words_no_smaller_than_on_screen(long, save):
+    view, _ = long
+    svg, png = (save(view.page, view, kind).read_bytes() for kind in ("SVG", "PNG"))
+    width, height = (int(ET.fromstring(svg).get(side)) for side in ("width", "height"))
+    assert height > 22 * LONG
+    assert size(png) == (2 * width, 2 * height)
 
 
 def test_every_drawing_of_a_long_text_opens(long):

@@ -1,12 +1,12 @@
 // What the drawings of one sentence share: tokens, the numbers beside them, and canvases that scroll.
 //
 // A drawing gets the panel, the selection (what is on, what is looked at) and the theme, and has three methods: `draw` from
-// scratch, `update` when only the focus moved, and `scene`, the whole of it as shapes to be saved. Only what
-// is in sight is made, so that a text may have thousands of tokens.
+// scratch, `update` when only the focus moved, and `scene`, the whole of it as shapes to be saved, in the theme of the
+// file. Only what is in sight is made, so that a text may have thousands of tokens.
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { make, makeButton } from "../page/elements.js";
-import { fill, isolated, short } from "../page/wording.js";
+import { exact, fill, isolated, short } from "../page/wording.js";
 import { across, linesOf, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { drawCurves, under } from "./curves.js";
 
@@ -77,6 +77,12 @@ function putNumbers(element, weights, threshold, textColours) {
     "strong",
     weights.some(({ values }) => values[at] >= STRONG),
   );
+}
+
+// The weight that is drawn as 1 would be, where small weights are brought out.
+/** @param {Selection} selection @param {{ strongest: number }} drawing */
+export function broughtOut({ header, state }, { strongest }) {
+  return state.fitted && strongest > 0 ? fill(header.texts.brought_out, { weight: exact(strongest) }) : "";
 }
 
 /** @param {Selection} selection */

@@ -36,6 +36,7 @@ import { Viewport } from "./viewport.js";
 /** @typedef {{ row: number, column: number }} Cell */
 /** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
 
+const FINE = 4; // pixels in a file for each on screen
 const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
 const NAME_SIZE = 12; // of its letters
 const SLANT = -Math.PI / 2.6; // of the names of columns
@@ -48,7 +49,7 @@ const LONGEST_NAME = 96; // of the letters of a name
 const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
 const HATCH = 6; // pixels from one line of the hatching to the next
 const HATCH_STRENGTH = 0.45;
-/** @type {Map<string, CanvasPattern>} by ink and resolution */
+/** @type {Map<string, CanvasPattern>} by ink and how many pixels a canvas has for each of the page */
 const hatchings = new Map();
 /** @type {Marks} */
 const NONE = { rows: [], columns: [], cell: null };
@@ -89,6 +90,9 @@ export class Heatmap {
   /** @type {Viewport | null} */
   viewport = null;
   named = false;
+  /** pixels of all of it */
+  width = 0;
+  height = 0;
   /** pixels beside the cells */
   left = 0;
   above = 0;
@@ -118,6 +122,7 @@ export class Heatmap {
     const viewport = new Viewport(columns.length, wide, high, rows.length, tall);
     const same = ["columns", "rows", "width", "height"].every((side) => this.viewport?.[side] === viewport[side]);
     if (!same || !this.viewport.zoomed) this.viewport = viewport;
+    Object.assign(this, { width, height });
     fit(this.canvas, width, height);
   }
 
@@ -219,6 +224,19 @@ export class Heatmap {
     this.moved();
   }
 
+  /**
+   * It is drawn anew for a file, as fine as print and without the pointer's cell: an image of an SVG.
+   * @param {Look} look
+   */
+  printed(look) {
+    const { width, height, marks } = this;
+    const copy = Object.assign(new Heatmap(), this, { canvas: make("canvas"), moved: () => {} });
+    copy.replace(this.numbers, look);
+    fit(copy.canvas, width, height, FINE);
+    copy.paint(look, { ...marks, cell: null });
+    return { href: copy.canvas.toDataURL("image/png"), x: 0, y: 0, width, height };
+  }
+
   // What the colours mean, and what zooms.
   caption(texts) {
     const { step = 1, end, roots, signed } = this.numbers;
@@ -285,13 +303,15 @@ export function hiddenCells(values, width) {
 function hatch(context, { ink }, cells, place) {
   const path = new Path2D();
   path.addPath(cells, new DOMMatrix(place));
-  context.fillStyle = hatching(ink);
+  context.fillStyle = hatching(ink, context.getTransform().a);
   context.fill(path);
 }
 
-/** @param {string} ink */
-function hatching(ink) {
-  const ratio = window.devicePixelRatio || 1;
+/**
+ * @param {string} ink
+ * @param {number} ratio
+ */
+function hatching(ink, ratio) {
   const name = `${ink} ${ratio}`;
   if (!hatchings.has(name)) {
     const tile = make("canvas");

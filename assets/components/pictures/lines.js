@@ -2,14 +2,17 @@
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { fit } from "../page/elements.js";
-import { measured } from "../page/saving.js";
+import { measured, SLIDE, spacious } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, numbersOf, ROW, SCENE_TOKENS, tallestOf } from "./drawing.js";
+import { Curved, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf } from "./drawing.js";
 
 const MAX_BESIDE = 2; // numbers that a token has room for
 const BOLD = 1.1; // how much wider a token in focus is
 const MAX_WIDTH = { beside: 340, alone: 620 }; // pixels of the lines: longer ones are hard to follow
+const STEEPEST = 130; // and in a file: shorter ones are too steep
+const WORD_MARGIN = 18; // pixels beside the words of a side
+const AROUND = 84; // pixels of the words above and below a file, less its margins
 
 export class Lines extends Curved {
   sides = ["query", "key"];
@@ -19,8 +22,8 @@ export class Lines extends Curved {
     const width = stage.clientWidth;
     const [widest, widestKey] = this.sides.map((side) => this.#widest(side));
     this.numbers = 52 * Math.min(MAX_BESIDE, Math.max(1, selection.heads.length));
-    this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
-    this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
+    this.left = Math.min(widest + WORD_MARGIN + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
+    this.right = Math.min(widestKey + WORD_MARGIN + this.numbers, 0.48 * width);
     this.middle = Math.max(
       40,
       Math.min(width - this.left - this.right, MAX_WIDTH[selection.panels.length > 1 ? "beside" : "alone"]),
@@ -73,14 +76,14 @@ export class Lines extends Curved {
     return side !== focus.side;
   }
 
-  curvesOf(from, to, x, y) {
+  curvesOf(from, to, x, y, middle = this.middle) {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
     const level = (at, head) =>
       (at + 0.5) * ROW - this.scroll.scrollTop + y + (heads.indexOf(head) - (heads.length - 1) / 2) * gap;
     return this.lines(from, to).map((line) => ({
       ...line,
-      points: between(x, level(line.query, line.head), x + this.middle, level(line.key, line.head)),
+      points: between(x, level(line.query, line.head), x + middle, level(line.key, line.head)),
     }));
   }
 
@@ -94,35 +97,45 @@ export class Lines extends Curved {
     if (top + ROW > scrollTop + this.height) this.scroll.scrollTop = top + ROW - this.height;
   }
 
+  // As large as its words need where their font is missing; of two sentences both together have the shape of a slide.
   scene() {
-    const { selection, panel } = this;
+    const { selection, panel, theme } = this;
     const length = Math.min(longestOf(panel), SCENE_TOKENS);
     const { focus } = selection.of(panel);
     const numbers = focus ? numbersOf(selection, panel, focus) : [];
-    const room = (side) => this.#widest(side) + 18 + (side === "key" || panel.two ? this.numbers : 0);
-    const [left, right] = this.sides.map(room); // nothing is cut off
+    const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
+    const note = (side, at) => {
+      const seen = side === focus?.side ? [] : numbers.filter(({ values }) => values[at] >= selection.threshold);
+      return seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
+    };
+    const every = (side) => Array.from({ length: Math.min(length, listOf(panel, side).length) }, (_, at) => at);
+    const [wordWidth, numberWidth] = [LABEL.word, LABEL.number].map((size) => spacious(`${size}px ${theme.font}`));
+    const room = (side) =>
+      every(side).reduce((most, at) => {
+        const beside = note(side, at);
+        const width = wordWidth(listOf(panel, side)[at]) + (beside ? LABEL.gap + numberWidth(beside) : 0);
+        return Math.max(most, width + WORD_MARGIN);
+      }, 0);
+    const [left, right] = this.sides.map(room);
+    const { length: count } = selection.panels;
+    const shaped = ((SLIDE.width / SLIDE.height) * (length * ROW + AROUND)) / count - left - right;
+    const middle = Math.min(Math.max(shaped, STEEPEST), MAX_WIDTH[count > 1 ? "beside" : "alone"]);
     const label = (side, at) => {
       const isKey = side === "key";
-      const seen =
-        focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= selection.threshold) : [];
-      const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
-      const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
-      const x = isKey ? left + this.middle + 8 : left - 8;
-      const unknown = panel.unknown[side].has(at);
       return {
         text: listOf(panel, side)[at],
-        unknown,
-        note: own,
-        x,
+        unknown: panel.unknown[side].has(at),
+        note: note(side, at),
+        x: isKey ? left + middle + LABEL.gap : left - LABEL.gap,
         y: (at + 0.5) * ROW,
         anchor: isKey ? "start" : "end",
       };
     };
-    const every = (side) => Array.from({ length: Math.min(length, listOf(panel, side).length) }, (_, at) => at);
+    const curves = this.curvesOf(0, length, left, this.scroll.scrollTop, middle);
     return {
-      width: left + this.middle + right,
+      width: left + middle + right,
       height: length * ROW,
-      curves: this.curvesOf(0, length, left, this.scroll.scrollTop).filter((c) => c.query < length && c.key < length),
+      curves: curves.filter(({ query, key }) => query < length && key < length),
       labels: this.sides.flatMap((side) => every(side).map((at) => label(side, at))),
     };
   }

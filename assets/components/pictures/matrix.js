@@ -155,10 +155,9 @@ export class Matrix {
     this.paint();
   }
 
-  scene() {
-    const { canvas } = this.map;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    const image = { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height };
-    return { width, height, curves: [], labels: [], image };
+  /** @param {import("./theme.js").Theme} theme */
+  scene(theme) {
+    const { width, height } = this.map;
+    return { width, height, curves: [], labels: [], image: this.map.printed(theme) };
   }
 }

@@ -7,6 +7,7 @@ import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
 import { ExplanationPanel } from "./explanation_panel.js";
 import { Heatmap, namesAbove, widthOf } from "./heatmap.js";
+import { printTheme } from "./theme.js";
 import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 
 /** @typedef {import("./heatmap.js").Numbers} Numbers */
@@ -353,17 +354,19 @@ export class MatrixGallery {
     this.table.replaceChildren(...(this.tabled ? [tableOf(linesOfMatrix(numbers), this.texts.matrices_hidden)] : []));
   }
 
-  // The large picture as a file: the drawing as it stands here, or its numbers as a table.
+  // The large picture as a file: what of it is in sight, or its numbers as a table.
+  /** @returns {import("../page/saving.js").Figure} */
   #file(name) {
     const { symbol, meaning, numbers, saved } = this.matrices[name];
-    const { canvas } = this.enlarged;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    const theme = printTheme(this.root);
     return {
+      printed: true,
       meta: { title: `${symbol} ${meaning}`, caption: [...this.#hatched(name), ...saved.caption], file: saved.file },
-      look: () => this.theme,
+      look: () => theme,
       drawn: () => {
+        const { width, height } = this.enlarged;
         const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        figure.append(makeSvg("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height }));
+        figure.append(makeSvg("image", this.enlarged.printed(theme)));
         return { figure, width, height };
       },
       lines: () => linesOfMatrix(numbers),

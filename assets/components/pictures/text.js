@@ -4,6 +4,7 @@
 
 import { listOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";
+import { SPARE } from "../page/saving.js";
 import { isRtl, short } from "../page/wording.js";
 import { across, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { colourOf, inkOn, lookOf, shade } from "./colours.js";
@@ -94,8 +95,7 @@ export class ShadedText {
   }
 
   // Of a weight: on the scale of weights, or in the colour of its head where several are drawn.
-  #colour(head, share) {
-    const { palette, paper, sequential } = this.theme;
+  #colour(head, share, { palette, paper, sequential } = this.theme) {
     if (head === null) return shade(sequential, share);
     return shade([colourOf(paper), colourOf(lookOf(palette, head).colour)], TINT * share);
   }
@@ -141,7 +141,9 @@ export class ShadedText {
     this.element(at).scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  scene() {
+  // As it stands here, with as much room from side to side as its words need where their font is missing.
+  /** @param {import("./theme.js").Theme} theme */
+  scene(theme) {
     const box = this.scroll.getBoundingClientRect();
     const { weights, heads } = this.#strongest();
     const rectangles = [];
@@ -149,16 +151,17 @@ export class ShadedText {
     this.elements.slice(0, SCENE_TOKENS).forEach((element) => {
       const at = Number(element.dataset.at);
       const own = element.getBoundingClientRect();
-      const [x, y] = [own.left - box.left, own.top - box.top + this.scroll.scrollTop];
+      const [x, y] = [SPARE * (own.left - box.left), own.top - box.top + this.scroll.scrollTop];
+      const [width, height] = [SPARE * own.width, own.height];
       const share = Math.min(1, weights[at] / this.end);
-      const colour = element.style.background ? this.#colour(heads?.[at] ?? null, share) : null;
-      if (colour) rectangles.push({ x, y, width: own.width, height: own.height, fill: `rgb(${colour})` });
+      const colour = element.style.background ? this.#colour(heads?.[at] ?? null, share, theme) : null;
+      if (colour) rectangles.push({ x, y, width, height, fill: `rgb(${colour})` });
       const fill = colour ? inkOn(colour) : undefined;
       const text = listOf(this.panel, element.dataset.side)[at];
-      labels.push({ text, x: x + own.width / 2, y: y + 13, anchor: "middle", fill });
+      labels.push({ text, x: x + width / 2, y: y + 13, anchor: "middle", fill });
       const note = element.lastChild.textContent;
-      if (note) labels.push({ text: "", note, x: x + own.width / 2, y: y + own.height - 8, anchor: "middle", fill });
+      if (note) labels.push({ text: "", note, x: x + width / 2, y: y + height - 8, anchor: "middle", fill });
     });
-    return { width: box.width, height: this.scroll.scrollHeight, curves: [], rectangles, labels };
+    return { width: SPARE * box.width, height: this.scroll.scrollHeight, curves: [], rectangles, labels };
   }
 }

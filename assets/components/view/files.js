@@ -1,18 +1,22 @@
 // What the head view saves: its drawings as a figure, its weights as a table, itself as a page.
 
 import { makeSvg } from "../page/elements.js";
-import { download, measured, save, wrapped } from "../page/saving.js";
+import { download, inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { strokeOf } from "../pictures/curves.js";
-import { table } from "../scene/focus.js";
+import { broughtOut, LABEL } from "../pictures/drawing.js";
+import { MAX_NUMBERS, table } from "../scene/focus.js";
 
-const CAPTION = 13; // pixels, for the lines that say what is drawn
-const MIN_WIDTH = 480; // pixels: the captions need them
+const HEADING = 14; // pixels of the letters of a sentence's title
+const BETWEEN = 36; // pixels between two sentences
+const NARROWEST = 300; // pixels: a title needs them
+const MEANS = ["arcs", "matrix"]; // drawings that have one number for all heads
 const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "key_token"];
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
+/** @typedef {import("../pictures/drawing.js").Scene} Scene */
 
 const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-${state.drawing}`;
 
@@ -21,15 +25,22 @@ const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-$
  * @param {string} format
  * @param {Selection} selection
  * @param {any[]} drawings one for each panel
- * @param {Theme} theme
+ * @param {Theme} theme of print
  */
 export function saveDrawings(format, selection, drawings, theme) {
-  const { paper, ink, font } = theme;
   /** @type {import("../page/saving.js").Figure} */
   const figure = {
-    meta: { file: nameOf(selection) },
-    look: () => ({ paper, ink, font }),
-    drawn: () => drawnScenes(selection, drawings, theme),
+    printed: true,
+    meta: { file: nameOf(selection), caption: captionOf(selection, drawings) },
+    look: () => theme,
+    drawn: () => {
+      const titles = selection.panels.map(({ title }) => title);
+      return drawnScenes(
+        drawings.map((drawing) => drawing.scene(theme)),
+        titles,
+        theme,
+      );
+    },
     lines: () => weightLines(selection),
   };
   return save(figure, format);
@@ -55,44 +66,59 @@ export async function savePage(selection, pageOf) {
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
 }
 
-// The scenes of all panels under each other, each below the words that say what it is.
-/**
- * @param {Selection} selection
- * @param {any[]} drawings
- * @param {Theme} theme
- */
-function drawnScenes(selection, drawings, theme) {
-  const { state, header, panels, heads } = selection;
-  const { font, ink, palette } = theme;
+// What all sentences of a figure have in common.
+/** @param {Selection} selection @param {any[]} drawings */
+function captionOf(selection, drawings) {
+  const { state, header, heads } = selection;
   const { texts } = header;
-  const facts = [
-    header.source,
-    fill(texts.layer, { layer: state.layer + 1 }),
-    fill(texts.heads_named, { heads: heads.map((head) => head + 1).join(", ") }),
+  const layer = fill(texts.layer, { layer: state.layer + 1 });
+  return [
+    [header.source, layer, ...named(heads, texts), "Headscope"].join(" · "),
+    ...(heads.length > (MEANS.includes(state.drawing) ? 1 : MAX_NUMBERS) ? [texts.means] : []),
     ...(state.rescaled ? [texts.rescaled] : []),
-    ...(drawings.some(({ map }) => map?.hidden) ? [texts.colours_masked] : []),
-  ];
-  /** @type {import("../pictures/drawing.js").Scene[]} */
-  const scenes = drawings.map((drawing) => drawing.scene());
-  const width = Math.max(MIN_WIDTH, ...scenes.map((scene) => scene.width));
-  const figure = makeSvg("svg", { "font-family": font });
-  let top = 0;
-  scenes.forEach((scene, nth) => {
-    for (const line of wrapped([panels[nth].title, ...facts].join(" · "), width, measured(`${CAPTION}px ${font}`))) {
-      top += CAPTION * 1.35;
-      figure.append(makeSvg("text", { x: 0, y: top, "font-size": CAPTION, fill: ink }, line));
-    }
-    top += CAPTION;
-    const group = makeSvg("g", { transform: `translate(0 ${top.toFixed(1)})` });
-    group.append(...shapes(scene, ink, palette));
-    figure.append(group);
-    top += scene.height + CAPTION;
-  });
-  for (const [name, value] of Object.entries({ width, height: top })) figure.setAttribute(name, String(value));
-  return { figure, width, height: top };
+    ...(state.drawing === "matrix" ? [texts.rows_look] : []),
+    ...(drawings.some(({ map }) => map?.hidden) ? [`${texts.colours_masked}.`] : []),
+    broughtOut(selection, drawings[0]),
+  ].filter(Boolean);
 }
 
-/** @param {import("../pictures/drawing.js").Scene} scene */
+// "head 4", "heads 2 and 4".
+/** @param {number[]} heads @param {Record<string, string>} texts */
+function named(heads, texts) {
+  const numbers = heads.map((head) => head + 1);
+  const last = numbers.pop();
+  if (last === undefined) return [];
+  if (!numbers.length) return [fill(texts.head, { head: last })];
+  return [fill(texts.heads_named, { heads: fill(texts.and, { first: numbers.join(", "), last }) })];
+}
+
+/**
+ * The scenes, each below its title: beside each other or one below the other, whichever is larger on a slide.
+ * @param {Scene[]} scenes
+ * @param {string[]} titles
+ * @param {Theme} theme
+ */
+function drawnScenes(scenes, titles, { font, ink, palette }) {
+  const wide = Math.max(NARROWEST, ...scenes.map(({ width }) => width));
+  const lines = titles.map((title) => wrapped(title, wide, spacious(`600 ${HEADING}px ${font}`)));
+  const above = (Math.max(...lines.map(({ length }) => length)) * LEADING + 1) * HEADING;
+  const high = above + Math.max(...scenes.map(({ height }) => height));
+  const { width, height, places } = inColumns(scenes.length, wide, high, BETWEEN);
+  const figure = makeSvg("svg", { "font-family": font, width, height });
+  scenes.forEach((scene, nth) => {
+    const [x, y] = places[nth];
+    lines[nth].forEach((line, at) => {
+      const place = { x, y: y + (at + 0.8) * LEADING * HEADING };
+      figure.append(makeSvg("text", { ...place, "font-size": HEADING, "font-weight": 600, fill: ink }, line));
+    });
+    const group = makeSvg("g", { transform: `translate(${x.toFixed(1)} ${(y + above).toFixed(1)})` });
+    group.append(...shapes(scene, ink, palette));
+    figure.append(group);
+  });
+  return { figure, width, height };
+}
+
+/** @param {Scene} scene */
 function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
   return [
     ...(image ? [makeSvg("image", image)] : []),
@@ -118,9 +144,9 @@ function curvePath({ points, strength }, { colour, dash, thin }) {
 /** @param {import("../pictures/drawing.js").Label} label */
 function labelText({ text, unknown, note, x, y, anchor, fill: colour }, ink) {
   const place = { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor };
-  const element = makeSvg("text", { ...place, "font-size": text ? 14 : 11, fill: colour ?? ink });
+  const element = makeSvg("text", { ...place, "font-size": text ? LABEL.word : LABEL.number, fill: colour ?? ink });
   element.append(makeSvg("tspan", unknown ? { style: "text-decoration: underline dotted" } : {}, text));
-  if (note) element.append(makeSvg("tspan", { "font-size": 11, ...(text ? { dx: 8 } : {}) }, note));
+  if (note) element.append(makeSvg("tspan", { "font-size": LABEL.number, ...(text ? { dx: LABEL.gap } : {}) }, note));
   return element;
 }
 

@@ -1,16 +1,17 @@
 // Every head of the layer as a small picture of its weights; a press looks at that head.
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
-import { save } from "../page/saving.js";
+import { inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill, isolated } from "../page/wording.js";
 import { Heatmap } from "../pictures/heatmap.js";
+import { printTheme } from "../pictures/theme.js";
 import { valuesOf } from "./matrices.js";
 
 const LARGEST = 256; // tokens of a side: a longer text has the overview instead
 const PICTURE = 108; // pixels
-const SAVED = 144; // of a picture in a file
-const GAP = 14; // between two
-const LINE = 16; // of words below
+const SAVED = { least: 144, most: 450, cell: 15 }; // of a picture in a file, and of a cell beside its name
+const GAP = 24; // between two
+const LETTERS_BELOW = [12, 10]; // of a head's name there, and of what it does
 
 export class HeadGrid {
   scene = "";
@@ -117,39 +118,27 @@ export class HeadGrid {
     oneTabStop(this.bar);
   }
 
-  // All heads as they stand on the screen, as a drawing and as a table.
+  // All heads with their words, as a drawing and as a table.
+  /** @returns {import("../page/saving.js").Figure} */
   #file() {
-    const { grid, pictures } = this;
+    const { pictures } = this;
     const { file, source, texts } = this.selection.header;
-    const { layer, panel, theme } = this.shown;
-    const { paper, ink, font } = theme;
+    const { layer, panel } = this.shown;
+    const theme = printTheme(this.root);
     return {
+      printed: true,
       meta: {
         title: fill(texts.grid, { layer: layer.number + 1 }),
-        caption: [...(this.#hatched ? [`${texts.colours_masked}.`] : []), panel.title, `${source} · Headscope`],
+        caption: [
+          `${texts.rows_look} ${fill(texts.scale, { maximum: exact(pictures[0].numbers.end) })}`,
+          ...(this.#hatched ? [`${texts.colours_masked}.`] : []),
+          panel.title,
+          `${source} · Headscope`,
+        ],
         file: `${file}-layer-${layer.number + 1}-heads`,
       },
-      look: () => ({ paper, ink, font }),
-      drawn: () => {
-        const first = pictures[0].button.offsetTop;
-        const across = pictures.filter(({ button }) => button.offsetTop === first).length;
-        const down = SAVED + GAP + LINE * (grid.querySelector("small") ? 2 : 1);
-        const [width, height] = [across * (SAVED + GAP) - GAP, Math.ceil(pictures.length / across) * down - GAP];
-        const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        pictures.forEach(({ map, numbers, button }, at) => {
-          const [x, y] = [(at % across) * (SAVED + GAP), Math.floor(at / across) * down];
-          const large = new Heatmap();
-          large.show(numbers, map.look, SAVED, SAVED, false);
-          large.paint();
-          const href = large.canvas.toDataURL();
-          figure.append(makeSvg("image", { href, x, y, width: SAVED, height: SAVED }));
-          [...button.querySelectorAll("span, small")].forEach(({ textContent }, line) => {
-            const place = { x: x + SAVED / 2, y: y + SAVED + (line + 1) * LINE - 3, "text-anchor": "middle" };
-            figure.append(makeSvg("text", { ...place, fill: ink, "font-size": line ? 10 : 12 }, textContent));
-          });
-        });
-        return { figure, width, height };
-      },
+      look: () => theme,
+      drawn: () => this.#drawn(theme),
       lines: () => [
         ["head", "query_position", "query", "key_position", "key", "weights"],
         ...pictures.flatMap(({ numbers: { rows, columns, values } }, at) =>
@@ -161,5 +150,37 @@ export class HeadGrid {
         ),
       ],
     };
+  }
+  /** @param {import("../pictures/theme.js").Theme} theme */
+  #drawn(theme) {
+    const { layer } = this.shown;
+    const longest = Math.max(layer.nQuery, layer.nKey);
+    const side = Math.min(Math.max(SAVED.cell, SAVED.least / longest), SAVED.most / longest);
+    const maps = this.pictures.map(({ numbers }) => {
+      const map = new Heatmap();
+      map.fit(numbers, theme, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, { width: side, height: side });
+      return map;
+    });
+    const [{ width: wide, height: tall }] = maps;
+    const below = this.pictures.map(({ button }) =>
+      [...button.querySelectorAll("span, small")].flatMap(({ textContent }, nth) => {
+        const size = LETTERS_BELOW[nth];
+        return wrapped(textContent, wide, spacious(`${size}px ${theme.font}`)).map((text) => ({ text, size }));
+      }),
+    );
+    const high = tall + LEADING * Math.max(...below.map((lines) => lines.reduce((sum, { size }) => sum + size, 0)));
+    const { width, height, places } = inColumns(maps.length, wide, high, GAP);
+    const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+    maps.forEach((map, at) => {
+      const [x, y] = places[at];
+      figure.append(makeSvg("image", { ...map.printed(theme), x, y }));
+      let foot = y + tall;
+      for (const { text, size } of below[at]) {
+        foot += LEADING * size;
+        const place = { x: x + map.left + map.viewport.width / 2, y: foot - 0.3 * size, "text-anchor": "middle" };
+        figure.append(makeSvg("text", { ...place, fill: theme.ink, "font-size": size }, text));
+      }
+    });
+    return { figure, width, height };
   }
 }

@@ -3,12 +3,13 @@
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";
-import { exact, fill, isolated } from "../page/wording.js";
+import { fill, isolated } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
+import { broughtOut } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
 import { Matrix } from "../pictures/matrix.js";
 import { ShadedText } from "../pictures/text.js";
-import { themeOf } from "../pictures/theme.js";
+import { printTheme, themeOf } from "../pictures/theme.js";
 import { spoken } from "../scene/focus.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { saveDrawings, savePage } from "./files.js";
@@ -225,13 +226,13 @@ export class HeadView {
   }
 
   save(kind) {
-    const { drawings, page, selection, theme } = this;
+    const { drawings, page, root, selection } = this;
     if (kind === "html") return savePage(selection, page.page);
     return saveDrawings(
       kind,
       selection,
       drawings.map(({ drawing }) => drawing),
-      theme,
+      printTheme(root, selection.header.random),
     );
   }
 
@@ -442,12 +443,6 @@ function nothing(selection, panel) {
   const { asks } = questions[panel.nth][heads[0]];
   const asked = asks.map((question) => texts[`question_${question}`] ?? question).join(", ");
   return fill(texts.nothing, { ...place, head: heads[0] + 1, questions: asked });
-}
-
-// The weight that is drawn as 1 would be, where small weights are brought out.
-/** @param {Selection} selection */
-function broughtOut({ header, state }, { strongest }) {
-  return state.fitted && strongest > 0 ? fill(header.texts.brought_out, { weight: exact(strongest) }) : "";
 }
 
 // The place of one sentence in the view: its title and its words, the stage of its drawing, and what is said about

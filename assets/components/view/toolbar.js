@@ -198,7 +198,7 @@ function saving(texts, hasPage, save) {
     });
     return button;
   };
-  const parts = ["PNG", "SVG", "CSV"].map((name) => item(name, name.toLowerCase()));
+  const parts = [item(texts.save_png, "png"), item(texts.save_svg, "svg"), item(texts.save_csv, "csv")];
   if (hasPage) parts.push(item(texts.save_page, "html"));
   return menu(texts.save, parts);
 }
