@@ -36,7 +36,7 @@ import { Viewport } from "./viewport.js";
 /** @typedef {{ row: number, column: number }} Cell */
 /** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
 
-const FINE = 4; // pixels in a file for each on screen
+const FINE = { least: 2, most: 4, across: 4000 }; // pixels in a file for each on screen, and from side to side of it
 const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
 const NAME_SIZE = 12; // of its letters
 const SLANT = -Math.PI / 2.6; // of the names of columns
@@ -227,12 +227,14 @@ export class Heatmap {
   /**
    * It is drawn anew for a file, as fine as print and without the pointer's cell: an image of an SVG.
    * @param {Look} look
+   * @param {number} across pixels from side to side of all that the file shows
    */
-  printed(look) {
+  printed(look, across = this.width) {
     const { width, height, marks } = this;
+    const fine = Math.max(FINE.least, Math.min(FINE.most, FINE.across / across));
     const copy = Object.assign(new Heatmap(), this, { canvas: make("canvas"), moved: () => {} });
     copy.replace(this.numbers, look);
-    fit(copy.canvas, width, height, FINE);
+    fit(copy.canvas, width, height, fine);
     copy.paint(look, { ...marks, cell: null });
     return { href: copy.canvas.toDataURL("image/png"), x: 0, y: 0, width, height };
   }

@@ -148,11 +148,13 @@ export class ShadedText {
     const { weights, heads } = this.#strongest();
     const rectangles = [];
     const labels = [];
+    let right = 0;
     this.elements.slice(0, SCENE_TOKENS).forEach((element) => {
       const at = Number(element.dataset.at);
       const own = element.getBoundingClientRect();
       const [x, y] = [SPARE * (own.left - box.left), own.top - box.top + this.scroll.scrollTop];
       const [width, height] = [SPARE * own.width, own.height];
+      right = Math.max(right, x + width);
       const share = Math.min(1, weights[at] / this.end);
       const colour = element.style.background ? this.#colour(heads?.[at] ?? null, share, theme) : null;
       if (colour) rectangles.push({ x, y, width, height, fill: `rgb(${colour})` });
@@ -162,6 +164,6 @@ export class ShadedText {
       const note = element.lastChild.textContent;
       if (note) labels.push({ text: "", note, x: x + width / 2, y: y + height - 8, anchor: "middle", fill });
     });
-    return { width: SPARE * box.width, height: this.scroll.scrollHeight, curves: [], rectangles, labels };
+    return { width: right, height: this.scroll.scrollHeight, curves: [], rectangles, labels };
   }
 }

@@ -173,7 +173,7 @@ export class HeadGrid {
     const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
     maps.forEach((map, at) => {
       const [x, y] = places[at];
-      figure.append(makeSvg("image", { ...map.printed(theme), x, y }));
+      figure.append(makeSvg("image", { ...map.printed(theme, width), x, y }));
       let foot = y + tall;
       for (const { text, size } of below[at]) {
         foot += LEADING * size;
