@@ -222,6 +222,18 @@ def test_a_figure_says_that_small_weights_are_brought_out(view_of, save):
     assert f"the strongest colour stands for {strongest:.4f}, not for 1." in caption()
 
 
+def test_each_sentence_of_a_figure_has_a_scale_of_its_own_where_their_matrices_have(view_of, save):
+    view = view_of()
+    view.button("matrix").click()
+    view.pooled()
+    view.menu("Options").get_by_label("Bring out small weights").check()
+    caption = " ".join(texts(ET.fromstring(save(view.page, view, "SVG").read_text(encoding="utf-8"))))
+    for text in (TIRED, WIDE):
+        strongest = weights(text)[[2, 3]].mean(0).max()
+        scale = f"Small weights are brought out: the strongest colour stands for {strongest:.4f}, not for 1."
+        assert f"{text} {scale}" in caption
+
+
 def test_the_table_holds_torchs_weights(view_of, save):
     view = view_of()
     for chosen, rows in (("pinned", 2 * 2 * 13), ("all", 2 * 2 * 13 * 13)):

@@ -18,8 +18,8 @@ const PAD = 14; // pixels around a figure
 const TITLE = 14; // pixels of its letters
 const SMALL = 10.5;
 export const LEADING = 1.4; // of lines, for each pixel of their letters
-const WRITTEN = 100; // pixels of both together, about
-const LEAST_TEXT = 360; // pixels: what is written above and below needs them
+const WRITTEN = 100; // pixels that title and caption take above and below, about
+const WRITTEN_WIDTH = 360; // pixels: what is written above and below needs them
 const MAX_EDGE = 32_000; // pixels that a canvas may have
 export const SLIDE = { width: 1920, height: 1080 };
 const MOST = 3.5; // times its own size: a figure of a few words would be shouted
@@ -114,7 +114,7 @@ async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
   const { ink, font } = look();
   const { figure, width: wide, height: high } = await drawn();
   const { title = "", caption = [] } = meta;
-  const inner = Math.max(LEAST_TEXT, Math.ceil(wide));
+  const inner = Math.max(WRITTEN_WIDTH, Math.ceil(wide));
   const width = inner + 2 * PAD;
   const head = wrapped(title, inner, spacious(`600 ${TITLE}px ${font}`));
   const foot = caption.flatMap((line) => wrapped(line, inner, spacious(`${SMALL}px ${font}`)));

@@ -78,8 +78,16 @@ function captionOf(selection, drawings) {
     ...(state.rescaled ? [texts.rescaled] : []),
     ...(state.drawing === "matrix" ? [texts.rows_look] : []),
     ...(drawings.some(({ map }) => map?.hidden) ? [`${texts.colours_masked}.`] : []),
-    broughtOut(selection, drawings[0]),
+    ...scales(selection, drawings),
   ].filter(Boolean);
+}
+
+// What the strongest colour stands for, of each sentence where it is not the same in all.
+/** @param {Selection} selection @param {any[]} drawings */
+function scales(selection, drawings) {
+  const said = drawings.map((drawing) => broughtOut(selection, drawing));
+  if (new Set(said).size === 1) return said.slice(0, 1);
+  return said.map((words, nth) => `${selection.panels[nth].title} ${words}`);
 }
 
 // "head 4", "heads 2 and 4".
