@@ -119,7 +119,9 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     directly. `architecture` is glass-box, standard, one-layer, grouped-query, multi-query or latent, and
     ``trained=False`` takes that model with its weights before training. `target` is the text of the decoder
     of an encoder–decoder; by default the model generates it. Transformers models also take token ids instead
-    of a text. `limit` is the largest number of tokens, `max_bytes` of bytes of memory that random weights may
+    of a text and of a target; the ids of a target get the decoder's start token in front. A text gets the
+    special tokens of its tokenizer: what a chat template wrote has them already, so give its ids. `limit` is
+    the largest number of tokens, `max_bytes` of bytes of memory that random weights may
     take, by default 2 GB, estimated as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens
     · (q + k + v + x))`` with their numbers for one layer and one token; `max_flops` is the most operations,
     by default 2 · 10¹², a product and a sum each one. `edits` change attention while it is computed, as in

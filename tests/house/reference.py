@@ -59,11 +59,22 @@ NAMES = (
     ("v", "v", "kv_head, key, d_v", ""),
     ("scores", "", "head, query, key", "q·k alone"),
     ("scaled", "", "head, query, key", "q·k times the scale"),
-    ("masked", "attn_scores", "head, query, key", "what the softmax gets: scaled, capped, biased, masked"),
+    (
+        "masked",
+        "attn_scores",
+        "head, query, key",
+        "what the softmax gets: scaled, capped, biased, masked; "
+        "theirs is the pattern in BERT, RoBERTa, BART, OPT, GPT-J, GPT-Neo, XGLM and Llama 4",
+    ),
     ("weights", "pattern", "head, query, key", ""),
     ("output", "z", "head, query, d_v", ""),
     ("contribution", "result", "head, query, d_model", "what one head adds; `result` is another thing here"),
-    ("result", "attn_out", "query, d_model", "what all heads and the bias of W^O add"),
+    (
+        "result",
+        "attn_out",
+        "query, d_model",
+        "what all heads and the bias of W^O add; theirs has the residual, too, in BLOOM and BERT",
+    ),
 )
 
 
