@@ -12,10 +12,11 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Error, expect, sync_playwright
 
 import mha_core as mha
 from mha_core.scene.focus import Focus
@@ -133,7 +134,7 @@ def app():
 
 @pytest.fixture(scope="session")
 def tabs(browser):
-    """`with tabs(viewport=…) as page`: a blank tab on that kind of screen.
+    """`with tabs(viewport=…) as page`: a tab on that kind of screen.
 
     One that was given back is lent again: the app's scripts, compiled once, are most of a visit's work.
     """
@@ -141,19 +142,22 @@ def tabs(browser):
 
     @contextlib.contextmanager
     def lend(*, viewport: dict, color_scheme: str, **settings):
-        key = str((viewport, color_scheme, settings))
+        key = str(settings)
         if key not in profiles:
-            how = settings | {"viewport": viewport, "color_scheme": color_scheme}
-            profiles[key] = browser.new_context(locale="en-US", **how)
+            profiles[key] = browser.new_context(locale="en-US", **settings)
             profiles[key].add_init_script(WATCH)
             profiles[key].set_default_timeout(PATIENCE)
         page = free[key].pop() if free.get(key) else profiles[key].new_page()
         page.bring_to_front()  # one behind another tab is painted once a second
+        page.set_viewport_size(viewport)
+        page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion="null")
         yield page
         page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
-        page.goto("about:blank")
-        page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion="null")
-        page.set_viewport_size(viewport)
+        if page.url.startswith("http"):  # a saved page has nobody to ask and may stay open
+            try:  # about:blank would end the process that has compiled the scripts
+                page.goto(urljoin(page.url, "/_stcore/health"))
+            except Error:  # the server has ended
+                page.goto("about:blank")
         page.mouse.up()
         page.mouse.move(0, 0)
         for pressed in ("Control", "Shift"):
@@ -214,6 +218,7 @@ def visit(tabs):
             page.on(event, listener)
             lent.callback(page.remove_listener, event, listener)
         if first:
+            page.goto("about:blank")
             cache = page.context.new_cdp_session(page)
             cache.send("Network.enable")
             cache.send("Network.setCacheDisabled", {"cacheDisabled": True})
@@ -228,28 +233,29 @@ def visit(tabs):
 
 
 @pytest.fixture
-def alone(browser):
+def alone(tabs):
     """Open a page that was saved, without a network; at the end it has failed nowhere and asked nobody."""
-    contexts, failures, asked = [], [], []
+    failures, asked = [], []
 
     def open_page(
         file: Path, *, theme: str = "light", width: int = 1100, height: int = 900, touch: bool = False
     ):
         screen = {"width": width, "height": height}
-        context = browser.new_context(viewport=screen, color_scheme=theme, has_touch=touch, offline=True)
-        contexts.append(context)
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
-        page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: asked.append(request.url))
+        page = lent.enter_context(tabs(viewport=screen, color_scheme=theme, has_touch=touch, offline=True))
+        listeners = {
+            "pageerror": lambda error: failures.append(str(error)),
+            "console": lambda message: failures.append(message.text) if message.type == "error" else None,
+            "request": lambda request: asked.append(request.url),
+        }
+        for event, listener in listeners.items():
+            page.on(event, listener)
+            lent.callback(page.remove_listener, event, listener)
         page.goto(file.as_uri())
         page.locator(".view .panel .status span").first.wait_for()
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    with contextlib.ExitStack() as lent:
+        yield open_page
     assert failures == []
     assert [url for url in asked if not url.startswith(("file:", "blob:", "data:"))] == []
 
