@@ -16,6 +16,7 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import mha_core as mha
 from mha_core import resources
@@ -100,6 +101,18 @@ def kernel(monkeypatch):
         return asked
 
     return use
+
+
+@pytest.fixture(scope="session")
+def allocated():
+    """`allocated(function)`: the bytes of each tensor that torch makes; together no less than the peak."""
+
+    def measure(function) -> list[int]:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+            function()
+        return [max(0, event.self_cpu_memory_usage) for event in profiled.events()]
+
+    return measure
 
 
 @pytest.fixture(scope="session")

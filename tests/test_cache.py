@@ -132,11 +132,3 @@ def test_an_error_is_raised_to_each_who_asks_and_not_kept():
         with pytest.raises(ValueError, match=expected):
             cache.get("a", compute)
     assert cache.get("a", lambda key: "fine") == "fine"
-    assert cache._computing == {}
-
-
-def test_one_that_two_have_computed_is_counted_once():
-    """While a first one fails, a second waits for it and a third comes: both compute."""
-    cache = Cache(1000, len)
-    cache.get("a", lambda key: cache.get("b", lambda _: cache._keep("a", "four") or "b") * 4)
-    assert cache.bytes == size("a") + 4 + size("b") + 1

@@ -286,7 +286,7 @@ class Grammar:
         for text, part in chosen:
             if text not in spares:
                 spares[text] = self._spares_for(rng, text, part, used)
-        return _replaced(sentence, {at: spares[word[0]] for at, word in enumerate(words) if word in chosen})
+        return with_spares(sentence, {at: spares[word[0]] for at, word in enumerate(words) if word in chosen})
 
     def _spares_for(self, rng: Random, word: str, part: str, used: set[str]) -> tuple[str, ...]:
         """What an unknown word in the place of that one is read as: in Chinese a spare for each character."""
@@ -528,7 +528,7 @@ def _joined(before: Sentence, sentence: Sentence) -> Sentence:
     )
 
 
-def _replaced(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sentence:
+def with_spares(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sentence:
     """The sentence with spares in place of some words; of several for one word the last one answers."""
     words, new_parts, now = [], [], []
     for at, (word, part) in enumerate(zip(sentence.words, sentence.parts, strict=True)):

@@ -209,19 +209,20 @@ def test_other_precisions_work_too(dtype):
     close(row_of(trace, 3, layer=0).weights.sum(axis=1), np.ones(6), 1e-2)
 
 
-def test_no_whole_matrix_is_made(monkeypatch):
-    """Rows are asked for by their number and columns in blocks of rows; nothing asks for all at once."""
-    trace = by_hand(mha.ScoreRule(mask=DRAWN))
-    monkeypatch.setattr(functional, "CELLS", LENGTH)
-    asked = []
-    raw = LayerTrace._raw
-    monkeypatch.setattr(LayerTrace, "_raw", lambda self, *given: asked.append(raw(self, *given)) or asked[-1])
-    row_of(trace, 1, layer=0)
-    column_of(trace, 1, layer=0)
-    against_keys(trace, 1, layer=0, head=0)
-    mixture(trace, 1, layer=0, head=0)
-    assert asked
-    assert {scores.shape[-2] for scores in asked} == {1}
+@pytest.mark.parametrize(
+    ("heads", "ask"),
+    [
+        (2, lambda trace: row_of(trace, 1, layer=0)),
+        (2, lambda trace: column_of(trace, 1, layer=0)),
+        (1, lambda trace: against_keys(trace, 1, layer=0, head=0)),
+        (1, lambda trace: mixture(trace, 1, layer=0, head=0)),
+    ],
+)
+def test_no_whole_matrix_is_made(heads, ask, allocated, monkeypatch):
+    n = 400
+    trace = mha.trace("a " * n, h=2, d_model=4)
+    monkeypatch.setattr(functional, "CELLS", 2 * 10 * n)  # ten rows of both heads
+    assert max(allocated(lambda: ask(trace))) < 4 * heads * n * n / 3
 
 
 @pytest.mark.parametrize(

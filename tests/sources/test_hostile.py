@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import save
 
 import mha_core as mha
@@ -105,18 +106,17 @@ def changed(header, place, value):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Headers and tensors of a trace and of a model, with what reads each, and a file to write to."""
+    path, kinds = tmp_path_factory.mktemp("hostile") / "f", []
     trace = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False)
-    text, tensors = storage.packed(trace._parts())
-    plan = Plan(h=2, d_model=8)
-    model = checkpoints.untrained(plan)
-    path = tmp_path_factory.mktemp("hostile") / "f"
-    checkpoints.save_model(path, model)
-    with storage.open_file(path, checkpoints.HEADER, kind="a model") as (described, file):
-        of_model = described, {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    kinds = [
-        (storage.HEADER, json.loads(text), tensors, mha.load),
-        (checkpoints.HEADER, json.loads(of_model[0]), of_model[1], checkpoints.load_model),
-    ]
+    model = checkpoints.untrained(Plan(h=2, d_model=8))
+    for key, save_as, load in (
+        (storage.HEADER, trace.save, mha.load),
+        (checkpoints.HEADER, lambda path: checkpoints.save_model(path, model), checkpoints.load_model),
+    ):
+        save_as(path)
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            kinds.append((key, json.loads(file.metadata()[key]), tensors, load))
     return lambda: (path, kinds)  # a function: hypothesis would print all of it
 
 

@@ -334,10 +334,9 @@ def test_sizes_that_are_no_numbers_are_refused(settings, refused):
 
 
 def test_weights_that_are_not_there_are_missed_in_words(monkeypatch, tmp_path, refused):
-    mini._loaded.cache_clear()
+    monkeypatch.setattr(checkpoints, "PLANS", (Plan(h=2, d_model=8, steps=6),))  # which nobody has read
     monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / checkpoints.name(plan))
-    assert "There is no file" in str(refused(mha.trace, TEXT, source="mini"))
-    mini._loaded.cache_clear()
+    assert "There is no file" in str(refused(mha.trace, TEXT, source="mini", h=2, d_model=8))
 
 
 def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
@@ -350,9 +349,7 @@ def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
     checkpoints.save_model(tmp_path / "m", checkpoints.Trained(run.model, plan, 5, {}))
     monkeypatch.setattr(checkpoints, "PLANS", (plan,))
     monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / "m")
-    mini._loaded.cache_clear()
     before, after = (mha.trace(TEXT, source="mini", h=2, d_model=8, trained=t) for t in (False, True))
-    mini._loaded.cache_clear()
     assert (before.source.step, after.source.step, after.source.steps) == (0, 5, 5)
     half = run.model.state_dict()["layers.0.attention.q.weight"].half().float().mT
     assert np.array_equal(after.layers[0].projections.w_q, half)
@@ -364,7 +361,6 @@ def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
 
 def test_two_threads_that_trace_at_once_get_what_one_gets():
     texts = [TEXT, "it saw the cat", CHINESE, "The king met the queen."] * 6
-    mini._loaded.cache_clear()
 
     def read(text):
         trace = traced(text)
