@@ -22,8 +22,8 @@ STEPS = 12
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """Trainings of a few steps, in a queue of this test alone."""
+def short(monkeypatch, little):
+    """Trainings of a few steps and sentences, in a queue of this test alone."""
     monkeypatch.setitem(LIVE, "steps", STEPS)
     monkeypatch.setattr(queues, "PAIRS", 1)
     st.cache_resource.clear()
