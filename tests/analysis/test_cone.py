@@ -60,9 +60,11 @@ def test_of_real_architectures_too(family):
         # A layer with an edit is computed by another kernel than one without.
         moved = np.abs(one.q - other.q).max((0, -1)) > 1e-5
         assert not (moved & ~rows).any()
-        assert one.kind != "encoder" or not rows.any()
+        if one.kind == "encoder":
+            assert not rows.any()
     assert not reached[-1][:4].any()
-    assert reached[-1][4:].all() or family == "mistral"
+    if family != "mistral":  # its window ends before the last tokens
+        assert reached[-1][4:].all()
 
 
 def test_other_means_of_mixing_tokens_are_refused(refused):

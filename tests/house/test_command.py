@@ -195,10 +195,9 @@ def test_one_kind_of_several_is_written(tmp_path, capsys, monkeypatch):
         inner.sides.queries, (replace(inner, kind="decoder"), outer), {"name": "given"}
     )
     monkeypatch.setattr(mha, "trace", lambda text, **settings: translated)
-    for suffix, count in ((".csv", 4 + 6), (".npz", None)):
-        path = tmp_path / f"t{suffix}"
-        assert command.main(["trace", "c d e", "-o", str(path)]) == 0
-        assert count is None or len(pd.read_csv(path)) == count
+    for name in ("t.csv", "t.npz"):
+        assert command.main(["trace", "c d e", "-o", str(tmp_path / name)]) == 0
+    assert len(pd.read_csv(tmp_path / "t.csv")) == 4 + 6
     page = str(tmp_path / "t.html")
     assert command.main(["trace", "c d e", "-o", page]) == 1
     assert "the kinds here are decoder, cross; choose one, as in --kind cross" in capsys.readouterr().err

@@ -175,7 +175,8 @@ def test_what_only_people_read_stays_at_home():
     # No string of ours goes on over lines, where what looks like a remark or an indent would be part of it.
     for name in (*MODULES, *ENTRIES):
         for line in scripts.asset(name).splitlines():
-            assert line.count("`") % 2 == 0 or line.lstrip().startswith("//"), (name, line)
+            if not line.lstrip().startswith("//"):
+                assert line.count("`") % 2 == 0, (name, line)
 
 
 def test_the_text_of_a_page_is_a_module_by_itself(node, tmp_path):

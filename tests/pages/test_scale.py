@@ -50,9 +50,11 @@ def test_equal_colours_are_equal_weights_on_every_page(ends, page):
 def test_small_weights_are_brought_out_where_a_link_asks_for_it(ends, page):
     drawn, words = ends(page, scale="fitted")
     assert all(largest <= end + 1e-6 for end, largest in drawn)
-    assert any(end == pytest.approx(largest) for end, largest in drawn) or page == "understand/steps.py"
+    if page != "understand/steps.py":
+        assert any(end == pytest.approx(largest) for end, largest in drawn)
     assert max(end for end, _ in drawn) < 1
-    assert words is None or words < 1
+    if page in STRIPS:
+        assert words < 1
 
 
 def test_a_matrix_that_plotly_draws_has_the_same_scales(opened_on_random, click, drawn):

@@ -231,7 +231,8 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(told, heatma
             blank = np.zeros(picture.frame.shape, bool) if picture.hidden is None else picture.hidden
             np.testing.assert_array_equal(drawn["values"], np.where(blank, np.nan, picture.frame.to_numpy()))
             assert drawn["rows"] == [f"word{at}" for at in range(44, 300)]
-            assert drawn["start"] is None or drawn["start"][0] == 44
+            if drawn["start"] is not None:
+                assert drawn["start"][0] == 44
             assert "tokens 45 to 300 of 300" in drawn["saved"]["caption"]
             assert "45-300" in drawn["saved"]["file"]
     assert shown["weights A₁"]["row"] == 289 - 44

@@ -454,7 +454,8 @@ def test_whatever_is_typed_is_read(text):
             assert word not in (PAD, START)
             words = lexicon(language)
             others = {*words.spares, *words.words["number"], HIDDEN}
-            assert word in others or word == normalized(piece)
+            if word not in others:
+                assert word == normalized(piece)
 
 
 # Known words
