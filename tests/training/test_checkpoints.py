@@ -501,8 +501,8 @@ def test_the_scores_of_the_manifest_can_be_measured_again(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["glass-box-en-h8-d64", "glass-box-zh-h4-d64"])
-def test_the_answers_to_all_questions_can_be_measured_again(name):
+def test_the_answers_to_all_questions_can_be_measured_again():
+    name = "glass-box-en-h8-d64"
     written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model, NAMES[name].language))
     for question, found in again["questions"].items():
         assert found["head"] == written["questions"][question]["head"]

@@ -134,29 +134,27 @@ def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
         assert answers[i] == bool(right > wrong)
 
 
-def test_two_hops_are_the_product_of_the_weights_of_both_layers():
-    model, encoded = drawn("standard"), pairs("en", "test", count=1)
-    reached = evaluation._two_hop_weights(model, encoded)
-    assert reached.shape == (len(encoded.ids), 3, 3, 2)
-    for i, length in enumerate(encoded.lengths):
-        first, second = (
-            (flow.attended.q[0] @ flow.attended.k[0].mT / 5**0.5).softmax(-1)
-            for flow in model(torch.from_numpy(encoded.ids[i : i + 1, :length])).flows
-        )
-        for one in range(3):
-            for other in range(3):
-                row = (second[other] @ first[one])[encoded.pronoun[i], encoded.nouns[i]]
-                np.testing.assert_allclose(reached[i, one, other], row, atol=1e-5)
+def test_two_hops_are_the_product_of_the_weights_of_the_best_pair_of_heads_on_validation_pairs():
+    model = drawn("standard")
 
+    def reached(split: str) -> np.ndarray:
+        """From the pronoun to both nouns, by each head of layer 1 and then each of layer 2."""
+        encoded, found = pairs("en", split, count=1), []
+        for i, length in enumerate(encoded.lengths):
+            first, second = (
+                (flow.attended.q[0] @ flow.attended.k[0].mT / 5**0.5).softmax(-1)
+                for flow in model(torch.from_numpy(encoded.ids[i : i + 1, :length])).flows
+            )
+            rows = torch.einsum("jt,itn->ijn", second[:, encoded.pronoun[i]], first)
+            found.append(rows[..., encoded.nouns[i]])
+        return torch.stack(found).numpy()
 
-def test_the_pair_of_heads_is_chosen_on_validation_pairs(monkeypatch):
-    good, bad = [(0.75, 0.25)] * 4, [(0.25, 0.5)] * 4
-    validation, test = by_head(bad, bad, good, bad), by_head(good, good, [*bad[:3], (0.5, 0.25)], good)
-    taken = {id(pairs("en", "validation", count=2)): validation, id(pairs("en", "test", count=2)): test}
-    monkeypatch.setattr(evaluation, "_two_hop_weights", lambda model, encoded: taken[id(encoded)])
-    assert evaluation.two_hops(None, count=2) == {
-        "first": 1, "second": 0, "accuracy": 0.25, "right": 0.3125, "wrong": 0.4375,
-    }  # fmt: skip
+    first, second = best_head(reached("validation"))
+    assert (first, second) != best_head(reached("test"))
+    right, wrong = reached("test")[:, first, second].T
+    expected = {"first": first, "second": second, "accuracy": (right > wrong).mean()}
+    expected |= {"right": pytest.approx(right.mean()), "wrong": pytest.approx(wrong.mean())}
+    assert evaluation.two_hops(model, count=1) == expected
 
 
 # Scores by hand: four sentences (two pairs), two layers of two heads, weights on the right and wrong noun.
@@ -504,7 +502,7 @@ def test_the_scores_of_questions_given_by_hand(monkeypatch):
 
 
 @pytest.mark.parametrize(("language", "h"), [("en", 4), ("zh", 8)])
-def test_the_scores_of_all_questions_have_their_bounds_and_are_the_same_again(language, h):
+def test_the_scores_of_all_questions_have_their_bounds(language, h):
     model = SmallModel(Shape("glass-box", h, 16), len(lexicon(language).vocabulary)).requires_grad_(False)
     measured = question_scores(model, language)
     assert {*measured.questions} == {*heads_of(h)} - {HIDDEN_WORD}
@@ -534,7 +532,7 @@ def test_the_scores_of_all_questions_have_their_bounds_and_are_the_same_again(la
 # What decides an answer
 
 
-@pytest.mark.parametrize("name", [f"glass-box-{code}-h{h}-d64" for code in LANGUAGES for h in (4, 8)])
+@pytest.mark.parametrize("name", ["glass-box-en-h4-d64", "glass-box-zh-h8-d64"])
 def test_who_may_not_look_at_the_noun_does_not_answer_with_it(name):
     """The head that is asked for the noun decides alone: with its edge cut the answer is another word."""
     found = evaluation.cuts(model_of(name), name.split("-")[2])

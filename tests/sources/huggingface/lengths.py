@@ -53,7 +53,8 @@ def outcomes(family: str) -> list[str]:
         except mha.MhaError as error:
             found.append(str(error))
         else:
-            assert len(trace.tokens) == len(text) or isinstance(text, str)
+            if not isinstance(text, str):
+                assert len(trace.tokens) == len(text)
     assert state(model) == before, "the model is no longer what it was"
     return found
 

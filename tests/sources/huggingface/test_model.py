@@ -456,7 +456,6 @@ def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
     tokenizer = fast("word_piece")
     tokenizer.save_pretrained(tmp_path)
     assert mha.trace(TEXT, source=tmp_path).tokens.pieces[0] == "[CLS]"
-    assert len(huggingface._loaded) == 1
     huggingface.forget()
 
 
@@ -535,7 +534,8 @@ def test_the_token_that_begins_a_target_may_stand_in_the_generation_config_alone
         trace = mha.trace(TEXT, source=model, tokenizer=fast(), target=target)
         pieces = trace.part("decoder").tokens.pieces
         assert pieces[0] == fast().convert_ids_to_tokens(11)
-        assert target is None or "Tier" in "".join(pieces[1:])
+        if target is not None:  # without one the model writes its own
+            assert "Tier" in "".join(pieces[1:])
 
 
 @pytest.mark.parametrize(("family", "prefix"), [("t5", "T5"), ("bart", "Bart")])
