@@ -156,8 +156,9 @@ def tabs(browser):
         if page.url.startswith("http"):  # a saved page has nobody to ask and may stay open
             try:  # about:blank would end the process that has compiled the scripts
                 page.goto(urljoin(page.url, "/_stcore/health"))
-            except Error:  # the server has ended
-                page.goto("about:blank")
+            except Error:  # the server has ended, and the tab with it
+                page.close()
+                return
         page.mouse.up()
         page.mouse.move(0, 0)
         for pressed in ("Control", "Shift"):
