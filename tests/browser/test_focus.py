@@ -8,14 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-# Of each page how many kilobytes and messages of the server a choice may cost; a run of the whole page takes
-# 94, 78; 63, 109; 58, 53; and 80, 60.
-PAGES = {
-    "token": (55, 55),
-    "steps?operation=softmax": (0, 0),
-    "steps?steps_view=layers&architecture=standard": (32, 20),
-    "embeddings": (92, 20),
-}
+PAGES = ("token", "steps?operation=softmax", "steps?steps_view=layers&architecture=standard", "embeddings")
 
 
 def asked(link: str, name: str) -> str:
@@ -28,19 +21,15 @@ def kinds(heard: list) -> set[str]:
 
 @pytest.mark.parametrize("address", PAGES)
 def test_a_choice_runs_a_part_of_the_page_and_moves_the_focus_of_all(visit, app, settled, address):
-    page = visit(f"{app}/{address}", sent=(sent := []), heard=(heard := []))
+    page = visit(f"{app}/{address}", heard=(heard := []))
     words = page.locator(".chooser [data-field=token]").get_by_role("radio")
     chosen = page.locator(".chooser [data-field=token] [aria-checked=true] bdi")
     expect(chosen).to_have_text("it")
-    before = len(sent), len(heard)
+    before = len(heard)
     words.filter(has_text="animal").click()
     settled(page)
     assert asked(page.url, "token") == "animal"
-    answer, (kilobytes, messages) = heard[before[1] :], PAGES[address]
-    assert len(sent) - before[0] == (messages > 0)
-    assert "navigation" not in kinds(answer)  # the frame did not run
-    assert sum(map(len, answer)) <= 1000 * kilobytes
-    assert len(answer) <= messages
+    assert "navigation" not in kinds(heard[before:])  # the frame did not run
 
     # What the frame asks for next still knows of it, and so do the history and other pages.
     words.filter(has_text="street").click()
