@@ -1,4 +1,4 @@
-"""The app for tests of live training, which ends early and has learned something by then."""
+"""The app for tests of live training: of few sentences it has learned something when it ends early."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app import ROUTES  # noqa: E402
-from mha_core.training import fit  # noqa: E402
+from mha_core.training import data, fit, queue  # noqa: E402
 
 fit.LIVE["steps"] = 250
+data.SENTENCES = 50 * data.BATCH
+queue.PAIRS = 2
 app = st.App(ROOT / "pages" / "frame.py", routes=ROUTES)

@@ -6,7 +6,6 @@ import re
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
-import pytest
 from playwright.sync_api import TimeoutError, expect
 
 import mha_core as mha
@@ -57,25 +56,13 @@ def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, set
     assert view.view.locator(".panel").count() == 1
 
 
-def test_h_decides_how_many_heads_there_are(visit, app, settled, eye):
-    page = visit(random(app))
-    set_number(page, "Heads, h", 32)
-    settled(page)
-    view = eye(page)
-    assert view.pictures().count() == 32
-    assert query(page)["h"] == "32"
-    assert view.matrix("q").shape[1] == 2  # d_model 64 shared by 32 heads
-
-
-@pytest.mark.parametrize("path", ["/", "/steps"])
-def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, eye, matrix_of, path):
+def test_a_link_to_a_page_shows_it_whole_on_a_fresh_server(visit, serve, matrix_of):
     sizes = {"h": 2, "d_model": 6, "seed": 7, "layers": 3}
     scene = sizes | {"layer": 2, "head": 2, "mask": "causal", "text": "humpty dumpty sat on"}
-    page = visit(random(f"{serve()}{path}", **scene, operation="softmax"))
+    page = visit(random(f"{serve()}/steps", **scene, operation="softmax"))
     layer = mha.trace("humpty dumpty sat on", h=2, d_model=6, seed=7, layers=3, mask="causal").layers[1]
-    shown = eye(page).matrix("weights") if path == "/" else matrix_of(page, "weights A₂")
     expected = np.where(layer.allowed(1), layer.weights(1), np.nan)
-    np.testing.assert_allclose(shown, expected, atol=1e-6)
+    np.testing.assert_allclose(matrix_of(page, "weights A₂"), expected, atol=1e-6)
     assert page.get_by_role("link", name="Steps", exact=True).is_visible()  # the frame is there too
     assert page.get_by_role("dialog").count() == 0  # and no "Page not found" over it
 
@@ -190,18 +177,6 @@ def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
     assert page.locator("[data-testid=stMain] p a").count() == 0
 
 
-def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, settled, eye):
-    page = visit(random(app, text="keep me"))
-    set_number(page, "d_model", 30)
-    settled(page)
-    assert page.get_by_text("d_model 30 cannot be split into 4 heads; 28 or 32 can").is_visible()
-    assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == "keep me"
-    page.get_by_role("button", name="Use d_model 28").click()
-    settled(page)
-    assert eye(page).words() == ["keep", "me"]
-    assert query(page)["d_model"] == "28"
-
-
 def test_both_themes_colour_figures_and_pictures_alike(visit, app, settled, eye):
     page = visit(app)
     view = eye(page)
@@ -252,35 +227,9 @@ def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, se
     assert file.suggested_filename == "headscope-weights-layer-1-1-1-x-hello.csv"
 
 
-@pytest.mark.parametrize(("text", "rtl"), [("القط نام هنا", True), ("the cat sat", False)])
-def test_the_words_of_a_sentence_stand_in_the_order_of_their_script(visit, app, text, rtl):
-    words = visit(random(app, text=text)).locator(".strip .token")
+def test_the_words_of_a_sentence_stand_in_the_order_of_their_script(visit, app):
+    words = visit(random(app, text="القط نام هنا")).locator(".strip .token")
     words.first.wait_for()
     places = [word.bounding_box()["x"] for word in words.all()]
     assert len(set(places)) == 3
-    assert places == sorted(places, reverse=rtl)
-
-
-CONTRAST = """element => {
-    const parts = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
-    const light = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    const luminance = (colour) => {
-        const [red, green, blue] = parts(colour).map(light);
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-    };
-    const { color, backgroundColor } = getComputedStyle(element);
-    const [low, high] = [luminance(color), luminance(backgroundColor)].sort((a, b) => a - b);
-    return (high + 0.05) / (low + 0.05);
-}"""
-
-
-@pytest.mark.parametrize(
-    ("page", "what"), [("train", "[data-testid=stBaseButton-primary]"), ("embeddings", "[data-tag]")]
-)
-def test_what_is_written_on_the_main_colour_can_be_read(visit, app, settled, page, what):
-    """WCAG 2.2 asks for a contrast of 4.5."""
-    opened = visit(f"{app}/{page}")
-    for theme in ("light", "dark"):
-        opened.emulate_media(color_scheme=theme)
-        settled(opened)
-        assert opened.locator(what).first.evaluate(CONTRAST) >= 4.5, theme
+    assert places == sorted(places, reverse=True)

@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages._kit.cases import cases
+from tests.browser.conftest import TWO_FRAMES
 
 CASES = {case.name: case for case in cases()}
 SECTIONS = {case.name: page.section for case in CASES.values() if (page := case.scene.page).section}
@@ -41,7 +42,7 @@ def test_a_link_to_a_section_opens_there_and_lets_go_when_the_user_scrolls(visit
         arg=[SECTIONS[name], TOP],
     )
     page.evaluate("document.body.append(document.createElement('i'))")  # something is drawn
-    page.wait_for_timeout(100)
+    page.evaluate(TWO_FRAMES)
     assert heading.bounding_box()["y"] > TOP
 
 
