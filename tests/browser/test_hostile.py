@@ -54,10 +54,8 @@ PAGES = (
     "steps?steps_view=layers",
     "steps?steps_view=order",
     "embeddings",
-    "cost",
     "train",
     "sweep",  # an older link to a view of train
-    "cases",
     "model",
 )
 # Elements that only a hostile text can have made.

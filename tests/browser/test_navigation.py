@@ -134,7 +134,6 @@ def test_a_sentence_stays_when_a_page_that_does_not_show_it_is_loaded_anew(visit
 @pytest.mark.parametrize(
     ("older", "where", "heading"),
     [
-        ("hops?architecture=standard", "steps", "Where does a word get to in two layers?"),
         ("positions?code=rotary", "steps", "How does attention know the order of words?"),
         ("sweep", "train", "How many heads?"),
     ],

@@ -111,14 +111,12 @@ def test_numbers_are_sent_once_and_not_with_every_click(visit, app, settled):
     assert sum(MARK in frame for frame in heard) == 1  # the head view has all that the pictures need
     scripts = (b"function showOverview", b"class HeadView")  # they do not come this way at all
     assert not any(part in frame for frame in heard for part in scripts)
-    first = sum(map(len, heard))
     for layer, head in ((4, 9), (4, 7)):
         heard.clear()
         canvas(page).click(position=middle(page, layer, head))
         settled(page)
         assert chosen(page) == (str(layer), str(head))
         assert not any(MARK in frame for frame in heard)
-    assert 0 < sum(map(len, heard)) < first / 2
 
 
 def test_the_keys_move_and_enter_opens(counted, settled):

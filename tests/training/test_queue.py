@@ -367,14 +367,19 @@ def test_a_record_says_how_far_a_training_is_and_keeps_the_model_of_its_step(lan
     assert not torch.equal(run.model.embedding, before)
 
 
-def test_a_training_goes_on_for_a_user_who_comes_while_it_stops(trainings, monkeypatch):
-    train = Trainings._train
+class Returning(set):
+    """Nobody, when the thread of the trainings looks, and somebody as soon as it has seen that."""
 
-    def stop_once(self, job):  # its thread saw nobody wait, and before it says so there is somebody again
-        monkeypatch.setattr(Trainings, "_train", train)
-        job.run = Run(job.plan)
+    def __bool__(self) -> bool:
+        was_there = len(self) > 0
+        self.add("anna")
+        return was_there
 
-    monkeypatch.setattr(Trainings, "_train", stop_once)
-    job = trainings.start(plan(steps=1), "anna")
+
+def test_a_training_goes_on_for_a_user_who_comes_while_it_stops(trainings, held):
+    job = trainings.start(plan(steps=2), "anna")
+    until(lambda: job.state == "running" and job.records)
+    job.users = Returning()
+    held.set()
     until(lambda: job.state in ("stopped", "finished"))
     assert job.state == "finished"
