@@ -1,5 +1,6 @@
 """Heads of the papers: the findings, our sentences, and measures on traces whose answer is known by hand."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -7,12 +8,20 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core import resources
 from mha_core.analysis import literature
 from mha_core.analysis.literature import LINK, WORD, Finding, between_words, findings, measure
 from mha_core.traces.layer import LayerTrace
 
-SENTENCES = literature._catalogue()["sentences"]
+CATALOGUE = json.loads(resources.path("assets", "published_heads.json").read_text(encoding="utf-8"))
+SENTENCES = CATALOGUE["sentences"]
 RELATIONS = sorted({relation for sentence in SENTENCES for relation in sentence["links"]})
+
+
+def place(text: str, spans: list[tuple[int, int]], word: str) -> int:
+    """Which of the words it is: "the:2" is the second "the"."""
+    name, _, nth = word.partition(":")
+    return [at for at, (start, end) in enumerate(spans) if text[start:end] == name][int(nth or 1) - 1]
 
 
 def looking(at):
@@ -39,7 +48,7 @@ def finding(measure: str, head: int = 1) -> Finding:
 
 def test_every_finding_names_a_measure_that_there_is():
     known = {*literature._MEASURES, *(LINK + relation for relation in RELATIONS)} - {"link"}
-    for model in literature._catalogue()["models"]:
+    for model in CATALOGUE["models"]:
         assert findings(model)
         assert {found.measure for found in findings(model)} <= known
 
@@ -60,7 +69,7 @@ def test_every_link_names_two_words_of_its_sentence():
         spans = [word.span() for word in WORD.finditer(sentence["text"])]
         for links in sentence["links"].values():
             for link in links:
-                one, other = (literature._word_index(sentence["text"], spans, word) for word in link.split())
+                one, other = (place(sentence["text"], spans, word) for word in link.split())
                 assert one != other
 
 
@@ -79,7 +88,7 @@ def test_determiners_and_adjectives_stand_before_their_noun():
         spans = [word.span() for word in WORD.finditer(sentence["text"])]
         for relation in ("determiner", "adjective", "possessive"):
             for link in sentence["links"].get(relation, []):
-                one, other = (literature._word_index(sentence["text"], spans, word) for word in link.split())
+                one, other = (place(sentence["text"], spans, word) for word in link.split())
                 assert one < other <= one + 3, link
 
 
@@ -92,9 +101,7 @@ def test_a_head_that_always_looks_right_has_1_and_an_even_one_nearly_nothing(rel
         for sentence in SENTENCES:
             if sentence["text"] == tokens.text:
                 for link in sentence["links"].get(relation, []):
-                    one, other = (
-                        literature._word_index(tokens.text, list(tokens.spans), w) for w in link.split()
-                    )
+                    one, other = (place(tokens.text, list(tokens.spans), w) for w in link.split())
                     if one == m:
                         return other
         return 0
@@ -144,7 +151,7 @@ def test_repetition(name, beyond):
 @pytest.mark.parametrize(("name", "which"), [("name mover", 0), ("second subject", 1)])
 def test_names(name, which):
     """In "When Mary and John went …, John gave a drink to" Mary is said once and John twice."""
-    people = {person for pair in literature._catalogue()["names"] for person in pair}
+    people = {person for pair in CATALOGUE["names"] for person in pair}
 
     def at(tokens, m):
         if m < len(tokens) - 1:
@@ -155,7 +162,7 @@ def test_names(name, which):
         return (once, said[-1])[which]
 
     found = measure(finding(name), looking(at))
-    assert (found.score, found.n) == (1.0, 2 * len(literature._catalogue()["names"]) * 4)
+    assert (found.score, found.n) == (1.0, 2 * len(CATALOGUE["names"]) * 4)
     other = {"name mover": "second subject", "second subject": "name mover"}[name]
     assert measure(finding(other), looking(at)).score == 0.0
 
