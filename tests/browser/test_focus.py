@@ -19,19 +19,31 @@ def kinds(heard: list) -> set[str]:
     return {ForwardMsg.FromString(bytes(one)).WhichOneof("type") for one in heard}
 
 
+def words_and_chosen(page) -> tuple:
+    """The words to choose from, and the one that is chosen."""
+    row = page.locator(".chooser [data-field=token]")
+    return row.get_by_role("radio"), row.locator("[aria-checked=true] bdi")
+
+
 @pytest.mark.parametrize("address", PAGES)
-def test_a_choice_runs_a_part_of_the_page_and_moves_the_focus_of_all(visit, app, settled, address):
+def test_a_choice_runs_a_part_of_the_page(visit, app, settled, address):
     page = visit(f"{app}/{address}", heard=(heard := []))
-    words = page.locator(".chooser [data-field=token]").get_by_role("radio")
-    chosen = page.locator(".chooser [data-field=token] [aria-checked=true] bdi")
+    words, chosen = words_and_chosen(page)
     expect(chosen).to_have_text("it")
     before = len(heard)
     words.filter(has_text="animal").click()
     settled(page)
+    expect(chosen).to_have_text("animal")
     assert asked(page.url, "token") == "animal"
     assert "navigation" not in kinds(heard[before:])  # the frame did not run
 
-    # What the frame asks for next still knows of it, and so do the history and other pages.
+
+@pytest.mark.parametrize("address", PAGES[:2])  # one that asks the server, and one that does not
+def test_a_choice_is_known_to_the_frame_the_history_and_other_pages(visit, app, settled, address):
+    page = visit(f"{app}/{address}")
+    words, chosen = words_and_chosen(page)
+    words.filter(has_text="animal").click()
+    settled(page)
     words.filter(has_text="street").click()
     settled(page)
     page.go_back()
