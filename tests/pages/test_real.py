@@ -135,7 +135,7 @@ def test_a_model_is_loaded_once_for_all(on_model, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["bert", "t5", "deepseek_v3", "bloom", "gpt_oss", "gemma2"])
 def test_every_page_stands_with_every_kind_of_model(on_model, family):
     app = on_model(family)
     for page in PAGES:
