@@ -565,6 +565,32 @@ def test_a_classifier_or_a_router_is_no_attention():
     assert recorded(Mixture(), torch.randn(1, 7, D)).trace.source.skipped == ()
 
 
+@pytest.mark.parametrize("item", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_with_padding_on_the_left_rows_that_see_nothing_are_even(item, dtype):
+    """As transformers computes them: the lowest number everywhere leaves no difference."""
+    q, k, v = torch.randn(3, 2, H, 7, D_K).to(dtype)
+    sees = (
+        torch.ones(7, 7, dtype=torch.bool).tril()
+        & (torch.arange(7) >= torch.tensor([[3], [0]]))[:, None, None]
+    )
+    added = torch.zeros(sees.shape, dtype=dtype).masked_fill(~sees, torch.finfo(dtype).min)
+    seen = []
+
+    def model(_):
+        scores = q @ k.mT / D_K**0.5 + added
+        seen[:] = [torch.softmax(scores, dim=-1, dtype=torch.float32).to(dtype)]
+        return seen[0] @ v
+
+    trace = recorded(model, None, item=item, batch=2).trace
+    assert trace.source.skipped == ()
+    [layer] = trace.layers
+    rounding = max(1e-6, torch.finfo(dtype).eps)
+    np.testing.assert_allclose(layer.weights(), seen[0][item].float(), atol=rounding)
+    if item == 0:
+        np.testing.assert_allclose(layer.weights()[:, 0], 1 / 7, atol=rounding)
+
+
 def by_yes_and_no(scores, lengths):
     scores[torch.arange(7) >= lengths[:, None, None].expand(scores.shape)] = -torch.inf
     return torch.softmax(scores, -1)

@@ -227,13 +227,14 @@ def followed_attention(
 
 
 def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | None:
-    hidden, total = list(scores.hidden), None
+    hidden, total, hiding = list(scores.hidden), None, []
     for term in scores.terms:
         hides, rest, surely = shared.parts(term)
         if hides is not None and not surely and _any(weights, hides):
             hides, rest = None, shared.numbers(term)  # a large number, but no mask
         if hides is not None:
             hidden.append(hides)
+            hiding.append(shared.numbers(term))
         if rest is not None:
             total = rest if total is None else total + rest
     mask = None
@@ -242,11 +243,19 @@ def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | N
     for cells in scores.emptied:  # they may hold any number, as long as no query looks there
         if mask is None or (cells & mask).any():
             return None
+    if mask is not None and _any(weights, ~mask):
+        if scores.hidden:
+            return None
+        # A row of which all is hidden by added numbers that are alike is even, not empty: left padding.
+        numbers = sum(hiding, torch.zeros((), device=mask.device))
+        even = ~mask.any(-1, keepdim=True) & (numbers > float("-inf"))
+        total = torch.where(even, numbers, 0.0 if total is None else total)
+        mask = mask | even
+        if _any(weights, ~mask):
+            return None
     if mask is not None:
         n_query, n_key = weights.shape[-2:]
         mask = None if mask.all() else shared.one(mask.expand(1, -1, n_query, n_key).contiguous())
-    if mask is not None and _any(weights, ~mask):
-        return None  # also a row of which all is hidden by numbers that are all alike: it is even, not empty
     return ScoreRule(
         scale=scores.scale,
         soft_cap=scores.cap,
