@@ -37,9 +37,10 @@ def text_axis(
         return None
     sizes = " × ".join(map(str, lead))
     number = "how many texts there are" if batch is None else f"where the {batch} texts are"
+    given = "give batch=, or " if batch is None else ""
     raise MhaError(
-        f"It has {sizes} heads or texts, and it cannot be told {number}; give batch=, or record one text at "
-        f"a time, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+        f"It has {sizes} heads or texts, and it cannot be told {number}; {given}record one text at a time, "
+        f"or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
     )
 
 
