@@ -7,7 +7,7 @@ mixing is recorded from then on.
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType, ModuleType
 
 import torch
@@ -96,6 +96,24 @@ def without_attention(model: nn.Module) -> dict[str, str]:
         if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
             layers[name] = f"{name}: {kind} mixes tokens by other means than attention"
     return layers
+
+
+def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
+    """The convolutions over several positions that a `run` of a text uses: a sentence for each name.
+
+    Those inside of layers that `without_attention` names are part of these.
+    """
+    named, used, hooks = without_attention(model), {}, []
+    for name, part in model.named_modules():
+        wide = isinstance(part, nn.Conv1d | nn.Conv2d) and max(part.kernel_size) > 1
+        if wide and not any(f"{name}.".startswith(f"{layer}.") for layer in named):
+            said = f"{name}: {type(part).__name__} mixes neighbouring tokens"
+            hooks.append(part.register_forward_hook(lambda *_, key=name, said=said: used.update({key: said})))
+    if hooks:
+        run()
+    for hook in hooks:
+        hook.remove()
+    return used
 
 
 def _attends(part: torch.jit.ScriptModule) -> bool:

@@ -253,12 +253,20 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         str(weight.dtype).removeprefix("torch."),
         route,
         MappingProxyType(names),
-        (*families.without_attention(module).values(), *unread),
+        (*families.without_attention(module).values(), *_convolutions(module, route), *unread),
         _proven(module, watched) if watched else watched,
     )
     if route.name == "mixing" and not model.mixers:
         raise MhaError(f"Nothing of {model.title} can be shown: {'; '.join(model.unattended)}.")
     return model
+
+
+def _convolutions(module: nn.Module, route: trial.Route) -> tuple[str, ...]:
+    """Sentences on the convolutions that mix the tokens of a text."""
+    run = twin(module) if route.changes else module
+    return tuple(
+        families.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run))).values()
+    )
 
 
 def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
