@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core.scene.link import WEIGHTS, is_older
-from pages._kit import cases, charts, components, controls, state
+from pages._kit import cases, charts, components, controls, model_source, state
 from pages._kit.controls import with_sentence
 from pages._kit.text import PAGES, drawing, literal, t
 from pages._server import streamlit_parts
@@ -32,6 +32,7 @@ class Page(NamedTuple):
 
 
 TRAINED = ("mini", "run")
+REAL = "models/real.py"  # a server for strangers without a model leaves it out of the navigation
 SECTIONS = {
     t("section.see"): (
         Page(
@@ -79,7 +80,7 @@ SECTIONS = {
         Page(
             "understand/cost.py",
             t("cost.title"),
-            ("learn/train.py", "models/real.py"),
+            ("learn/train.py", REAL),
         ),
     ),
     t("section.learn"): (
@@ -88,7 +89,7 @@ SECTIONS = {
     ),
     t("section.models"): (
         Page(
-            "models/real.py",
+            REAL,
             t("real.title"),
             ("see/heads.py", "see/token.py"),
             with_sentence(sources=("model",)),
@@ -104,11 +105,16 @@ def _controls(page: Page) -> Mapping[str, frozenset[str]]:
     return page.views.get(st.query_params.get(f"{name}_view"), page.controls)
 
 
+def _is_listed(file: str) -> bool:
+    """Whether the navigation has that page; one that it leaves out opens by its address alone."""
+    return file != REAL or not model_source.hosted() or model_source.offers_models()
+
+
 def _what_next(page: Page) -> None:
     """One line at the end of a page: where to go on reading."""
     with st.container(horizontal=True, vertical_alignment="center", key="next"):
         st.caption(t("next.title"), width="content")
-        for file in page.next:
+        for file in filter(_is_listed, page.next):
             label = t(f"next.{file.rpartition('/')[2].removesuffix('.py')}")
             st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
 
@@ -136,11 +142,18 @@ def _in_words(name: str, value: str, taken: object) -> str:
 new_link = state.begin()
 st.logo(drawing("logo.svg"), size="large")
 pages = {
-    st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
+    st.Page(
+        PAGES / page.file,
+        title=page.title,
+        url_path=page.path or None,
+        default=page.path == "",
+        visibility="visible" if _is_listed(page.file) else "hidden",
+    ): page
     for section in SECTIONS.values()
     for page in section
 }
 by_file = {page.file: link for link, page in pages.items()}
+listed = [page for page in pages.values() if _is_listed(page.file)]
 chosen = st.navigation(list(pages), position="top", expanded=True)
 st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
@@ -151,7 +164,7 @@ line = st.empty()
 asked = st.container(key="controls")
 # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
 streamlit_parts.sections(
-    {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
+    {listed.index(section[0]) + 1: name for name, section in SECTIONS.items() if section[0] in listed},
     menu=t("section.menu"),
 )
 charts.mount()

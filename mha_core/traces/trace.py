@@ -207,9 +207,7 @@ class AttentionTrace:
         try:
             import xarray
         except ImportError:
-            raise MhaError(
-                "to_xarray needs the package xarray: pip install 'headscope[xarray]', or pip install xarray."
-            ) from None
+            raise MhaError("to_xarray needs the package xarray: pip install xarray.") from None
         matrix = MATRICES[name]
         numbers = range(len(self.layers) or 1) if layer is None else [layer]
         layers = [self.layer(number) for number in numbers]

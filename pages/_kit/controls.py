@@ -271,7 +271,7 @@ def _options(key: str) -> list[str]:
 
 def _sources() -> list[str]:
     """The sources that have something to show, and the one that is asked for."""
-    offered = {"run": bool(runs.names()), "model": model_source.library()}
+    offered = {"run": bool(runs.names()), "model": model_source.offers_models()}
     asked = st.session_state.get("source", st.query_params.get("source"))
     return [source for source in compute.SOURCES if source == asked or offered.get(source, True)]
 
@@ -403,9 +403,8 @@ def _advanced(used: Set[str]) -> None:
 
 def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
     """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
-    if not model_source.library():
-        st.caption(t("real.no_library"))  # and how on the page
-        return
+    if not model_source.offers_models():
+        return  # the page says why
     names, hosted = list(model_source.local_models()), model_source.hosted()
     asked = st.query_params.get("model")
     if asked and not model_source.is_offered(asked) and st.session_state.get("model") not in names:

@@ -328,6 +328,11 @@ def _here(folders: tuple[str, ...], pinned: bool) -> dict[str, LocalModel]:
     return {model.name: model for model in models}
 
 
+def offers_models() -> bool:
+    """Whether a visitor can look at a model: one's own machine fetches any, a public server has its own."""
+    return library() and (not hosted() or bool(local_models()))
+
+
 def is_offered(name: str) -> bool:
     """Whether a visitor may name this model: on one's own machine any, on a public server those it has."""
     return not hosted() or name in local_models()

