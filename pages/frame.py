@@ -171,6 +171,8 @@ charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 wrong = controls.refused(link)
 controls.take(link)
+if pages[chosen].file == REAL:
+    controls.begin_with_package()
 _say(wrong, line)
 controls.controls(_controls(pages[chosen]), asked)
 cases.opened()

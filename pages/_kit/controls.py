@@ -148,6 +148,14 @@ def take(link: Mapping[str, str]) -> None:
             streamlit_parts.begin_with(name, "" if taken is None else str(taken))
 
 
+def begin_with_package() -> None:
+    """Begin with the model of the package, where it is installed and the visit has no other source yet."""
+    if {"source"}.isdisjoint(
+        [*st.session_state, *st.query_params]
+    ) and PACKAGE in model_source.local_models():
+        streamlit_parts.begin_with("source", "model")
+
+
 def _limits() -> dict[str, int]:
     return max_values() | {CHARACTERS: max_characters()}
 

