@@ -37,13 +37,13 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
         title = t("run.gone")
     else:
         title = t("real.refused") if page_offers else t("error.title")
-    st.error(literal(error), title=title, icon=":material/straighten:")
     settings = set(CONTROLS) - ({"source"} if page_offers else set())
     known = [fix for fix in error.fixes if fix.keys() <= settings]
     most = max_values()
-    allowed = [
-        fix for fix in known if all(value <= most[name] for name, value in fix.items() if name in most)
-    ]
+    beyond = [{name for name, value in fix.items() if name in most and value > most[name]} for fix in known]
+    allowed = [fix for fix, names in zip(known, beyond, strict=True) if not names]
+    limits = [t("error.most", name=name, most=f"{most[name]:,}") for name in sorted(set().union(*beyond))]
+    st.error(literal(" ".join([str(error), *limits])), title=title, icon=":material/straighten:")
     with st.container(horizontal=True, vertical_alignment="center"):
         for index, fix in enumerate(allowed):
             values = ", ".join(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())

@@ -289,6 +289,23 @@ def test_every_offered_value_works(opened, offers):
         app.number_input(key="h").set_value(4).run()
 
 
+@pytest.mark.parametrize(
+    ("hosted", "most", "named"), [("0", "1,024", (1023, 1026)), ("1", "512", (510, 513))]
+)
+def test_a_value_beyond_the_largest_is_not_offered_and_the_largest_is_named(
+    opened, offers, monkeypatch, hosted, most, named
+):
+    monkeypatch.setenv(profile.HOSTED, hosted)
+    app = opened(h=3, d_model=int(most.replace(",", "")))
+    [error] = app.error
+    assert error.value.startswith(literal(f"d_model {most.replace(',', '')} cannot be split into 3 heads;"))
+    assert literal(f"{named[0]} or {named[1]} can.") in error.value
+    assert error.value.endswith(literal(f"Here d_model is at most {most}."))
+    first, second, *_ = [button.label for button in offers(app)]
+    assert (first, second) == (literal(f"Use d_model {named[0]}"), literal("Use h 2"))
+    assert "at most" not in opened(h=3, d_model=64).error[0].value
+
+
 def test_key_heads_that_do_not_divide_the_heads_are_refused_and_mended(opened, shows, offers):
     app = opened(h=6, d_model=12, n_kv_heads=4)
     [error] = app.error
