@@ -4,12 +4,15 @@ import json
 import os
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+
+from mha_core.sources.huggingface import files
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "assets" / "deploy"
@@ -25,8 +28,8 @@ RUNS = re.compile(
 
 
 def test_no_file_or_model_that_is_given_runs_code_and_no_picture_is_opened():
-    files = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
-    found = {file.relative_to(ROOT).as_posix(): RUNS.findall(file.read_text("utf-8")) for file in files}
+    code = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
+    found = {file.relative_to(ROOT).as_posix(): RUNS.findall(file.read_text("utf-8")) for file in code}
     assert {file: runs for file, runs in found.items() if runs} == {}
     assert "use_safetensors=True" in (ROOT / "mha_core/sources/huggingface/loading.py").read_text("utf-8")
 
@@ -38,6 +41,15 @@ def test_the_advisories_that_were_read_are_those_of_the_pinned_versions():
     pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     assert len(read) >= 14
     assert dict(read) == {name: pinned[name] for name, _ in read}
+
+
+def test_the_image_brings_a_real_model_in_the_version_that_was_tried():
+    line = r'^RUN \S+/pip install -c constraints\.txt "\.\[(\w+)\]"$'
+    [extra] = re.findall(line, (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert files.PACKAGE in {re.match(r"[\w-]+", needed)[0] for needed in extras[extra]}
+    assert "headscope[models]" in extras[extra]  # which is read by transformers
+    assert f"\n{files.PACKAGE}==" in (ROOT / "constraints.txt").read_text("utf-8")
 
 
 def test_every_variable_of_the_environment_stands_in_a_table_and_is_read():
