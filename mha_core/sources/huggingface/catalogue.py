@@ -46,8 +46,9 @@ def local_models(
 ) -> tuple[LocalModel, ...]:
     """The models on this machine: of the package, of the hub's cache, and of the folders.
 
-    `cache` is the folder of the hub's library, if not the usual one. Models without safetensors or without
-    a configuration are left out, and so is a package whose weights are not the expected ones.
+    A folder is that of one model, or has models' folders in it. `cache` is the folder of the hub's library,
+    if not the usual one. Models without safetensors or without a configuration are left out, and so is a
+    package whose weights are not the expected ones.
     """
     models = []
     with suppress(MhaError):  # `find` says why it is not in the list
@@ -56,8 +57,8 @@ def local_models(
     newest = {name: (folder, revision) for name, folder, revision in reversed(_cached(cache))}
     for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
-    for folder in folders:
-        models += _described(str(folder), "folder", Path(folder), None)
+    for folder in map(Path, folders):
+        models += _in_folder(folder) or [model for inner in _inner(folder) for model in _in_folder(inner)]
     return tuple(models)
 
 
@@ -75,6 +76,17 @@ def hub_models() -> tuple[HubModel, ...]:
     """The well-known models that the app offers, small ones of each kind first."""
     entries = json.loads(resources.path("assets", "models.json").read_text(encoding="utf-8"))
     return tuple(HubModel(**entry) for entry in entries)
+
+
+def _in_folder(folder: Path) -> list[LocalModel]:
+    return _described(str(folder), "folder", folder, None)
+
+
+def _inner(folder: Path) -> list[Path]:
+    """The folders in a folder; none in one that is missing or cannot be read."""
+    with suppress(OSError):
+        return sorted(inner for inner in folder.iterdir() if inner.is_dir())
+    return []
 
 
 def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[LocalModel]:

@@ -4,9 +4,11 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -327,6 +329,25 @@ def test_what_is_on_this_machine(folder, hub, tmp_path):
         [folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none"
     )
     assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
+
+
+def test_a_folder_of_models_offers_each_of_them(folder, tmp_path, monkeypatch):
+    for family in ("gpt2", "bert"):
+        shutil.copytree(folder(family), tmp_path / "ours" / family)
+    (tmp_path / "ours" / "notes").mkdir()
+    (tmp_path / "ours" / "a.txt").write_text("of no model")
+    found = catalogue.local_models([tmp_path / "ours", folder("bert")], cache=tmp_path / "none")
+    names = [str(tmp_path / "ours" / "bert"), str(tmp_path / "ours" / "gpt2"), str(folder("bert"))]
+    assert [(one.name, one.family) for one in found] == list(
+        zip(names, ("bert", "gpt2", "bert"), strict=True)
+    )
+    assert huggingface.load(found[0].name).architecture == "BertModel"
+
+    def locked(_):
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "iterdir", locked)  # a folder of somebody else
+    assert catalogue.local_models([tmp_path / "ours"], cache=tmp_path / "none") == ()
 
 
 def test_a_file_of_a_model_that_is_written_again_changes_the_fingerprint(tmp_path):
