@@ -11,7 +11,7 @@ from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
 from mha_core.scene.other import HEAD
 from mha_core.scene.page import HOME, PAGES, Page, moved
-from mha_core.scene.settings import OF_A_VISIT, SETTINGS
+from mha_core.scene.settings import OF_THE_APP, SETTINGS
 from mha_core.traces.tokens import check_characters
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Scene:
         default; the page comes first where it is not the home page: ``cost?text=…&cost_h=8#sharing``. Where
         it names a layer or a head of a small model it has the edition of the trained weights, too.
 
-        Raises `MhaError` for a value that no link can have, and for a source of one visit of the app.
+        Raises `MhaError` for a value that no link can have, and for a source that the app alone has.
         """
         self._check_source()
         start = vars(replace(DEFAULTS, twin=twin_of(self.text))) | Focus().link()
@@ -117,7 +117,7 @@ class Scene:
         """The trace of its text with its changes; of a model's several kinds of attention the scene's.
 
         Without its changes it is `dataclasses.replace(scene, edits="").trace()`. Raises `MhaError` as
-        `mha.trace` does, for a source of one visit of the app, and where no model is chosen.
+        `mha.trace` does, for a source that the app alone has, and where no model is chosen.
         """
         from mha_core.scene import changes, swaps
 
@@ -159,11 +159,11 @@ class Scene:
         return self.kind if self.kind in trace.kinds else trace.kinds[0]
 
     def _check_source(self) -> None:
-        others = [name for name in SETTINGS if name not in OF_A_VISIT]
-        if self.source in OF_A_VISIT:
+        others = [name for name in SETTINGS if name not in OF_THE_APP]
+        if self.source in OF_THE_APP:
             raise MhaError(
-                f"The source {self.source!r} of this scene lives in one visit of the app alone; "
-                f"{listed(others, 'and')} can be had anywhere.",
+                f"The source {self.source!r} of this scene is only in the app in which it was "
+                f"{'trained' if self.source == 'run' else 'opened'}; {listed(others, 'and')} can be had anywhere.",
                 fixes=tuple({"source": name} for name in others),
             )
         one_of("source", self.source, others)

@@ -9,4 +9,4 @@ SETTINGS = {
     "model": ("model", "revision", "dtype", "target", "kind"),
 }
 STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
-OF_A_VISIT = ("run", "file")  # sources that nobody else has: a model or a file of whoever made the link
+OF_THE_APP = ("run", "file")  # what the app alone has: a model that it trained, a file that it opened

@@ -19,13 +19,13 @@ from mha_core.scene.focus import CHOICES, Focus
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, PAGES, Page
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
-from mha_core.scene.settings import OF_A_VISIT, SETTINGS
+from mha_core.scene.settings import OF_THE_APP, SETTINGS
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
 from tests.sources import tiny
 
-ANYWHERE = [name for name in SETTINGS if name not in OF_A_VISIT]
+ANYWHERE = [name for name in SETTINGS if name not in OF_THE_APP]
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 named = words.filter(bool)
 sizes = st.none() | st.integers(1, 128)
@@ -266,12 +266,12 @@ def test_what_is_no_text_is_no_link(link, refused):
     assert "A link is a text, as in 'text=How are you?&h=4'" in str(refused(Scene.of_link, link))
 
 
-@pytest.mark.parametrize("source", OF_A_VISIT)
-def test_a_source_of_one_visit_is_refused_by_its_name(source, refused):
+@pytest.mark.parametrize("source", OF_THE_APP)
+def test_a_source_that_the_app_alone_has_is_refused_by_its_name(source, refused):
     scene = Scene(source=source, run="mine", file="mine")
     for ask in (scene.link, scene.trace):
         error = refused(ask)
-        assert str(error).startswith(f"The source {source!r} of this scene lives in one visit of the app")
+        assert str(error).startswith(f"The source {source!r} of this scene is only in the app in which it was ")
         assert error.fixes == tuple({"source": name} for name in ANYWHERE)
     assert Scene.of_link(f"source={source}").scene.source == source
 
