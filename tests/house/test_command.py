@@ -159,7 +159,9 @@ def test_what_a_link_cannot_say_is_said_and_another_value_is_taken(tmp_path, cap
     assert second.startswith("headscope: the link says against=zzz, and against is untrained, head, ")
     assert second.endswith("; it was left out")
     assert command.main(["trace", "--link", "source=file", "-o", str(tmp_path / "u.csv")]) == 1
-    assert "The source 'file' of this scene is only in the app in which it was opened" in capsys.readouterr().err
+    assert (
+        "The source 'file' of this scene is only in the app in which it was opened" in capsys.readouterr().err
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
 
 

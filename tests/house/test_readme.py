@@ -59,9 +59,9 @@ def working_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_readme_run_in_their_order(working_folder):
-    names = {}
+def test_each_example_of_the_readme_runs_by_itself(working_folder):
     for example in examples("README.md"):
+        names = {}
         exec(compile(example, "README.md", "exec"), names)
     recorded = names["recorder"].trace
     assert [(layer.n_heads, layer.n_query, layer.d_k) for layer in recorded.layers] == [(4, 5, 12)] * 2

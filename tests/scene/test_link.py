@@ -271,7 +271,9 @@ def test_a_source_that_the_app_alone_has_is_refused_by_its_name(source, refused)
     scene = Scene(source=source, run="mine", file="mine")
     for ask in (scene.link, scene.trace):
         error = refused(ask)
-        assert str(error).startswith(f"The source {source!r} of this scene is only in the app in which it was ")
+        assert str(error).startswith(
+            f"The source {source!r} of this scene is only in the app in which it was "
+        )
         assert error.fixes == tuple({"source": name} for name in ANYWHERE)
     assert Scene.of_link(f"source={source}").scene.source == source
 
