@@ -161,9 +161,10 @@ class Scene:
     def _check_source(self) -> None:
         others = [name for name in SETTINGS if name not in OF_THE_APP]
         if self.source in OF_THE_APP:
+            done = "trained" if self.source == "run" else "opened"
             raise MhaError(
-                f"The source {self.source!r} of this scene is only in the app in which it was "
-                f"{'trained' if self.source == 'run' else 'opened'}; {listed(others, 'and')} can be had anywhere.",
+                f"The source {self.source!r} of this scene is only in the app in which it was {done}; "
+                f"{listed(others, 'and')} can be had anywhere.",
                 fixes=tuple({"source": name} for name in others),
             )
         one_of("source", self.source, others)

@@ -57,7 +57,7 @@ def local_models(
     newest = {name: (folder, revision) for name, folder, revision in reversed(_cached(cache))}
     for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
-    for folder in map(Path, folders):
+    for folder in folders:  # named as it was written, as links name it
         models += _in_folder(folder) or [model for inner in _inner(folder) for model in _in_folder(inner)]
     return tuple(models)
 
@@ -78,14 +78,14 @@ def hub_models() -> tuple[HubModel, ...]:
     return tuple(HubModel(**entry) for entry in entries)
 
 
-def _in_folder(folder: Path) -> list[LocalModel]:
-    return _described(str(folder), "folder", folder, None)
+def _in_folder(folder: str | Path) -> list[LocalModel]:
+    return _described(str(folder), "folder", Path(folder), None)
 
 
-def _inner(folder: Path) -> list[Path]:
+def _inner(folder: str | Path) -> list[Path]:
     """The folders in a folder; none in one that is missing or cannot be read."""
     with suppress(OSError):
-        return sorted(inner for inner in folder.iterdir() if inner.is_dir())
+        return sorted(inner for inner in Path(folder).iterdir() if inner.is_dir())
     return []
 
 
