@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
+from mha_core.analysis.literature import LINK, findings
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
@@ -261,20 +262,25 @@ def no_file() -> None:
 
 
 def offer_package(trace: AttentionTrace) -> None:
-    """The model of the package for an English sentence with words that a small model does not know."""
+    """The model of the package for an English sentence with words that a small model does not know.
+
+    It opens on its head that joins pronouns with their nouns.
+    """
     if not isinstance(trace.source, TrainedSource) or trace.source.language != "en":
         return
     unknown = "".join(trace.tokens.pieces[at] for at in trace.tokens.unknown)
     if not any(letter.isascii() and letter.isalpha() for letter in unknown):
         return  # of another script, or none at all
     if PACKAGE in model_source.local_models():
+        [known] = [one for one in findings(model_source.PACKAGED) if one.measure == f"{LINK}reference"]
+        place = {"layer": known.layer + 1, "head": known.head + 1}
         st.button(
             t("unknown.read"),
             key="read_with_package",
             type="tertiary",
             icon=":material/arrow_forward:",
             on_click=go,
-            kwargs={"source": "model", "model": PACKAGE, "revision": ""},
+            kwargs={"source": "model", "model": PACKAGE, "revision": ""} | place,
         )
     elif not model_source.hosted():
         st.caption(t("unknown.install", command=literal(INSTALL_PACKAGE)))

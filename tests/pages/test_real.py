@@ -19,7 +19,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
-from pages._kit import model_info, model_source
+from pages._kit import model_info, model_source, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
 from pages._server import profile, turns
@@ -800,11 +800,15 @@ UNKNOWN = "The zyzzyva slept because it was tired."
 
 
 def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
-    packaged, opened, folder, tokens, said, english
+    packaged, opened, folder, tokens, said, english, place, monkeypatch
 ):
+    [head] = [one for one in refusals.findings(model_source.PACKAGED) if one.measure == "link: reference"]
+    here = replace(head, layer=1, head=2)  # of the tiny model
+    monkeypatch.setattr(refusals, "findings", lambda _: [replace(here, measure="next token", head=0), here])
     app = opened(text=UNKNOWN, twin="")
     assert english("unknown.line") in said(app)
     app.button(key="read_with_package").click().run()
+    assert place(app)[:2] == (1, 2)
     assert not [*app.exception, *app.error]
     assert tokens(app) == [list(same("bert", folder, UNKNOWN).tokens.labels)]
     assert app.selectbox(key="model").value == files.PACKAGE
