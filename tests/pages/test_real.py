@@ -1,5 +1,6 @@
 """Third-party models in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -832,9 +833,21 @@ def test_where_an_unknown_word_is_met_it_is_said_what_to_install_but_not_to_stra
     assert line not in said(opened(text="小猫吃了奶酪。", twin=""))
     assert line not in said(opened_on("understand/embeddings.py", text=UNKNOWN))  # which draws no such model
     monkeypatch.setenv(profile.HOSTED, "1")
-    app = opened(text=UNKNOWN, twin="")
-    assert english("unknown.line") in said(app)
-    assert "pip install" not in " ".join(said(app))
+    assert english("unknown.line") in said(opened(text=UNKNOWN, twin=""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize("source", ["mini", "model"])
+def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, library, source):
+    monkeypatch.setenv(profile.HOSTED, "1")
+    monkeypatch.setattr(model_source, "library", lambda: library)
+    app = opened(text=UNKNOWN, twin=UNKNOWN, source=source)
+    for page in PAGES:
+        go_to(app, page)
+        assert not app.exception, page
+        texts = [*said(app), *infos(app), *(code.value for code in app.code)]
+        assert not re.search(r"\binstall", " ".join(texts)), page
 
 
 def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):
