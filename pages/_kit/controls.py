@@ -150,9 +150,8 @@ def take(link: Mapping[str, str]) -> None:
 
 def begin_with_package() -> None:
     """Begin with the model of the package, where it is installed and the visit has no other source yet."""
-    if {"source"}.isdisjoint(
-        [*st.session_state, *st.query_params]
-    ) and PACKAGE in model_source.local_models():
+    has_source = "source" in st.session_state or "source" in st.query_params
+    if not has_source and PACKAGE in model_source.local_models():
         streamlit_parts.begin_with("source", "model")
 
 
