@@ -15,9 +15,11 @@ from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core.scene.scene import Scene
+from mha_core.sources.huggingface.catalogue import hub_models
 from pages._kit.text import catalogue
 from pages._server.profile import STRANGERS
 from tests.bench.chromium import Server
+from tests.sources import tiny
 
 EVIL = "evil.example"
 SCRIPTS = (
@@ -64,10 +66,16 @@ MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"], a[href^="javascr
 
 
 @pytest.fixture(scope="module")
-def strangers():
-    """The address of a server for strangers."""
+def strangers(tmp_path_factory):
+    """The address of a server for strangers, which has a model for them."""
+    home = tmp_path_factory.mktemp("home")
+    pinned = next(model for model in hub_models() if model.id == "openai-community/gpt2")
+    tiny.module("gpt2").save_pretrained(
+        home / "hub/models--openai-community--gpt2/snapshots" / pinned.revision
+    )
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("HEADSCOPE_HOSTED", "1")
+        environment.setenv("HF_HOME", str(home))
         server = Server()
     yield server.address
     server.stop()
