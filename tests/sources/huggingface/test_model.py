@@ -618,3 +618,30 @@ def test_refusals_of_texts(traced, refused, family):
         "BertModel has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
         "or the ids of the tokens instead of the text."
     )
+
+
+SMALL = {"vocab_size": 60, "hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}
+SMALL |= {"intermediate_size": 12, "max_position_embeddings": 64, "embedding_size": 12}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "named"),
+    [
+        ("ConvBert", {"head_ratio": 1, "conv_kernel_size": 3}, "encoder.layer.0.attention.self.key_conv"),
+        (
+            "Nystromformer",
+            {"num_landmarks": 4, "segment_means_seq_len": 4},
+            "encoder.layer.0.attention.self.conv",
+        ),
+        ("DebertaV2", {"conv_kernel_size": 3}, "encoder.conv.conv"),
+        ("DebertaV2", {}, None),
+        ("SqueezeBert", {"embedding_size": 24}, None),  # its convolutions look at one token each
+    ],
+)
+def test_convolutions_over_the_tokens_of_a_text_are_named(family, settings, named):
+    config = getattr(transformers, f"{family}Config")(**SMALL | settings)
+    torch.manual_seed(1)
+    made = getattr(transformers, f"{family}Model")(config).eval()
+    skipped = mha.trace([7, 8, 9, 10, 11, 12, 13, 14], source=made).source.skipped
+    assert [reason.startswith(named) for reason in skipped] == [True] * bool(named)
+    assert all("mixes neighbouring tokens" in reason for reason in skipped)
