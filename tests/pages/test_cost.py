@@ -19,17 +19,27 @@ def shown(opened):
     return open_
 
 
-def tensors(app) -> dict[str, str]:
-    """The shape of each rectangle, by its symbol."""
+def lines(app) -> list[list[tuple[str, str]]]:
+    """Symbol and shape of each rectangle, in each line of the formula."""
     [html] = [one.proto.body for one in app.main.get("html") if 'class="tensors"' in one.proto.body]
-    found = re.findall(r"<b>(.*?)</b><span>(.*?)</span>", html)
-    return {re.sub("<sup>(.*)</sup>", r"^\1", symbol): shape for symbol, shape in found}
+    _, *found = html.split('<div class="line">')
+    return [
+        [
+            (re.sub("<sup>(.*)</sup>", r"^\1", symbol), shape)
+            for symbol, shape in re.findall(r"<figcaption><b>(.*?)</b><span>(.*?)</span>", line)
+        ]
+        for line in found
+    ]
+
+
+def tensors(app) -> dict[str, str]:
+    return {symbol: shape for line in lines(app) for symbol, shape in line}
 
 
 def sides(app, symbol: str) -> list[int]:
     """Width and height of a rectangle, in units of the scale."""
     [html] = [one.proto.body for one in app.main.get("html") if 'class="tensors"' in one.proto.body]
-    [figure] = [one for one in html.split("<figure") if f"<b>{symbol}</b>" in one]
+    [figure] = [one for one in html.split("<figure") if f"<figcaption><b>{symbol}</b>" in one]
     return [int(number) for number in re.findall(r"--unit\) \* (\d+)", figure)]
 
 
@@ -45,6 +55,24 @@ def test_the_base_setting(shown, english):
     assert figures[english("cost.parameters")] == "1,048,576"
     assert figures[english("cost.flops")] == f"{2 * 10 * 4 * 512**2 + 2 * 8 * 100 * 128:,}"
     assert figures[english("cost.cache")] == "41\u00a0kB"
+
+
+@pytest.mark.parametrize(
+    ("link", "formula"),
+    [
+        ({}, "X W^Q Q, X W^K K, X W^V V, S A Z, concat W^O output"),
+        (
+            {"kv_rank": 256, "q_rank": 128},
+            (
+                "X W^DQ c^Q, c^Q W^UQ Q, X W^DKV c^KV, X W^KR k^R, c^KV W^UK K, c^KV W^UV V,"
+                " S A Z, concat W^O output"
+            ),
+        ),
+    ],
+)
+def test_the_rectangles_stand_as_in_the_formula(shown, link, formula):
+    found = lines(shown(**link))
+    assert ", ".join(" ".join(symbol for symbol, _ in line) for line in found) == formula
 
 
 def test_two_tokens_with_values_wider_than_keys(shown, english):

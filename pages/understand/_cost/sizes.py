@@ -41,6 +41,7 @@ LIMITS = {
     "cost_n_kv_heads": MAX_HEADS,
     "cost_batch": MAX_BATCH,
 }
+FIRST = ("tokens", "d_model", "h")  # beside each other; the others are in a menu
 # Controls that are there only where keys and values are made of a short vector, and only where they are not.
 LATENT, UNSHARED = ("q_rank", "rotary_width"), ("n_kv_heads",)
 TWO_TOKENS = {"tokens": 2, "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
@@ -61,24 +62,25 @@ def chosen() -> Layer:
     presets = {t("cost.two_tokens"): TWO_TOKENS} | {
         model.name: _sizes_of(model) for model in published_sizes()
     }
-    st.selectbox(
-        t("cost.preset"),
-        list(presets),
-        index=None,
-        key="cost_preset",
-        placeholder=t("cost.preset_empty"),
-        on_change=_take,
-        args=(presets,),
-        width=420,
-    )
-    cells = st.grid(5, min_column_width=130)
-    values = {}
-    for key, default in DEFAULTS.items():
+    with st.container(horizontal=True, vertical_alignment="bottom", key="cost_sizes"):
+        st.selectbox(
+            t("cost.preset"),
+            list(presets),
+            index=None,
+            key="cost_preset",
+            placeholder=t("cost.preset_empty"),
+            on_change=_take,
+            args=(presets,),
+            width=300,
+        )
+        values = {name: _number(name) for name in FIRST}
+        menu = st.popover(t("cost.more"), type="tertiary", key="cost_more").grid(2, min_column_width=120)
+    for key in DEFAULTS:
         name = key.removeprefix("cost_")
-        if name not in (UNSHARED if values.get("kv_rank") else LATENT):
-            with cells.container():
-                values[name] = _number(key, default)
-    with cells.container():
+        if name not in FIRST and name not in (UNSHARED if values.get("kv_rank") else LATENT):
+            with menu.container():
+                values[name] = _number(name)
+    with menu.container():
         label, help_text = t("cost.dtype"), t("cost.dtype_help")
         dtype = st.selectbox(label, list(BYTES), key="cost_dtype", help=help_text, bind="query-params")
     try:
@@ -88,13 +90,14 @@ def chosen() -> Layer:
         st.stop()
 
 
-def _number(key: str, default: int | None) -> int | None:
-    name = key.removeprefix("cost_")
+def _number(name: str) -> int | None:
+    key = f"cost_{name}"
     return st.number_input(
         t(f"cost.{name}"),
         0 if name == "rotary_width" else 1,
         LIMITS.get(key, MAX_D_MODEL),
-        default,
+        DEFAULTS[key],
+        width=140 if name in FIRST else "stretch",
         key=key,
         help=t(f"cost.{name}_help"),
         placeholder=FOLLOWS.get(key),
