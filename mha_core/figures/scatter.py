@@ -10,8 +10,10 @@ import plotly.graph_objects as go
 HEIGHT = 520
 SYMBOLS = ("circle", "diamond", "square", "cross", "x")  # what 3-D has too: classes differ in more than hue
 CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.15}}
-OPACITY = 0.5
+OPACITY = 0.45  # of a point: words on it can be read
 WIDTHS, LETTER, LINE = (600,), 7.5, 15  # pixels: of a figure, a letter, a line of text
+SIZE, SMALL = 13, 11  # pixels of letters
+AIR = 4  # more pixels between two lines of which one has small letters
 AROUND, PADDED = 90, 1.1  # pixels for names and legend; axes are a little longer than their points
 GAP = 10  # pixels between a point and a word at its side
 # Where a word may stand: the direction from its point, to the side and up.
@@ -37,6 +39,7 @@ def scatter(
     groups: pd.Series,
     rest: str | None = None,
     labelled: Collection[str] = (),
+    small: Collection[str] = (),
     chosen: str | None = None,
     arrows: Iterable[tuple[str, str]] = (),
     height: int = HEIGHT,
@@ -46,8 +49,9 @@ def scatter(
 
     `groups` has each word's group: one colour of the template and one mark for each; the group `rest` is
     grey. `labelled` words are written beside their points, on two axes those that have room there in a
-    figure of each of `widths`, in pixels; `chosen` is ringed and always written; `arrows` lead from one word
-    to another on two axes. A point hands its word to a click as customdata.
+    figure of each of `widths`, in pixels, and in the room that is left, in small letters, the `small` ones;
+    `chosen` is ringed and always written; `arrows` lead from one word to another on two axes. A point hands
+    its word to a click as customdata.
     """
     flat = len(axes) == 2
     data = _group_marks(points, groups[points.index], rest, flat=flat)
@@ -56,20 +60,18 @@ def scatter(
         ring = {"symbol": "circle-open", "size": 15, "color": RING_COLOUR, "line": {"width": 2}}
         data.append(_marks(points.loc[[chosen]], flat)(mode="markers", marker=ring, **quiet))
     written = points.loc[[word for word in points.index if word in labelled]]
-    if len(written):
-        if flat:
-            sides = free_sides(points, written, first=chosen, widths=widths, height=height)
-            written, where = written.loc[list(sides)], list(sides.values())
-        else:
-            where = "top center"
-        text = [f"<b>{word}</b>" for word in _escaped(written.index)]
-        font = {"size": 13} | ({"shadow": "auto"} if flat else {})
+    if flat and len(written):
+        others = points.loc[[word for word in points.index if word in small and word not in labelled]]
+        sides = free_sides(points, written, others, first=chosen, widths=widths, height=height)
         # The marks are not seen: they keep the words off the points.
-        look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}, "textfont": font}
-        data.append(_marks(written, flat)(text=text, textposition=where, **look, **quiet))
+        look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}}
+        font = {"size": [SMALL if word in others.index else SIZE for word in sides], "shadow": "auto"}
+        names = zip(sides, _escaped(sides), strict=True)
+        text = [name if word in others.index else f"<b>{name}</b>" for word, name in names]
+        places = _marks(points.loc[list(sides)], flat)
+        data.append(places(text=text, textposition=list(sides.values()), textfont=font, **look, **quiet))
     titles = [{"title": {"text": html.escape(words), "font": {"size": 12}}} for words in axes]
     layout = {
-        "annotations": [_arrow(points.loc[start], points.loc[end]) for start, end in arrows],
         "height": height,
         "margin": {"l": 0, "r": 0, "t": 6, "b": 0},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
@@ -79,9 +81,11 @@ def scatter(
         axis = {"zeroline": False, "automargin": True}
         # One unit is as long on both axes: what looks near is near.
         layout |= {"xaxis": titles[0] | axis, "yaxis": titles[1] | axis | {"scaleanchor": "x"}}
+        layout["annotations"] = [_arrow(points.loc[start], points.loc[end]) for start, end in arrows]
     else:
         named = dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True))
-        layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA}
+        names = [_in_space(word, place) for word, place in written.iterrows()]
+        layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA, "annotations": names}
     return go.Figure(data, layout)
 
 
@@ -96,7 +100,7 @@ def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, f
             _marks(members, flat)(
                 mode="markers",
                 name=html.escape(name),
-                marker={"size": 7 if flat else 4, "opacity": OPACITY} | look,
+                marker={"size": 6 if flat else 3, "opacity": OPACITY} | look,
                 # A click chooses a word; it is not to fade the others.
                 unselected={"marker": {"opacity": OPACITY}} if flat else None,
                 text=_escaped(members.index),
@@ -108,29 +112,43 @@ def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, f
 
 
 def free_sides(
-    points: pd.DataFrame, written: pd.DataFrame, *, first: str | None, widths: Sequence[int], height: int
+    points: pd.DataFrame,
+    written: pd.DataFrame,
+    small: pd.DataFrame,
+    *,
+    first: str | None,
+    widths: Sequence[int],
+    height: int,
 ) -> dict[str, str]:
     """The side of its point on which each word is written, so that no two lie on each other in any width.
 
-    A word without room on any side is left out. The word `first` is placed before all others.
+    A word without room on any side is left out. The word `first` is placed before all others, and the `small`
+    ones after those that are `written`, where no edge of the figure cuts them.
     """
     spans = (points.max() - points.min()).to_numpy()
     units = [PADDED * max(spans / (width, height - AROUND)) or 1.0 for width in widths]  # for one pixel
-    boxes, chosen_sides = [], {}
-    for word in sorted(written.index, key=lambda word: word != first):
-        wide, place = LETTER * len(word), written.loc[word].to_numpy()
+    ends = [points.iloc[:, 0].agg(end) / np.array(units) for end in ("min", "max")]
+    words = [*sorted(written.index, key=lambda word: word != first), *small.index]
+    taken = np.empty((len(words), len(widths), 3))  # of each word across, up, and how wide it is
+    sides = {}
+    for word in words:
+        is_small = word in small.index
+        wide, line = LETTER * len(word), LINE
+        if is_small:
+            wide, line = wide * SMALL / SIZE, LINE + AIR
+        across, up = points.loc[word].to_numpy()[:, None] / units
+        others = taken[: len(sides)]
         for side, (x, y) in SIDES.items():
-            box = [(*(place / unit + (x * (wide / 2 + GAP), y * LINE)), wide) for unit in units]
-            if not any(_meet(*pair) for other in boxes for pair in zip(box, other, strict=True)):
-                boxes.append(box)
-                chosen_sides[word] = side
+            middle = across + x * (wide / 2 + GAP)
+            if is_small and ((middle - wide / 2 < ends[0] - GAP) | (middle + wide / 2 > ends[1] + GAP)).any():
+                continue
+            box = np.stack([middle, up + y * LINE, np.full(len(units), wide)], -1)
+            beside = abs(others[..., 0] - box[:, 0]) >= (others[..., 2] + wide) / 2
+            if (beside | (abs(others[..., 1] - box[:, 1]) >= line)).all():
+                taken[len(sides)] = box
+                sides[word] = side
                 break
-    return chosen_sides
-
-
-def _meet(one: tuple, other: tuple) -> bool:
-    near = abs(one[0] - other[0]) < (one[2] + other[2]) / 2
-    return near and abs(one[1] - other[1]) < LINE
+    return sides
 
 
 def _marks(points: pd.DataFrame, flat: bool):
@@ -142,6 +160,13 @@ def _marks(points: pd.DataFrame, flat: bool):
         return where | {name: value for name, value in look.items() if value is not None}
 
     return trace
+
+
+def _in_space(word: str, place: pd.Series) -> dict:
+    """A word of three axes: over all points, or these would cover it."""
+    name = f"<b>{html.escape(word, quote=False)}</b>"
+    at = dict(zip("xyz", place, strict=True))
+    return at | {"text": name, "showarrow": False, "yshift": GAP, "font": {"size": SIZE, "shadow": "auto"}}
 
 
 def _escaped(words: Iterable[str]) -> np.ndarray:

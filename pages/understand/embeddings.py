@@ -39,10 +39,10 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
         st.header(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
         words.neighbours(known, chosen)
     with left:
-        words.map_of(known, kinds, axes=axes, chosen=chosen)
         shares = words.project_words(known, kinds, axes=axes).shares
         share = f"{100 * shares.sum():.0f}"
-        st.caption(t("words.shares", share=share, axes=len(shares), d_model=width))
+        st.markdown(t("words.shares", share=share, axes=len(shares), d_model=width))
+        words.map_of(known, kinds, axes=axes, chosen=chosen)
 
 
 word(kinds, axes)

@@ -220,12 +220,16 @@ def test_a_csv_holds_the_very_numbers_that_are_drawn(plotted):
             assert (np.float32(cell) == weight) if may else cell == ""
 
 
-def test_no_two_words_on_a_map_lie_on_each_other(visit, app):
+def test_no_two_words_on_a_map_lie_on_each_other_and_no_edge_cuts_one(visit, app):
     page = visit(f"{app}/embeddings?text=The women saw the girl because she was lost.&twin=", width=390)
     boxes = page.locator(".st-key-words_map .textpoint text").evaluate_all(
         "all => all.map((e) => [e.textContent, e.getBoundingClientRect().toJSON()])"
     )
-    assert len(boxes) > 5
+    assert len(boxes) > 30
+    figure = page.locator(".st-key-words_map .nsewdrag").bounding_box()
+    for word, box in boxes:
+        assert figure["x"] <= box["left"] + 1, word
+        assert box["right"] <= figure["x"] + figure["width"] + 1, word
     for (word, one), (other, two) in combinations(boxes, 2):
         overlap = min(one["right"], two["right"]) - max(one["left"], two["left"])
         if overlap > 1:

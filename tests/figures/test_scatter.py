@@ -48,11 +48,34 @@ def test_each_group_has_its_own_mark_and_only_the_rest_a_colour_of_its_own():
 @pytest.mark.parametrize("axes", [2, 3])
 def test_labelled_words_are_written_and_the_chosen_one_is_ringed(axes):
     figure = draw(axes, labelled={"dog", "the"}, chosen="dog")
-    [text] = [trace for trace in figure.data if "text" in trace.mode]
-    assert [*text.text] == ["<b>dog</b>", "<b>the</b>"]
+    if axes == 2:
+        [text] = [trace for trace in figure.data if "text" in trace.mode]
+        assert [*text.text] == ["<b>dog</b>", "<b>the</b>"]
+    else:  # over all points, as no text of a point is
+        dog, the = figure.layout.scene.annotations
+        assert [dog.text, the.text] == ["<b>dog</b>", "<b>the</b>"]
+        assert (dog.x, dog.y, dog.z) == tuple(placed(3).loc["dog"])
     [ring] = [trace for trace in figure.data if trace.mode == "markers" and not trace.name]
     assert ring.marker.symbol == "circle-open"
     assert ring.x[0] == placed(axes).loc["dog", 1]
+
+
+def test_small_words_are_written_where_the_others_leave_room_and_take_none_from_them():
+    words = [f"w{i}" for i in range(12)]
+    points = pd.DataFrame([[0, 0]] * 11 + [[9, 9]], words, [1, 2], dtype=float)
+    options = {"axes": ["a", "b"], "groups": pd.Series("g", words), "labelled": words[4:8]}
+
+    def written(**more) -> dict[str, float]:
+        [text] = [trace for trace in scatter(points, **options, **more).data if "text" in trace.mode]
+        return dict(zip(text.text, text.textfont.size, strict=True))
+
+    alone, beside = written(), written(small=words)
+    assert beside.items() > alone.items()
+    assert [*alone] == ["<b>w4</b>", "<b>w5</b>", "<b>w6</b>", "<b>w7</b>"]
+    small = {word: size for word, size in beside.items() if word not in alone}
+    assert "w11" in small
+    assert max(small.values()) < min(alone.values())
+    assert len(beside) < 12
 
 
 def test_nothing_is_written_or_ringed_that_was_not_asked_for():

@@ -44,9 +44,11 @@ def _numbers(values) -> np.ndarray:
     return np.array(values)
 
 
-def written(app, key: str = "words_map") -> set[str]:
+def written(app, key: str = "words_map", *, small: bool = False) -> set[str]:
+    """The words of the sentence and of pairs, or those in small letters."""
     [text] = [trace["text"] for trace in figure(app, key)["data"] if "text" in trace["mode"]]
-    return {word.removeprefix("<b>").removesuffix("</b>") for word in text}
+    found = [word for word in text if word.startswith("<b>") != small]
+    return {word.removeprefix("<b>").removesuffix("</b>") for word in found}
 
 
 @pytest.fixture
@@ -72,6 +74,9 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     for word in ("queen", "bread", "it"):
         np.testing.assert_allclose(found[word], expected.loc[word], rtol=1e-5)
     assert {"it", "animal", "street"} <= written(app) <= own  # a word without room has its point alone
+    assert len(written(app, small=True) & {*along}) > 30
+    share = f"{100 * project(vectors, axes=2, along=along).shares.sum():.0f}"
+    assert any(f"shows {share}% of what differs" in one.value for one in app.main.markdown)
 
 
 def test_other_classes_make_another_map(shown):
@@ -113,20 +118,36 @@ def test_three_axes_have_a_third_number(shown):
 
 
 @pytest.mark.parametrize(
-    ("link", "word"),
-    [({}, "it"), ({"token": 1}, "[CLS]"), ({"token": 3}, "animal"), ({"word": "queen"}, "queen")],
+    ("link", "word", "near"),
+    [
+        ({}, "it", ["they", "she", "he"]),
+        ({"token": 3}, "animal", None),
+        ({"word": "tired"}, "tired", None),
+    ],
 )
-def test_the_nearest_words_are_those_of_the_chosen_one(shown, english, vectors, link, word):
+def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chance(
+    shown, english, vectors, link, word, near
+):
     app = shown(**link)
     assert english("words.nearest", word=literal(word)) in [heading.value for heading in app.header]
-    table = app.table[0].value
+    table, cosine = app.table[0].value, chance(*vectors.shape).nearest
     expected = nearest(vectors, word)
+    expected = expected[expected > cosine]
+    assert near in (None, [*expected.index])
     assert [*table["word"]] == [literal(near) for near in expected.index]
     assert [*table["cosine"]] == [f"{cosine:.3f}" for cosine in expected]
-    cosine = chance(*vectors.shape).nearest
     assert english("words.by_chance", cosine=f"{cosine:.2f}", count=f"{lexicon().n_words:,}") in [
         c.value for c in app.caption
     ]
+
+
+def test_where_no_word_is_nearer_than_chance_that_is_said_and_none_is_listed(shown, english, vectors):
+    limit = chance(*vectors.shape).nearest
+    assert nearest(vectors, "[CLS]").max() < limit
+    app = shown(token=1)
+    assert not app.table
+    said = english("words.none_nearer", cosine=f"{limit:.2f}", count=f"{lexicon().n_words:,}")
+    assert said in [one.value for one in app.main.markdown]
 
 
 @pytest.mark.slow
@@ -141,8 +162,7 @@ def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(shown):
 
 def test_the_differences_and_their_reading_are_computed_now(shown, english, vectors, heatmaps):
     app = shown()
-    others = [("walking", "walked"), ("swimming", "swam")]
-    cosines = agreement(vectors, [("he", "his"), ("she", "her"), ("they", "their"), *GENDER, *others])
+    cosines = agreement(vectors, [("he", "his"), ("she", "her"), ("they", "their"), *GENDER])
     picture = heatmaps(app, "pairs_cosines")["pairs"]
     np.testing.assert_allclose(picture["values"], cosines, atol=1e-5)
     assert (picture["rows"], picture["end"]) == ([*cosines], 1.0)
@@ -154,7 +174,19 @@ def test_the_differences_and_their_reading_are_computed_now(shown, english, vect
     ]
     assert spread in said
     assert literal("man→woman") in said
-    assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 8
+    assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 6
+
+
+def test_a_relation_that_chance_makes_as_well_is_not_drawn_and_named_last(shown, english, vectors):
+    [[cosine]] = agreement(vectors, [("walking", "walked"), ("swimming", "swam")]).to_numpy()[:1, 1:]
+    limit = chance(*vectors.shape).pair
+    assert cosine < limit
+    app = shown()
+    assert not written(app, "pairs_map") & {"walking", "walked", "swimming", "swam"}
+    said = [m.value for m in app.main.markdown if f"±{limit:.2f}" in m.value]
+    assert len(said) == 3
+    assert said[-1].startswith(f"**{english('words.relation_tense')}**")
+    assert "no shared direction" in said[-1]
 
 
 def test_drawn_vectors_are_said_to_mean_nothing(shown, english):
@@ -162,13 +194,14 @@ def test_drawn_vectors_are_said_to_mean_nothing(shown, english):
     assert english("words.intro_random", d_model=32, count="20") in [c.value for c in app.caption]
     assert set(points(app)) >= {"how", "are", "you", "?", "queen"}
     assert written(app) == {"how", "are", "you", "?"}
-    said = [m.value for m in app.main.markdown if m.value.startswith("**")]
+    assert "queen" in written(app, small=True)
+    said = [m.value for m in app.main.markdown if "agrees by chance" in m.value]
     assert len(said) == 3
-    assert all("by chance" in words for words in said)
     assert not app.multiselect
-    cosines = app.table[0].value.set_index("word")["cosine"]
-    how, other = word_vectors(("how", cosines.index[0]), 32, seed=5).numpy()
-    assert cosines.iloc[0] == f"{how @ other / np.linalg.norm(how) / np.linalg.norm(other):.3f}"
+    assert "pairs_map" not in {one.key for one in app.get("plotly_chart")}
+    how, you = word_vectors(("how", "you"), 32, seed=5).numpy()
+    assert how @ you / np.linalg.norm(how) / np.linalg.norm(you) < chance(20, 32).nearest
+    assert not app.table or "you" not in {*app.table[0].value["word"]}
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The page Words: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -198,6 +198,7 @@ def _map(
         groups=words.kinds.where(words.kinds.isin(kinds), rest),
         rest=rest,
         labelled=set(index[labelled]),
+        small=set(index[on_map]),
         chosen=chosen,
         widths=MAP_WIDTHS,
     )
@@ -205,14 +206,19 @@ def _map(
 
 
 def neighbours(words: Words, chosen: str) -> None:
-    """The nearest words as a table, and the cosine of the nearest word by chance."""
+    """The words that are nearer than the nearest by chance, as a table; without any a line says so."""
     table, by_chance = compute.of(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
+    facts = {"cosine": f"{by_chance.nearest:.2f}", "count": f"{len(words.kinds):,}"}
+    if table.empty:
+        st.markdown(t("words.none_nearer", **facts))
+        return
     st.table(table, hide_index=True, border="horizontal")
-    st.caption(t("words.by_chance", cosine=f"{by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
+    st.caption(t("words.by_chance", **facts))
 
 
 def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
     frame = nearest(words.vectors, word).reset_index()
+    frame = frame[frame["cosine"] > words.by_chance.nearest]
     table = {
         t("words.column_word"): frame["word"].map(literal),
         t("words.column_class"): words.kinds[frame["word"]].to_numpy(),
@@ -222,12 +228,17 @@ def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
 
 
 def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:
-    """The known pairs: their differences as arrows, the cosines of these, and a sentence on each relation."""
-    pairs = [pair for pairs in RELATIONS[words.vocabulary.language].values() for pair in pairs]
-    sides, (drawn, readings) = st.grid(2, min_column_width=300), compute.of(words.vocabulary, _agreement)
+    """A sentence on each relation of the known pairs. Those whose differences agree more than by chance are
+    drawn: the differences as arrows, and their cosines."""
+    drawn, readings = compute.of(words.vocabulary, _agreement)
+    if drawn is None:
+        for reading in readings:
+            st.markdown(reading)
+        return
+    sides = st.grid(2, min_column_width=300)
     with sides.container():
-        figure = compute.of(words.vocabulary, _pairs_map, kinds=kinds, axes=axes)
-        alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
+        figure, count = compute.of(words.vocabulary, _pairs_map, kinds=kinds, axes=axes)
+        alt, title = t("words.pairs_alt", count=count), t("words.pairs_title")
         charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin, words=words.of_labels)
     with sides.container():
         heatmaps.draw([replace(drawn, origin=words.origin)], key="pairs_cosines", tall=COSINES_HEIGHT)
@@ -235,28 +246,52 @@ def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:
             st.markdown(reading)
 
 
-def _pairs_map(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Packed:
-    word_map, known = compute.of(words, _projected, kinds=kinds, axes=axes), RELATIONS[words.language]
+def _pairs_map(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> tuple[Packed, int]:
+    """The figure and the number of its pairs."""
+    word_map, agreeing = compute.of(words, _projected, kinds=kinds, axes=axes), _agreeing(words)
     groups = {
-        word: t(f"words.relation_{kind}") for kind, pairs in known.items() for word in itertools.chain(*pairs)
+        word: t(f"words.relation_{kind}")
+        for kind, pairs in agreeing.items()
+        for word in itertools.chain(*pairs)
     }
-    return Packed(
-        scatter(
-            word_map.points.loc[list(groups)].iloc[:, :2],
-            axes=_axes(word_map)[:2],
-            groups=pd.Series(groups),
-            labelled=set(groups),
-            arrows=[pair for pairs in known.values() for pair in pairs],
-            height=380,
-            widths=PAIRS_WIDTHS,
-        )
+    arrows = [pair for pairs in agreeing.values() for pair in pairs]
+    figure = scatter(
+        word_map.points.loc[list(groups)].iloc[:, :2],
+        axes=_axes(word_map)[:2],
+        groups=pd.Series(groups),
+        labelled=set(groups),
+        arrows=arrows,
+        height=380,
+        widths=PAIRS_WIDTHS,
     )
+    return Packed(figure), len(arrows)
 
 
-def _agreement(words: Vocabulary) -> tuple[heatmaps.Heatmap, list[str]]:
-    """The cosines of all differences, and a sentence on each relation."""
-    known = RELATIONS[words.language]
-    cosines = agreement(words.vectors, [pair for pairs in known.values() for pair in pairs])
+def _agreeing(words: Vocabulary) -> dict[str, Sequence[tuple[str, str]]]:
+    """The pairs of the relations whose differences agree more than by chance; of random vectors none does."""
+    if words.random:
+        return {}
+    known, limit = RELATIONS[words.language], words.by_chance.pair
+    return {
+        kind: pairs
+        for kind, pairs in known.items()
+        if verdict(_of_two(agreement(words.vectors, pairs)), limit) != "none"
+    }
+
+
+def _of_two(cosines: pd.DataFrame) -> list[float]:
+    """The cosine of every two differences."""
+    return [cosines.loc[a, b] for a, b in itertools.combinations(cosines, 2)]
+
+
+def _agreement(words: Vocabulary) -> tuple[heatmaps.Heatmap | None, list[str]]:
+    """The cosines of the differences of relations that agree, and a sentence on each relation."""
+    known, agreeing = RELATIONS[words.language], _agreeing(words)
+    kinds = sorted(known, key=lambda kind: kind not in agreeing)
+    readings = [_reading(words, kind, agreement(words.vectors, known[kind])) for kind in kinds]
+    if not agreeing:
+        return None, readings
+    cosines = agreement(words.vectors, [pair for pairs in agreeing.values() for pair in pairs])
     drawn = heatmaps.Heatmap(
         "pairs",
         t("words.cosine"),
@@ -265,13 +300,13 @@ def _agreement(words: Vocabulary) -> tuple[heatmaps.Heatmap, list[str]]:
         "signed",
         limit=1.0,
     )
-    return drawn, [_reading(words, kind, agreement(words.vectors, pairs)) for kind, pairs in known.items()]
+    return drawn, readings
 
 
 def _reading(words: Vocabulary, kind: str, cosines: pd.DataFrame) -> str:
     """A sentence: do the differences of one relation agree more than by chance?"""
     names, limit = list(cosines), words.by_chance.pair
-    values = [cosines.loc[a, b] for a, b in itertools.combinations(names, 2)]
+    values = _of_two(cosines)
     ends = {"low": signed(min(values), "z.2f"), "high": signed(max(values), "z.2f")}
     return t(
         f"words.agree_{'random' if words.random else verdict(values, limit)}",
