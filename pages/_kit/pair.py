@@ -15,6 +15,7 @@ from pages._kit import compute, head_view, heatmaps, matrices, sentence, state
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # of the first and the second side's matrices
+ROUNDING = 1e-6  # of the largest number: a difference as small is none
 
 
 class Side(NamedTuple):
@@ -107,33 +108,46 @@ def show_matrices(
     Of a long text the part around the token is drawn. Cells of a query and a key can be `painted`: of both
     sides where they have the same tokens at the same positions, else of the second one.
     """
-    side_names = NAMES[: len(sides)]
     for name in names:
-        drawn = [
-            compute.of(
-                side.trace,
-                _matrix,
-                name=name,
-                key=side_name,
-                heading=side.heading,
-                layer=side.layer,
-                head=side.head,
-                query=side.query,
-                part=part([side]),
-                scale=state.focus().scale,
-            )
-            for side_name, side in zip(side_names, sides, strict=True)
-        ]
-        end = max(side.end for side in drawn)
+        drawn = _matrices(sides, name, partners=partners)
         paints = painted is not None and "key" in MATRICES[name].axes
         painted_sides = drawn[-1:] if sides[0].trace.title != sides[-1].trace.title else drawn
-        drawn = [replace(side, limit=end, paints=paints and side in painted_sides) for side in drawn]
-        if partners is not SAME:
-            drawn[-1] = replace(drawn[-1], partners=(partners.queries, partners.keys))
+        drawn = [replace(side, paints=paints and side in painted_sides) for side in drawn]
         if difference:
             drawn.append(between(*drawn, partners=partners))
-        traces = {side_name: side.trace for side_name, side in zip(side_names, sides, strict=True)}
+        traces = {one.name: side.trace for one, side in zip(drawn, sides, strict=False)}
         heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces, painted=painted)
+
+
+def _matrices(sides: Pair, name: str, *, partners: Partners) -> list[heatmaps.Heatmap]:
+    """The matrix of that name on each side, on one colour scale."""
+    drawn = [
+        compute.of(
+            side.trace,
+            _matrix,
+            name=name,
+            key=side_name,
+            heading=side.heading,
+            layer=side.layer,
+            head=side.head,
+            query=side.query,
+            part=part([side]),
+            scale=state.focus().scale,
+        )
+        for side_name, side in zip(NAMES, sides, strict=False)
+    ]
+    end = max(side.end for side in drawn)
+    drawn = [replace(side, limit=end) for side in drawn]
+    if partners is not SAME:
+        drawn[-1] = replace(drawn[-1], partners=(partners.queries, partners.keys))
+    return drawn
+
+
+def is_unchanged(sides: Pair, name: str, *, partners: Partners = SAME) -> bool:
+    """Whether all numbers of a matrix are the same on both sides, but for rounding; hidden ones are none."""
+    drawn = _matrices(sides, name, partners=partners)
+    moved = np.abs(between(*drawn, partners=partners).values)
+    return bool(moved.max(initial=0.0, where=np.isfinite(moved)) <= ROUNDING * drawn[0].end)
 
 
 def between(

@@ -41,15 +41,8 @@ kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")
 if chosen:
     moved.without_w_o(after, edits, layer=layer, head=head, query=at)
-names = moved.drawn(after.layers[layer]) if chosen else ("weights",)
-pair.show_matrices(
-    both,
-    names,
-    key="what-if",
-    difference=bool(chosen) and text.partners is not None,
-    partners=text.partners or pair.SAME,
-    painted=changes.painter(chosen, layer=layer, head=head),
-)
+painted = changes.painter(chosen, layer=layer, head=head)
+moved.matrices(both, partners=text.partners, painted=painted)
 if chosen:
     st.header(t("what_if.layers"))
     moved.reached(before, after, text, edits, query=at)

@@ -113,7 +113,7 @@ def test_w_o_and_the_position_code_of_our_own_modules_are_changed(on_page, heatm
     edit = edits.Position(code=code) if code else edits.Concatenation()
     settings = Scene(source=source).settings()
     layer = mha.trace(**settings, edits=[edit]).layers[-1]
-    np.testing.assert_allclose(heatmaps(app, "what-if-output")["after"]["values"], layer.output(0), atol=1e-6)
+    np.testing.assert_allclose(heatmaps(app, "what-if-result")["after"]["values"], layer.result(), atol=1e-6)
 
 
 def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(on_page):
@@ -399,3 +399,46 @@ def test_whatever_is_changed_the_whole_picture_follows(on_page, heatmaps, change
         np.testing.assert_allclose(drawn["after"]["values"], new, atol=1e-6)
         np.testing.assert_allclose(drawn["difference"]["values"], new - old, atol=1e-6)
         assert np.abs(new - old).max() > 1e-3
+
+
+def test_a_matrix_that_stays_is_named_and_not_drawn(on_page, heatmaps, english):
+    """A head that is off still looks; its weights stand there once, for cells that are to be hidden."""
+    app = on_page(edits="off,layer=2,head=1")
+    [weights] = heatmaps(app, "what-if-weights").values()
+    assert weights["paints"]
+    drawn = [
+        f"what-if-{name}" for name in ("masked", "output", "result") if _is_drawn(app, f"what-if-{name}")
+    ]
+    assert drawn == ["what-if-output", "what-if-result"]
+    said = english("what_if.unchanged", names="A₁, S₁ masked")
+    assert said in [one.value for one in app.markdown]
+
+
+def test_of_a_cut_the_scores_that_are_left_stay(on_page, heatmaps, english):
+    app = on_page(edits=CUT)
+    assert [*heatmaps(app, "what-if-weights")] == ["before", "after", "difference"]
+    assert not _is_drawn(app, "what-if-masked")
+    assert english("what_if.unchanged", names="S₁ masked") in [one.value for one in app.markdown]
+
+
+def test_in_a_layer_that_no_change_reaches_nothing_is_compared(on_page, heatmaps, english):
+    app = on_page(edits=CUT, layer=1)
+    assert len(heatmaps(app, "what-if-weights")) == 1
+    assert not any(_is_drawn(app, f"what-if-{name}") for name in ("masked", "output", "result"))
+    said = english("what_if.all_unchanged", names="A₁, S₁ masked, head₁, Z")
+    assert said in [one.value for one in app.markdown]
+
+
+def test_a_picture_of_how_far_outputs_moved_is_left_out_where_none_has(on_page, english):
+    assert _is_drawn(on_page(edits=CUT), "what-if-reached")
+    app = on_page(text="How are you?", source="random", h=1, edits="concatenated")
+    assert not _is_drawn(app, "what-if-reached")
+    assert english("what_if.unmoved") in [one.value for one in app.markdown]
+
+
+def _is_drawn(app, key: str) -> bool:
+    try:
+        app.get_by_key(key)
+    except KeyError:
+        return False
+    return True

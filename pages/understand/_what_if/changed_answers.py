@@ -75,14 +75,14 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         pairs = [(at, old, new) for at, old, new in pairs if at in first or old[0][0] != new[0][0]]
     labels, few = after.answered.labels, len(pairs) <= MAX_LINES
     if before is not after:
-        for at, old, new in pairs:
-            if not few and at not in first:
-                continue
-            names = {"word": literal(isolated(labels[at]))}
-            for name, (word, share) in {"before": old[0], "after": new[0]}.items():
-                names |= {name: literal(_named(word)), f"{name}_share": short(share)}
-            kind = "other" if old[0][0] != new[0][0] else "same"
-            st.markdown(t(f"what_if.answer_{kind}", **names))
+        said = [one for one in pairs if few or one[0] in first]
+        with st.container(key="changed_answers"):
+            for at, old, new in sorted(said, key=lambda one: one[1][0][0] == one[2][0][0]):  # others first
+                names = {"word": literal(isolated(labels[at]))}
+                for name, (word, share) in {"before": old[0], "after": new[0]}.items():
+                    names |= {name: literal(_named(word)), f"{name}_share": short(share)}
+                kind = "other" if old[0][0] != new[0][0] else "same"
+                st.markdown(t(f"what_if.answer_{kind}", **names))
         if few:
             return
     rows = [

@@ -1,6 +1,6 @@
 """What came of the changes on the page What if: how far outputs and weights moved, layer by layer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,9 @@ from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
 from mha_core.analysis.frames import WINDOW, around, picture, window
 from mha_core.attention.edits import Concatenation, Edit
-from pages._kit import compute, heatmaps, matrices, model_source, pair
+from mha_core.traces.matrices import MATRICES
+from pages._kit import compute, heatmaps, model_source, pair
+from pages._kit.matrices import of_picture
 from pages._kit.text import literal, number, t
 from pages.understand._what_if.sides import Rearranged
 
@@ -19,9 +21,33 @@ SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its 
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 
 
-def drawn(layer: LayerTrace) -> tuple[str, ...]:
-    """The matrices of a layer that show what a change does, from the weights to what the layer hands on."""
-    return ("weights", "masked", "output", *(("result",) if layer.knows("w_o") else ()))
+def matrices(
+    sides: pair.Pair,
+    *,
+    partners: pair.Partners | None,
+    painted: Callable[[str, range, range], None],
+) -> None:
+    """What a change does to a head, from its weights to what its layer hands on: the matrices that differ.
+
+    Those that stay are named. Weights stand there in any case: in their picture cells are hidden.
+    """
+    if len(sides) == 1:
+        pair.show_matrices(sides, ["weights"], key="what-if", painted=painted)
+        return
+    layer, names = sides[-1].trace.layers[sides[-1].layer], ["weights", "masked", "output"]
+    names += ["result"] if layer.knows("w_o") else []
+    if partners is None:  # nothing can be set against each other
+        pair.show_matrices(sides, names, key="what-if", painted=painted)
+        return
+    stay = [name for name in names if pair.is_unchanged(sides, name, partners=partners)]
+    differ = [name for name in names if name not in stay]
+    pair.show_matrices(sides, differ, key="what-if", difference=True, partners=partners, painted=painted)
+    if stay:
+        symbols = ", ".join(literal(MATRICES[name].written(layer, sides[-1].head)) for name in stay)
+        kind = "unchanged" if differ else "all_unchanged"
+        st.markdown(t(f"what_if.{kind}", names=symbols))
+    if "weights" in stay:
+        pair.show_matrices(sides[-1:], ["weights"], key="what-if", painted=painted)
 
 
 def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: int, query: int) -> None:
@@ -37,7 +63,7 @@ def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, hea
         for name in ("output" if layer.n_heads == 1 else "concat", "result")
     ]
     end = max(float(np.abs(one.frame.to_numpy()).max()) for one in both)
-    drawn = [replace(matrices.of_picture(one, one.name, limit=end, query=query), limit=end) for one in both]
+    drawn = [replace(of_picture(one, one.name, limit=end, query=query), limit=end) for one in both]
     traces = dict.fromkeys((one.name for one in both), trace)
     heatmaps.draw(drawn, key="what-if-z", traces=traces)
 
@@ -67,6 +93,9 @@ def reached(
             for old, new in zip(*outputs, strict=True)
         ]
     )
+    if not moved.any():
+        st.markdown(t("what_if.unmoved"))
+        return
     shown = slice(None) if rows is None else rows
     layers = pd.RangeIndex(1, len(moved) + 1, name="layer")
     frame = pd.DataFrame(moved, layers, pd.Index(after.sides.queries.labels[shown], name="token"))
@@ -76,7 +105,7 @@ def reached(
         t("what_if.reached"),
         frame,
         "weights",
-        limit=float(moved.max()) or 1.0,
+        limit=float(moved.max()),
         hidden=cells[:, shown],
         hidden_text=t("what_if.unreached"),
     )
