@@ -8,7 +8,14 @@ ANSWERS = 5  # words, the most probable first
 MAX_WORDS = 100  # in an answer of a file
 MAX_QUESTIONS = 100  # of a file
 NOTHING = "[CLS]"  # the answer of a small model that nothing in the sentence is what was asked for
+# Of the best word. With less, all other words together are more than twice as probable: it is no guess.
+LEAST_GUESS = 0.3
 Answer = tuple[tuple[str, float], ...]
+
+
+def is_known(answer: Answer) -> bool:
+    """Whether the model knows: whether its best word has a probability from `LEAST_GUESS` on."""
+    return answer[0][1] >= LEAST_GUESS
 
 
 def most_probable(probabilities: Tensor, word: Callable[[int], str]) -> Answer:

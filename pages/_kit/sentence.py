@@ -12,7 +12,7 @@ import streamlit as st
 from mha_core import AttentionTrace, Tokens
 from mha_core.scene.places import EVERYWHERE
 from mha_core.sources import mini
-from mha_core.traces.answers import NOTHING
+from mha_core.traces.answers import NOTHING, is_known
 from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
@@ -22,7 +22,6 @@ from pages._kit.text import isolated, literal, short, t
 MAX_NAMED = 4
 MIN_SHARE = 0.01  # of a word that is named
 MIN_BESIDES = 0.1  # of one that is named beside the answer to one of several questions
-UNSURE = 0.3  # of the best word: below it the model does not know
 Span = tuple[int, int]
 
 
@@ -38,8 +37,9 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     shares = _listed([(keys[i], row[i]) for i in order], _bold)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
-        for asked, words in _answers_at(trace, query, _bold) if trace.answers else ():
-            st.markdown(f"{asked} {words}")
+        for said in _answers_at(trace, query, _bold) if trace.answers else ():
+            guesses = f" :small[{said.guesses}]" if isinstance(said, Unknown) else ""
+            st.markdown(f"{said.asked} {said.words}{guesses}")
 
 
 class Answer(NamedTuple):
@@ -49,16 +49,24 @@ class Answer(NamedTuple):
     words: str
 
 
-def answers(trace: AttentionTrace) -> list[list[Answer]]:
+class Unknown(NamedTuple):
+    """What is asked about a word, that the model does not know, and its best guesses."""
+
+    asked: str
+    words: str
+    guesses: str
+
+
+def answers(trace: AttentionTrace) -> list[list[Answer | Unknown]]:
     """What is asked at each token and what the model answers, without markup; none where nothing is asked."""
     return compute.of(trace, _answers)
 
 
-def _answers(trace: AttentionTrace) -> list[list[Answer]]:
+def _answers(trace: AttentionTrace) -> list[list[Answer | Unknown]]:
     return [_answers_at(trace, query, isolated) for query in range(len(trace.answers or ()))]
 
 
-def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[Answer]:
+def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[Answer | Unknown]:
     answer, piece = trace.answers[query], trace.answered.pieces[query]
     if answer is None:
         return []
@@ -66,14 +74,12 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
     language = getattr(trace.source.origin, "language", None)
     if language not in LANGUAGES:
         kind = "next" if _is_next(trace) else "any"
-        return [Answer(t(f"answer.{kind}", query=name), _shares(answer, written))]
+        return [_said(t(f"answer.{kind}", query=name), answer, written)]
     if piece == HIDDEN:
-        return [Answer(t("answer.hidden"), _shares(answer, written))]
+        return [_said(t("answer.hidden"), answer, written)]
     is_pronoun, said = normalized(piece) in lexicon(language).pronouns, []
     if is_pronoun:
-        is_sure = answer[0][0] == NOTHING or answer[0][1] >= UNSURE
-        words = _shares(answer, _or_nothing(written)) if is_sure else t("answer.unsure")
-        said.append(Answer(t("answer.pronoun", query=name), words))
+        said.append(_said(t("answer.pronoun", query=name), answer, _or_nothing(written)))
 
     def rank(questions: list[str]) -> tuple[bool, float]:
         return EVERYWHERE.issuperset(questions), -round(trace.questions[questions[0]][query][0][1], 1)
@@ -81,9 +87,8 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
     for questions in sorted(_asked_of(trace, query, is_pronoun=is_pronoun), key=rank):
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
-        is_sure = trace.questions[questions[0]][query][0][1] >= UNSURE
-        words = _words(trace, questions[0], query, written) if is_sure else t("answer.unsure")
-        said.append(Answer(_asked(trace, questions, query), words))
+        answer = trace.questions[questions[0]][query]
+        said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
     return said or [Answer(t("answer.word", query=name), t("answer.nothing"))]
 
 
@@ -117,8 +122,12 @@ def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
     return " ".join(asked)
 
 
-def _words(trace: AttentionTrace, question: str, query: int, written: Callable[[str], str]) -> str:
-    return _shares(trace.questions[question][query], _or_nothing(written), MIN_BESIDES)
+def _said(
+    asked: str, answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
+) -> Answer | Unknown:
+    if is_known(answer):
+        return Answer(asked, _shares(answer, written, least))
+    return Unknown(asked, t("answer.unsure"), _shares(answer, written))
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:

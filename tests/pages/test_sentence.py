@@ -289,8 +289,8 @@ def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, 
     guesses = mha.trace(hidden, source="mini").answers[2]
     words = ", ".join(f"{guess} {share:.0%}" for guess, share in guesses if share >= 0.01)
     first, second = eye(app)[0]["answers"]
-    assert first[2] == [[english("answer.hidden"), words]]
-    asked = [question for question, _ in second[2]]
+    assert first[2] == [[english("answer.hidden"), english("answer.unsure"), words]]
+    asked = [question for question, *_ in second[2]]
     assert english("answer.doer_of") in asked  # the other one still says what it was asked
     assert english("answer.hidden") not in asked
 
@@ -306,7 +306,10 @@ def test_the_answers_are_those_of_the_page_token_in_words_without_markup(opened,
     for token in (1, 2, 8):
         page = opened_on("see/token.py", text=text, twin="", token=token + 1)
         plain = [re.sub(r"\\(.)|\*\*|\u2060", r"\1", element.value) for element in page.markdown]
-        said = [" ".join(answer) for answer in answers[token]]
+        said = [
+            " ".join([asked, words, *(f":small[{one}]" for one in guesses)])
+            for asked, words, *guesses in answers[token]
+        ]
         assert said
         assert [line for line in plain if line in said] == said
     assert len({str(said) for said in answers}) > 5
@@ -342,7 +345,7 @@ def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, plac
     assert place(app)[2] == 3
     header, _ = eye(app)
     assert header["hides"][1][3] == "Give “animal” back"
-    assert [asked for asked, _ in header["answers"][1][3]] == [english("answer.hidden")]
+    assert [asked for asked, *_ in header["answers"][1][3]] == [english("answer.hidden")]
     assert typed(hide(app, 3, panel=1)) == (TYPED, twin)
 
 
@@ -380,8 +383,8 @@ def test_a_mask_can_be_typed(opened, eye, word):
     assert not app.error
     assert word(app) == "[MASK]"
     best = mha.trace("The hungry dog [MASK] the old bread.", source="mini").answers[4][0][0]
-    [(_, words)] = eye(app)[0]["answers"][0][4]
-    assert words.startswith(f"{best} ")
+    [(_, _, guesses)] = eye(app)[0]["answers"][0][4]
+    assert guesses.startswith(f"{best} ")
 
 
 def test_hiding_takes_the_very_word_that_was_chosen(opened, hide):
@@ -429,7 +432,7 @@ def test_at_a_pronoun_it_is_said_what_it_stands_for_and_what_decides():
     ]
     assert answered(TYPED, "it") == [("What does it stand for?", "nothing 100%")]
     unsure = answered(TYPED, "it", noun=(("dog", 0.09), ("he", 0.05)))
-    assert unsure == [("What does it stand for?", "the model cannot tell")]
+    assert unsure == [("What does it stand for?", "the model does not know", "dog 9%, he 5%")]
 
 
 def test_at_another_word_it_is_said_what_it_belongs_to_and_who_does_what(english):
@@ -475,7 +478,7 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
 
 def test_an_answer_that_is_hardly_one_is_not_said():
     said = answered(TYPED, "cross", doer=(("animal", 0.2), ("street", 0.19)), before=(("it", 0.1),))
-    assert said == [("Who does it?", "the model cannot tell")]
+    assert said == [("Who does it?", "the model does not know", "animal 20%, street 19%")]
     said = answered(TYPED, "tired", noun=(("animal", 0.6), ("[CLS]", 0.4)))
     assert said == [("Which noun does it belong to?", "animal 60%, nothing 40%")]
 
@@ -752,3 +755,23 @@ def test_a_model_that_guesses_a_hidden_word_guesses_it_also_where_it_may_not_loo
         for word, answer, answers_here in zip(trace.tokens.labels, answers, said, strict=True):
             asked = english(f"answer.{kind}", query=word)
             assert answers_here == ([(asked, "cat 50%")] if answer else [])
+
+
+@pytest.mark.parametrize("share", [0.29, 0.3])
+@pytest.mark.parametrize(
+    ("text", "word", "source"),
+    [
+        (TYPED, "it", "mini"),  # a pronoun
+        (TYPED.replace("animal", "[MASK]"), "[MASK]", "mini"),
+        (TYPED, "street", "arrays"),  # as of a model with a head for words
+    ],
+)
+def test_below_a_limit_no_guess_is_an_answer_whoever_gives_it(share, text, word, source):
+    trace = mha.trace(text, source="mini")
+    at, guesses = trace.tokens.index(word), (("cat", share), ("dog", 0.1))
+    answers = tuple(guesses if place == at else None for place in range(len(trace.tokens)))
+    if source == "arrays":
+        trace = replace(trace, source="arrays")
+    [(_, *said), *_] = sentence.answers(replace(trace, answers=answers, questions={}))[at]
+    shares = f"cat {share:.0%}, dog 10%"
+    assert said == (["the model does not know", shares] if share < 0.3 else [shares])

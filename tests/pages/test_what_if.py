@@ -13,6 +13,7 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.scene.changes import KINDS, OF_OWN_MODULES, change_of, read, write
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
+from pages.understand._what_if.changed_answers import became
 from pages.understand._what_if.changes import describe
 
 PAGE = "understand/what_if.py"
@@ -442,3 +443,16 @@ def _is_drawn(app, key: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def test_an_answer_that_is_no_guess_is_not_given_for_one():
+    """Before, after, or both: the model does not know."""
+    sure, unsure, other = (("cat", 0.3), ("dog", 0.2)), (("cat", 0.29), ("dog", 0.2)), (("dog", 0.9),)
+    unknown = "**the model does not know** :small[(cat 0.29)]"
+    said = "The answer at **it** changes: "
+    assert became("it", sure, other) == f"{said}**cat** 0.30 → **dog** 0.90"
+    assert became("it", sure, unsure) == f"{said}**cat** 0.30 → {unknown}"
+    assert became("it", unsure, other) == f"{said}{unknown} → **dog** 0.90"
+    assert became("it", sure, sure) == "The answer at **it** stays **cat**: 0.30 → 0.30"
+    neither = "At **it** **the model does not know**, as it is or changed :small[(cat 0.29 → cat 0.29)]"
+    assert became("it", unsure, unsure) == neither

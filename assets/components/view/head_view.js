@@ -23,6 +23,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
+/** @typedef {[string, string, string?]} Answer what is asked, the answer, and the guesses where that is not known */
 
 /**
  * What the view is told besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
@@ -51,7 +52,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
- * @property {[string, string][][][]} [answers] of each panel at each token what is asked, and the model's answer
+ * @property {Answer[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
@@ -413,15 +414,16 @@ function answersAt(selection, panel) {
 }
 
 // Each question with its answer, which stands out.
-/** @param {HTMLElement} place @param {[string, string][]} answers */
+/** @param {HTMLElement} place @param {Answer[]} answers */
 function showAnswers(place, answers) {
   const text = JSON.stringify(answers);
   if (place.dataset.text === text) return;
   place.dataset.text = text;
   place.replaceChildren(
-    ...answers.map(([asked, words]) => {
+    ...answers.map(([asked, words, guesses]) => {
       const pair = make("span", "answer", `${asked} `);
       pair.append(make("b", "", words));
+      if (guesses) pair.append(" ", make("small", "", guesses));
       return pair;
     }),
   );

@@ -16,7 +16,7 @@ from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
-from mha_core.traces.answers import NOTHING
+from mha_core.traces.answers import NOTHING, Answer, is_known
 from pages._kit import compute, heatmaps, model_answers, model_source, state
 from pages._kit.text import isolated, literal, short, signed, t
 from pages._server.turns import in_turn
@@ -78,11 +78,7 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         said = [one for one in pairs if few or one[0] in first]
         with st.container(key="changed_answers"):
             for at, old, new in sorted(said, key=lambda one: one[1][0][0] == one[2][0][0]):  # others first
-                names = {"word": literal(isolated(labels[at]))}
-                for name, (word, share) in {"before": old[0], "after": new[0]}.items():
-                    names |= {name: literal(_named(word)), f"{name}_share": short(share)}
-                kind = "other" if old[0][0] != new[0][0] else "same"
-                st.markdown(t(f"what_if.answer_{kind}", **names))
+                st.markdown(became(literal(isolated(labels[at])), old, new))
         if few:
             return
     rows = [
@@ -97,8 +93,30 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     st.dataframe(table, hide_index=True)
 
 
-def _words(answer: Sequence[tuple[str, float]]) -> str:
-    return " · ".join(f"{_named(word)} {short(share)}" for word, share in answer[:3])
+def became(word: str, old: Answer, new: Answer) -> str:
+    """What became of an answer, in a sentence."""
+    if is_known(old) or is_known(new):
+        if old[0][0] != new[0][0] or not (is_known(old) and is_known(new)):
+            return t("what_if.answer_other", word=word, before=_guess(old), after=_guess(new))
+        kind = "same"
+    else:
+        kind = "neither"
+    words = {"before": literal(_named(old[0][0])), "after": literal(_named(new[0][0]))}
+    shares = {"before_share": short(old[0][1]), "after_share": short(new[0][1])}
+    return t(f"what_if.answer_{kind}", word=word, unknown=t("answer.unsure"), **words, **shares)
+
+
+def _guess(answer: Answer) -> str:
+    """The best word with its probability, or that the model does not know."""
+    facts = {"answer": literal(_named(answer[0][0])), "share": short(answer[0][1])}
+    if is_known(answer):
+        return t("what_if.answer_known", **facts)
+    return t("what_if.answer_unknown", unknown=t("answer.unsure"), **facts)
+
+
+def _words(answer: Answer) -> str:
+    words = " · ".join(f"{_named(word)} {short(share)}" for word, share in answer[:3])
+    return words if is_known(answer) else f"{t('answer.unsure')} ({words})"
 
 
 def _named(word: str) -> str:
