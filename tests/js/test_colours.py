@@ -35,3 +35,21 @@ def test_the_colour_of_a_head_as_small_text_stands_out_from_the_page_and_from_a_
             assert light / dark >= 4.5
     assert len(set(texts)) == 10  # heads are still told apart
     assert [text == colour for text, colour in zip(found, colours, strict=True)].count(True) >= 2
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_word_stands_out_from_its_chip_whatever_weight_this_shows_and_of_which_head(javascript, theme):
+    named = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"][theme]
+    code = f"""
+    const {{ chartSequentialColors, chartCategoricalColors, backgroundColor }} = {json.dumps(named)};
+    const shares = Array.from({{ length: 101 }}, (_, at) => at / 100);
+    const ofHeads = chartCategoricalColors.map((colour) => [backgroundColor, colour]);
+    const scales = [chartSequentialColors, ...ofHeads];
+    const chips = scales.flatMap((scale) => shares.map((share) => shade(scale.map(colourOf), share)));
+    return chips.map((chip) => [chip, colourOf(inkOn(chip))]);
+    """
+    chips = javascript(["pictures/colours.js"], code)
+    assert len(chips) == 11 * 101
+    for pair in chips:
+        dark, light = sorted(luminance(colour) + 0.05 for colour in pair)
+        assert light / dark >= 4.5
