@@ -20,6 +20,7 @@ from pages._kit import compute, state
 from pages._kit.text import isolated, literal, short, t
 
 MAX_NAMED = 4
+MAX_GUESSES = 3  # that are named where the model does not know
 MIN_SHARE = 0.01  # of a word that is named
 MIN_BESIDES = 0.1  # of one that is named beside the answer to one of several questions
 Span = tuple[int, int]
@@ -127,7 +128,7 @@ def _said(
 ) -> Answer | Unknown:
     if is_known(answer):
         return Answer(asked, _shares(answer, written, least))
-    return Unknown(asked, t("answer.unsure"), _shares(answer, written))
+    return Unknown(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written))
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:

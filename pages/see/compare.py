@@ -9,7 +9,7 @@ from pages._kit.text import t
 from pages.see._compare import against, differences
 
 st.title(t("compare.heading"), anchor=False)
-st.markdown(t("compare.intro"))
+st.caption(t("compare.intro"))
 scene, trace = scene_and_trace()
 other = against.choose(scene, trace)
 if other is None:

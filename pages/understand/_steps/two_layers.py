@@ -39,7 +39,7 @@ def _hops() -> None:
     """The two heads, the sentence, the path and the matrices of both sentences."""
     scene, trace = in_fragment()
     layer = _last(trace, scene)
-    st.markdown(t("hops.intro", one=layer, two=layer + 1))
+    st.caption(t("hops.intro", one=layer, two=layer + 1))
     *_, query = indices(trace, scene)
     first, second = _heads(trace, scene, query, layer=layer)
     _choose(trace, query, first=first, second=second, layer=layer)
