@@ -20,16 +20,18 @@ chosen, _ = read(scene.edits)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)
 at = text.query(query)
+came_of_it = st.container()  # above the fields: a change is seen at once
 changes.choose(text.trace, words, chosen, layer=layer, head=head, query=at)
-if chosen:
-    changes.listed(chosen, text.trace, words)
-if refusal is not None:
-    refusals.show(refusal, page_offers=False)
-    st.stop()
-edits = edits_of(chosen)
-answered = changed_answers.asked(text, before, after, edits, scene=scene)
-if answered is not None:
-    changed_answers.show(answered.before, answered.after, text.swaps)
+with came_of_it if chosen else st.container():
+    if chosen:
+        changes.listed(chosen, text.trace, words)
+    if refusal is not None:
+        refusals.show(refusal, page_offers=False)
+        st.stop()
+    edits = edits_of(chosen)
+    answered = changed_answers.asked(text, before, after, edits, scene=scene)
+    if answered is not None:
+        changed_answers.show(answered.before, answered.after, text.swaps)
 if text.swaps:
     st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
 both = [pair.Side(t("what_if.before"), before, layer, head, query)]
