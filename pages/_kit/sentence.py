@@ -89,6 +89,8 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
         answer = trace.questions[questions[0]][query]
+        if not is_known(answer) and any(isinstance(one, Unknown) for one in said):
+            continue  # that it does not know is said once
         said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
     return said or [Answer(t("answer.word", query=name), t("answer.nothing"))]
 

@@ -433,6 +433,10 @@ def test_at_a_pronoun_it_is_said_what_it_stands_for_and_what_decides():
     assert answered(TYPED, "it") == [("What does it stand for?", "nothing 100%")]
     unsure = answered(TYPED, "it", noun=(("dog", 0.09), ("he", 0.05)))
     assert unsure == [("What does it stand for?", "the model does not know", "dog 9%, he 5%")]
+    once = answered(TYPED, "it", noun=(("dog", 0.09), ("he", 0.05)), decider=(("tired", 0.2),))
+    assert once == unsure
+    sure = answered(TYPED, "it", noun=(("animal", 0.9),), decider=(("tired", 0.2),))
+    assert sure[1] == ("Which word decides that?", "the model does not know", "tired 20%")
 
 
 def test_at_another_word_it_is_said_what_it_belongs_to_and_who_does_what(english):
