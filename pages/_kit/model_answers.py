@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.attention.edits import Edit
 from mha_core.scene.scene import Scene
-from pages._kit import compute, model_source, state
+from pages._kit import compute, model_source
 from pages._kit.model_source import Parts
 from pages._kit.text import literal, t
 
@@ -33,17 +33,3 @@ def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> Parts:
         return model_source.answered(scene, text, edits)
     except MhaError as error:
         return model_source.answered(scene, compute.beginning(error), edits)
-
-
-def offer(scene: Scene) -> None:
-    """A button that asks the model, where nobody has; the switch stands at the top of the page."""
-    if scene.source == "model" and not scene.ask_model:
-        st.button(
-            t("answer.ask"),
-            key="offer_answers",
-            type="tertiary",
-            icon=":material/forum:",
-            help=t("answer.ask_help"),
-            on_click=state.go,
-            kwargs={"ask_model": True},
-        )

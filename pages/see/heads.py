@@ -39,12 +39,10 @@ if scene.source == "model":
 weights = sentences.show(
     trace, twin, scene, layer=layer, head=head, token=query, tells=opened, answered=answered
 )
-with st.container(horizontal=True):
-    if trace.layers[layer].knows("w_o") and st.button(
-        t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
-    ):
-        st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
-    model_answers.offer(scene)
+if trace.layers[layer].knows("w_o") and st.button(
+    t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
+):
+    st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)

@@ -308,7 +308,7 @@ def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_mo
     """Where it is asked for: of both sentences; the other page asks, too, and the link keeps it."""
     app = on_model("gpt2")
     assert eye(app)[0]["answers"] == [[], []]
-    app.button(key="offer_answers").click().run()
+    app.toggle(key="ask_model").set_value(True).run()
     assert not app.exception
     assert app.query_params["ask_model"] == "true"
     model = huggingface.load(folder("gpt2"), answers=True)

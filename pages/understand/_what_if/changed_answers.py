@@ -47,7 +47,6 @@ def asked(
     if scene.source != "model":
         return Answered(before, after, (before, after)) if any(before.answers) else None
     texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
-    model_answers.offer(scene)
     found = model_answers.asked(scene, texts)
     if not found:
         return None
