@@ -211,7 +211,7 @@ def equal_cost(opened: Opened) -> None:
 
 
 def published(opened: Opened) -> None:
-    assert t("sweep.published") in [heading.value for heading in opened.app.header]
+    assert t("head_counts.published") in [heading.value for heading in opened.app.header]
     bleu = PUBLISHED["bleu"]
     assert bleu.idxmin() == 1
     assert bleu[32] < bleu.max()

@@ -53,7 +53,7 @@ def lines(app, key: str) -> list[dict]:
 def test_both_figures_and_both_tables_are_there_with_their_source(shown, english):
     app = shown()
     assert [line["name"] for line in lines(app, "sweep_measured")] == [
-        english(f"sweep.line_{column}") for column in ("answer", "shapes", "right")
+        english(f"head_counts.line_{column}") for column in ("answer", "shapes", "right")
     ]
     assert len(lines(app, "sweep_published")) == 1
     questions, ours, papers = (table.value for table in app.table)
@@ -62,11 +62,11 @@ def test_both_figures_and_both_tables_are_there_with_their_source(shown, english
     assert [*ours["new shapes"]] == ["91.0%"] * 4
     assert [*ours["resolve it"]] == ["1 of 1", "1 of 2", "1 of 4", "1 of 8"]
     questions = questions.set_index("question")
-    assert [*questions] == [english("sweep.with_h", h=h) for h in ACCURACY]
+    assert [*questions] == [english("head_counts.with_h", h=h) for h in ACCURACY]
     assert [*questions.loc[english("head_view.question_doer")]] == ["50%", "50%", "97%", "97%"]
     assert [*questions.loc[english("head_view.question_after")]] == ["–", "–", "–", "99%"]
     assert [*papers["BLEU"]] == [f"{bleu:.1f}" for bleu in PUBLISHED["bleu"]]
-    assert english("sweep.source") in [caption.value for caption in app.caption]
+    assert english("head_counts.source") in [caption.value for caption in app.caption]
 
 
 def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
@@ -79,16 +79,19 @@ def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
 def test_the_sentences_hold_for_the_numbers(shown, english):
     said = sentences(shown())
     assert (
-        english("sweep.best_uneven", maximum="100.0", maximum_at="4", minimum="50.0", minimum_at="1") in said
+        english("head_counts.best_uneven", maximum="100.0", maximum_at="4", minimum="50.0", minimum_at="1")
+        in said
     )
-    assert english("sweep.one_coin", one="50.0", several=2, maximum="100.0", minimum="98.0") in said
+    assert english("head_counts.one_coin", one="50.0", several=2, maximum="100.0", minimum="98.0") in said
     counts = {1: (1, 2), 2: (1, 2), 4: (2, 2), 8: (3, 3)}
-    items = [english("sweep.answered_item", count=n, asked=of, h=h) for h, (n, of) in counts.items()]
-    assert english("sweep.answered", share="95", list=", ".join(items)) in said
-    assert english("sweep.cost", parameters="163,306") in said
-    assert english("sweep.seed", seed="7") in said
+    items = [english("head_counts.answered_item", count=n, asked=of, h=h) for h, (n, of) in counts.items()]
+    assert english("head_counts.answered", share="95", list=", ".join(items)) in said
+    assert english("head_counts.cost", parameters="163,306") in said
+    assert english("head_counts.seed", seed="7") in said
     assert (
-        english("sweep.paper", maximum=25.8, maximum_at="8, 16", minimum=24.9, minimum_at="1", gap="0.9")
+        english(
+            "head_counts.paper", maximum=25.8, maximum_at="8, 16", minimum=24.9, minimum_at="1", gap="0.9"
+        )
         in said
     )
 
@@ -97,8 +100,8 @@ def test_other_numbers_make_other_sentences(shown, english):
     entries = [entry(h, accuracy=0.9) for h in (1, 2, 4, 8)]
     entries[1]["parameters"] = 5
     said = sentences(shown(entries))
-    assert english("sweep.best_even", maximum="90.0") in said
-    assert english("sweep.one_able", one="90.0", maximum="90.0", minimum="90.0") in said
+    assert english("head_counts.best_even", maximum="90.0") in said
+    assert english("head_counts.one_able", one="90.0", maximum="90.0", minimum="90.0") in said
     assert not [words for words in said if "does not change" in words]
 
 
@@ -110,9 +113,9 @@ def test_without_one_head_nothing_is_said_of_it(shown):
 def test_a_width_can_be_chosen_where_there_are_several(shown, english):
     entries = [entry(h, d_model) for h in ACCURACY for d_model in (32, 64)] + [entry(2, 128)]
     app = shown(entries)
-    assert english("sweep.measured", d_model=64) in [heading.value for heading in app.header]
+    assert english("head_counts.measured", d_model=64) in [heading.value for heading in app.header]
     app = shown(entries, width="32")
-    assert english("sweep.measured", d_model=32) in [heading.value for heading in app.header]
+    assert english("head_counts.measured", d_model=32) in [heading.value for heading in app.header]
     assert [*app.table[1].value["d_k"]] == ["32", "16", "8", "4"]
 
 
@@ -123,7 +126,7 @@ def test_one_width_needs_no_choice(shown):
 
 def test_too_few_measurements_leave_the_paper_alone(shown, english):
     app = shown([entry(2), entry(4)])
-    assert [info.value for info in app.info] == [english("sweep.missing", minimum=4)]
+    assert [info.value for info in app.info] == [english("head_counts.missing", minimum=4)]
     [papers] = app.table
     assert [*papers.value["h"]] == [str(h) for h in PUBLISHED.index]
     assert len(sentences(app)) == 1
@@ -143,5 +146,5 @@ def test_what_one_head_decides_is_measured_and_drawn(shown, english):
         for h in (2, 8)
     ]
     assert f"{100 * by_h[0]:.0f}% do with h = 2, and {100 * by_h[1]:.0f}% with h = 8" in text
-    assert (english("sweep.cuts_follows") in text) == (by_h[0] > 0.5 > by_h[1])
-    assert not (english("sweep.cuts_decides") in text and min(by_h) < 0.5)
+    assert (english("head_counts.cuts_follows") in text) == (by_h[0] > 0.5 > by_h[1])
+    assert not (english("head_counts.cuts_decides") in text and min(by_h) < 0.5)

@@ -97,8 +97,8 @@ def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_layers, r
 def test_every_model_of_two_layers_says_what_the_product_is(on_layers, english, architecture):
     app = on_layers(architecture=architecture)
     said = [markdown.value for markdown in app.main.markdown]
-    assert english("hops.intro", one=1, two=2) in [caption.value for caption in app.caption]
-    assert (english("hops.standard") in said) == (architecture == "standard")
+    assert english("two_layers.intro", one=1, two=2) in [caption.value for caption in app.caption]
+    assert (english("two_layers.standard") in said) == (architecture == "standard")
 
 
 def test_a_link_says_which_heads(on_layers, shown_by):
@@ -111,7 +111,7 @@ def test_a_link_says_which_heads(on_layers, shown_by):
 @pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
 def test_a_model_of_one_layer_is_told_and_another_one_offered(on_layers, english, rows, link):
     app = on_layers(**link)
-    assert [info.value for info in app.info] == [english("hops.one_layer")]
+    assert [info.value for info in app.info] == [english("two_layers.one_layer")]
     app.button(key="take_standard").click().run()
     assert not app.exception
     assert not app.info

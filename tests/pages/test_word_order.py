@@ -26,7 +26,7 @@ def shown(arrived):
 
 def test_the_sinusoidal_code_comes_first(shown, english):
     table, meeting = pictures(shown())
-    assert (table["symbol"], table["meaning"]) == ("PE", english("positions.sinusoidal_table"))
+    assert (table["symbol"], table["meaning"]) == ("PE", english("word_order.sinusoidal_table"))
     assert (len(table["rows"]), table["columns"]) == (32, 64)
     assert len(meeting["rows"]) == 32
     assert meeting["end"] == pytest.approx(32)  # every position with itself: d / 2
@@ -77,4 +77,4 @@ def test_each_code_has_its_formula_with_its_source_and_its_lines_of_torch(shown,
     [formula], [lines] = app.latex, app.code
     assert code.formula in formula.value
     assert lines.value == code.code
-    assert english(f"positions.{name}_source") in [caption.value for caption in app.caption]
+    assert english(f"word_order.{name}_source") in [caption.value for caption in app.caption]

@@ -36,8 +36,8 @@ DEFAULT_WIDTH = 64  # d_model, where it is among the widths
 
 
 def page() -> None:
-    st.title(t("sweep.heading"), anchor=False)
-    st.caption(t("sweep.intro"))
+    st.title(t("head_counts.heading"), anchor=False)
+    st.caption(t("head_counts.intro"))
     model_info.of_ours()
     d_model = _width()
     scores = None if d_model is None else _scores(d_model)
@@ -53,10 +53,10 @@ def page() -> None:
         _our_questions(questions)
         _cut_lines(scores, d_model)
         said = _sentences(scores, questions)
-    st.header(t("sweep.says"), divider="gray")
+    st.header(t("head_counts.says"), divider="gray")
     for sentence in [*said, _paper_sentence()]:
         st.markdown(sentence)
-    st.header(t("sweep.tables"), divider="gray")
+    st.header(t("head_counts.tables"), divider="gray")
     ours, papers = st.columns([5, 2], gap="medium")
     if scores is not None:
         with ours:
@@ -69,14 +69,14 @@ def _width() -> int | None:
     """The chosen d_model, among those with at least `MIN_COUNTS` values of h; None where there are none."""
     options = widths(checkpoints.manifest().values())
     if not options:
-        st.info(t("sweep.missing", minimum=MIN_COUNTS))
+        st.info(t("head_counts.missing", minimum=MIN_COUNTS))
         return None
     if len(options) == 1:
         return options[0]
     if st.session_state.get("width") not in options:
         st.session_state.pop("width", None)
     return st.segmented_control(
-        t("sweep.width"),
+        t("head_counts.width"),
         options,
         default=DEFAULT_WIDTH if DEFAULT_WIDTH in options else options[0],
         required=True,
@@ -92,20 +92,20 @@ def _scores(d_model: int) -> pd.DataFrame:
 
 def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
     """Our scores as lines over h."""
-    st.header(t("sweep.measured", d_model=d_model))
+    st.header(t("head_counts.measured", d_model=d_model))
     figure = lines(
         scores,
-        names={column: t(f"sweep.line_{column}") for column in LINES},
-        across=t("sweep.across"),
-        up=t("sweep.share"),
+        names={column: t(f"head_counts.line_{column}") for column in LINES},
+        across=t("head_counts.across"),
+        up=t("head_counts.share"),
         ticks=TICKS,
         limits=(0, 1.06),
-        level=(COIN, t("sweep.coin")),
+        level=(COIN, t("head_counts.coin")),
     )
-    alt = t("sweep.measured_alt", d_model=d_model)
-    title = t("sweep.measured", d_model=d_model)
+    alt = t("head_counts.measured_alt", d_model=d_model)
+    title = t("head_counts.measured", d_model=d_model)
     charts.draw(figure, key="sweep_measured", alt=alt, title=title)
-    st.caption(t("sweep.lines"))
+    st.caption(t("head_counts.lines"))
 
 
 def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
@@ -113,37 +113,37 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
     table = _cuts(d_model, tuple(scores.index))
     if len(table) < MIN_COUNTS:
         return
-    st.header(t("sweep.cuts"), divider="gray")
+    st.header(t("head_counts.cuts"), divider="gray")
     figure, words = st.columns([3, 2], gap="medium", vertical_alignment="center")
     drawn = lines(
         table,
-        names={column: t(f"sweep.cuts_{column}") for column in ("all_heads", "best_head")},
-        across=t("sweep.across"),
-        up=t("sweep.cuts_share"),
+        names={column: t(f"head_counts.cuts_{column}") for column in ("all_heads", "best_head")},
+        across=t("head_counts.across"),
+        up=t("head_counts.cuts_share"),
         ticks=TICKS,
         limits=(-0.03, 1.06),
     )
     with figure:
-        title = t("sweep.cuts")
-        charts.draw(drawn, key="sweep_cuts", alt=t("sweep.cuts_alt", d_model=d_model), title=title)
+        title = t("head_counts.cuts")
+        charts.draw(drawn, key="sweep_cuts", alt=t("head_counts.cuts_alt", d_model=d_model), title=title)
     several = table[table.index > 1]  # with one head the best one is all of them
     first, last = several.index[0], several.index[-1]
     falling = table["best_head"][first] > HALF > table["best_head"][last]
     least = table["all_heads"].min()
     shares = {
-        "all": t(f"sweep.cuts_{'every' if least == 1 else 'least'}", share=f"{100 * least:.0f}"),
+        "all": t(f"head_counts.cuts_{'every' if least == 1 else 'least'}", share=f"{100 * least:.0f}"),
         "first": first,
         "last": last,
         "first_share": f"{100 * table['best_head'][first]:.0f}",
         "last_share": f"{100 * table['best_head'][last]:.0f}",
     }
     with words:
-        st.markdown(t("sweep.cuts_measured", **shares))
+        st.markdown(t("head_counts.cuts_measured", **shares))
         if falling:
-            st.markdown(t("sweep.cuts_follows"))
+            st.markdown(t("head_counts.cuts_follows"))
         elif several["best_head"].min() > HALF:
-            st.markdown(t("sweep.cuts_decides"))
-        st.caption(t("sweep.cuts_standard"))
+            st.markdown(t("head_counts.cuts_decides"))
+        st.caption(t("head_counts.cuts_standard"))
 
 
 @st.cache_data(show_spinner=False, max_entries=16)  # a table of a few lines for each width that is shipped
@@ -170,46 +170,52 @@ def _our_table(scores: pd.DataFrame, d_model: int) -> None:
         "accuracy": scores["accuracy"].map("{:.1%}".format),
         "right": scores["right"].map("{:.2f}".format),
     }
-    notes = [t("sweep.table_link")]
+    notes = [t("head_counts.table_link")]
     if not state.on_phone():
-        notes += [t("sweep.table_resolving"), t("sweep.table_seconds")]
-        columns["resolving"] = [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()]
+        notes += [t("head_counts.table_resolving"), t("head_counts.table_seconds")]
+        columns["resolving"] = [
+            t("head_counts.of", count=count, h=h) for h, count in scores["resolving"].items()
+        ]
         columns["parameters"] = scores["parameters"].map("{:,}".format)
         columns["seconds"] = scores["seconds"].map(
             lambda seconds: "" if pd.isna(seconds) else f"{seconds:.0f}"
         )
-    named = {name if name in PLAIN else t(f"sweep.column_{name}"): values for name, values in columns.items()}
+    named = {
+        name if name in PLAIN else t(f"head_counts.column_{name}"): values for name, values in columns.items()
+    }
     st.table(pd.DataFrame(named, index=scores.index), hide_index=True, border="horizontal")
     st.caption(" ".join(notes))
 
 
 def _our_questions(table: pd.DataFrame) -> None:
     """The right answers to each question as a table, with a column for each h, so that it fits a phone."""
-    st.header(t("sweep.questions"), divider="gray")
+    st.header(t("head_counts.questions"), divider="gray")
     shares = table.map(lambda share: "–" if pd.isna(share) else f"{share:.0%}")
     names = [t(f"head_view.question_{question}") for question in shares]
-    columns = {t("sweep.with_h", h=h): row.tolist() for h, row in shares.iterrows()}
-    st.table(pd.DataFrame({t("sweep.question"): names, **columns}), hide_index=True, border="horizontal")
-    st.caption(t("sweep.questions_how"))
+    columns = {t("head_counts.with_h", h=h): row.tolist() for h, row in shares.iterrows()}
+    st.table(
+        pd.DataFrame({t("head_counts.question"): names, **columns}), hide_index=True, border="horizontal"
+    )
+    st.caption(t("head_counts.questions_how"))
 
 
 def _paper_lines() -> None:
     """The published BLEU as a line over h."""
-    st.header(t("sweep.published"))
+    st.header(t("head_counts.published"))
     bleu = extremes(PUBLISHED["bleu"])
     figure = lines(
         PUBLISHED,
-        names={"bleu": t("sweep.bleu")},
-        across=t("sweep.across"),
-        up=t("sweep.bleu"),
+        names={"bleu": t("head_counts.bleu")},
+        across=t("head_counts.across"),
+        up=t("head_counts.bleu"),
         ticks=TICKS,
         limits=BLEU_AXIS,
         decimals=1,
     )
-    alt = t("sweep.published_alt", minimum=bleu.minimum, maximum=bleu.maximum)
-    source = Origin(note=t("sweep.source"))
-    charts.draw(figure, key="sweep_published", alt=alt, title=t("sweep.published"), origin=source)
-    st.caption(t("sweep.source"))
+    alt = t("head_counts.published_alt", minimum=bleu.minimum, maximum=bleu.maximum)
+    source = Origin(note=t("head_counts.source"))
+    charts.draw(figure, key="sweep_published", alt=alt, title=t("head_counts.published"), origin=source)
+    st.caption(t("head_counts.source"))
 
 
 def _paper_table() -> None:
@@ -224,20 +230,22 @@ def _paper_table() -> None:
 def _sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
     """Sentences about our scores and the answers to each question, chosen by their numbers."""
     best, several = extremes(scores["accuracy"]), scores[scores.index > 1]
-    texts = [t(f"sweep.best_{'even' if best.maximum == best.minimum else 'uneven'}", **_percent(best))]
+    texts = [t(f"head_counts.best_{'even' if best.maximum == best.minimum else 'uneven'}", **_percent(best))]
     if 1 in scores.index and len(several):
         one = scores["accuracy"][1]
         kind = "coin" if abs(one - COIN) < MAX_NEAR_COIN - COIN else "able"
         percent = _percent(extremes(several["accuracy"]))
-        texts.append(t(f"sweep.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **percent))
+        texts.append(
+            t(f"head_counts.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **percent)
+        )
     counts = [
-        t("sweep.answered_item", count=int((row >= RIGHT).sum()), asked=int(row.notna().sum()), h=h)
+        t("head_counts.answered_item", count=int((row >= RIGHT).sum()), asked=int(row.notna().sum()), h=h)
         for h, row in questions.iterrows()
     ]
-    texts.append(t("sweep.answered", share=f"{100 * RIGHT:.0f}", list=", ".join(counts)))
+    texts.append(t("head_counts.answered", share=f"{100 * RIGHT:.0f}", list=", ".join(counts)))
     if scores["parameters"].nunique() == 1:
-        texts.append(t("sweep.cost", parameters=f"{scores['parameters'].iloc[0]:,}"))
-    texts.append(t("sweep.seed", seed=_joined(sorted(set(scores["seed"])))))
+        texts.append(t("head_counts.cost", parameters=f"{scores['parameters'].iloc[0]:,}"))
+    texts.append(t("head_counts.seed", seed=_joined(sorted(set(scores["seed"])))))
     return texts
 
 
@@ -245,7 +253,7 @@ def _paper_sentence() -> str:
     """A sentence about the highest and the lowest published BLEU."""
     bleu = extremes(PUBLISHED["bleu"])
     return t(
-        "sweep.paper",
+        "head_counts.paper",
         maximum=bleu.maximum,
         minimum=bleu.minimum,
         gap=f"{bleu.maximum - bleu.minimum:.1f}",

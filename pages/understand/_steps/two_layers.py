@@ -19,18 +19,18 @@ from pages._kit.text import literal, raised, short, t
 
 
 def page() -> None:
-    st.title(t("hops.heading"), anchor=False)
+    st.title(t("two_layers.heading"), anchor=False)
     scene, trace = scene_and_trace()
     second_trace(scene)
     if not trace.sides.same:
-        st.info(t("hops.two_texts"), icon=":material/translate:")
+        st.info(t("two_layers.two_texts"), icon=":material/translate:")
     elif len(trace.layers) < 2:
-        st.info(t("hops.one_layer"), icon=":material/layers:")
+        st.info(t("two_layers.one_layer"), icon=":material/layers:")
         _offer()
     else:
         _hops()
         if model_info.is_standard(trace):
-            st.markdown(t("hops.standard"))
+            st.markdown(t("two_layers.standard"))
         model_info.about(trace)
 
 
@@ -39,7 +39,7 @@ def _hops() -> None:
     """The two heads, the sentence, the path and the matrices of both sentences."""
     scene, trace = in_fragment()
     layer = _last(trace, scene)
-    st.caption(t("hops.intro", one=layer, two=layer + 1))
+    st.caption(t("two_layers.intro", one=layer, two=layer + 1))
     *_, query = indices(trace, scene)
     first, second = _heads(trace, scene, query, layer=layer)
     _choose(trace, query, first=first, second=second, layer=layer)
@@ -57,7 +57,7 @@ def _offer() -> None:
     with st.container(horizontal=True):
         for architecture in ("standard", "glass-box"):
             st.button(
-                t("hops.take", architecture=architecture),
+                t("two_layers.take", architecture=architecture),
                 key=f"take_{architecture}",
                 on_click=state.go,
                 kwargs={"source": "mini", "architecture": architecture, "h": 4, "d_model": 64},
@@ -107,7 +107,7 @@ def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer
         [
             chooser.Strip(
                 "token",
-                t("hops.strip"),
+                t("two_layers.strip"),
                 trace.tokens,
                 query,
                 query=trace.tokens.labels[query],
@@ -118,11 +118,11 @@ def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer
         ],
     )
     st.button(
-        t("hops.best"),
+        t("two_layers.best"),
         key="best_hops",
         on_click=state.go,
         kwargs={"hop1": None, "hop2": None},
-        help=t("hops.best_help"),
+        help=t("two_layers.best_help"),
         disabled=(first, second) == _best_of(trace, query, layer=layer),
     )
 
@@ -155,7 +155,7 @@ def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: 
     )
     through = int((two * one).argmax())
     return t(
-        "hops.path",
+        "two_layers.path",
         query=names[query],
         through=names[through],
         end=names[end],
@@ -190,8 +190,8 @@ def _matrices(
     )
     product = two_hops(trace, first=first, second=second, layer=layer, rows=part.queries, keys=part.keys)
     symbols = [
-        t("hops.symbol", layer=raised(layer), head=first + 1),
-        t("hops.symbol", layer=raised(layer + 1), head=second + 1),
+        t("two_layers.symbol", layer=raised(layer), head=first + 1),
+        t("two_layers.symbol", layer=raised(layer + 1), head=second + 1),
     ]
     pictures = (
         replace(one, symbol=symbols[0]),
@@ -199,7 +199,7 @@ def _matrices(
         replace(
             two,
             name="hops",
-            symbol=t("hops.product", one=raised(layer), two=raised(layer + 1)),
+            symbol=t("two_layers.product", one=raised(layer), two=raised(layer + 1)),
             frame=product,
             hidden=None,
             origin=replace(two.origin, layer=None, head=None, note=" · ".join(symbols)),

@@ -32,12 +32,12 @@ class Chosen:
 
 
 def page() -> None:
-    st.title(t("positions.heading"), anchor=False)
-    st.caption(t("positions.intro"))
+    st.title(t("word_order.heading"), anchor=False)
+    st.caption(t("word_order.intro"))
     words, formula = st.columns(2)
     with words:
         code = _chosen()
-        st.markdown(t(f"positions.{code.name}_why"))
+        st.markdown(t(f"word_order.{code.name}_why"))
     pictured = _computed(code)
     with formula:
         _formula(code, pictured)
@@ -47,7 +47,7 @@ def page() -> None:
 def _chosen() -> Chosen:
     """The code and its sizes, from controls that URL parameters can set."""
     name = st.segmented_control(
-        t("positions.code"), list(CODES), default=FIRST, required=True, key="code", bind="query-params"
+        t("word_order.code"), list(CODES), default=FIRST, required=True, key="code", bind="query-params"
     )
     name = name or FIRST  # a link can say that it is empty
     sizes = {}
@@ -58,7 +58,7 @@ def _chosen() -> Chosen:
             maximum = sizes["h"]
         with cells.container():
             sizes[size] = st.number_input(
-                t(f"positions.{size}"),
+                t(f"word_order.{size}"),
                 1,
                 maximum,
                 min(default, maximum),
@@ -81,7 +81,7 @@ def _computed(code: Chosen) -> PositionCode:
 def _formula(code: Chosen, pictured: PositionCode) -> None:
     """The code as a formula, with its source, and in torch."""
     st.latex(pictured.formula)
-    st.caption(t(f"positions.{code.name}_source"), text_alignment="center")
+    st.caption(t(f"word_order.{code.name}_source"), text_alignment="center")
     st.code(pictured.code, language=None)
 
 
@@ -89,8 +89,8 @@ def _draw(code: Chosen, pictured: PositionCode) -> None:
     """The code itself, and how every two positions meet by it."""
     origin = Origin(note=code.name)
     pictures = {
-        SYMBOLS[code.name]: (t(f"positions.{code.name}_table"), pictured.table),
-        "m · n": (t(f"positions.{code.name}_meeting"), pictured.meeting),
+        SYMBOLS[code.name]: (t(f"word_order.{code.name}_table"), pictured.table),
+        "m · n": (t(f"word_order.{code.name}_meeting"), pictured.meeting),
     }
     matrices = [
         Heatmap(symbol, symbol, meaning, frame, "signed", origin=origin)
