@@ -101,12 +101,18 @@ def without_attention(model: nn.Module) -> dict[str, str]:
 def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
     """The convolutions over several positions that a `run` of a text uses: a sentence for each name.
 
-    Those inside of layers that `without_attention` names are part of these.
+    Those inside of layers that `without_attention` names, or beside them in one block, are part of these.
     """
     named, used, hooks = without_attention(model), {}, []
     for name, part in model.named_modules():
-        wide = isinstance(part, nn.Conv1d | nn.Conv2d) and max(part.kernel_size) > 1
-        if wide and not any(f"{name}.".startswith(f"{layer}.") for layer in named):
+        wide, block = (
+            isinstance(part, nn.Conv1d | nn.Conv2d) and max(part.kernel_size) > 1,
+            name.rpartition(".")[0],
+        )
+        is_of_mixer = any(
+            f"{name}.".startswith(f"{layer}.") or layer.rpartition(".")[0] == block for layer in named
+        )
+        if wide and not is_of_mixer:
             said = f"{name}: {type(part).__name__} mixes neighbouring tokens"
             hooks.append(part.register_forward_hook(lambda *_, key=name, said=said: used.update({key: said})))
     if hooks:
