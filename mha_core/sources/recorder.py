@@ -459,12 +459,23 @@ class Recorder:
             lengths = query.shape[-2], key.shape[-2]
             batch = where.batch(lengths, query.shape)
             self._find_parts(where, lengths, query.shape[0] if batch is None and query.dim() == 4 else batch)
+        if query.dim() == value.dim() == 3 and (folding := self._folding(value, batch)) is not None:
+            parts = (query, key, value, attn_mask, output)
+            query, key, value, attn_mask, output = (_unfolded(part, *folding) for part in parts)
+            result = output
         attended, about, axis = self._reader.attended(
             batch, self._index, query, key, value, attn_mask, *args, **kwargs
         )
         if not about.dropout:
             self._compare(attended, heads_of(output, axis, self._index))
         self._add(place, attended, about, result, axis, output=output, frame=where.frame)
+
+    def _folding(self, values: Tensor, batch: int | None) -> tuple[tuple[int, int], int] | None:
+        """How the first axis of values (text and head, token, width) was made of two, if that is proven."""
+        if batch is None or values.is_nested or len(values) == batch:
+            return None
+        with torch._C.DisableTorchFunction():
+            return self._eager_mode.folding(values, batch)
 
     def _compare(
         self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
@@ -521,8 +532,13 @@ class Recorder:
                 sizes = (followed.q.shape[2], followed.k.shape[2])
                 batch = where.batch(sizes, (*lead, *followed.q.shape[2:]))
                 self._find_parts(where, sizes, batch)
-            axis = text_axis(lead, batch, followed.inside)
             with torch.inference_mode(False), torch.no_grad():
+                folding = self._folding(followed.v[0], batch) if lead == followed.v.shape[1:2] else None
+                if folding is None:
+                    axis = text_axis(lead, batch, followed.inside)
+                else:
+                    lead, axis = folding
+                    result = output = output.unflatten(0, lead)
                 attended = following.attended(followed, lead, axis, self._index)
                 about = Facts(by_hand=True, dropout=followed.dropout)
                 self._add(place, attended, about, result, axis, output=output, frame=where.frame)
@@ -612,6 +628,13 @@ class Recorder:
             layer = self._settled(forward, layer)
             one = joined if axis is None else joined.select(axis, item_index(at, joined.shape[axis]))
             self._await(layer, joined, axis, one.reshape(-1, one.shape[-1]))
+
+
+def _unfolded(part: Tensor | None, lead: tuple[int, int], axis: int) -> Tensor | None:
+    """Queries, keys, values, a mask or a result (text and head, …) as (text, head, …)."""
+    if part is None or part.dim() != 3 or len(part) != lead[0] * lead[1]:
+        return part
+    return part.unflatten(0, lead).transpose(0, axis)
 
 
 def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:

@@ -39,6 +39,52 @@ def close(ours, theirs, atol=1e-6):
     np.testing.assert_allclose(ours, torch.as_tensor(theirs).detach(), atol=atol)
 
 
+# Heads folded into the batch
+
+
+class Folded(nn.Module):
+    """Heads and texts as one axis, texts first as in fairseq and d2l, or heads first as by chunk and cat."""
+
+    def __init__(self, way, order):
+        super().__init__()
+        self.way, self.order, self.q, self.k, self.v = way, order, *(nn.Linear(D, D) for _ in range(3))
+
+    def fold(self, x):
+        if self.order == "heads first":
+            return torch.cat(x.chunk(H, dim=-1))
+        return x.view(len(x), L, H, D_K).transpose(1, 2).reshape(-1, L, D_K)
+
+    def forward(self, x):
+        q, k, v = self.fold(self.q(x)), self.fold(self.k(x)), self.fold(self.v(x))
+        if self.way == "sdpa":
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        scores = torch.bmm(q, k.mT) / math.sqrt(D_K)
+        return torch.bmm(torch.softmax(scores.masked_fill(torch.ones(L, L).triu(1) > 0, -torch.inf), -1), v)
+
+
+@pytest.mark.parametrize("way", ["sdpa", "by hand"])
+@pytest.mark.parametrize("order", ["texts first", "heads first"])
+@pytest.mark.parametrize("given", [True, False])
+def test_heads_that_are_folded_into_the_batch_are_found_by_the_layer_that_made_them(
+    way, order, given, batch_item
+):
+    batch, item = batch_item
+    model, x = Folded(way, order), torch.randn(batch, L, D)
+    options = {"batch": batch} if given else {"of": model}
+    [layer] = record(model, x, item=item, **options).layers
+    assert layer.n_heads == H
+    q, k, v = (part(x[item]).view(L, H, D_K).transpose(0, 1) for part in (model.q, model.k, model.v))
+    close(layer.output(), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+@pytest.mark.parametrize("way", ["sdpa", "by hand"])
+def test_where_all_texts_are_alike_nobody_knows_how_they_were_folded(way, refused):
+    model, x = Folded(way, "texts first"), torch.randn(1, L, D).expand(2, -1, -1)
+    with torch.no_grad(), mha.record(tokens=TOKENS, batch=2, item=1) as rec:
+        model(x)
+    assert "cannot be told where the 2 texts are" in str(refused(lambda: rec.trace))
+
+
 # Decoders
 
 

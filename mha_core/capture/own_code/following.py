@@ -157,6 +157,34 @@ class EagerMode(TorchFunctionMode):
                 attempt.rearranged = not readable and result.dim() > 1
         return result
 
+    def folding(self, values: Tensor, n_texts: int) -> tuple[tuple[int, int], int] | None:
+        """The sizes of the two axes that values (text and head, token, width) have as one; which is of texts.
+
+        They are known where one of the last linear layers made these values, and where the texts differ, so
+        that only one order of the two can be; else None. `n_texts` is their number.
+        """
+        n_rows, n_tokens, width = values.shape
+        n_heads = n_rows // n_texts
+        if n_texts < 2 or n_heads < 2 or n_rows % n_texts:
+            return None
+        for made in self.outputs:
+            for tokens in (made, made.transpose(0, 1)) if made.dim() == 3 else ():
+                if tokens.shape[:2] != (n_texts, n_tokens) or tokens.shape[2] % width:
+                    continue
+                heads = tokens[0].unflatten(1, (-1, width)).transpose(0, 1)  # of the first text
+                orders = {
+                    ((n_texts, n_heads), 0): values[:n_heads],
+                    ((n_heads, n_texts), 1): values[::n_texts],
+                }
+                fits = [
+                    order
+                    for order, rows in orders.items()
+                    if all(bool((heads == row).flatten(1).all(1).any()) for row in rows)
+                ]
+                if len(fits) == 1:
+                    return fits[0]
+        return None
+
     def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
         """Run an operation that is not followed; what it makes of scores or weights is lost."""
         if name.endswith("_like") or name.startswith("new_"):  # tensors of their own, of that shape
