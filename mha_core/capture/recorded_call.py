@@ -108,6 +108,21 @@ class RecordedCall:
             matrices=matrices,
         )
 
+    def cropped(self, n_key: int) -> "RecordedCall | None":
+        """The call with its first keys alone, if all others are hidden from its queries: room of a cache."""
+        [part, *others], rule = self.queries, self.queries[0].rule
+        if others or part.n_key <= n_key or rule.mask is None or rule.distance_bias is not None:
+            return None
+        mask = rule.mask.expand(*rule.mask.shape[:-1], part.n_key)
+        if mask[..., n_key:].any():
+            return None
+        mask, bias = mask[..., :n_key], rule.bias
+        if bias is not None:
+            bias = bias.expand(*bias.shape[:-1], part.n_key)[..., :n_key]
+        rule = replace(rule, mask=None if mask.all() else mask, bias=bias)
+        k, v = self.k[:, :n_key], self.v[:, :n_key]
+        return replace(self, queries=(part._replace(rule=rule, n_key=n_key),), k=k, v=v)
+
     def layer(self, kind: str, shared: SharedTensors) -> LayerTrace:
         """The call as a layer of a trace; layers of one trace share equal masks."""
         q, rule = torch.cat([part.q for part in self.queries], dim=1), self.queries[0].rule

@@ -310,18 +310,15 @@ class Recorder:
     def _sorted(self, forward: ForwardPass) -> "SortedPass":
         """What of a pass fits the tokens, and what does not."""
         kinds = self._kinds_by_sizes()
-        of_two = [call for call in forward.calls if call.looks_outside and self.sides.same]
-        looped = Counter(call.place.module for call in forward.calls if call.is_one_of_many)
-        doubts = {call: call.doubt for call in forward.calls if call.doubt and call.sizes in kinds}
-        doubts |= {
-            call: LOOP for call in forward.calls if call.is_one_of_many and looped[call.place.module] > 1
-        }
+        calls = [self._without_room(call, kinds) for call in forward.calls]
+        of_two = [call for call in calls if call.looks_outside and self.sides.same]
+        looped = Counter(call.place.module for call in calls if call.is_one_of_many)
+        doubts = {call: call.doubt for call in calls if call.doubt and call.sizes in kinds}
+        doubts |= {call: LOOP for call in calls if call.is_one_of_many and looped[call.place.module] > 1}
         fitting = [
-            call
-            for call in forward.calls
-            if call.sizes in kinds and call not in of_two and call not in doubts
+            call for call in calls if call.sizes in kinds and call not in of_two and call not in doubts
         ]
-        misfits = [self._misfit(call) for call in forward.calls if call.sizes not in kinds]
+        misfits = [self._misfit(call) for call in calls if call.sizes not in kinds]
         misfits += [f"{call.place.text}: {TWO_TEXTS}" for call in of_two if call.sizes in kinds]
         misfits += [f"{call.place.text}: {reason}" for call, reason in doubts.items()]
         misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
@@ -344,6 +341,13 @@ class Recorder:
         allowed = ", ".join(f"{queries} and {keys}" for queries, keys in self._kinds_by_sizes())
         n_query, n_key = call.sizes
         return f"{call.place.text}: {n_query} queries and {n_key} keys; the tokens allow {allowed}."
+
+    def _without_room(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
+        """A call without the room that a cache has behind the text, if that makes it fit."""
+        if call.sizes in kinds:
+            return call
+        lengths = (n_key for n_query, n_key in kinds if n_query == call.sizes[0])
+        return next(filter(None, map(call.cropped, lengths)), call)
 
     def _other_parts(self, call: RecordedCall) -> str:
         """What is left out of a layer that shows one part of an item."""

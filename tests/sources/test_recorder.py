@@ -503,6 +503,22 @@ def test_keys_of_another_text_of_the_same_length_are_not_taken_for_the_same(x):
     assert len(recorded(lambda: model(x + 1, x + 1, x)).layers) == 1
 
 
+@pytest.mark.parametrize("hidden", [True, False])
+def test_room_of_a_cache_behind_the_text_is_left_out(normal, hidden, refused):
+    """As with a static cache, whose keys are as many as a text may become long."""
+    q, k, v = normal(1, H, 7, D_K), normal(1, H, 20, D_K, seed=1), normal(1, H, 20, 5, seed=2)
+    sees = torch.ones(7, 20, dtype=torch.bool).tril()
+    sees[6, 19] = not hidden
+    with mha.record(tokens=TOKENS) as rec:
+        output = F.scaled_dot_product_attention(q, k, v, attn_mask=sees)
+    if not hidden:
+        assert "7 queries and 20 keys" in str(refused(lambda: rec.trace))
+        return
+    [layer] = rec.trace.layers
+    np.testing.assert_array_equal(layer.allowed(0), np.tri(7, dtype=bool))
+    np.testing.assert_allclose(layer.output(), output[0], atol=1e-6)
+
+
 # Batches that a model folds
 
 
