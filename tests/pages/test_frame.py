@@ -160,10 +160,10 @@ def test_a_layer_or_head_that_is_no_longer_there_becomes_the_last(opened, shows,
     app.number_input(key="h").set_value(2).run()
     app.number_input(key="layers").set_value(2).run()
     app.text_area(key="text").set_value("one two three last").run()
-    assert place(app) == (1, 1, 0)  # the text is another one
+    assert place(app) == (1, 1, 3)  # the text is another one, looked at from its adjective
     shows(app, expected(text="one two three last", h=2, layers=2), layer=1, head=1)
     app.number_input(key="layers").set_value(1).run()
-    assert place(app) == (0, 1, 0)
+    assert place(app) == (0, 1, 3)
 
 
 @pytest.mark.slow

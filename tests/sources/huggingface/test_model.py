@@ -15,6 +15,7 @@ import mha_core as mha
 from mha_core.attention.functional import attend, fused
 from mha_core.capture import collector, families
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
 from mha_core.traces.source import ModelSource
 from tests.sources.huggingface import lengths
@@ -82,6 +83,23 @@ def test_with_our_attention_the_model_computes_what_it_would_without(traced, fol
     name = "logits" if family in WRITERS else "last_hidden_state"
     scale = asked[name].abs().max()
     assert (given[name] - asked[name]).abs().max() <= 1e-5 * max(1.0, scale)
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """`kernel(off=0.0)`: torch's fused kernel is off by so much then; an entry for each time that it ran."""
+    asked, real = [], torch.nn.functional.scaled_dot_product_attention
+
+    def use(off: float = 0.0) -> list[int]:
+        def run(*tensors, **named):
+            asked.append(1)
+            return real(*tensors, **named) + off if off else real(*tensors, **named)
+
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", run)
+        monkeypatch.setattr(trial, "foreign_functions", lambda *_: [])  # it stands for torch's own
+        return asked
+
+    return use
 
 
 def test_what_is_traced_by_is_what_was_tried(kernel):
