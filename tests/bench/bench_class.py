@@ -71,9 +71,10 @@ SIZES = [
     ("h", 8),
     ("d_model", 32),
     ("d_model", 64),
-    ("source", "random"),
-    ("source", "mini"),
+    ("whose_weights", "random"),
+    ("whose_weights", "trained"),
 ]
+SOURCES = {"random": "random", "trained": "mini"}  # in the link
 PAGES = ["", "token", "steps", "what-if", "embeddings", "compare"]
 MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page: processor, median and 95th percentile
 # Of the largest class: seconds of the 95th percentile, and how many more than alone the first picture takes.
@@ -139,13 +140,16 @@ class Student:
             sentence = self.draw.choice(SENTENCES)
             self.query["text"] = sentence
             self._set("text", string_value=sentence)
-        elif act < 0.6 and "source" in self.ids:
+        elif act < 0.6 and "whose_weights" in self.ids:
             name, value = self.draw.choice(SIZES)
             if name not in self.ids:
                 return
-            self.query[name] = str(value)
-            how = {"string_array_value": {"data": [value]}} if name == "source" else {"double_value": value}
-            self._set(name, **how)
+            if name == "whose_weights":
+                self.query["source"] = SOURCES[value]
+                self._set(name, string_value=value)
+            else:
+                self.query[name] = str(value)
+                self._set(name, double_value=value)
         else:
             self.page = self.draw.choice([page for page in PAGES if page != self.page])
             self.values.clear()  # the link has them
