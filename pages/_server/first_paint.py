@@ -1,4 +1,4 @@
-"""Streamlit's page as it is sent: with our style rules, and with the names of files that it asks for late."""
+"""Streamlit's page as it is sent: with our style rules and scripts, and files that it asks for late."""
 
 import gzip
 from functools import lru_cache
@@ -6,9 +6,11 @@ from functools import lru_cache
 from mha_core.export import scripts
 from pages._server import streamlit_parts
 
+EARLY = ("streamlit/address.js", "pictures/charts.js", "streamlit/head_view.js")  # of nearly all pages
+
 
 class FirstPaint:
-    """Adds to Streamlit's page our style rules, and a `Link` header with files that it would ask for late.
+    """Adds our style rules and scripts to Streamlit's page, and a `Link` header with files it asks for late.
 
     Rules that came with the first run would move what is drawn already; and without the files headings are
     drawn in another font first, break into other lines, and push what is below them.
@@ -41,7 +43,7 @@ class FirstPaint:
         async def send_whole(body: bytes):
             headers = {name.lower(): value for name, value in start["headers"]}
             if body:
-                body = _with_rules(body, headers.get(b"content-encoding") == b"gzip")
+                body = _with_ours(body, headers.get(b"content-encoding") == b"gzip")
                 headers[b"content-length"] = b"%d" % len(body)
             for name in (b"etag", b"last-modified"):  # of Streamlit's page without our rules
                 headers.pop(name, None)
@@ -57,8 +59,16 @@ class FirstPaint:
 
 
 @lru_cache(maxsize=4)  # Streamlit's page, packed and not
-def _with_rules(page: bytes, packed: bool) -> bytes:
+def _with_ours(page: bytes, packed: bool) -> bytes:
     text = gzip.decompress(page) if packed else page
     # In the body: of two rules of the same weight the later one holds, and Streamlit has its own in the head.
-    text = text.replace(b"</body>", f"<style>{scripts.asset('streamlit/app.css')}</style></body>".encode(), 1)
+    rules = f"<style>{scripts.asset('streamlit/app.css')}</style>"
+    text = text.replace(b"</body>", f"{rules}{_early_scripts()}</body>".encode(), 1)
     return gzip.compress(text) if packed else text
+
+
+def _early_scripts() -> str:
+    """Links to our scripts, which are fetched while Streamlit starts, behind all that it needs itself."""
+    files = dict.fromkeys(file for module in EARLY for file in scripts.order(module))
+    address = f"./headscope/{scripts.digest()}/"
+    return "".join(f'<link rel="modulepreload" fetchpriority="low" href="{address}{file}">' for file in files)

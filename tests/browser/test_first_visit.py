@@ -142,6 +142,18 @@ def test_the_first_visit_of_heads_is_light_and_asks_for_no_script_of_plotly(visi
     fetched = page.evaluate(FETCHED)
     assert 3e6 < sum(size for _, size in fetched) + sum(map(len, heard)) < MAX_LOAD
     assert plotly(fetched) == []
+    # Our own scripts are fetched while Streamlit starts, each of them once.
+    ours = [name for name, _ in fetched if "/headscope/" in name and name.endswith(".js")]
+    early = page.locator("link[rel=modulepreload][href*='headscope/']")
+    assert (
+        {name.partition("/headscope/")[2] for name in ours}
+        >= {
+            address.partition("/headscope/")[2]
+            for address in early.evaluate_all("all => all.map((e) => e.href)")
+        }
+        != set()
+    )
+    assert len(ours) == len(set(ours))
     # A page that shows a figure of plotly's does ask for it, under a name that is known here.
     assert plotly(visit(f"{app}/embeddings").evaluate(FETCHED)) != []
 
