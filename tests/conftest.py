@@ -87,6 +87,22 @@ def refused():
     return call
 
 
+@pytest.fixture
+def kernel(monkeypatch):
+    """`kernel(off=0.0)`: torch's fused kernel is off by so much then; an entry for each time that it ran."""
+    asked, real = [], torch.nn.functional.scaled_dot_product_attention
+
+    def use(off: float = 0.0) -> list[int]:
+        def run(*tensors, **named):
+            asked.append(1)
+            return real(*tensors, **named) + off if off else real(*tensors, **named)
+
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", run)
+        return asked
+
+    return use
+
+
 @pytest.fixture(scope="session")
 def allocated():
     """`allocated(function)`: the bytes of each tensor that torch makes; together no less than the peak."""

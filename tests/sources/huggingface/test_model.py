@@ -86,20 +86,10 @@ def test_with_our_attention_the_model_computes_what_it_would_without(traced, fol
 
 
 @pytest.fixture
-def kernel(monkeypatch):
-    """`kernel(off=0.0)`: torch's fused kernel is off by so much then; an entry for each time that it ran."""
-    asked, real = [], torch.nn.functional.scaled_dot_product_attention
-
-    def use(off: float = 0.0) -> list[int]:
-        def run(*tensors, **named):
-            asked.append(1)
-            return real(*tensors, **named) + off if off else real(*tensors, **named)
-
-        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", run)
-        monkeypatch.setattr(trial, "foreign_functions", lambda *_: [])  # it stands for torch's own
-        return asked
-
-    return use
+def kernel(kernel, monkeypatch):
+    """One that stands for torch's own, not for a function that somebody has put in its place."""
+    monkeypatch.setattr(trial, "foreign_functions", lambda *_: [])
+    return kernel
 
 
 def test_what_is_traced_by_is_what_was_tried(kernel):
