@@ -66,15 +66,21 @@ class TokenMixing:
         self._outputs.clear()
 
     def _begin(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
-        given = None
-        with self.unseen():
-            given = _copied(args), _copied(kwargs)
+        try:
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                given = _copied(args), _copied(kwargs)
+        except Exception:  # of somebody else's object: it is said that the module was not checked
+            given = None
         before = {part: len(outputs) for part, outputs in self._outputs.items()}
         self._running.append(Run(module, given, before))
 
     def _end(self, module: nn.Module, args: tuple, output: object) -> None:
-        while self._running and (run := self._running.pop()).module is not module:
-            pass  # a module that failed has no end
+        began = [run.module for run in self._running]
+        if module not in began:  # it ran already when the recording began
+            return
+        at = len(began) - 1 - began[::-1].index(module)
+        run = self._running[at]
+        del self._running[at:]  # also those inside of it that failed, and so have no end
         mixes = False
         with self.unseen():
             if self.attends(module):
@@ -93,8 +99,10 @@ class TokenMixing:
 
     def _mixes(self, run: Run, output: object) -> bool:
         """Does one token that a module was given move another one of its output? Such a module is named."""
-        given = None if run.given is None else next(_tensors(run.given), None)
-        made = next(_tensors(output), None)
+        if run.given is None:
+            self._find(run.module, UNCHECKED)
+            return False
+        given, made = next(_tensors(run.given), None), next(_tensors(output), None)
         axis = None if given is None or made is None else self._token_axis(given, made)
         if axis is None:  # it reads or makes no tokens
             return False

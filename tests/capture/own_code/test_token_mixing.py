@@ -157,6 +157,40 @@ def test_ids_are_changed_to_others_that_the_model_knows():
     assert "Reader: it mixes tokens by what it computes, which is not shown." in rec.trace.source.skipped
 
 
+def test_what_cannot_be_copied_or_has_begun_before_disturbs_no_model(recwarn):
+    class Lock:
+        def __deepcopy__(self, memo):
+            raise TypeError("not this one")
+
+    class Locked(Attention):
+        def forward(self, x, lock=None):
+            return super().forward(x)
+
+    class Recorded(nn.Sequential):
+        def forward(self, x):
+            self.recorder = mha.record(self, tokens=TOKENS, check="mixing")
+            self.recorder.__enter__()  # and it ends when this module has ended
+            return super().forward(x)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.free, self.attention = nn.Linear(D, D), Locked()
+
+        def forward(self, x, lock):
+            return self.attention(self.free(x), lock=lock)
+
+    begun = Recorded(Attention(), nn.Linear(D, D))
+    assert begun(torch.randn(1, L, D)).shape == (1, L, D)
+    begun.recorder.__exit__(None, None, None)
+    model = Outer()
+    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
+        model(torch.randn(1, L, D), Lock())
+    skipped = " ".join(rec.trace.source.skipped)
+    assert "Outer: it could not be checked for mixing tokens" in skipped
+    assert list(recwarn) == []
+
+
 def test_without_the_check_the_trace_says_that_nothing_was_checked(refused):
     [note] = recorded(nn.Identity()).notes
     assert "was not checked" in note
