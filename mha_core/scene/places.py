@@ -9,7 +9,7 @@ import numpy as np
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number, names, numbered, position
-from mha_core.traces.answers import NOTHING, Answer
+from mha_core.traces.answers import NOTHING
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -86,6 +86,15 @@ def names_no_place(focus: Focus, tokens: Tokens) -> bool:
     return at_first and bool(focus.token) and position(tokens, focus.token) is None
 
 
+def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:
+    """Whether the model answers a question about a token with another word of the text."""
+    from mha_core.training.lexicon import normalized
+
+    answer = trace.questions[question][token] if question in trace.questions else None
+    asked = normalized(trace.answered.pieces[token])
+    return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != asked
+
+
 def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
     """The focus on the head that is asked a question which has an answer at the token, from 0.
 
@@ -105,10 +114,7 @@ def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
         probability = round(trace.questions[question][token][0][1], 1)
         return question not in EVERYWHERE, of_pronoun and question == "noun", probability
 
-    def answers(answer: Answer | None) -> bool:  # with another word than the one that is asked about
-        return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != pieces[token]
-
-    answered = [question for question, at in trace.questions.items() if answers(at[token])]
+    answered = [question for question in trace.questions if has_answer(trace, question, token)]
     for question in sorted(answered, key=sure, reverse=True):
         heads = [head for head, asked in enumerate(origin.questions) if question in asked.split()]
         word = normalized(trace.questions[question][token][0][0])

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
-from mha_core.scene.places import EVERYWHERE
+from mha_core.scene.places import EVERYWHERE, has_answer
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, is_known
 from mha_core.traces.source import FileSource
@@ -101,12 +101,9 @@ def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[li
     What decides is a question about pronouns. Of those the heads that are asked it find no verb.
     """
     asked = trace.source.origin.questions
-    word, by_heads = normalized(trace.answered.pieces[query]), dict[tuple[int, ...], list[str]]()
+    by_heads: dict[tuple[int, ...], list[str]] = {}
     for question in QUESTIONS:
-        answer = trace.questions[question][query] if question in trace.questions else None
-        if answer is None or normalized(answer[0][0]) == word:  # no word answers a question about itself
-            continue
-        if answer[0][0] != NOTHING:
+        if has_answer(trace, question, query):
             heads = tuple(head for head, questions in enumerate(asked) if question in questions.split())
             by_heads.setdefault(heads, []).append(question)
     for questions in by_heads.values():
