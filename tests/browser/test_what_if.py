@@ -155,6 +155,24 @@ def test_numbers_are_moved_and_everything_is_lifted_at_once(visit, app, settled)
     settled(page)
 
 
+def test_from_a_word_of_heads_to_the_answer_when_it_cannot_see_the_word_it_looks_at(visit, app, settled):
+    page = visit(f"{app}/", width=1440)
+    foot = page.locator(".foot")
+    view = page.locator(".view")
+    view.locator(".panel").first.get_by_text("[CLS]", exact=True).first.click()
+    expect(foot.get_by_role("link")).to_have_count(0)  # the start of the sentence is no word
+    page.go_back()
+    foot.get_by_role("link", name="What if “it” could not see “animal”?").click()
+    page.wait_for_url("**/what-if?edits=cut%2Cfrom%3D9%2Cto%3D3")
+    expect(
+        page.get_by_role("button", name="“animal” hidden from “it”: all heads, all layers")
+    ).to_be_visible()
+    expect(page.get_by_text(re.compile("The answer at it changes: animal .* → street"))).to_be_visible()
+    page.go_back()
+    settled(page)
+    expect(foot.get_by_role("link", name="What if “it” could not see “animal”?")).to_be_visible()
+
+
 @pytest.mark.parametrize("name", ["weights", "scores"])
 def test_from_a_cell_of_heads_to_the_sentence_without_it(visit, app, settled, name):
     page = visit(f"{app}/?h=8", width=1440)

@@ -30,8 +30,9 @@ export const MAX_NUMBER = {max_number};
 export const OF_HEADS = {of_heads};
 export const WITH_HEADS = {with_heads};
 
-/** an edge that is cut, in a link of What if (mha_core/scene/changes.py) */
+/** an edge that is cut, in one head and in all of them, in a link of What if (mha_core/scene/changes.py) */
 export const CUT = {cut};
+export const CUT_EVERYWHERE = {cut_everywhere};
 
 /** code writes out the keys of a whole row up to so many numbers (mha_core/analysis/explanation.py) */
 export const MAX_KEY_NUMBERS = {max_key_numbers};
@@ -40,16 +41,21 @@ export const MAX_KEY_NUMBERS = {max_key_numbers};
 
 def module() -> str:
     """The whole module, as the linter of the scripts writes it."""
-    cut = text(change_of("cut", dict.fromkeys(KINDS["cut"].names, 1)))
     return MODULE.format(
         defaults=_written(Focus().link()),
         choices=_written(CHOICES),
         max_number=MAX_NUMBER,
         of_heads=json.dumps(OF_HEADS),
         with_heads=json.dumps(WITH_HEADS),
-        cut=json.dumps(re.sub(r"(\w+)=1", r"\1={\1}", cut)),
+        cut=_cut(*KINDS["cut"].names),
+        cut_everywhere=_cut("from", "to"),
         max_key_numbers=MAX_KEY_NUMBERS,
     )
+
+
+def _cut(*names: str) -> str:
+    written = text(change_of("cut", dict.fromkeys(names, 1)))
+    return json.dumps(re.sub(r"(\w+)=1", r"\1={\1}", written))
 
 
 def _written(fields: Mapping[str, object]) -> str:

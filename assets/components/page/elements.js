@@ -23,6 +23,9 @@ export function makeButton(text, className, act) {
   return button;
 }
 
+// A link to another page of ours, in this tab.
+export const makeLink = (text, href) => Object.assign(make("a", "", text), { href, target: "_self" });
+
 /**
  * An element of an SVG drawing.
  * @param {string} name
@@ -55,7 +58,7 @@ export function fit(canvas, width, height, ratio = window.devicePixelRatio || 1)
  */
 export function renew(container, elements) {
   const controls = () =>
-    /** @type {HTMLElement[]} */ ([...container.querySelectorAll("button, input, select, summary")]);
+    /** @type {HTMLElement[]} */ ([...container.querySelectorAll("a, button, input, select, summary")]);
   const root = /** @type {Document | ShadowRoot} */ (container.getRootNode());
   const focused = controls().indexOf(/** @type {HTMLElement} */ (root.activeElement));
   const open = [...container.querySelectorAll("details")].map((menu) => menu.open);

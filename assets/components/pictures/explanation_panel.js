@@ -1,6 +1,6 @@
 // Where one number comes from, as a panel: its steps, the terms of each as bars with their running sum, and the code
 // that prints it. What it shows the browser has computed (numbers/explanation.js), or the server (pages/_kit/explained.py).
-import { make, makeButton, renew } from "../page/elements.js";
+import { make, makeButton, makeLink, renew } from "../page/elements.js";
 import { fill, isolated } from "../page/wording.js";
 
 /** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
@@ -76,7 +76,7 @@ export class ExplanationPanel {
     const copies = [this.#copy(texts.explain_copy, code), this.#copy(texts.explain_latex, latex)].filter(Boolean);
     const close = makeButton("✕", "", () => this.close());
     close.setAttribute("aria-label", texts.explain_close);
-    const trial = without ? [Object.assign(make("a", "", without.text), { href: without.href, target: "_self" })] : [];
+    const trial = without ? [makeLink(without.text, without.href)] : [];
     renew(this.bar, [heading, ...trial, ...(steps.length ? [order] : []), ...copies, close]);
     const notes = edits.map((edit) => make("p", "edited", fill(texts.explain_edited, { edit })));
     const why = refusal ? [make("p", "", refusal)] : [];

@@ -10,8 +10,9 @@ import { Lines } from "../pictures/lines.js";
 import { Matrix } from "../pictures/matrix.js";
 import { ShadedText } from "../pictures/text.js";
 import { printTheme, themeOf } from "../pictures/theme.js";
-import { spoken } from "../scene/focus.js";
+import { spoken, strongest } from "../scene/focus.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
+import { withoutEdge } from "../scene/what_if.js";
 import { saveDrawings, savePage } from "./files.js";
 import { HeadGrid } from "./grid.js";
 import { pressKey } from "./keyboard.js";
@@ -55,6 +56,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {Answer[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
+ * @property {string} [unseen] the same for the edge from the chosen word to the one it looks at most
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
  * @property {{ asks: string[], nothing: number[] }[][]} [questions] of each panel for each head of the last layer what
  *   it is asked, and the queries at which it has nothing to find
@@ -366,25 +368,42 @@ export class HeadView {
         drawing.list.setAttribute("aria-activedescendant", id);
       } else drawing.list.removeAttribute("aria-activedescendant");
     }
+    const place = JSON.stringify(selection.looked);
+    if (place !== this.place) {
+      this.place = place;
+      this.page.moved?.(); // which the address says, and what is below links to
+    }
     const isPinned = Boolean(selection.pinned?.some(Boolean));
     const { fitted } = selection.state;
     const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
+    const trial = this.edge && { text: fill(header.unseen, this.edge.words), href: withoutEdge(this.edge) };
     const name = this.hideable?.name ?? null;
-    showFoot(this.foot, header.texts, isPinned, name, fitted || areSmall ? fitted : null, this.actions);
-    const place = JSON.stringify(selection.looked);
-    if (place === this.place) return;
-    this.place = place;
-    this.page.moved?.();
+    showFoot(this.foot, header.texts, isPinned, name, trial, fitted || areSmall ? fitted : null, this.actions);
   }
 
   // The one word that is chosen, and what hiding it is called; null where it cannot be hidden.
   get hideable() {
-    const { at, header, panels, pinned } = this.selection;
-    const nth = at?.nth ?? 0;
-    const held = pinned?.[nth];
-    const token = held?.tokens.length === 1 ? panels[nth].pieceOf(held.side, held.tokens[0]) : null;
+    const { header, nth, panels, single } = this.selection;
+    const token = single === null ? null : panels[nth].pieceOf(single.side, single.token);
     const name = token === null ? null : header.hides?.[nth]?.[token];
     return name && this.page.hide ? { nth, token, name } : null;
+  }
+
+  // From the one word that is chosen in the first sentence to the one that the chosen head looks at most; null where
+  // one of them is no word or both are the same, and where no server can compute the sentence without that edge.
+  get edge() {
+    const { header, nth, panels, single, chosenHead, state } = this.selection;
+    if (!header.unseen || !this.page.open || nth > 0 || state.words || single?.side !== "query") return null;
+    const panel = panels[nth];
+    const [key] = strongest(this.selection.layer(panel).row(chosenHead, single.token), {
+      threshold: Number.MIN_VALUE,
+      count: 1,
+    });
+    const isItself = !panel.two && key === single.token;
+    const isSpecial = panel.special.query.has(single.token) || panel.special.key.has(key);
+    if (key === undefined || isItself || isSpecial) return null;
+    const words = { query: isolated(panel.tokens[single.token]), key: isolated(panel.keys[key]) };
+    return { query: single.token, key, words };
   }
 
   #showChips() {

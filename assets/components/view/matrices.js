@@ -6,7 +6,8 @@ import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
 import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
-import { CHOICES, CUT } from "../scene/schema.js";
+import { CHOICES } from "../scene/schema.js";
+import { withoutCell } from "../scene/what_if.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
@@ -365,11 +366,7 @@ export class HeadMatrices extends MatrixGallery {
   #without({ head, row, column }) {
     const text = this.selection.header.without;
     if (!text || !this.ask || this.nth > 0) return null;
-    const link = new URLSearchParams(location.search);
-    const cut = fill(CUT, { layer: this.layer.number + 1, head: head + 1, from: row + 1, to: column + 1 });
-    const others = (link.get("edits") ?? "").split(";").filter((edit) => edit && edit !== cut);
-    link.set("edits", [...others, cut].join(";")); // what was changed before stays so
-    return { text, href: `./what-if?${link}` };
+    return { text, href: withoutCell({ layer: this.layer.number, head, row, column }) };
   }
 
   // Those that the server was asked for are of the place where that was.

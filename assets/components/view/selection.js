@@ -134,6 +134,12 @@ export class Selection {
     return Math.min(this.at?.nth ?? 0, this.panels.length - 1);
   }
 
+  // The one token that is pinned there; null for none and for several.
+  get single() {
+    const held = this.pinned?.[this.nth];
+    return held?.tokens.length === 1 ? { side: held.side, token: held.tokens[0] } : null;
+  }
+
   // Look at another panel: at the same token there, or else at the one that stands in its place.
   lookAtPanel(nth) {
     const before = this.nth;

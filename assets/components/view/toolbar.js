@@ -1,5 +1,5 @@
 // The head view's controls: drawings, layers, direction, options, saving; the heads; what lets go of a word or hides it.
-import { make, makeButton, renew } from "../page/elements.js";
+import { make, makeButton, makeLink, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
@@ -287,21 +287,25 @@ function chip(selection, head, actions) {
 }
 
 /**
- * Below the drawing: how to unpin what is pinned, how to hide it, and how to see weights that are all small.
+ * Below the drawing: how to unpin what is pinned, how to hide it, what would be without the edge that it looks along,
+ * and how to see weights that are all small.
  * @param {HTMLElement} foot
  * @param {Record<string, string>} texts
  * @param {boolean} isPinned
  * @param {string | null} hiding what hiding the one word that is chosen is called, null where it cannot be hidden
+ * @param {{ text: string, href: string } | null} trial a link to the sentence without that edge
  * @param {boolean | null} fitted whether small weights are brought out, null where none of them is too small to see
  * @param {Actions} actions
  */
-export function showFoot(foot, texts, isPinned, hiding, fitted, { release, hide, set }) {
+export function showFoot(foot, texts, isPinned, hiding, trial, fitted, { release, hide, set }) {
+  /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
   if (hiding) parts.push(makeButton(hiding, "", hide));
+  if (trial) parts.push(makeLink(trial.text, trial.href));
   if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
-  const now = parts.map((part) => part.textContent + part.ariaPressed).join("|");
+  const now = parts.map((part) => part.textContent + part.ariaPressed + ("href" in part ? part.href : "")).join("|");
   if (foot.dataset.now === now) return;
   foot.dataset.now = now;
   renew(foot, parts);
-  oneTabStop(foot);
+  oneTabStop(foot, "button, a");
 }

@@ -11,7 +11,7 @@ from mha_core.export.head_view import OF_HEAD
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES
 from pages._kit import explained, head_view, heatmaps, matrices, model_info, role_labels, sentence, state
-from pages._kit.text import t
+from pages._kit.text import t, template
 
 
 def show(
@@ -52,7 +52,7 @@ def show(
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
     if scene.source != "file":
-        more["without"] = t("heads.without")
+        more |= {"without": t("heads.without"), "unseen": template("heads.unseen")}
     payload = head_view.of_traces(every, **focus, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
