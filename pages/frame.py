@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from mha_core.scene.link import WEIGHTS, is_older
 from pages._kit import cases, charts, components, controls, model_source, state
 from pages._kit.controls import with_sentence
+from pages._kit.language import choose_language, chosen_language
 from pages._kit.text import PAGES, drawing, literal, t
 from pages._server import streamlit_parts
 
@@ -31,6 +32,7 @@ class Page(NamedTuple):
     views: Mapping[str, Mapping[str, frozenset[str]]] = {}
 
 
+choose_language()  # before the first text
 TRAINED = ("mini", "run")
 REAL = "models/real.py"  # a server for strangers without a model leaves it out of the navigation
 SECTIONS = {
@@ -160,6 +162,7 @@ st.set_page_config(
     page_icon=drawing("icon.svg"),
     layout="wide",
 )
+controls.language_switch()
 line = st.empty()
 asked = st.container(key="controls")
 # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
@@ -171,12 +174,13 @@ charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 wrong = controls.refused(link)
 controls.take(link)
+controls.begin_in_language()
 if pages[chosen].file == REAL:
     controls.begin_with_package()
 _say(wrong, line)
 controls.controls(_controls(pages[chosen]), asked)
 cases.opened()
-components.address(state.address(), st.session_state.pop("follow", None))
+components.address(state.address(), st.session_state.pop("follow", None), chosen_language())
 chosen.run()
 if others := controls.replaced(link):
     _say(wrong | others, line)

@@ -21,7 +21,10 @@ RELATIONS = {
         "gender": (("man", "woman"), ("king", "queen"), ("boy", "girl")),
         "tense": (("walking", "walked"), ("swimming", "swam")),
     },
-    "zh": {"gender": (("男人", "女人"), ("国王", "女王"), ("男孩", "女孩"))},
+    "zh": {
+        "gender": (("男人", "女人"), ("国王", "女王"), ("男孩", "女孩")),
+        "number": (("我", "我们"), ("你", "你们"), ("他", "他们"), ("她", "她们")),
+    },
 }
 FLAT = 1e-9  # of the largest number: a smaller axis is rounding
 

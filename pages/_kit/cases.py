@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,8 +11,8 @@ import streamlit as st
 from mha_core.scene import link as grammar
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number
-from pages._kit import components, state
-from pages._kit.text import ASSETS, languages, t
+from pages._kit import components, language, state
+from pages._kit.text import ASSETS, t
 
 FIELD = "case"  # of an address: the number of the case that it was opened by
 EMPHASIS = re.compile(r"\*(.+?)\*")
@@ -24,11 +25,18 @@ _case = components.component(
 
 @dataclass(frozen=True)
 class Case:
-    """A case: its number, its name, and the link of its scene, which may lead to a heading of a long page."""
+    """A case: its number, its name, and the links of its scene, which may lead to a heading of a long page.
+
+    A language of its own has sentences of its own; where it names no link it has the English one.
+    """
 
     number: int
     name: str
-    link: str
+    links: Mapping[str, str]
+
+    @property
+    def link(self) -> str:
+        return self.links.get(language.language(), self.links[language.DEFAULT])
 
     @property
     def scene(self) -> Scene:
@@ -47,9 +55,7 @@ class Case:
     def address(self) -> str:
         """Where it opens, seen from any page."""
         parts = grammar.parts(self.link)
-        values = {**parts.values, FIELD: str(self.number)}
-        if (language := st.query_params.get("lang")) in languages():
-            values["lang"] = language
+        values = {**parts.values, FIELD: str(self.number), **language.in_link()}
         return f"./{grammar.written(parts._replace(values=values))}"
 
 
@@ -57,7 +63,10 @@ class Case:
 def cases() -> tuple[Case, ...]:
     """The cases in their order."""
     entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
-    return tuple(Case(number, one["case"], one["link"]) for number, one in enumerate(entries, start=1))
+    return tuple(
+        Case(number, one["case"], {language.DEFAULT: one["link"], **one.get("links", {})})
+        for number, one in enumerate(entries, start=1)
+    )
 
 
 def opened() -> None:

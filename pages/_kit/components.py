@@ -13,6 +13,7 @@ import streamlit as st
 from mha_core.export import scripts
 from mha_core.scene.link import edition
 from pages._kit import state
+from pages._kit.language import COOKIE
 from pages._kit.text import t
 
 # A component's own script fetches its module, all that this imports, and its style sheets, at once: Streamlit
@@ -85,12 +86,14 @@ def digest(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def address(focus: Mapping[str, Mapping[str, str]], follow: str | None) -> None:
+def address(focus: Mapping[str, Mapping[str, str]], follow: str | None, chosen_language: str | None) -> None:
     """Hold the focus (state.address) in the address, where Back undoes it and each control; shows nothing.
 
-    `follow` is the key of a container with a link that is to be followed now (state.follow).
+    `follow` is the key of a container with a link that is to be followed now (state.follow); a language that
+    was chosen on the page is kept in the browser.
     """
-    data = {**focus, "follow": follow, "weights": str(edition())}
+    spoken = {"language": t("language.code"), "cookie": chosen_language and f"{COOKIE}={chosen_language}"}
+    data = {**focus, "follow": follow, "weights": str(edition()), **spoken}
     _address(key="address", data=data, on_focus_change=lambda: None)
 
 

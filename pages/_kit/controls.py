@@ -19,8 +19,9 @@ from mha_core.scene.scene import DEFAULTS, opened, twin_of
 from mha_core.scene.settings import SETTINGS, STARTED
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import compute, model_source, runs, uploads
+from pages._kit.language import CHOSEN, LANG, language, languages, usual_language
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
-from pages._kit.text import ASSETS, language, languages, literal, t
+from pages._kit.text import ASSETS, catalogue, literal, t
 from pages._server import profile, streamlit_parts
 
 MAX_SENTENCES = 2  # side by side
@@ -114,6 +115,23 @@ def whole_link() -> dict[str, str]:
     return {name: SEPARATOR.join(values) if len(values) > 1 else values[0] for name, values in given.items()}
 
 
+def language_switch() -> None:
+    """The switch between the languages, in the header of every page, and an invisible one for the link."""
+    usual = usual_language()
+    with st.container(key="unseen_lang"):
+        st.selectbox(LANG, languages(), languages().index(usual), key=LANG, bind="query-params")
+    st.session_state.language = language()
+    st.segmented_control(
+        t("language.switch"),
+        languages(),
+        required=True,
+        format_func=lambda name: catalogue(name)["language.name"],
+        label_visibility="collapsed",
+        key="language",
+        on_change=_switch,
+    )
+
+
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
     uploads.begin()  # which file is open
@@ -123,8 +141,8 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     }
     if link.get("source", DEFAULTS.source) not in _sources():
         other["source"] = link["source"], DEFAULTS.source
-    if link.get("lang", language()) not in languages():
-        other["lang"] = link["lang"], language()
+    if link.get(LANG, language()) not in languages():
+        other[LANG] = link[LANG], language()
     now = st.session_state.get("file")
     if link.get("file", "") not in ("", now):  # a file is open for one visit
         other["file"] = link["file"], now
@@ -333,7 +351,7 @@ def _sentence(used: Set[str]) -> None:
 
 def _examples_menu() -> None:
     with st.popover(t("control.example"), type="tertiary", key="examples"):
-        for number, example in enumerate(_examples()):
+        for number, example in enumerate(_examples()[language()]):
             st.button(
                 example["text"], type="tertiary", key=f"example_{number}", on_click=_take, args=(example,)
             )
@@ -350,8 +368,26 @@ def _advanced_menu(used: Set[str]) -> None:
 
 
 @cache
-def _examples() -> list[dict]:
+def _examples() -> dict[str, list[dict]]:
+    """The examples of each language; the first is where a visit begins."""
     return json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
+
+
+def begin_in_language() -> None:
+    """Begin with the sentences of this language, where the link names none."""
+    start = _examples()[language()][0]
+    if "text" not in st.session_state and "text" not in st.query_params and start["text"] != DEFAULTS.text:
+        for name in ("text", "twin"):
+            streamlit_parts.begin_with(name, start[name])
+
+
+def _switch() -> None:
+    """Speak the other language; the sentences of the start change with it, others stay."""
+    starts = {name: examples[0] for name, examples in _examples().items()}
+    chosen = st.session_state.language
+    if starts[language()]["text"] == setting("text"):
+        _take(starts[chosen])
+    st.session_state.update({LANG: chosen, CHOSEN: True})
 
 
 def _take(example: Mapping[str, str]) -> None:

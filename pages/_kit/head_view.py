@@ -17,7 +17,7 @@ from mha_core.scene.focus import Focus
 from mha_core.scene.token_names import position
 from mha_core.traces.tokens import Sides
 from pages._kit import components, state
-from pages._kit.text import language
+from pages._kit.language import language
 
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
 EXPLAINED = "head_view_explained"  # and of which number it is said where it comes from

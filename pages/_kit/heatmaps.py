@@ -14,7 +14,8 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
 from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, components, explained, state
-from pages._kit.text import language, literal, t, template
+from pages._kit.language import language
+from pages._kit.text import literal, t, template
 
 # What matrix_gallery.js says, under the same names as in the head view.
 WORDS = (

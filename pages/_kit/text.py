@@ -7,12 +7,10 @@ from base64 import b64encode
 from functools import cache
 from pathlib import Path
 
-import streamlit as st
+from pages._kit.language import DEFAULT, FILES, language
 
 PAGES = Path(__file__).parents[1]  # in a checkout and in a wheel alike
 ASSETS = PAGES.parent / "assets"
-LANGUAGES = ASSETS / "languages"
-DEFAULT = "en"
 # Characters with a meaning in Markdown, its math, or Streamlit's directives.
 SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # Streamlit replaces dashes, arrows, addresses and icons even where they are escaped. An invisible joiner
@@ -32,21 +30,7 @@ def drawing(file: str) -> str:
 
 @cache
 def catalogue(language: str) -> dict[str, str]:
-    return json.loads((LANGUAGES / f"{language}.json").read_text(encoding="utf-8"))
-
-
-@cache
-def languages() -> tuple[str, ...]:
-    """The languages of the files in assets/languages."""
-    return tuple(sorted(path.stem for path in LANGUAGES.glob("*.json")))
-
-
-def language() -> str:
-    """``?lang=`` if it has a file, else the browser's language, else English."""
-    if len(languages()) == 1:  # called hundreds of times in each run of a page
-        return DEFAULT
-    candidates = (st.query_params.get("lang"), (st.context.locale or "").split("-")[0])
-    return next((name for name in candidates if name in languages()), DEFAULT)
+    return json.loads((FILES / f"{language}.json").read_text(encoding="utf-8"))
 
 
 def t(key: str, /, **values: object) -> str:

@@ -8,6 +8,8 @@ let listens = false;
 export default function ({ data, setStateValue }) {
   if (!listens) openHere();
   listens = true;
+  document.documentElement.lang = data.language; // Streamlit writes "en"
+  if (data.cookie) document.cookie = `${data.cookie}; path=/; max-age=31536000; samesite=lax`;
   connect(data, (state) => setStateValue("focus", state));
   if (data.follow) atRest(() => followLink(data.follow));
 }

@@ -21,7 +21,8 @@ from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, model_info, state
-from pages._kit.text import languages, t
+from pages._kit.language import in_link
+from pages._kit.text import t
 
 HALF = 0.5  # of the answers
 CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits
@@ -280,5 +281,5 @@ def _link(h: int, d_model: int) -> str:
     scene = state.current()
     values = {"h": h, "d_model": d_model, "text": scene.text, "twin": scene.twin}
     changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
-    language = {"lang": st.query_params["lang"]} if st.query_params.get("lang") in languages() else {}
+    language = in_link()
     return f"./?{urlencode(changed | language)}"

@@ -1,0 +1,53 @@
+"""Which language a run of a page speaks."""
+
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+
+from pages._server.streamlit_parts import after_history
+
+FILES = Path(__file__).parents[2] / "assets" / "languages"
+DEFAULT = "en"
+LANG = "lang"  # its name in a link
+CHOSEN = "language_chosen"  # whether the visitor has used the switch
+COOKIE = "headscope_language"  # where a browser remembers what was chosen (streamlit/address.js)
+_of_run: ContextVar[str | None] = ContextVar("language", default=None)
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """The languages of the files in assets/languages."""
+    return tuple(sorted(path.stem for path in FILES.glob("*.json")))
+
+
+def language() -> str:
+    """The language of this run, which the frame has chosen; a fragment that runs alone chooses it itself."""
+    return _of_run.get() or choose_language()
+
+
+def choose_language() -> str:
+    """What the switch says, else ``?lang=``, else `usual_language`; it holds for the rest of the run."""
+    link = st.query_params.get(LANG)
+    asked = link if after_history() else st.session_state.get(LANG, link)
+    chosen = asked if asked in languages() else usual_language()
+    _of_run.set(chosen)
+    return chosen
+
+
+def usual_language() -> str:
+    """The language chosen earlier in this browser, else the browser's own, else English."""
+    candidates = (st.context.cookies.get(COOKIE), (st.context.locale or "").partition("-")[0])
+    return next((name for name in candidates if name in languages()), DEFAULT)
+
+
+def chosen_language() -> str | None:
+    """The language that this visitor has switched to; None as long as a link or the browser decides."""
+    return language() if st.session_state.get(CHOSEN) else None
+
+
+def in_link() -> dict[str, str]:
+    """What a link of ours to another page says of the language: what the open one says."""
+    asked = st.query_params.get(LANG)
+    return {LANG: asked} if asked in languages() else {}
