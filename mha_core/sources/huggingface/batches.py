@@ -136,7 +136,7 @@ def _keeps_apart(model: Model) -> bool:
     config = model.module.config.get_text_config()
     # The longest text decides on the rotary codes of all, and on the places of experts.
     by_longest = bool(rotary.length_dependent(model.module)) or hasattr(config, "expert_capacity")
-    alone = model.has_target or by_longest or model.mixers or model.as_run is not None
+    alone = model.has_target or by_longest or model.mixers or model.foreign
     if model.route.name != "attend" or model.route.changes or alone:
         return False
     long = forward_pass.probe(model.module)["input_ids"][0].tolist()

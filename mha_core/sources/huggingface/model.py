@@ -77,9 +77,10 @@ class Model:
     unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
     mixers: Mapping[str, int] = field(default_factory=dict, repr=False)  # those with a proven matrix
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
-    # Attention functions of the user's own, and the model with these: each text is compared with its result.
-    foreign: tuple[str, ...] = ()
+    # The model as its user runs it, and what it then calls of the user's own attention functions: where there
+    # is one, each text is compared with its result.
     as_run: nn.Module | None = field(default=None, repr=False)
+    foreign: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -146,9 +147,10 @@ def load(
     report("load", 1, 1)
     files.check_stopped(cancelled)
     report("check", 0, 1)
-    model = _compared(module, _prepared(twin(module), tokenizer, name=name, revision=folder.revision))
+    model = _prepared(twin(module), tokenizer, name=name, revision=folder.revision)
     report("check", 1, 1)
-    return replace(model, untrained_head=untrained_head)
+    foreign = foreign_functions(module)
+    return replace(model, untrained_head=untrained_head, as_run=module, foreign=foreign)
 
 
 def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
@@ -161,20 +163,15 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
     """
     module = unwrapped(module)
     name = name or module.name_or_path or type(module).__name__
-    return _compared(module, _prepared(twin(module), tokenizer, name=name))
+    model = _prepared(twin(module), tokenizer, name=name)
+    return replace(model, as_run=twin(module), foreign=foreign_functions(module))
 
 
-def _compared(module: nn.Module, model: Model) -> Model:
-    """The model, compared with `module` at each text where that calls a function of the user's own."""
-    foreign = trial.foreign_functions(module, _attention_functions())
-    return replace(model, foreign=tuple(foreign), as_run=twin(module)) if foreign else model
-
-
-def _attention_functions() -> Mapping[str, Callable]:
-    """The attention functions that transformers knows, by their names."""
+def foreign_functions(module: nn.Module) -> tuple[str, ...]:
+    """The attention functions of the user's own that a model calls now, by their names."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    return ALL_ATTENTION_FUNCTIONS
+    return trial.foreign_functions(module, ALL_ATTENTION_FUNCTIONS)
 
 
 def unwrapped(module: object) -> nn.Module:
@@ -244,6 +241,8 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     weight = next(module.parameters())
     if weight.dtype in HALF:
         free()  # the copy that the trial ran in
+    unattended = (*families.without_attention(module).values(), *_convolutions(module, route), *unread)
+    mixers = _proven(module, watched) if watched else watched
     model = Model(
         name,
         module,
@@ -253,8 +252,8 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         str(weight.dtype).removeprefix("torch."),
         route,
         MappingProxyType(names),
-        (*families.without_attention(module).values(), *_convolutions(module, route), *unread),
-        _proven(module, watched) if watched else watched,
+        unattended,
+        mixers,
     )
     if route.name == "mixing" and not model.mixers:
         raise MhaError(f"Nothing of {model.title} can be shown: {'; '.join(model.unattended)}.")
@@ -469,7 +468,7 @@ def flow(
     Raises `MhaError` if nothing can be shown, and where an attention function of the user's own gives the
     text another result.
     """
-    if model.as_run is not None:
+    if model.foreign:
         trial.check_as_run(model.as_run, model.module, inputs, model.foreign)
     with _recording(model) as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)
@@ -581,7 +580,10 @@ def model_of(
     dtype: str | None = None,
     answers: bool = False,
 ) -> Model:
-    """A model ready to be traced: loaded or adopted, or one of the last `MAX_MODELS` if unchanged."""
+    """A model ready to be traced: loaded or adopted, or one of the last `MAX_MODELS` if unchanged.
+
+    It has changed where its files have, and where it calls another attention function since.
+    """
     if not isinstance(source, str | PathLike):
         if (revision, device, dtype) != (None, None, None):
             raise MhaError("A model in memory is traced as it is; leave revision, device and dtype out.")
@@ -591,8 +593,7 @@ def model_of(
     key = (str(source), revision, device, dtype, answers)
     with _loading:
         fingerprint = files.fingerprint(str(source))  # before it is loaded: it may be saved meanwhile
-        previous, _ = _loaded.find(key) or (None, None)
-        if previous != fingerprint:
+        if not _is_current(_loaded.find(key), fingerprint):
             _loaded.drop(key)
 
         def compute(_key: tuple) -> tuple[tuple | None, Model]:
@@ -603,6 +604,14 @@ def model_of(
 
         _, model = _loaded.get(key, compute)
     return model
+
+
+def _is_current(known: tuple[tuple | None, Model] | None, fingerprint: tuple | None) -> bool:
+    """Has a model that was loaded still its files, and does it call the same attention functions?"""
+    if known is None:
+        return False
+    previous, model = known
+    return previous == fingerprint and foreign_functions(model.as_run) == model.foreign
 
 
 def _adopted(source: object, tokenizer) -> Model:
@@ -624,8 +633,8 @@ def _state(module: nn.Module) -> tuple:
         for part in module.modules()
     ]
     settings = (module.config, getattr(module, "generation_config", None))
-    foreign = trial.foreign_functions(module, _attention_functions())
-    return parts, trial.implementations(module), foreign, [each and each.to_dict() for each in settings]
+    own = trial.implementations(module), foreign_functions(module)
+    return parts, own, [each and each.to_dict() for each in settings]
 
 
 def _comparable(value: object) -> object:

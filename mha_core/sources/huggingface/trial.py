@@ -99,7 +99,7 @@ class Route:
     layers: tuple[str, ...] = ()  # the names of those that a short text shows
 
 
-def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> list[str]:
+def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> tuple[str, ...]:
     """The attention functions of the user's own that a model may call, by their names.
 
     They were registered among the `functions` that transformers knows, or put in the place of one of
@@ -114,7 +114,7 @@ def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> l
             names.append(f"{file}.{EAGER}")
     if not inspect.isbuiltin(nn.functional.scaled_dot_product_attention):
         names.append("torch.nn.functional.scaled_dot_product_attention")
-    return names
+    return tuple(names)
 
 
 def _is_of_library(function: Callable) -> bool:
@@ -130,9 +130,12 @@ def check_as_run(
 ) -> None:
     """Raise `MhaError` where a model as its user runs it gives another result for a text than `module` does.
 
-    `names` are those of the user's own attention functions. Both run in fp32 if there is room for copies.
+    `names` are those of the user's own attention functions. Both run in fp32 if there is room for copies, and
+    without a head, which may look at one row of the result alone.
     """
     one, other = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
+    one, other = one.base_model, other.base_model
+    inputs = {name: tensor for name, tensor in inputs.items() if name != "logits_to_keep"}
     theirs = attempt(lambda: output(forward(one, inputs)))
     own = attempt(lambda: output(forward(other, inputs)))
     if theirs is None or own is None or gap(theirs, own) > _close(other):

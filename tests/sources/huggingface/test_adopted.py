@@ -145,13 +145,12 @@ def test_a_function_that_the_user_has_registered_is_refused_where_it_computes_an
     np.testing.assert_array_equal(mha.trace([7, 8, 9, 10], source=model).layers[0].weights(), eager)
 
 
-@pytest.mark.parametrize("by", ["eager", "sdpa"])
-def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_length(by, monkeypatch, refused):
-    """With a window of 32 tokens a short text does not show it."""
-    model, modeling = copy.deepcopy(module("llama")).eval(), transformers.models.llama.modeling_llama
-    model.set_attn_implementation(by)
-    short, long = list(range(5, 11)), [5 + n % 60 for n in range(60)]
-    expected = mha.trace(long, source=model).layers[0].weights()
+SHORT, LONG = list(range(5, 11)), [5 + n % 60 for n in range(60)]
+
+
+def look_through_windows(by: str, monkeypatch) -> None:
+    """Replace an attention function by one with a window of 32 tokens, which a short text does not show."""
+    modeling = transformers.models.llama.modeling_llama
     eager, fused = modeling.eager_attention_forward, torch.nn.functional.scaled_dot_product_attention
 
     def windowed(mask, query, key):
@@ -172,12 +171,35 @@ def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_lengt
         monkeypatch.setattr(modeling, "eager_attention_forward", eager_windowed)
     else:
         monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused_windowed)
-    traced = mha.trace(short, source=model)
+
+
+@pytest.mark.parametrize("by", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", ["LlamaModel", "LlamaForCausalLM"])
+def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_length(
+    kind, by, monkeypatch, refused
+):
+    model = module("llama")
+    if kind != "LlamaModel":
+        model = transformers.LlamaForCausalLM(model.config).eval()
+    model.set_attn_implementation(by)
+    expected = mha.trace(LONG, source=model).layers[0].weights()
+    look_through_windows(by, monkeypatch)
+    traced = mha.trace(SHORT, source=model)
     assert mha.against_torch(traced.layers[0]).passed
-    for read in (lambda: mha.trace(long, source=model), lambda: list(mha.trace_many([long], source=model))):
+    for read in (lambda: mha.trace(LONG, source=model), lambda: list(mha.trace_many([LONG], source=model))):
         assert "a function of your own" in str(refused(read))
     monkeypatch.undo()
-    np.testing.assert_array_equal(mha.trace(long, source=model).layers[0].weights(), expected)
+    np.testing.assert_array_equal(mha.trace(LONG, source=model).layers[0].weights(), expected)
+
+
+def test_so_it_is_of_a_model_that_was_loaded_before(folder, monkeypatch, refused):
+    model = str(folder("llama"))
+    expected = mha.trace(LONG, source=model).layers[0].weights()
+    look_through_windows("eager", monkeypatch)
+    assert mha.against_torch(mha.trace(SHORT, source=model).layers[0]).passed
+    assert "a function of your own" in str(refused(mha.trace, LONG, source=model))
+    monkeypatch.undo()
+    np.testing.assert_array_equal(mha.trace(LONG, source=model).layers[0].weights(), expected)
 
 
 def test_another_model_with_the_same_config_does_not_notice():
