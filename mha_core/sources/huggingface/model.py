@@ -27,7 +27,7 @@ from mha_core.attention.functional import HALF
 from mha_core.cache import Cache
 from mha_core.capture import collector, families, rotary
 from mha_core.errors import MhaError, one_of
-from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
+from mha_core.sources.huggingface import beside, files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.logits import (
     MAX_BYTES,
@@ -243,6 +243,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         free()  # the copy that the trial ran in
     unattended = (*families.without_attention(module).values(), *_convolutions(module, route), *unread)
     mixers = _proven(module, watched) if watched else watched
+    route = beside.checked(route, module, {*(entry.partition(":")[0] for entry in unattended), *mixers})
     model = Model(
         name,
         module,

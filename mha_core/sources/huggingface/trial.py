@@ -92,7 +92,7 @@ class Route:
     difference: float
     missing: str | None = None
     own_code: "OwnCode | None" = None
-    skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
+    skipped: tuple[str, ...] = ()  # layers of parts of a text, and what mixes tokens beside those shown
     notes: tuple[str, ...] = ()
     by: Attend = attend
     changes: bool = False
@@ -359,7 +359,7 @@ def run(
         return _weights_alone(route.missing, module, inputs)
     if route.name == "mixing":
         forward(module, inputs)
-        return (), ()
+        return (), route.skipped
     collector = Collector(names, route.by, edits)
     with collecting(collector):
         forward(module, inputs)

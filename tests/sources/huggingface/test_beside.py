@@ -1,0 +1,98 @@
+"""What mixes tokens beside the attention that is shown is named, wherever it stands in the model."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import mha_core as mha
+from mha_core.sources.huggingface import beside
+from tests.parity import tiny
+from tests.sources.tiny import module
+
+IDS = list(range(5, 18))
+
+
+class Shift(nn.Module):
+    """A part to whose output each token adds a little of what the one before it has."""
+
+    def __init__(self, inner: nn.Module):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args, **settings):
+        output = self.inner(*args, **settings)
+        x = output[0] if isinstance(output, tuple) else output
+        shifted = x + 0.1 * x.roll(1, dims=1)
+        return (shifted, *output[1:]) if isinstance(output, tuple) else shifted
+
+
+def shift(model: nn.Module, place: str) -> nn.Module:
+    parent, _, name = place.rpartition(".")
+    model.get_submodule(parent).register_module(name, Shift(model.get_submodule(place)))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("family", "place"),
+    [
+        ("llama", "layers.1.mlp"),
+        ("llama", "layers.0.self_attn"),
+        ("llama", "embed_tokens"),
+        ("bloom", "h.0.mlp"),  # its own code is followed
+        ("bart", "model.encoder.layers.0.fc1"),
+        ("bart", "model.decoder.layers.0.fc1"),
+        ("bart", "model.decoder.layers.0.encoder_attn.out_proj"),
+    ],
+)
+def test_the_part_that_mixes_tokens_is_named_and_no_other(family, place):
+    model, more = module(family), {"target": [7, 8, 9, 10]} if family == "bart" else {}
+    assert mha.trace(IDS, source=model, **more).source.skipped == ()
+    trace = mha.trace(IDS, source=shift(model, place), **more)
+    assert trace.source.skipped == (f"{place}: it mixes tokens beside what is shown",)
+    assert trace.source.notes == ()
+    assert trace.layers
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_it_is_named_too(dtype):
+    model = module("llama").to(dtype)
+    assert mha.trace(IDS, source=model).source.skipped == ()
+    [named] = mha.trace(IDS, source=shift(model, "layers.0.mlp")).source.skipped
+    assert named.startswith("layers.0.mlp: ")
+
+
+@pytest.mark.parametrize(
+    ("family", "places"),
+    [
+        ("mobilebert", ["mobilebert.embeddings"]),  # it puts the vectors of three neighbours together
+        (
+            "rwkv",
+            [f"rwkv.blocks.{n}.{part}.time_shift" for n in (0, 1) for part in ("attention", "feed_forward")],
+        ),
+        ("falcon_h1", []),
+        ("longformer", []),
+        ("qwen3_moe", []),
+        ("fnet", []),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_models_that_do_so_by_themselves(family, places):
+    skipped = mha.trace(IDS, source=tiny.model(family)).source.skipped
+    assert [entry.partition(":")[0] for entry in skipped] == places
+
+
+def test_a_model_of_which_it_cannot_be_known_says_so():
+    class Once(nn.Module):
+        """It cannot be copied once it has run."""
+
+        def forward(self, x):
+            self.lock = threading.Lock()
+            return x
+
+    model = module("llama")
+    model.layers[0].mlp = nn.Sequential(model.layers[0].mlp, Once())
+    trace = mha.trace(IDS, source=model)
+    assert trace.source.skipped == ()
+    assert trace.source.notes == (beside.NOT_CHECKED,)
