@@ -21,6 +21,7 @@ from mha_core import edits
 from mha_core.attention.edits import Edit
 from mha_core.capture import collector
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface import beside, forward_pass
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.forward_pass import are_weights
 from mha_core.traces.layer import LayerTrace
@@ -88,7 +89,8 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
             cell, note = half(door, dtype, lengths[-1], model.route.name)
             row = replace(row, **{name: cell}, missing="; ".join(filter(None, (row.missing, note))))
         if halves and row.verdict not in ("WRONG", "refused"):
-            row = replace(row, edits=edited(model, own, lengths[0]))
+            trace = shown[lengths[-1]].trace
+            row = replace(row, edits=edited(model, own, lengths[0]), beside=beside_of(model, trace))
     row = replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
     return replace(row, keywords=tuple(sorted(names)))
 
@@ -264,6 +266,24 @@ def edited(model: huggingface.Model, own: nn.Module, length: tuple[int, int]) ->
     return (
         "same" if largest is None else f"same, {largest:.0e}" if largest <= EXACT else f"WRONG {largest:.0e}"
     )
+
+
+def beside_of(model: huggingface.Model, trace: AttentionTrace | None) -> str:
+    """Whether another token moves when one is changed while all that a trace shows is blocked.
+
+    "nothing" where none does, and "named" where the trace names all that moves it.
+    """
+    if trace is None or not all(
+        layer.knows("q") for layer in trace.layers
+    ):  # weights alone say nothing of it
+        return ""
+    shown = {mixer.name for mixer in trace.mixers}
+    named = {entry.partition(":")[0] for entry in trace.source.skipped}
+    inputs = forward_pass.probe(model.module, len(trace.tokens))
+    if not beside.mixing(model.route, model.module, shown, inputs):
+        return "nothing"
+    missed = beside.mixing(model.route, model.module, shown | named, inputs).keys() - named
+    return f"WRONG: {', '.join(sorted(missed))}" if missed else "named"
 
 
 def referee(

@@ -43,6 +43,10 @@ precision. One token that rounding sends to another expert makes the largest dif
 in units of the output's largest number, between ours and torch with the same change of scores, weights or
 outputs written by hand in its first call, where transformers runs that model through torch's own kernel.
 
+*beside* is what else moves: all that is shown is blocked, so that each token takes its own value alone, and
+one token of a text of 41 is changed. "nothing" where no other token of the output moves, "named" where the
+trace names all that moves one.
+
 *known* are W^Q, W^K, W^V and W^O: a small letter where only some layers have it, a dash where none has.
 
 Keywords that attention was called with: {keywords}.
@@ -68,6 +72,7 @@ class Row:
     bf16: str = ""
     fp16: str = ""
     edits: str = ""
+    beside: str = ""
     known: str = ""
     missing: str = ""
     keywords: tuple[str, ...] = ()
@@ -81,6 +86,7 @@ class Row:
             "bf16",
             "fp16",
             "edits",
+            "beside",
             "known",
             "what is missing, and notes",
         ),

@@ -17,6 +17,7 @@ import torch
 import transformers
 
 from mha_core.capture import collector
+from mha_core.sources.huggingface import beside
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import compare, table, tiny
 
@@ -47,6 +48,7 @@ EVERY_RUN = {
     "led": "exact",
     "fnet": "exact",
     "minimax_m3_vl_text": "exact",
+    "mobilebert": "part",
     "modernbert": "exact",
     "musicgen": "part",
     "pegasus_x": "part",
@@ -111,9 +113,10 @@ def test_shows_what_the_model_computes(family):
         assert row.missing
         return
     assert largest(row) <= table.EXACT
-    assert "WRONG" not in row.bf16 + row.fp16 + row.edits
+    assert "WRONG" not in row.bf16 + row.fp16 + row.edits + row.beside
     assert row.edits.startswith("same" if row.route == "attend" else "")
     if row.verdict in PAIRS:
+        assert row.beside == "nothing" or (row.beside, row.verdict) == ("named", "part")
         assert row.route == ("mixing" if not row.known else "watch" if family in OWN_CODE else "attend")
 
 
@@ -135,6 +138,13 @@ def test_a_wrong_picture_is_found(monkeypatch):
 
     monkeypatch.setattr(huggingface, "flow", without_one)
     assert compare.compare("gpt2", halves=False).verdict == "WRONG"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_mixes_tokens_and_is_not_named_is_found(monkeypatch):
+    """MobileBERT's embeddings are of three neighbours each."""
+    monkeypatch.setattr(beside, "checked", lambda route, *_: route)
+    assert compare.compare("mobilebert").beside == "WRONG: embeddings"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -179,9 +189,10 @@ def test_the_table_has_every_family():
     for row in known.families.values():
         if row.verdict not in DECIDED:
             assert (row.verdict, bool(row.missing)) == ("not built", True), row
-        assert "WRONG" not in row.bf16 + row.fp16 + row.edits
+        assert "WRONG" not in row.bf16 + row.fp16 + row.edits + row.beside
         assert row.edits.startswith("same" if row.route == "attend" else "")
         if row.verdict in PAIRS:
+            assert row.beside == "nothing" or (row.beside, row.verdict) == ("named", "part"), row
             assert row.route in ("attend", "watch", "mixing"), row
             if "rounded" not in row.missing:
                 assert largest(row) <= table.EXACT, row
