@@ -87,7 +87,12 @@ def logits(
     repeated = {name: tensor.expand(n_texts, *tensor.shape[1:]) for name, tensor in inputs.items()}
     repeated |= asked(module, [at])
     n_tokens = inputs["decoder_input_ids" if model.has_target else "input_ids"].shape[1]
-    with torch.inference_mode(False), collecting(Switches(factors, means, model.route.by, edits)):
+    graded = torch.is_grad_enabled()  # leaving inference mode would switch it on
+    with (
+        torch.inference_mode(False),
+        torch.set_grad_enabled(graded),
+        collecting(Switches(factors, means, model.route.by, edits)),
+    ):
         result = module(**repeated, return_dict=True)
     return logits_of(result, [at], n_tokens=n_tokens, name=model.title)[:, 0]
 
