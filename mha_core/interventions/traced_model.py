@@ -1,5 +1,8 @@
 """The model of a trace, which a trace does not hold, and whether it computes the same numbers again."""
 
+import torch
+from torch import Tensor
+
 from mha_core.errors import MhaError, named_type
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
@@ -73,3 +76,13 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
             f"The model {again.source.name} computes other numbers than the trace has; the one that was "
             f"traced has to be at hand: source=model."
         )
+    masks = [[layer.rule.mask for layer in one.layers] for one in (trace, again)]
+    if any(not _equal(*pair) for pair in zip(*masks, strict=False)):
+        raise MhaError(
+            "The trace has another mask than the model makes for this text; trace it without attention_mask= "
+            "and position_ids=."
+        )
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))

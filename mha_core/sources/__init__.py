@@ -17,7 +17,7 @@ from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, at_least_1, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import batches, model
-from mha_core.sources.huggingface.tokenizer import Ids
+from mha_core.sources.huggingface.tokenizer import Ids, PerToken
 from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.language import MAX_WORDS
@@ -79,6 +79,8 @@ def trace(
     source: str | PathLike[str],
     revision: str | None = None,
     target: str | Ids | None = None,
+    attention_mask: PerToken | None = None,
+    position_ids: PerToken | None = None,
     device: str | None = None,
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
@@ -95,6 +97,8 @@ def trace(
     source: nn.Module,
     tokenizer: Any = None,
     target: str | Ids | None = None,
+    attention_mask: PerToken | None = None,
+    position_ids: PerToken | None = None,
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
     answers: bool | Sequence[int | str] = False,
@@ -120,15 +124,17 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     ``trained=False`` takes that model with its weights before training. `target` is the text of the decoder
     of an encoder–decoder; by default the model generates it. Transformers models also take token ids instead
     of a text and of a target; the ids of a target get the decoder's start token in front. A text gets the
-    special tokens of its tokenizer: what a chat template wrote has them already, so give its ids. `limit` is
-    the largest number of tokens, `max_bytes` of bytes of memory that random weights may
-    take, by default 2 GB, estimated as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens
-    · (q + k + v + x))`` with their numbers for one layer and one token; `max_flops` is the most operations,
-    by default 2 · 10¹², a product and a sum each one. `edits` change attention while it is computed, as in
-    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With ``answers=True``
-    a transformers model is asked for its words too, at hidden tokens or for the next one; the trace has them
-    in `answers`, as it always has those of small models, and in `questions` what these answer to each
-    question about a word.
+    special tokens of its tokenizer: what a chat template wrote has them already, so give its ids.
+    `attention_mask` (1 for a token that is read, 0 for padding) and `position_ids` reach such a model as they
+    are, a number for each token; ids whose positions begin again without a mask are packed texts, each for
+    itself, as transformers has them. `limit` is the largest number of tokens, `max_bytes` of bytes of memory
+    that random weights may take, by default 2 GB, estimated as ``random_weights.nbytes`` says: about ``4 ·
+    (layers + 1) · (W + tokens · (q + k + v + x))`` with their numbers for one layer and one token;
+    `max_flops` is the most operations, by default 2 · 10¹², a product and a sum each one. `edits` change
+    attention while it is computed, as in ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has
+    them in `edits`. With ``answers=True`` a transformers model is asked for its words too, at hidden tokens
+    or for the next one; the trace has them in `answers`, as it always has those of small models, and in
+    `questions` what these answer to each question about a word.
 
     >>> mha.trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
@@ -182,11 +188,11 @@ def trace_many(
     [4, 4]
 
     `reduce` is called with each trace, and the iterator yields its result instead; the trace itself (37 kB
-    for each token of a small model) is then freed. `source` and `settings` are those of `trace`. Transformers
-    models read up to `batch` texts in one pass, padded to the longest one, with the padding masked; each
-    weight is within 1e-5 of that of its text alone, and each other number in units of the largest of its
-    matrix (in half precision within its rounding). Texts go one by one where a trial of two texts shows a
-    larger difference, and for sources that read one text at a time.
+    for each token of a small model) is then freed. `source` and `settings` are those of `trace`; `target` has
+    one for each text. Transformers models read up to `batch` texts in one pass, padded to the longest one,
+    with the padding masked; each weight is within 1e-5 of that of its text alone, and each other number in
+    units of the largest of its matrix (in half precision within its rounding). Texts go one by one where a
+    trial of two texts shows a larger difference, and for sources that read one text at a time.
     At most four batches of texts are read ahead.
 
     Raises `MhaError` as `trace` does, when the text in question is reached, with its number.
@@ -197,8 +203,12 @@ def trace_many(
             f"trace_many takes several texts, as in a list, and trace one; got {named_type(texts)}."
         )
     _check_settings(source, settings)
-    if "target" in settings:
-        raise MhaError("A target belongs to one text; trace each pair by itself: mha.trace(text, target=…).")
+    for name in ("attention_mask", "position_ids"):
+        if settings.pop(name, None) is not None:
+            raise MhaError(f"{name} is of one text; trace each by itself: mha.trace(text, {name}=…).")
+    targets = settings.pop("target", None)
+    if isinstance(targets, str) or not isinstance(targets, Iterable | None):
+        raise MhaError(f"target has one for each text, as in a list; got {named_type(targets)}.")
     if settings.get("answers", False) is not False:
         raise MhaError("Answers are of one text; trace each by itself: mha.trace(text, answers=True).")
     if "edits" in settings:
@@ -212,7 +222,7 @@ def trace_many(
         return _one_by_one(texts, SOURCES[source], settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
     ready = model.model_of(source, **settings)
-    return batches.follow_many(ready, texts, batch=batch, reduce=reduce, **limit)
+    return batches.follow_many(ready, texts, targets=targets, batch=batch, reduce=reduce, **limit)
 
 
 def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Callable | None) -> Iterator:

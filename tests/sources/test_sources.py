@@ -9,7 +9,10 @@ from torch import nn
 import mha_core as mha
 from tests.parity import tiny
 
-MODEL = "takes tokenizer, revision, target, device, dtype, limit, edits, answers and max_bytes."
+MODEL = (
+    "takes tokenizer, revision, target, attention_mask, position_ids, device, dtype, limit, edits, answers "
+    "and max_bytes."
+)
 MINI = "h, d_model, architecture, trained, limit, device and edits"
 
 
@@ -114,10 +117,6 @@ def test_ids_are_for_models_alone(refused):
 def test_what_is_no_limit_is_named(source, limit, refused):
     message = f"limit is a number of tokens, at least 1; got {limit!r}."
     assert str(refused(mha.trace, "a b", source=source, limit=limit)) == message
-
-
-def test_a_target_belongs_to_one_text(refused):
-    assert "trace each pair by itself" in str(refused(mha.trace_many, ["a"], source="t5", target="b"))
 
 
 @pytest.mark.parametrize("value", [0, -5, float("nan"), "9", None, True])

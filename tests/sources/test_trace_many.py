@@ -106,6 +106,33 @@ def test_ids_are_texts_too():
     assert [trace.tokens.pieces for trace in found] == [("3", "4", "5"), ("6", "7")]
 
 
+def test_each_text_has_its_target():
+    model, targets = module("t5"), ([8, 9], torch.tensor([11, 12, 13]), [7])
+    texts = ([5, 6, 7], [6, 7], [9])
+    alone = [mha.trace(text, source=model, target=to) for text, to in zip(texts, targets, strict=True)]
+    together = list(trace_many(iter(texts), source=model, target=iter(targets)))
+    assert [trace.answered.pieces for trace in together] == [
+        ("0", "8", "9"),
+        ("0", "11", "12", "13"),
+        ("0", "7"),
+    ]
+    assert all(map(same, together, alone))
+
+
+def test_a_text_without_a_target_is_told_at_its_turn(refused):
+    for texts, targets, said in (
+        ([[5], [6], [7]], [[8], [9]], "there are 2 targets and more texts"),
+        ([[5], [6]], [[8], [9], [7]], "there are 2 texts and more targets"),
+    ):
+        found = trace_many(texts, source=module("t5"), target=targets)
+        assert [len(next(found).tokens) for _ in range(2)] == [1, 1]
+        assert said in str(refused(next, found))
+    assert "target has one for each text" in str(refused(trace_many, [[5]], source=module("t5"), target="a"))
+    assert "Text 1: GPT2Model reads one text and writes no other" in str(
+        refused(next, trace_many([[5]], source=module("gpt2"), target=[[6]]))
+    )
+
+
 def test_a_text_of_as_many_tokens_as_heads_keeps_its_axes_apart():
     """A norm of heads sees (text, head, token, width): of 6 heads and 6 tokens, which axis is which?"""
     model = tiny.model("hunyuan_v1_dense")

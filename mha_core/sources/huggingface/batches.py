@@ -1,7 +1,7 @@
 """Many texts through a model, a batch of them in one pass, each traced as if it had gone alone."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, repeat, zip_longest
 from typing import TypeVar
 
 import torch
@@ -32,6 +32,7 @@ def follow_many(
     model: Model,
     texts: Iterable[str | Ids],
     *,
+    targets: Iterable[str | Ids] | None = None,
     batch: int,
     reduce: Callable[[AttentionTrace], object] | None = None,
     limit: int = MAX_TOKENS,
@@ -40,24 +41,38 @@ def follow_many(
 
     Texts are padded on the right and hidden from each other. Each trace equals that of `follow` but for
     rounding: where a trial of two texts shows otherwise, and in a model with a target, texts go one by one.
-    With `reduce` its result is yielded in place of each trace. Raises `MhaError` as `follow` does, with the
-    number of the text, when that text is reached.
+    `targets` has one for each text. With `reduce` its result is yielded in place of each trace. Raises
+    `MhaError` as `follow` does, with the number of the text, when that text is reached.
     """
     reduce = reduce or (lambda trace: trace)
-    together = batch > 1 and _keeps_apart(model)
-    texts = enumerate(texts, start=1)
-    while ahead := list(islice(texts, batch * AHEAD if together else 1)):
+    together = batch > 1 and targets is None and _keeps_apart(model)
+    pairs = enumerate(zip(texts, repeat(None)) if targets is None else _pairs(texts, targets), start=1)
+    while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         numbers = [number for number, _ in ahead]
         if together:
-            inputs = [_outcome(read, model, text, limit) for _, text in ahead]
+            inputs = [_outcome(read, model, text, limit) for _, (text, _) in ahead]
             results = _followed(model, inputs, batch, reduce)
         else:
-            traces = (_outcome(follow, model, text, limit=limit) for _, text in ahead)
+            traces = (
+                _outcome(follow, model, text, target=target, limit=limit) for _, (text, target) in ahead
+            )
             results = (trace if isinstance(trace, MhaError) else reduce(trace) for trace in traces)
         for number, result in zip(numbers, results, strict=True):
             if isinstance(result, MhaError):
                 raise MhaError(f"Text {number}: {result}") from result
             yield result
+
+
+def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator[tuple]:
+    """Each text with its target. Raises `MhaError` where there are more of the ones than of the others."""
+    nothing = object()
+    for number, pair in enumerate(zip_longest(texts, targets, fillvalue=nothing), start=1):
+        if any(part is nothing for part in pair):
+            more, fewer = ("targets", "texts") if pair[0] is nothing else ("texts", "targets")
+            raise MhaError(
+                f"target has one for each text, and there are {number - 1:,} {fewer} and more {more}."
+            )
+        yield pair
 
 
 def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:

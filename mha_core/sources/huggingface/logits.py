@@ -23,21 +23,29 @@ Asked = bool | Sequence[int | str]  # for all rows that a model answers at, or f
 
 
 def rows(
-    kind: str, tokens: Tokens, ids: Sequence[int], answers: Asked, *, tokenizer: object, name: str
+    kind: str,
+    tokens: Tokens,
+    ids: Sequence[int],
+    answers: Asked,
+    *,
+    unread: Sequence[int],
+    tokenizer: object,
+    name: str,
 ) -> list[int]:
     """The positions at which the model answers: all of them, or those named in `answers`.
 
-    `tokens` and their `ids` are those of the target for "target". Raises `MhaError` for a token that there is
-    not, and for a masked model without a mask there.
+    `tokens` and their `ids` are those of the target for "target"; those at `unread` are left out by the
+    attention mask. Raises `MhaError` for a token that there is not, or that is left out, and for a masked
+    model without a mask there.
     """
     mask = getattr(tokenizer, "mask_token_id", None)
-    masks = [at for at, number in enumerate(ids) if number == mask]
+    masks = [at for at, number in enumerate(ids) if number == mask and at not in unread]
     if kind == "masked" and not masks:
         raise MhaError(
             f"{name} answers at a hidden word, and the text has none; "
             + ("its tokenizer has no mask." if mask is None else f"write {tokenizer.mask_token} for a word.")
         )
-    everything = masks if kind == "masked" else list(range(len(ids)))
+    everything = masks if kind == "masked" else [at for at in range(len(ids)) if at not in unread]
     if answers is True:
         return everything
     chosen = []
@@ -45,7 +53,9 @@ def rows(
         at = tokens.index(one) if isinstance(one, str) else one
         if isinstance(at, bool) or not isinstance(at, int) or not -len(ids) <= at < len(ids):
             raise MhaError(f"answers names tokens 0 to {len(ids) - 1}, or True for all; got {one!r:.60}.")
-        if (at := at % len(ids)) not in everything:
+        if (at := at % len(ids)) in unread:
+            raise MhaError(f"Nothing is answered at token {at}, which the attention_mask leaves out.")
+        if at not in everything:
             raise MhaError(f"{name} answers at hidden tokens, and token {at} is none.")
         chosen.append(at)
     return sorted(set(chosen))

@@ -26,7 +26,7 @@ from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
 from mha_core.cache import Cache
 from mha_core.capture import collector, families, rotary
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError, listed, one_of
 from mha_core.sources.huggingface import beside, files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.logits import (
@@ -40,7 +40,16 @@ from mha_core.sources.huggingface.logits import (
     rows,
 )
 from mha_core.sources.huggingface.targets import decoder_ids, written_target
-from mha_core.sources.huggingface.tokenizer import Ids, check_ids, encoded, max_tokens, tokens_of
+from mha_core.sources.huggingface.tokenizer import (
+    Ids,
+    PerToken,
+    check_ids,
+    encoded,
+    max_position,
+    max_tokens,
+    per_token,
+    tokens_of,
+)
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.mixer import MixerTrace
@@ -52,6 +61,7 @@ NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MAX_MODELS = 2  # that `trace` keeps in memory
 MAX_WRAPPERS = 5  # around a model
+RECORDED = "with mha.record(model, tokens=…) as recorded: model(**inputs)"
 
 
 _registering = threading.Lock()
@@ -294,6 +304,8 @@ def follow(
     text: str | Ids,
     *,
     target: str | Ids | None = None,
+    attention_mask: PerToken | None = None,
+    position_ids: PerToken | None = None,
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
     answers: Asked = False,
@@ -301,14 +313,17 @@ def follow(
 ) -> AttentionTrace:
     """Trace a text through a model; of an encoder–decoder also its target, by default what it writes itself.
 
-    Instead of a text, `text` and `target` may be the ids of tokens. Raises `MhaError` for text that is empty
-    or too long, for a target where there is none, for a model that cannot write one, for a text without a
-    tokenizer, for a layer whose attention cannot be shown if there is no other, for an error inside the
-    model, for `edits` that do not fit, or of a model that computes attention by code of its own, and for
-    `answers` of a model that gives none there, or whose scores of words take more than `max_bytes`.
+    Instead of a text, `text` and `target` may be the ids of tokens. `attention_mask` and `position_ids` are
+    of the tokens of the text. Raises `MhaError` for text that is empty or too long, for a mask or positions
+    that do not fit it or that the model does not take, for a target where there is none, for a model that
+    cannot write one, for a text without a tokenizer, for a layer whose attention cannot be shown if there is
+    no other, for an error inside the model, for `edits` that do not fit, or of a model that computes
+    attention by code of its own, and for `answers` of a model that gives none there, or whose scores of words
+    take more than `max_bytes`.
     """
     edits = checked(edits)
-    texts = reading(model, text, target=target, limit=limit, edited=bool(edits))
+    given = {"attention_mask": attention_mask, "position_ids": position_ids}
+    texts = reading(model, text, target=target, limit=limit, edited=bool(edits), **given)
     tokens, target_tokens, inputs = texts
     question = None
     if answers is not False:
@@ -319,6 +334,8 @@ def follow(
     with forward_pass.keeping_result() as results:
         flowed = flow(model, inputs, calls)
     trace = trace_of(model, tokens, *flowed, target=target_tokens)
+    if any(numbers is not None for numbers in given.values()):
+        _check_empty_rows(model, trace, inputs)
     if question is not None:
         n_tokens = len(target_tokens or tokens)
         logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.title)[0]
@@ -352,7 +369,11 @@ def question_of(
         )
     name = "decoder_input_ids" if model.has_target else "input_ids"
     ids = inputs[name][0].tolist()
-    chosen = rows(model.writes, tokens, ids, answers, tokenizer=model.tokenizer, name=model.title)
+    mask = inputs.get("attention_mask") if name == "input_ids" else None
+    unread = () if mask is None else (mask[0] == 0).nonzero().flatten().tolist()
+    chosen = rows(
+        model.writes, tokens, ids, answers, unread=unread, tokenizer=model.tokenizer, name=model.title
+    )
     check_bytes(model.module, len(chosen), n_tokens=len(ids), max_bytes=max_bytes, name=model.title)
     return chosen
 
@@ -372,11 +393,18 @@ def reading(
     target: str | Ids | None = None,
     limit: int = MAX_TOKENS,
     edited: bool = False,
+    **given: PerToken | None,
 ) -> Texts:
-    """The tokens and inputs of a text; of an encoder–decoder also of its target. Raises as `follow` does."""
+    """The tokens and inputs of a text; of an encoder–decoder also of its target. Raises as `follow` does.
+
+    `given` are inputs of the model that the caller has for each token, or None.
+    """
     if target is not None and not model.has_target:
         raise MhaError(f"{model.title} reads one text and writes no other; leave the target out.")
     tokens, ids = read(model, text, limit)
+    ids |= _given(
+        model, len(tokens), {name: numbers for name, numbers in given.items() if numbers is not None}
+    )
     with _errors_of(model):
         inputs = inputs_of(model, ids)
     if not model.has_target:
@@ -385,6 +413,38 @@ def reading(
     inputs["decoder_input_ids"] = torch.tensor([target_ids], device=model.device)
     target_text = target if isinstance(target, str) else None
     return Texts(tokens, tokens_of(model.tokenizer, target_ids, target_text, start=True), inputs)
+
+
+def _given(model: Model, n_tokens: int, given: Mapping[str, PerToken]) -> dict[str, list[int]]:
+    """The inputs that a caller gives a model beside the text. Raises `MhaError` as `follow` does."""
+    arguments = inspect.signature(type(model.module).forward).parameters
+    if unknown := given.keys() - arguments.keys():
+        taken = [name for name in ("attention_mask", "position_ids") if name in arguments]
+        raise MhaError(
+            f"{model.architecture} takes no {listed(sorted(unknown), 'or')}"
+            + (f"; it takes {taken[0]}." if taken else ", nor any other number for each token.")
+        )
+    largest = {"attention_mask": 1, "position_ids": max_position(model.module)}
+    ids = {name: per_token(name, numbers, n_tokens, largest=largest[name]) for name, numbers in given.items()}
+    if "attention_mask" in ids and not any(ids["attention_mask"]):
+        raise MhaError("attention_mask hides every token; at least one has a 1.")
+    return ids
+
+
+def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, Tensor]) -> None:
+    """Raise `MhaError` where others depend on what a token takes that may look at nothing.
+
+    Torch's kernel and ours give it nothing, eager attention the mean of all.
+    """
+    masks = [layer.rule.mask for layer in trace.layers if layer.rule.mask is not None]
+    if all(mask.any(-1).all() for mask in masks) or trial.same_as_run(model.as_run, model.module, inputs):
+        return
+    raise MhaError(
+        f"With this mask or these positions some tokens may look at nothing, and what {model.title} computes "
+        f"of the others depends on what these take: nothing, as here, or the mean of all, as in the model "
+        f"itself. Padding behind the text leaves none without a token to look at. What the model computes "
+        f"can be recorded: {RECORDED}."
+    )
 
 
 def sites(model: Model, texts: Texts) -> dict[int, Site]:
@@ -469,8 +529,12 @@ def flow(
     Raises `MhaError` if nothing can be shown, and where an attention function of the user's own gives the
     text another result.
     """
-    if model.foreign:
-        trial.check_as_run(model.as_run, model.module, inputs, model.foreign)
+    if model.foreign and not trial.same_as_run(model.as_run, model.module, inputs):
+        raise MhaError(
+            f"{model.architecture} attends by {model.foreign[0]!r}, a function of your own. For this text it "
+            f"does not compute what the model's own attention computes. What it does compute can be "
+            f"recorded: {RECORDED}."
+        )
     with _recording(model) as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)
     mixers = () if recorder is None else recorder.layers(model.mixers)
@@ -537,6 +601,8 @@ def trace(
     tokenizer=None,
     revision: str | None = None,
     target: str | Ids | None = None,
+    attention_mask: PerToken | None = None,
+    position_ids: PerToken | None = None,
     device: str | None = None,
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
@@ -553,7 +619,8 @@ def trace(
 
     A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config
     stay unchanged. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
-    `target` is the text of an encoder–decoder's decoder, or the ids of its labels. `edits` change attention
+    `target` is the text of an encoder–decoder's decoder, or the ids of its labels. `attention_mask` and
+    `position_ids` are handed to the model as they are, a number for each token. `edits` change attention
     while the model computes; the model itself is not changed. With ``answers=True`` the trace has the model's
     most probable words: of a masked language model at each hidden token, of a causal one at each token for
     the next, of an encoder–decoder at each token of the target for the next; a list of tokens, as in
@@ -569,7 +636,8 @@ def trace(
         dtype=dtype,
         answers=answers is not False,
     )
-    return follow(model, text, target=target, limit=limit, edits=edits, answers=answers, max_bytes=max_bytes)
+    given = {"attention_mask": attention_mask, "position_ids": position_ids, "target": target, "edits": edits}
+    return follow(model, text, limit=limit, answers=answers, max_bytes=max_bytes, **given)
 
 
 def model_of(

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import index
 
+import torch
 from torch import Tensor, nn
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, named_type
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.sources.huggingface.token_labels import BYTES, LATIN, readable_tokens
 from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
@@ -19,6 +20,7 @@ POSITIONS = (
 )
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 Ids = Sequence[int] | Sequence[str] | Tensor  # of the tokens of one text, or the tokenizer's own pieces
+PerToken = Sequence[int] | Tensor  # a number for each token of one text
 
 _tokenizer_lock = threading.Lock()  # tokenizers in Rust refuse two callers at once
 
@@ -154,6 +156,33 @@ def _table_size(module: nn.Module) -> int | None:
     except NotImplementedError:
         tables = [part for part in module.modules() if isinstance(part, nn.Embedding)]
         return max((table.num_embeddings for table in tables), default=None)
+
+
+def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int]:
+    """The numbers that a caller gives the `n` tokens of a text, (token,) or (1, token), from 0 to `largest`.
+
+    `name` is that of the argument. Raises `MhaError` for another shape and for other numbers.
+    """
+    try:
+        table = torch.as_tensor(numbers)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # rows of several lengths, words, an object
+        table = None
+    if table is None or tuple(table.shape) not in ((n,), (1, n)):
+        got = named_type(numbers) if table is None else f"the shape {tuple(table.shape)}"
+        raise MhaError(
+            f"{name} has a number for each of the {n} tokens of the text, ({n},) or (1, {n}); got {got}."
+        )
+    for number in table.flatten().tolist():
+        if number not in range(largest + 1):
+            raise MhaError(f"{name} has whole numbers from 0 to {largest:,}; got {number!r}.")
+    return table.flatten().long().tolist()
+
+
+def max_position(module: nn.Module) -> int:
+    """The largest position that a token of a text may be given."""
+    config = module.config.get_text_config()
+    limits = [limit for name in POSITIONS if isinstance(limit := getattr(config, name, None), int)]
+    return min((limit - 1 for limit in limits if limit > 0), default=MAX_ID)
 
 
 def max_tokens(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:

@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -125,25 +125,23 @@ def _is_of_library(function: Callable) -> bool:
     return code is None or code.co_filename.startswith(tuple(folders))
 
 
-def check_as_run(
-    as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor], names: Sequence[str]
-) -> None:
-    """Raise `MhaError` where a model as its user runs it gives another result for a text than `module` does.
+def same_as_run(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
+    """Does a model as its user runs it give the same result for a text as `module` does?
 
-    `names` are those of the user's own attention functions. Both run in fp32 if there is room for copies, and
-    without a head, which may look at one row of the result alone.
+    Both run in fp32 if there is room for copies, and without a head, which may look at one row of the result
+    alone. What is computed of padding is left out.
     """
     one, other = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
     one, other = one.base_model, other.base_model
     inputs = {name: tensor for name, tensor in inputs.items() if name != "logits_to_keep"}
     theirs = attempt(lambda: output(forward(one, inputs)))
     own = attempt(lambda: output(forward(other, inputs)))
-    if theirs is None or own is None or gap(theirs, own) > _close(other):
-        raise MhaError(
-            f"{type(module).__name__} attends by {names[0]!r}, a function of your own. For this text it does "
-            f"not compute what the model's own attention computes. What it does compute can be recorded: "
-            f"with mha.record(model, tokens=…) as recorded: model(**inputs)."
-        )
+    if theirs is None or own is None:
+        return False
+    mask = None if "decoder_input_ids" in inputs else inputs.get("attention_mask")
+    if mask is not None and theirs.shape[:2] == own.shape[:2] == mask.shape:
+        theirs, own = theirs[mask != 0], own[mask != 0]
+    return gap(theirs, own) <= _close(other)
 
 
 def implementations(module: nn.Module) -> list[str | None]:

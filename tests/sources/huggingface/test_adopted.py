@@ -422,6 +422,19 @@ def test_the_pieces_of_a_tokenizer_are_ids_too(folder):
     assert named.tokens.pieces == given.tokens.pieces
 
 
+def test_what_a_chat_template_wrote_is_given_as_ids():
+    """A text gets the special tokens of its tokenizer, and a template has written them already."""
+    model, tokenizer = module("llama"), fast("sentence_piece")
+    tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    said = [{"role": "user", "content": "a bird sang"}]
+    written = tokenizer.apply_chat_template(said, tokenize=False)
+    ids = tokenizer.apply_chat_template(said, return_dict=False)
+    typed = mha.trace(written, source=model, tokenizer=tokenizer)
+    given = mha.trace(ids, source=model, tokenizer=tokenizer)
+    assert [trace.tokens.pieces.count("<s>") for trace in (typed, given)] == [2, 1]
+    assert typed.tokens.pieces[1:] == given.tokens.pieces
+
+
 def test_a_target_of_ids():
     trace = mha.trace([5, 6, 7], source=module("t5"), target=[8, 9])
     assert trace.part("decoder").tokens.pieces == ("0", "8", "9")

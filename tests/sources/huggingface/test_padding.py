@@ -1,0 +1,225 @@
+"""A caller's own mask and positions: padded and packed texts are traced as the model computes them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import mha_core as mha
+from tests.parity import tiny
+from tests.sources.tiny import fast, module
+
+PAD = 1
+BODIES = {n: [7 + at * 31 % 500 for at in range(n)] for n in (11, 37)}
+TARGET = [9, 8, 12, 10, 11]
+FAMILIES = ("bert", "roberta", "gpt2", "llama", "gemma2", "gpt_oss", "bloom", "falcon", "t5", "bart")
+
+
+def padded(body: list[int], side: str) -> tuple[list[int], list[int]]:
+    """The ids with five of padding on a side, and their mask."""
+    filling, ones = [PAD] * 5, [1] * len(body)
+    return (filling + body, [0] * 5 + ones) if side == "left" else (body + filling, ones + [0] * 5)
+
+
+def of_their_own(model: nn.Module, ids: list[int], **given: list[int]) -> dict[str, list[np.ndarray]]:
+    """The weights that a copy of the model returns in eager attention, by kind."""
+    own = copy.deepcopy(model).eval()
+    own.set_attn_implementation("eager")
+    inputs = {"input_ids": ids, **given}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = [model.config.decoder_start_token_id, *TARGET]
+    with torch.no_grad():
+        result = own(
+            **{name: torch.tensor([row]) for name, row in inputs.items()},
+            output_attentions=True,
+            use_cache=False,
+        )
+    names = {"self": "attentions", "encoder": "encoder_attentions", "cross": "cross_attentions"}
+    return {
+        kind: [weights[0].float().numpy() for weights in result[name]]
+        for kind, name in names.items()
+        if result.get(name)
+    }
+
+
+def traced(model: nn.Module, ids: list[int], **given: list[int]) -> mha.AttentionTrace:
+    target = {"target": TARGET} if model.config.is_encoder_decoder else {}
+    return mha.trace(ids, source=model, **target, **given)
+
+
+def largest_gap(trace: mha.AttentionTrace, theirs: dict, read: list[int]) -> float:
+    """The largest difference of the weights of all tokens that are read."""
+    rows = np.array(read, dtype=bool)
+    gaps = []
+    for kind, layers in theirs.items():
+        for layer, weights in zip(trace.part(kind).layers, layers, strict=True):
+            ours = layer.weights()
+            if kind != "cross":
+                ours, weights = ours[:, rows], weights[:, rows]
+            gaps.append(np.abs(ours - weights).max())
+    return max(gaps)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_padded_text_is_shown_as_the_model_reads_it(family, side):
+    for implementation in ("eager", "sdpa"):
+        model = module(family)
+        if implementation == "sdpa" and not model._supports_sdpa:
+            continue
+        model.set_attn_implementation(implementation)
+        for body in BODIES.values():
+            ids, mask = padded(body, side)
+            trace = traced(model, ids, attention_mask=mask)
+            assert largest_gap(trace, of_their_own(model, ids, attention_mask=mask), mask) <= 1e-5
+            read = np.array(mask) == 1
+            for layer in trace.layers:
+                if layer.kind != "decoder":
+                    rows = read if layer.kind != "cross" else slice(None)
+                    assert not layer.allowed()[:, rows][..., ~read].any()
+                    assert not layer.weights()[:, rows][..., ~read].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_so_it_is_in_half_precision(family, dtype):
+    """No farther from what the same numbers give in float32 than the model's own run."""
+    model = module(family).to(dtype)
+    precise = copy.deepcopy(model).float()
+    for side in ("left", "right"):
+        ids, mask = padded(BODIES[37], side)
+        exact, own = (of_their_own(one, ids, attention_mask=mask) for one in (precise, model))
+        rows = np.array(mask) == 1
+        theirs = max(
+            np.abs(a[:, rows] - b[:, rows]).max() for a, b in zip(own["self"], exact["self"], strict=True)
+        )
+        assert largest_gap(traced(model, ids, attention_mask=mask), exact, mask) <= 1.5 * theirs
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "gemma2"])
+def test_positions_are_those_that_the_caller_gives(family):
+    model, body = module(family), BODIES[37]
+    ids, mask = padded(body, "left")
+    positions = [0] * 5 + list(range(len(body)))
+    trace = traced(model, ids, attention_mask=mask, position_ids=positions)
+    theirs = of_their_own(model, ids, attention_mask=mask, position_ids=positions)
+    assert largest_gap(trace, theirs, mask) <= 1e-5
+    alone = traced(model, body)  # which has the same positions
+    for one, other in zip(trace.layers, alone.layers, strict=True):
+        np.testing.assert_allclose(one.weights()[:, 5:, 5:], other.weights(), atol=1e-5)
+    other = traced(model, ids, attention_mask=mask, position_ids=[2 * at for at in range(len(ids))])
+    assert np.abs(other.layers[0].weights() - trace.layers[0].weights()).max() > 1e-3
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "cohere"])
+def test_packed_texts_are_each_what_they_are_alone(family):
+    model, ids = module(family), BODIES[37]
+    positions = [*range(13), *range(24)]
+    trace = traced(model, ids, position_ids=positions)
+    assert largest_gap(trace, of_their_own(model, ids, position_ids=positions), [1] * 37) <= 1e-5
+    first, second = traced(model, ids[:13]), traced(model, ids[13:])
+    for layer, one, other in zip(trace.layers, first.layers, second.layers, strict=True):
+        np.testing.assert_allclose(layer.weights()[:, :13, :13], one.weights(), atol=1e-5)
+        np.testing.assert_allclose(layer.weights()[:, 13:, 13:], other.weights(), atol=1e-5)
+        assert not layer.allowed()[..., 13:, :13].any()
+
+
+@pytest.mark.parametrize("kind", [list, tuple, torch.tensor, np.array, lambda row: torch.tensor([row]) > 0])
+def test_what_a_tokenizer_pads_is_marked_as_its_padding(kind, folder):
+    source = str(folder("bert", "word_piece"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    text = "The animal didn't cross."
+    batch = tokenizer(text, padding="max_length", max_length=17)
+    trace = mha.trace(batch["input_ids"], source=source, attention_mask=kind(batch["attention_mask"]))
+    alone = mha.trace(text, source=source)
+    n = len(alone.tokens)
+    assert trace.tokens.pieces[:n] == alone.tokens.pieces
+    assert trace.tokens.special == (*alone.tokens.special, *range(n, 17))
+    for one, other in zip(trace.layers, alone.layers, strict=True):
+        np.testing.assert_allclose(one.weights()[:, :n, :n], other.weights(), atol=1e-5)
+
+
+def test_a_typed_text_takes_a_mask_too():
+    model, tokenizer = module("gpt2"), fast()
+    n = len(tokenizer("a bird sang")["input_ids"])
+    mask = [1, 0, *[1] * (n - 2)]
+    trace = mha.trace("a bird sang", source=model, tokenizer=tokenizer, attention_mask=mask)
+    assert not trace.layers[0].allowed()[..., 1].any()
+    assert trace.tokens.text == "a bird sang"
+
+
+def test_what_the_model_would_write_at_padding_is_no_answer(refused):
+    model = transformers.GPT2LMHeadModel(module("gpt2").config).eval()
+    ids, mask = padded(BODIES[11], "left")
+    answers = mha.trace(ids, source=model, attention_mask=mask, answers=True).answers
+    assert [answer is not None for answer in answers] == [bool(read) for read in mask]
+    theirs = model(torch.tensor([ids]), attention_mask=torch.tensor([mask])).logits[0, -1].softmax(-1)
+    assert answers[-1][0][0] == str(theirs.argmax().item())
+    assert answers[-1][0][1] == pytest.approx(theirs.max().item(), rel=1e-4)
+    message = str(refused(mha.trace, ids, source=model, attention_mask=mask, answers=[0]))
+    assert message == "Nothing is answered at token 0, which the attention_mask leaves out."
+
+
+def test_effects_are_not_measured_without_the_mask_of_the_trace(refused):
+    model = transformers.GPT2LMHeadModel(module("gpt2", n_layer=1).config).eval()
+    tokenizer = fast()
+    n = len(tokenizer("a bird sang")["input_ids"])
+    masked = mha.trace("a bird sang", source=model, tokenizer=tokenizer, attention_mask=[0, *[1] * (n - 1)])
+    message = str(refused(mha.effects, masked, source=model, tokenizer=tokenizer))
+    assert message.startswith("The trace has another mask than the model makes for this text;")
+    assert len(
+        mha.effects(
+            mha.trace("a bird sang", source=model, tokenizer=tokenizer), source=model, tokenizer=tokenizer
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "said"),
+    [
+        (
+            "bert",
+            {"attention_mask": [1, 1]},
+            "of the 3 tokens of the text, (3,) or (1, 3); got the shape (2,).",
+        ),
+        ("bert", {"attention_mask": [[1, 1, 1]] * 2}, "(3,) or (1, 3); got the shape (2, 3)."),
+        ("bert", {"attention_mask": "110"}, "(3,) or (1, 3); got a str."),
+        ("bert", {"attention_mask": [[1], [1, 0]]}, "(3,) or (1, 3); got a list."),
+        ("bert", {"attention_mask": [1, 2, 1]}, "attention_mask has whole numbers from 0 to 1; got 2."),
+        ("bert", {"attention_mask": [1, 0.5, 1]}, "attention_mask has whole numbers from 0 to 1; got 0.5."),
+        ("bert", {"attention_mask": [0, 0, 0]}, "attention_mask hides every token; at least one has a 1."),
+        ("bert", {"position_ids": [0, 1]}, "position_ids has a number for each of the 3 tokens"),
+        ("bert", {"position_ids": [0, 1, 512]}, "position_ids has whole numbers from 0 to 511; got 512."),
+        ("gpt2", {"position_ids": [-1, 0, 1]}, "position_ids has whole numbers from 0 to 96; got -1."),
+        ("bloom", {"position_ids": [0, 1, 2]}, "BloomModel takes no position_ids; it takes attention_mask."),
+        ("t5", {"position_ids": [0, 1, 2]}, "takes no position_ids; it takes attention_mask."),
+    ],
+)
+def test_what_does_not_fit_the_text_or_the_model_is_refused(family, given, said, refused):
+    assert said in str(refused(mha.trace, [5, 6, 7], source=module(family), **given))
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "position_ids"])
+def test_other_sources_and_many_texts_refuse_them_by_name(name, refused):
+    for settings in ({}, {"source": "mini"}):
+        message = str(refused(mha.trace, "The cat", **settings, **{name: [1, 1]}))
+        assert message.startswith(f"{name} is an argument of Hugging Face models")
+    message = str(refused(mha.trace_many, [[5, 6]], source=module("gpt2"), **{name: [1, 1]}))
+    assert message == f"{name} is of one text; trace each by itself: mha.trace(text, {name}=…)."
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_whose_words_depend_on_what_padding_takes_is_refused(refused):
+    """An index of MiniMax M3 chooses among the hidden keys, too, by what their tokens have taken."""
+    model, (ids, mask) = (
+        tiny.model("minimax_m3_vl_text"),
+        padded([5 + at * 7 % 80 for at in range(37)], "left"),
+    )
+    message = str(refused(mha.trace, ids, source=model, attention_mask=mask))
+    assert message.startswith("With this mask or these positions some tokens may look at nothing")
+    behind, mask = padded(ids[5:], "right")
+    trace = mha.trace(behind, source=model, attention_mask=mask)
+    assert largest_gap(trace, of_their_own(model, behind, attention_mask=mask), mask) <= 1e-5
