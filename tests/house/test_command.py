@@ -172,6 +172,8 @@ def test_every_setting_of_a_source_is_an_option(tmp_path):
         "text",
         "source",
         "tokenizer",
+        "attention_mask",
+        "position_ids",
         "edits",
         "answers",
     }  # of Python
