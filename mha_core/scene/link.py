@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from mha_core.errors import MhaError, listed, named_type
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, SEVERAL
-from mha_core.scene.settings import SETTINGS
+from mha_core.scene.source_settings import SETTINGS
 from mha_core.scene.token_names import as_number
 
 LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1, "seed": 0, "step": 0}

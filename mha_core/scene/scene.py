@@ -11,7 +11,7 @@ from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
 from mha_core.scene.other import HEAD
 from mha_core.scene.page import HOME, PAGES, Page, moved
-from mha_core.scene.settings import OF_THE_APP, SETTINGS
+from mha_core.scene.source_settings import OF_THE_APP, SETTINGS
 from mha_core.traces.tokens import check_characters
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mha_core.scene.focus import Focus
 from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, largest, outside
 from mha_core.scene.places import shape_of, within
 from mha_core.scene.scene import DEFAULTS, opened, twin_of
-from mha_core.scene.settings import SETTINGS, STARTED
+from mha_core.scene.source_settings import SETTINGS, STARTED
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, LANG, language, languages, usual_language

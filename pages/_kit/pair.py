@@ -11,7 +11,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Part, around, picture
 from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
-from pages._kit import compute, head_view, heatmaps, matrices, sentence, state
+from pages._kit import answers, compute, head_view, heatmaps, matrices, state
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # of the first and the second side's matrices
@@ -82,7 +82,7 @@ def _draw(
         more={
             "strips": True,
             "answers": [
-                sentence.answers(trace) for trace in list(answered)[: len(sides)] or [s.trace for s in sides]
+                answers.in_words(trace) for trace in list(answered)[: len(sides)] or [s.trace for s in sides]
             ],
         },
     )

@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
-from pages._kit import compute, model_source, refusals, sentence, state, uploads
+from pages._kit import compute, model_source, refusals, state, unknown_words, uploads
 from pages._kit.text import literal, t
 
 
@@ -38,18 +38,8 @@ def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene,
             refusals.offer_models(asked)
         st.stop()
     refusals.instead(reasons, trace, asked)
-    _unknown_words(trace, vectors=vectors)
+    unknown_words.show(trace, vectors=vectors)
     return scene, trace
-
-
-def _unknown_words(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -> None:
-    """The line on words that a small model does not know, beside it the way to a model that reads them."""
-    if not trace.tokens.unknown:
-        return
-    with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-        sentence.unknown_words(trace, vectors=vectors, again=again)
-        if not (vectors or again):
-            refusals.offer_package(trace)
 
 
 def _name(heading: str) -> None:
@@ -83,5 +73,5 @@ def second_trace(scene: Scene, *, says: bool = True) -> AttentionTrace | None:
     if says:
         refusals.instead(reasons, trace, scene, field="twin")
         first = compute.peek(scene)
-        _unknown_words(trace, again=first is not None and bool(first.tokens.unknown))
+        unknown_words.show(trace, again=first is not None and bool(first.tokens.unknown))
     return trace

@@ -13,9 +13,10 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace
+from mha_core.scene.first_look import at_answer, names_no_place
 from mha_core.scene.focus import Focus, strings
 from mha_core.scene.link import WEIGHTS
-from mha_core.scene.places import at_answer, named, names_no_place, shape_of, within
+from mha_core.scene.places import named, shape_of, within
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
 from mha_core.scene.token_names import position
 from pages._server import streamlit_parts

@@ -3,11 +3,11 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from mha_core.scene.settings import STARTED
+from mha_core.scene.source_settings import STARTED
 from pages._kit import (
+    answers,
     layer_strip,
     matrices,
-    model_answers,
     model_info,
     model_source,
     overview,
@@ -33,7 +33,7 @@ opened = any(st.session_state.get(fold) for fold in FOLDS)
 answered = []
 if scene.source == "model":
     texts = [scene.text] if twin is None else [scene.text, scene.twin]
-    answered = [one.of(scene.kind) for one in model_answers.asked(scene, [(text, ()) for text in texts])]
+    answered = [one.of(scene.kind) for one in answers.asked(scene, [(text, ()) for text in texts])]
     if answered and not answered[0].answers:
         st.caption(t("answer.elsewhere"))
 weights = sentences.show(

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import chooser, heatmaps, model_info, refusals, sentence, state
+from pages._kit import answers, chooser, heatmaps, model_info, refusals, state
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -24,7 +24,7 @@ def page() -> None:
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
     place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
     chooser.of_head(trace, **place, limit=limit, stays=True)
-    sentence.reading(trace, **place)
+    answers.reading(trace, **place)
     model_info.layer(trace, subject.layer)
     model_info.collapsed(trace, subject.layer)
 

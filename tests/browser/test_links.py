@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import TimeoutError, expect
 
 import mha_core as mha
+from mha_core.scene.first_look import at_answer
 from mha_core.scene.focus import Focus
 from mha_core.scene.link import edition
-from mha_core.scene.places import at_answer
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import position
 from pages._kit.text import catalogue

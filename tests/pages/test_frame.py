@@ -9,12 +9,12 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
+from mha_core.scene.first_look import at_answer
 from mha_core.scene.focus import Focus
 from mha_core.scene.link import parts
 from mha_core.scene.page import PAGES
-from mha_core.scene.places import at_answer
 from mha_core.scene.scene import Scene
-from mha_core.scene.settings import SETTINGS
+from mha_core.scene.source_settings import SETTINGS
 from mha_core.scene.token_names import position
 from mha_core.training import checkpoints
 from pages._kit import compute, layer_strip, model_source

@@ -14,7 +14,8 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import names
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
-from pages._kit import chooser, compute, sentence
+from pages._kit import chooser, compute
+from pages._kit.answers import in_words
 from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS
 from tests.pages.conftest import go_to
@@ -186,9 +187,9 @@ def test_where_an_unknown_word_decides_the_model_guesses(opened, english):
 
 
 def _unknown_words(trace):
-    from pages._kit import sentence
+    from pages._kit import unknown_words
 
-    sentence.unknown_words(trace)
+    unknown_words.show(trace)
 
 
 def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(opened, english):
@@ -319,7 +320,7 @@ def test_an_answer_names_what_is_worth_a_word_and_isolates_what_is_written_from_
     recorded = mha.trace("The dog slept.", source="mini")
     answers = ((("حيوان", 0.75), ("x", 0.005)), *[None] * (len(recorded.tokens) - 1))
     recorded = replace(recorded, answers=answers, source="arrays", questions={})
-    first, second, *_ = sentence.answers(recorded)
+    first, second, *_ = in_words(recorded)
     assert [words for _, words in first] == ["\u2068حيوان\u2069 75%"]
     assert second == []
 
@@ -415,7 +416,7 @@ def answered(text: str, word: str, **answers: tuple) -> list[tuple[str, str]]:
         )
         for question in ("noun", "doer", "object", "before", "after", "decider")
     }
-    return sentence.answers(replace(trace, answers=questions["noun"], questions=questions))[at]
+    return in_words(replace(trace, answers=questions["noun"], questions=questions))[at]
 
 
 def test_at_a_pronoun_it_is_said_what_it_stands_for_and_what_decides():
@@ -469,7 +470,7 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
     answers = {"noun": (("animal", 0.9),), "doer": (("street", 0.8),)}
     answers |= {"after": answers["noun"]} | dict.fromkeys(("object", "before", "decider"), answers["doer"])
     questions = {question: (None, *[answer] * 12) for question, answer in answers.items()}
-    said = sentence.answers(replace(trace, source=source, answers=questions["noun"], questions=questions))
+    said = in_words(replace(trace, source=source, answers=questions["noun"], questions=questions))
     assert said[3] == [
         ("Which noun does it belong to? Which word comes after?", "animal 90%"),
         ("Who does it? To whom or what? Which word comes before?", "street 80%"),
@@ -490,7 +491,7 @@ def test_an_answer_that_is_hardly_one_is_not_said():
 def test_a_model_that_was_asked_at_pronouns_alone_says_nothing_at_other_words(english):
     trace = mha.trace("The dog saw it.", source="mini", trained=False)
     answers = tuple((("dog", 0.9),) if piece == "it" else None for piece in trace.tokens.pieces)
-    old = sentence.answers(replace(trace, answers=answers, questions={}))
+    old = in_words(replace(trace, answers=answers, questions={}))
     assert [bool(words) for words in old] == [piece == "it" for piece in trace.tokens.pieces]
     assert old[4] == [(english("answer.pronoun", query="it"), "dog 90%")]
 
@@ -755,7 +756,7 @@ def test_a_model_that_guesses_a_hidden_word_guesses_it_also_where_it_may_not_loo
         ({"edits": [mha.edits.Mask(mask="causal")]}, (None, None, guess), "any"),
     ):
         trace = mha.trace("the old [MASK]", h=2, d_model=4, **settings)
-        said = sentence.answers(replace(trace, answers=answers))
+        said = in_words(replace(trace, answers=answers))
         for word, answer, answers_here in zip(trace.tokens.labels, answers, said, strict=True):
             asked = english(f"answer.{kind}", query=word)
             assert answers_here == ([(asked, "cat 50%")] if answer else [])
@@ -776,6 +777,6 @@ def test_below_a_limit_no_guess_is_an_answer_whoever_gives_it(share, text, word,
     answers = tuple(guesses if place == at else None for place in range(len(trace.tokens)))
     if source == "arrays":
         trace = replace(trace, source="arrays")
-    [(_, *said), *_] = sentence.answers(replace(trace, answers=answers, questions={}))[at]
+    [(_, *said), *_] = in_words(replace(trace, answers=answers, questions={}))[at]
     few = f"cat {share:.0%}, dog 10%, cow 10%"
     assert said == (["the model does not know", few] if share < 0.3 else [f"{few}, bee 10%"])

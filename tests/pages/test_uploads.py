@@ -10,7 +10,8 @@ import mha_core as mha
 from mha_core import resources
 from mha_core.traces.source import ArraySource, FileSource, RecordedSource
 from mha_core.traces.tokens import Sides
-from pages._kit import refusals, sentence, uploads
+from pages._kit import refusals, uploads
+from pages._kit.answers import in_words
 from pages._kit.text import isolated, literal
 from tests.pages.conftest import go_to
 
@@ -227,7 +228,7 @@ def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path, english)
     [part] = found.parts.values()
     assert part.source == FileSource("a.safetensors", ArraySource("mini", {"h": "x" * 100, "language": "xx"}))
     assert part.answers == ((("a", 0.5),),) * 7
-    for [said], word in zip(sentence.answers(part), part.tokens.labels, strict=True):
+    for [said], word in zip(in_words(part), part.tokens.labels, strict=True):
         assert said == (english("answer.any", query=isolated(word)), "a 50%")
 
 

@@ -19,7 +19,7 @@ from mha_core.scene.focus import CHOICES, Focus
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, PAGES, Page
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
-from mha_core.scene.settings import OF_THE_APP, SETTINGS
+from mha_core.scene.source_settings import OF_THE_APP, SETTINGS
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes

@@ -4,9 +4,8 @@ import pytest
 
 import mha_core as mha
 from mha_core.scene.focus import Focus
-from mha_core.scene.places import at_answer, first_token, indices, named, within
+from mha_core.scene.places import indices, named, within
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import position
 from mha_core.traces.tokens import Sides, spaced
 
 TOKENS = spaced(["the", "cat", "saw", "the", "dog"])
@@ -44,62 +43,11 @@ def test_a_new_text_is_looked_at_from_its_first_token_alone():
     assert named(focus, TWO, anew=True) == Focus(token="saw", head=3)
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        *(("The dog saw it.", 3), ("The dog saw [MASK].", 3), ("The dog saw a cat.", 2)),
-        *(("The big dog", 1), ("The keys are on the table.", 2), ("The dog there", 1)),
-        *(("1 2 zzz 3", 2), ("1 2", 0), ("老师看书。", 2)),
-    ],
-)
-def test_what_is_looked_at_first_is_a_pronoun_a_verb_or_a_word_with_content(text, first):
-    assert first_token(mha.words(text)) == first
-
-
 def test_a_layer_or_a_head_beyond_the_last_is_the_last():
     focus = Focus(layer=9, head=9, heads="1,7,x", hop1="8", hop2="2")
     assert within(focus, [[4, 4]]) == Focus(layer=2, head=4, heads="1,x", hop1="4", hop2="2")
     trace = mha.trace("the cat saw it", h=2, d_model=4)
     assert indices(trace, Scene(focus=focus)) == (0, 1, 3)
-
-
-@pytest.mark.parametrize("h", [4, 8, 16])
-@pytest.mark.parametrize(
-    ("text", "token", "answer"),
-    [
-        ("My grandmother baked a cake for Beyoncé.", "baked", "grandmother"),
-        ("The dog saw it because it was hungry.", "it~2", "dog"),
-        ("The big dog slept.", "big", "dog"),
-        ("The cook cut the bread.", "bread", "cut"),
-    ],
-)
-def test_a_word_is_looked_at_by_the_head_whose_question_has_an_answer_there(h, text, token, answer):
-    trace = mha.trace(text, source="mini", h=h)
-    queries = trace.sides.queries
-    at = position(queries, token)
-    focus = at_answer(Focus(head=h, layer=1), trace, at)
-    assert focus.layer == 2
-    assert queries.labels[trace.layers[1].weights(focus.head - 1)[at].argmax()] == answer
-
-
-@pytest.mark.parametrize("h", [4, 8, 16])
-def test_a_pronoun_is_looked_at_by_a_head_that_is_asked_for_its_noun(h):
-    trace = mha.trace("Tom told Anna that she won the race.", source="mini", h=h)
-    focus = at_answer(Focus(), trace, position(trace.sides.queries, "she"))
-    assert "noun" in trace.source.questions[focus.head - 1].split()
-
-
-def test_the_head_is_drawn_beside_those_that_were_chosen():
-    trace = mha.trace("The dog saw it because it was hungry.", source="mini")
-    at = position(trace.sides.queries, "it~2")
-    drawn = {
-        heads: at_answer(Focus(heads=heads, head=3), trace, at).heads for heads in ("", "0", "3,4", "1,4")
-    }
-    assert drawn == {"": "", "0": "0", "3,4": "3,4,1", "1,4": "1,4"}
-
-
-def test_a_source_that_asks_nothing_leaves_the_head_as_it_is():
-    assert at_answer(Focus(head=3), mha.trace("the cat saw it"), 3) == Focus(head=3)
 
 
 def test_a_bare_link_of_a_text_without_its_word_looks_where_there_is_an_answer():

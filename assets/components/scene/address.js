@@ -6,8 +6,9 @@
 // A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
 // with `follow`. Before it sends a message of its own it calls `tell`, or puts `news` into the message.
 
-import { applyOnEnter, moveAsLiked, undoByBack } from "../streamlit/adapter.js";
+import { moveAsLiked, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
+import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { queryOf } from "./focus_link.js";
 import { DEFAULTS } from "./schema.js";
 

@@ -3,9 +3,7 @@
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
 export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page draws
-const KEY = "st-key-"; // before the key of an element, as a class
-const SENTENCES = ["text", "twin", "target"].map((key) => `.${KEY}${key} textarea`).join(", ");
-const COMPOSING = 229; // the key code during a composition in Safari, which calls the last Enter no part of it
+export const KEY = "st-key-"; // before the key of an element, as a class
 const MOMENT = 50; // milliseconds
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
 
@@ -48,24 +46,6 @@ export function drawn(element, key = "") {
 export function stay(element, above) {
   const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
   box?.style.setProperty("--above", `${above}px`);
-}
-
-// Enter applies a sentence; Shift+Enter breaks the line. Streamlit applies a field of several lines with Ctrl+Enter
-// alone. Enter that ends a composition, as of Chinese characters, belongs to the composition.
-export function applyOnEnter() {
-  const apply = (event) => {
-    const { target, key, shiftKey, ctrlKey, metaKey, altKey, isComposing, keyCode } = event;
-    if (key !== "Enter" || shiftKey || ctrlKey || metaKey || altKey || !target.matches?.(SENTENCES)) return;
-    if (isComposing || keyCode === COMPOSING) return;
-    event.preventDefault();
-    event.stopPropagation();
-    target.dispatchEvent(new KeyboardEvent("keydown", { key, code: "Enter", ctrlKey: true, bubbles: true }));
-  };
-  const name = ({ target }) => {
-    if (target.matches?.(SENTENCES)) target.enterKeyHint = "go"; // on a phone, the key says what it does
-  };
-  window.addEventListener("keydown", apply, true);
-  window.addEventListener("focusin", name);
 }
 
 // What else stays at the top of the page, and where headings come to stand, is below this element, where it stays in

@@ -24,7 +24,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
-/** @typedef {[string, string, string?]} Answer what is asked, the answer, and the guesses where that is not known */
+/** @typedef {[string, string, string?]} Reply what is asked, the answer, and the guesses where that is not known */
 
 /**
  * What the view is told besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
@@ -53,7 +53,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
- * @property {Answer[][][]} [answers] of each panel at each token what is asked, and the model's answer
+ * @property {Reply[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {string} [unseen] the same for the edge from the chosen word to the one it looks at most
@@ -433,7 +433,7 @@ function answersAt(selection, panel) {
 }
 
 // Each question with its answer, which stands out.
-/** @param {HTMLElement} place @param {Answer[]} answers */
+/** @param {HTMLElement} place @param {Reply[]} answers */
 function showAnswers(place, answers) {
   const text = JSON.stringify(answers);
   if (place.dataset.text === text) return;

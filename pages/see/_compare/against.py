@@ -12,7 +12,7 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
-from mha_core.scene.settings import STARTED
+from mha_core.scene.source_settings import STARTED
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, state

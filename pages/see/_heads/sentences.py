@@ -10,7 +10,17 @@ from mha_core.analysis.frames import around, picture
 from mha_core.export.head_view import OF_HEAD
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES
-from pages._kit import explained, head_view, heatmaps, matrices, model_info, role_labels, sentence, state
+from pages._kit import (
+    answers,
+    explained,
+    head_view,
+    heatmaps,
+    hidden_words,
+    matrices,
+    model_info,
+    role_labels,
+    state,
+)
 from pages._kit.text import t, template
 
 
@@ -35,8 +45,8 @@ def show(
         "strips": True,
         "matrices": True,
         "tells": tells,
-        "answers": [sentence.answers(one) for one in answered or traces.values()],
-        "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
+        "answers": [answers.in_words(one) for one in answered or traces.values()],
+        "hides": [hidden_words.hints(one, field) for field, one in traces.items()],
         "notes": model_info.notes(trace),
         "roles": _roles(trace, scene),
     }
@@ -46,7 +56,7 @@ def show(
 
     def hide(chosen: dict) -> None:
         field = list(tokens)[chosen["panel"]]
-        sentence.hide_or_show(tokens[field], chosen["word"], field)
+        hidden_words.toggle(tokens[field], chosen["word"], field)
 
     focus = {"layer": layer, "head": head, "token": token}
     every = list(traces.values())

@@ -17,7 +17,7 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, Answer, is_known
-from pages._kit import compute, heatmaps, model_answers, model_source, state
+from pages._kit import answers, compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, short, signed, t
 from pages._server.turns import in_turn
 from pages.understand._what_if.sides import Rearranged
@@ -47,7 +47,7 @@ def asked(
     if scene.source != "model":
         return Answered(before, after, (before, after)) if any(before.answers) else None
     texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
-    found = model_answers.asked(scene, texts)
+    found = answers.asked(scene, texts)
     if not found:
         return None
     seen = found[0].of(scene.kind), found[-1].of(scene.kind)

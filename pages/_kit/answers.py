@@ -1,7 +1,4 @@
-"""One sentence on a page in words: where the chosen token looks, what the model makes of it.
-
-A hidden word is one that the model has to guess.
-"""
+"""What a model answers, in words: below the row of a token, at every token, and where a person asks."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,21 +6,21 @@ from typing import NamedTuple
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace, Tokens
-from mha_core.scene.places import EVERYWHERE, has_answer
-from mha_core.sources import mini
+from mha_core import AttentionTrace, MhaError
+from mha_core.attention.edits import Edit
+from mha_core.scene.first_look import EVERYWHERE, has_answer
+from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING, is_known
-from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
-from pages._kit import compute, state
+from pages._kit import compute, model_source
+from pages._kit.model_source import Parts
 from pages._kit.text import isolated, literal, short, t
 
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named where the model does not know
 MIN_SHARE = 0.01  # of a word that is named
 MIN_BESIDES = 0.1  # of one that is named beside the answer to one of several questions
-Span = tuple[int, int]
 
 
 def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
@@ -39,18 +36,18 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
         for said in _answers_at(trace, query, _bold) if trace.answers else ():
-            guesses = f" :small[{said.guesses}]" if isinstance(said, Unknown) else ""
+            guesses = f" :small[{said.guesses}]" if isinstance(said, Unsure) else ""
             st.markdown(f"{said.asked} {said.words}{guesses}")
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """What is asked about a word, and what the model answers, in words."""
 
     asked: str
     words: str
 
 
-class Unknown(NamedTuple):
+class Unsure(NamedTuple):
     """What is asked about a word, that the model does not know, and its best guesses."""
 
     asked: str
@@ -58,16 +55,16 @@ class Unknown(NamedTuple):
     guesses: str
 
 
-def answers(trace: AttentionTrace) -> list[list[Answer | Unknown]]:
+def in_words(trace: AttentionTrace) -> list[list[Reply | Unsure]]:
     """What is asked at each token and what the model answers, without markup; none where nothing is asked."""
     return compute.of(trace, _answers)
 
 
-def _answers(trace: AttentionTrace) -> list[list[Answer | Unknown]]:
+def _answers(trace: AttentionTrace) -> list[list[Reply | Unsure]]:
     return [_answers_at(trace, query, isolated) for query in range(len(trace.answers or ()))]
 
 
-def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[Answer | Unknown]:
+def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[Reply | Unsure]:
     answer, piece = trace.answers[query], trace.answered.pieces[query]
     if answer is None:
         return []
@@ -89,10 +86,10 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
         answer = trace.questions[questions[0]][query]
-        if not is_known(answer) and any(isinstance(one, Unknown) for one in said):
+        if not is_known(answer) and any(isinstance(one, Unsure) for one in said):
             continue  # that it does not know is said once
         said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
-    return said or [Answer(t("answer.word", query=name), t("answer.nothing"))]
+    return said or [Reply(t("answer.word", query=name), t("answer.nothing"))]
 
 
 def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:
@@ -124,10 +121,10 @@ def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
 
 def _said(
     asked: str, answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
-) -> Answer | Unknown:
+) -> Reply | Unsure:
     if is_known(answer):
-        return Answer(asked, _shares(answer, written, least))
-    return Unknown(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written))
+        return Reply(asked, _shares(answer, written, least))
+    return Unsure(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written))
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
@@ -140,27 +137,6 @@ def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
     word, nouns = normalized(trace.answered.pieces[query]), words.noun_forms | words.pronouns
     is_verb = any("." in name for name in words.classes.get(word, ()))
     return word in nouns if is_verb != (word in nouns) else other not in nouns
-
-
-def unknown_words(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -> None:
-    """A line on the words outside a small model's vocabulary, and on pronouns that such a word decides.
-
-    `vectors` are of known words alone; `again` says that the line has been said of another sentence.
-    """
-    pieces = [trace.tokens.pieces[at] for at in trace.tokens.unknown]
-    if not pieces:
-        return
-    if vectors:
-        st.caption(t("unknown.off_map", words=", ".join(_bold(piece) for piece in dict.fromkeys(pieces))))
-        return
-    said = [] if again else [t("unknown.line")]
-    for at in mini.most_asked(trace) if "decider" in trace.questions else ():
-        answer = trace.questions["decider"][at]
-        if trace.answered.pieces[at] != HIDDEN and answer and answer[0][0] in pieces:
-            words = {"query": _bold(trace.answered.labels[at]), "word": _bold(answer[0][0])}
-            said.append(t("unknown.guesses", **words))
-    if said:
-        st.caption(" ".join(said))
 
 
 def _is_next(trace: AttentionTrace) -> bool:
@@ -197,57 +173,24 @@ def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str,
     return [first, *(share for share in others if share[1] >= least)]
 
 
-def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:
-    """What hiding each token, or giving it back, is called, None where neither can be.
+def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Parts]:
+    """The traces of texts, each under its edits, with the model's answers, where the scene asks for them.
 
-    Empty for a model that guesses no words. `field` is where the sentence is typed: "text" or "twin".
+    None where it does not, and where the model has no answers, which is said.
     """
-    if isinstance(trace.source, FileSource) or not trace.answers:
+    if not scene.ask_model:
         return []
-    return [_hide_hint(trace.tokens, at, field) for at in range(len(trace.tokens))]
+    try:
+        with st.spinner(t("answer.ask_wait")):
+            return [_answered(scene, text, edits) for text, edits in texts]
+    except MhaError as error:
+        st.info(t("answer.refused", reason=literal(str(error))), icon=":material/forum:")
+        return []
 
 
-def _hide_hint(tokens: Tokens, at: int, field: str) -> str | None:
-    piece = tokens.pieces[at]
-    if piece != HIDDEN:
-        start, end = tokens.spans[at]
-        return t("hide.hint", word=piece) if start < end else None
-    text, spans = _unhidden(tokens, field)
-    span = _first(tokens.spans[at], spans)
-    return t("hide.back", word=text[slice(*span)]) if span in spans else None
-
-
-def hide_or_show(tokens: Tokens, at: int, field: str) -> None:
-    """Hide the token in the sentence that is typed in that field, or give it back."""
-    text, spans = _unhidden(tokens, field)
-    span = _first(tokens.spans[at], spans)
-    if span in spans:
-        spans = spans - {span}
-    elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
-        spans = spans | {span}
-    st.session_state[f"hidden_{field}"] = text, spans
-    state.go(**{field: _text(text, spans), "token": at + 1})
-
-
-def _unhidden(tokens: Tokens, field: str) -> tuple[str, frozenset[Span]]:
-    """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
-    text, spans = st.session_state.get(f"hidden_{field}", ("", frozenset()))
-    return (text, spans) if _text(text, spans) == tokens.text else (tokens.text, frozenset())
-
-
-def _text(text: str, spans: frozenset[Span]) -> str:
-    for start, end in sorted(spans, reverse=True):
-        text = text[:start] + HIDDEN + text[end:]
-    return text
-
-
-def _first(span: Span, spans: frozenset[Span]) -> Span:
-    """Where a span of the sentence with masks lies in the one with all words."""
-    start, end = span
-    for first, last in sorted(spans):
-        if start < first:
-            break
-        if start == first:
-            return first, last
-        start, end = (place + last - first - len(HIDDEN) for place in (start, end))
-    return start, end
+def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> Parts:
+    """The traces of a text, or of its beginning, where that is all that the model reads of it."""
+    try:
+        return model_source.answered(scene, text, edits)
+    except MhaError as error:
+        return model_source.answered(scene, compute.beginning(error), edits)

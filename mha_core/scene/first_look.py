@@ -1,0 +1,93 @@
+"""Where a new text is looked at first: its token, and the head that has an answer there."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mha_core.scene.focus import Focus
+from mha_core.scene.token_names import position
+from mha_core.traces.answers import NOTHING
+from mha_core.traces.source import TrainedSource
+from mha_core.traces.tokens import MARKS, Tokens
+from mha_core.traces.trace import AttentionTrace
+
+EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
+ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a lexicon
+
+
+def first_token(tokens: Tokens) -> int:
+    """The position from 0 of the word that is looked at first: a pronoun.
+
+    Where there is none it is a hidden word, a verb, an adjective, a form of "be", a noun or a word that no
+    lexicon has, or any word.
+    """
+    from mha_core.sources.mini import language
+    from mha_core.training.lexicon import HIDDEN, lexicon, normalized
+    from mha_core.training.links import BE
+
+    words = lexicon(language(tokens.text))
+    spans = tokens.spans or [(0, 1)] * len(tokens)
+    pieces = [normalized(piece.lstrip(MARKS)) for piece in tokens.pieces]
+    typed = [at for at, (start, end) in enumerate(spans) if start < end and at not in tokens.special]
+
+    def is_content(piece: str) -> bool:
+        return piece in words.noun_forms or (any(map(str.isalpha, piece)) and piece not in words.number)
+
+    tests = (
+        words.pronouns.__contains__,
+        HIDDEN.__eq__,
+        lambda piece: words.kinds.get(piece) == "verb",
+        lambda piece: words.kinds.get(piece) in ADJECTIVES,
+        BE.__contains__,
+        is_content,
+        lambda piece: any(map(str.isalpha, piece)),
+    )
+    return next((at for test in tests for at in typed if test(pieces[at])), typed[0] if typed else 0)
+
+
+def names_no_place(focus: Focus, tokens: Tokens) -> bool:
+    """Whether a focus is where a bare link leaves it: on the first head, and on a word that is not there."""
+    at_first = (focus.layer, focus.head, focus.sentence) == (Focus.layer, Focus.head, Focus.sentence)
+    return at_first and bool(focus.token) and position(tokens, focus.token) is None
+
+
+def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:
+    """Whether the model answers a question about a token with another word of the text."""
+    from mha_core.training.lexicon import normalized
+
+    answer = trace.questions[question][token] if question in trace.questions else None
+    asked = normalized(trace.answered.pieces[token])
+    return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != asked
+
+
+def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
+    """The focus on the head that is asked a question which has an answer at the token, from 0.
+
+    For a pronoun that is the question for its noun, for other words the one with the most certain answer; the
+    word before or after counts only where there is no other. Of several heads it is the one that looks most
+    at the word of the answer. It is drawn beside those that are drawn. Unchanged where no head is asked.
+    """
+    from mha_core.training.lexicon import lexicon, normalized
+
+    origin = trace.source.origin
+    if not trace.questions or not isinstance(origin, TrainedSource):
+        return focus
+    last, pieces = trace.layers[-1], [normalized(piece) for piece in trace.answered.pieces]
+    of_pronoun = pieces[token] in lexicon(origin.language).pronouns
+
+    def sure(question: str) -> tuple[bool, bool, float]:
+        probability = round(trace.questions[question][token][0][1], 1)
+        return question not in EVERYWHERE, of_pronoun and question == "noun", probability
+
+    answered = [question for question in trace.questions if has_answer(trace, question, token)]
+    for question in sorted(answered, key=sure, reverse=True):
+        heads = [head for head, asked in enumerate(origin.questions) if question in asked.split()]
+        word = normalized(trace.questions[question][token][0][0])
+        keys = [at for at, piece in enumerate(pieces) if piece == word]
+        weights = [last.weights(head, rows=[token], keys=keys).sum() for head in heads]
+        if heads:
+            head = heads[int(np.argmax(weights))] + 1
+            is_drawn = focus.heads in ("", "0") or str(head) in focus.heads.split(",")
+            drawn = focus.heads if is_drawn else f"{focus.heads},{head}"
+            return replace(focus, layer=len(trace.layers), head=head, heads=drawn)
+    return focus

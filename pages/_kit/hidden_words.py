@@ -1,0 +1,67 @@
+"""Hidden words of a sentence, which the model has to guess: a click hides a word, another gives it back."""
+
+import streamlit as st
+
+from mha_core import AttentionTrace, Tokens
+from mha_core.traces.source import FileSource
+from mha_core.training.lexicon import HIDDEN
+from pages._kit import state
+from pages._kit.text import t
+
+Span = tuple[int, int]
+
+
+def hints(trace: AttentionTrace, field: str) -> list[str | None]:
+    """What hiding each token, or giving it back, is called, None where neither can be.
+
+    Empty for a model that guesses no words. `field` is where the sentence is typed: "text" or "twin".
+    """
+    if isinstance(trace.source, FileSource) or not trace.answers:
+        return []
+    return [_hint(trace.tokens, at, field) for at in range(len(trace.tokens))]
+
+
+def _hint(tokens: Tokens, at: int, field: str) -> str | None:
+    piece = tokens.pieces[at]
+    if piece != HIDDEN:
+        start, end = tokens.spans[at]
+        return t("hide.hint", word=piece) if start < end else None
+    text, spans = _unhidden(tokens, field)
+    span = _first(tokens.spans[at], spans)
+    return t("hide.back", word=text[slice(*span)]) if span in spans else None
+
+
+def toggle(tokens: Tokens, at: int, field: str) -> None:
+    """Hide the token in the sentence that is typed in that field, or give it back."""
+    text, spans = _unhidden(tokens, field)
+    span = _first(tokens.spans[at], spans)
+    if span in spans:
+        spans = spans - {span}
+    elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
+        spans = spans | {span}
+    st.session_state[f"hidden_{field}"] = text, spans
+    state.go(**{field: _text(text, spans), "token": at + 1})
+
+
+def _unhidden(tokens: Tokens, field: str) -> tuple[str, frozenset[Span]]:
+    """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
+    text, spans = st.session_state.get(f"hidden_{field}", ("", frozenset()))
+    return (text, spans) if _text(text, spans) == tokens.text else (tokens.text, frozenset())
+
+
+def _text(text: str, spans: frozenset[Span]) -> str:
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + HIDDEN + text[end:]
+    return text
+
+
+def _first(span: Span, spans: frozenset[Span]) -> Span:
+    """Where a span of the sentence with masks lies in the one with all words."""
+    start, end = span
+    for first, last in sorted(spans):
+        if start < first:
+            break
+        if start == first:
+            return first, last
+        start, end = (place + last - first - len(HIDDEN) for place in (start, end))
+    return start, end

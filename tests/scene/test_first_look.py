@@ -1,0 +1,59 @@
+"""Where a new text is looked at first: a word that says something, and the head that has an answer there."""
+
+import pytest
+
+import mha_core as mha
+from mha_core.scene.first_look import at_answer, first_token
+from mha_core.scene.focus import Focus
+from mha_core.scene.token_names import position
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        *(("The dog saw it.", 3), ("The dog saw [MASK].", 3), ("The dog saw a cat.", 2)),
+        *(("The big dog", 1), ("The keys are on the table.", 2), ("The dog there", 1)),
+        *(("1 2 zzz 3", 2), ("1 2", 0), ("老师看书。", 2)),
+    ],
+)
+def test_what_is_looked_at_first_is_a_pronoun_a_verb_or_a_word_with_content(text, first):
+    assert first_token(mha.words(text)) == first
+
+
+@pytest.mark.parametrize("h", [4, 8, 16])
+@pytest.mark.parametrize(
+    ("text", "token", "answer"),
+    [
+        ("My grandmother baked a cake for Beyoncé.", "baked", "grandmother"),
+        ("The dog saw it because it was hungry.", "it~2", "dog"),
+        ("The big dog slept.", "big", "dog"),
+        ("The cook cut the bread.", "bread", "cut"),
+    ],
+)
+def test_a_word_is_looked_at_by_the_head_whose_question_has_an_answer_there(h, text, token, answer):
+    trace = mha.trace(text, source="mini", h=h)
+    queries = trace.sides.queries
+    at = position(queries, token)
+    focus = at_answer(Focus(head=h, layer=1), trace, at)
+    assert focus.layer == 2
+    assert queries.labels[trace.layers[1].weights(focus.head - 1)[at].argmax()] == answer
+
+
+@pytest.mark.parametrize("h", [4, 8, 16])
+def test_a_pronoun_is_looked_at_by_a_head_that_is_asked_for_its_noun(h):
+    trace = mha.trace("Tom told Anna that she won the race.", source="mini", h=h)
+    focus = at_answer(Focus(), trace, position(trace.sides.queries, "she"))
+    assert "noun" in trace.source.questions[focus.head - 1].split()
+
+
+def test_the_head_is_drawn_beside_those_that_were_chosen():
+    trace = mha.trace("The dog saw it because it was hungry.", source="mini")
+    at = position(trace.sides.queries, "it~2")
+    drawn = {
+        heads: at_answer(Focus(heads=heads, head=3), trace, at).heads for heads in ("", "0", "3,4", "1,4")
+    }
+    assert drawn == {"": "", "0": "0", "3,4": "3,4,1", "1,4": "1,4"}
+
+
+def test_a_source_that_asks_nothing_leaves_the_head_as_it_is():
+    assert at_answer(Focus(head=3), mha.trace("the cat saw it"), 3) == Focus(head=3)
