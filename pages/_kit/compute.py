@@ -28,28 +28,28 @@ from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
 from pages._kit import model_source, uploads
 from pages._kit.language import language
-from pages._server import profile
+from pages._server import limits
 from pages._server.turns import MAX_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
-MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
-MAX_SHARED_BYTES = 120_000_000  # of all traces but the large ones
+MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the limits of the server
 MIN_TRACE_BYTES = 1_000_000  # that any trace counts as: it is more than its tensors
-MAX_RESULTS_BYTES = 120_000_000  # of what is computed of all traces: matrices, figures, payloads
 MAX_SMALL_TEXT = 64  # tokens of a text of which such results are kept
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
-_traces: Cache[mha.AttentionTrace] = Cache(MAX_SHARED_BYTES, lambda trace: max(trace.nbytes, MIN_TRACE_BYTES))
-_results: Cache[object] = Cache(MAX_RESULTS_BYTES)
+_traces: Cache[mha.AttentionTrace] = Cache(
+    limits.current().small_traces_bytes, lambda trace: max(trace.nbytes, MIN_TRACE_BYTES)
+)
+_results: Cache[object] = Cache(limits.current().results_bytes)
 _numbers: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # of the subjects, in the keys of the results
 _count = itertools.count()
 
 
 def max_tokens(source: str) -> int:
     """The most tokens of a text of that source."""
-    return min(MAX_TOKENS.get(source, profile.current().tokens), profile.current().tokens)
+    return min(MAX_TOKENS.get(source, limits.current().tokens), limits.current().tokens)
 
 
 def trace(
@@ -182,7 +182,7 @@ def _of_run(name: str, source: TrainedSource) -> RunSource:
 @st.cache_resource
 def trainings() -> Trainings:
     """The one queue of trainings that all visitors of this server share."""
-    figures = profile.current()
+    figures = limits.current()
     return Trainings(
         runs=Runs(resources.runs()),
         opened=Runs(resources.runs() / OPENED),
@@ -198,7 +198,7 @@ def _trace(settings: str) -> mha.AttentionTrace:
 @st.cache_resource
 def _large_traces() -> Cache[mha.AttentionTrace]:
     """As many bytes as one may take, and one may be computed beside them."""
-    return Cache(profile.current().trace_bytes)
+    return Cache(limits.current().trace_bytes)
 
 
 def _large_trace(settings: str) -> mha.AttentionTrace:
@@ -221,7 +221,7 @@ def _computed(settings: str) -> mha.AttentionTrace:
         source = _of_run(arguments["run"], trace.source.origin)
         return replace(trace, source=EditedSource(source, edits) if edits else source)
     if arguments["source"] == "random":
-        figures = profile.current()
+        figures = limits.current()
         arguments |= {"max_bytes": figures.trace_bytes, "max_flops": figures.trace_flops}
     return mha.trace(limit=max_tokens(arguments["source"]), edits=edits, **arguments)
 

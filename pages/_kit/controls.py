@@ -22,23 +22,23 @@ from pages._kit import compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, LANG, language, languages, usual_language
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, catalogue, literal, t
-from pages._server import profile, streamlit_parts
+from pages._server import limits, streamlit_parts
 
 MAX_SENTENCES = 2  # side by side
 SENTENCE = 72  # pixels of its field: two lines
 TEXTS = ("text", "twin", "target")  # they have a figure in common
-SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
+SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in `Limits`
 
 
 def max_values() -> dict[str, int]:
     """The largest values that the controls offer: what one page can show and one server can share."""
-    figures = profile.current()
+    figures = limits.current()
     return largest() | {name: getattr(figures, name) for name in SIZES}
 
 
 def max_characters() -> int:
     """Of a text that is typed or comes in a link."""
-    return profile.current().characters
+    return limits.current().characters
 
 
 def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:

@@ -27,7 +27,7 @@ from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import ModelSource
 from pages._kit.text import literal, t
-from pages._server import logs, profile
+from pages._server import limits, logs
 from pages._server.turns import MAX_BYTES as MAX_TURN_BYTES
 from pages._server.turns import in_turn
 
@@ -68,7 +68,7 @@ class Parts(NamedTuple):
 @st.cache_resource
 def _traces() -> Cache[Parts]:
     """The traces of all models."""
-    return Cache(profile.current().model_traces_bytes)
+    return Cache(limits.current().model_traces_bytes)
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class LoadedModel:
         """
 
         def compute(_key: str) -> Parts:
-            settings = {"limit": profile.current().tokens, "edits": edits, "answers": answers}
+            settings = {"limit": limits.current().tokens, "edits": edits, "answers": answers}
             trace = huggingface.follow(self.model, text, target=target, **settings)
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
@@ -131,7 +131,7 @@ class LoadedModel:
 
         The matrices of the model are in memory already; only what comes with the texts counts.
         """
-        tokens = min(len(text) + len(target or ""), profile.current().tokens)  # each has a character at least
+        tokens = min(len(text) + len(target or ""), limits.current().tokens)  # each has a character at least
         config = getattr(self.model.module, "config", None)
         sizes = [getattr(config, name, None) for name in SIZES]
         if not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -282,7 +282,7 @@ def _both(key: ModelKey) -> tuple[ModelKey, ModelKey]:
 def _reason(error: Exception) -> str:
     """What failed; for strangers the number of the error in the log, since its words may name paths."""
     number = logs.failure(error)
-    return f"error {number}" if profile.current().hosted else f"{type(error).__name__}: {error}"
+    return f"error {number}" if limits.current().hosted else f"{type(error).__name__}: {error}"
 
 
 def _with_float32(error: MhaError) -> MhaError:
@@ -308,12 +308,12 @@ _run = _Run()
 
 @st.cache_resource
 def loaded() -> LoadedModels:
-    return LoadedModels(profile.current().models_bytes)
+    return LoadedModels(limits.current().models_bytes)
 
 
 def hosted() -> bool:
     """Whether this is a server for strangers: it offers pinned models on its disk and downloads nothing."""
-    return profile.current().pinned
+    return limits.current().pinned
 
 
 def local_models() -> dict[str, LocalModel]:

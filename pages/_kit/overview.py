@@ -19,8 +19,8 @@ from mha_core.scene.scene import Scene
 from pages._kit import charts, components, compute, role_labels, state
 from pages._kit.role_labels import NO_LABEL, Label
 from pages._kit.text import t
+from pages._server import limits
 
-MAX_BYTES = 32_000_000  # of the overviews of all traces together
 SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
 HEIGHT = 516  # pixels until they are drawn: the fold is filled when all below it stands
 MIN_LAYERS = 3  # with so many layers the overview is open from the start
@@ -29,7 +29,7 @@ _overview = components.component(
     "overview", "pictures/overview.js", html='<div class="overview"></div>', styles=("pictures/overview.css",)
 )
 
-_overviews: Cache[Overview] = Cache(MAX_BYTES)
+_overviews: Cache[Overview] = Cache(limits.current().overviews_bytes)
 
 # Measures by which heads can be sorted, and whether the largest comes first.
 ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}

@@ -13,8 +13,7 @@ from mha_core.scene.scene import Scene
 from mha_core.traces.source import TrainedSource
 from pages._kit import compute, model_info
 from pages._kit.text import t
-
-MAX_BYTES = 4_000_000  # of the roles of all models together
+from pages._server import limits
 
 
 class Measured(NamedTuple):
@@ -24,7 +23,7 @@ class Measured(NamedTuple):
     named: dict[tuple[int, int], tuple[str, float]]
 
 
-_measured: Cache[Measured] = Cache(MAX_BYTES)
+_measured: Cache[Measured] = Cache(limits.current().roles_bytes)
 
 
 class Label(NamedTuple):

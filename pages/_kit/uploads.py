@@ -14,7 +14,7 @@ from mha_core import AttentionTrace, MhaError, load, resources
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import FileSource, Source
-from pages._server import profile
+from pages._server import limits
 
 MAX_FIELD = 100  # characters of one field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
 def megabytes() -> int:
     """The largest file that the server takes."""
-    return min(profile.current().upload_megabytes, st.get_option("server.maxUploadSize"))
+    return min(limits.current().upload_megabytes, st.get_option("server.maxUploadSize"))
 
 
 def begin() -> None:
@@ -95,7 +95,7 @@ def read(name: str, content: bytes, *, bounded: bool = True) -> Opened:
 
     `bounded` holds it to what one trace may cost on this server.
     """
-    figures = profile.current()
+    figures = limits.current()
     cost = {"max_bytes": figures.trace_bytes, "max_flops": figures.trace_flops} if bounded else {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.safetensors"

@@ -9,7 +9,7 @@ import streamlit as st
 from starlette.requests import ClientDisconnect
 
 from mha_core import resources
-from pages._server import logs, profile, streamlit_parts
+from pages._server import limits, logs, streamlit_parts
 
 RETRY = 30  # seconds
 # The style is that of the app's pages; the page asks again by itself, for the same link.
@@ -32,7 +32,7 @@ def headers() -> list[tuple[bytes, bytes]]:
     WebAssembly, its styles stand in the page, and one script in its page is named by its hash.
     `HEADSCOPE_FRAMES` has the sites that may frame the app.
     """
-    frames = os.environ.get(profile.FRAMES, "").split()
+    frames = os.environ.get(limits.FRAMES, "").split()
     policy = {
         "default-src": "'none'",
         "script-src": " ".join(["'self'", "blob:", "'wasm-unsafe-eval'", *streamlit_parts.inline_scripts()]),
@@ -60,17 +60,17 @@ def headers() -> list[tuple[bytes, bytes]]:
 
 
 class Guard:
-    """Adds the headers to every response, and holds visitors to the profile's pages and messages."""
+    """Adds the headers to every response, and holds visitors to the limits of pages and messages."""
 
     def __init__(self, app):
-        self.app, self.headers, self.profile, self.pages = app, headers(), profile.current(), 0
+        self.app, self.headers, self.limits, self.pages = app, headers(), limits.current(), 0
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "websocket":
             await self._page(scope, receive, send)
         elif scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif not self.profile.metrics and any(path in scope["path"] for path in streamlit_parts.CLOSED):
+        elif not self.limits.metrics and any(path in scope["path"] for path in streamlit_parts.CLOSED):
             await _answer(404, b"Not Found", "text/plain", self._with_headers(send))
         elif self._full() and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
             more = [(b"retry-after", b"%d" % RETRY), (b"cache-control", b"no-store")]
@@ -111,7 +111,7 @@ class Guard:
         return send_with_headers
 
     def _full(self) -> bool:
-        return self.profile.sessions is not None and self.pages >= self.profile.sessions
+        return self.limits.sessions is not None and self.pages >= self.limits.sessions
 
     async def _page(self, scope, receive, send):
         """An open page, from its first message to its last."""
@@ -122,7 +122,7 @@ class Guard:
             return
         self.pages += 1
         try:
-            await self.app(scope, _paced(receive, self.profile), send)
+            await self.app(scope, _paced(receive, self.limits), send)
         finally:
             self.pages -= 1
 
@@ -151,8 +151,8 @@ async def _answer(status: int, text: bytes, kind: str, send, *more: tuple[bytes,
     await send({"type": "http.response.body", "body": text})
 
 
-def _paced(receive, figures: profile.Profile):
-    """The same messages, those beyond the profile's pace later; nobody but their sender waits for them."""
+def _paced(receive, figures: limits.Limits):
+    """The same messages, those beyond the limit later; nobody but their sender waits for them."""
     if figures.messages_per_second is None:
         return receive
     rate, burst = figures.messages_per_second, figures.messages_at_once

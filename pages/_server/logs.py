@@ -14,7 +14,7 @@ from secrets import token_hex
 import streamlit as st
 
 from pages._kit.text import t
-from pages._server import profile, streamlit_parts
+from pages._server import limits, streamlit_parts
 
 LOG = logging.getLogger("headscope")
 TEMPLATES = (
@@ -58,7 +58,7 @@ def _relative(file: str) -> str:
 
 def begin() -> None:
     """Write every log of this process as JSON lines, on a server for strangers."""
-    if not profile.current().hosted:
+    if not limits.current().hosted:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())

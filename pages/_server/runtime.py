@@ -9,7 +9,7 @@ import streamlit as st
 
 from mha_core import MhaError, device
 from mha_core.sources import mini
-from pages._server import logs, profile, streamlit_parts
+from pages._server import limits, logs, streamlit_parts
 
 OF_A_RUN = 1_400  # objects that a run of a page leaves
 PACE = (7 * OF_A_RUN, 10, 10)  # before the youngest objects are searched; each tenth time older ones
@@ -19,7 +19,7 @@ MAX_ARENAS, M_ARENA_MAX = 2, -8  # the second is the name of the first in glibc'
 def begin() -> None:
     """Set what Streamlit, torch and the log have to know of this server, before it takes visitors."""
     st.secrets.load_if_toml_exists()  # where there is no other way to set the environment, they do
-    figures = profile.current()
+    figures = limits.current()
     if figures.hosted:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
         streamlit_parts.set_option("server.maxUploadSize", figures.upload_megabytes)

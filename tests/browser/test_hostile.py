@@ -17,7 +17,7 @@ import mha_core as mha
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.catalogue import hub_models
 from pages._kit.text import catalogue
-from pages._server.profile import STRANGERS
+from pages._server.limits import STRANGERS
 from tests.bench.chromium import Server
 from tests.sources import tiny
 

@@ -20,7 +20,7 @@ from mha_core.training import checkpoints
 from pages._kit import compute, layer_strip, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS, isolated, literal
-from pages._server import profile
+from pages._server import limits
 
 STEPS = "understand/steps.py"
 TOKEN = "see/token.py"
@@ -123,7 +123,7 @@ def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, show
 def test_a_number_beyond_a_limit_of_the_server_becomes_the_nearest_that_works(
     opened, shows, monkeypatch, hosted
 ):
-    monkeypatch.setenv(profile.HOSTED, str(int(hosted)))
+    monkeypatch.setenv(limits.HOSTED, str(int(hosted)))
     d_model = 504 if hosted else 1020  # the largest that 12 heads can share
     app = opened(d_model=2000, h=12)
     assert not app.error
@@ -295,7 +295,7 @@ def test_every_offered_value_works(opened, offers):
 def test_a_value_beyond_the_largest_is_not_offered_and_the_largest_is_named(
     opened, offers, monkeypatch, hosted, most, named
 ):
-    monkeypatch.setenv(profile.HOSTED, hosted)
+    monkeypatch.setenv(limits.HOSTED, hosted)
     app = opened(h=3, d_model=int(most.replace(",", "")))
     [error] = app.error
     assert error.value.startswith(literal(f"d_model {most.replace(',', '')} cannot be split into 3 heads;"))

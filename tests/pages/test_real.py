@@ -23,7 +23,7 @@ from mha_core.traces.tokens import word_groups
 from pages._kit import model_info, model_source, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
-from pages._server import profile, turns
+from pages._server import limits, turns
 from pages._server.turns import Turns
 from pages.models._real import literature
 from pages.understand._what_if import changed_answers
@@ -69,7 +69,7 @@ def nothing_else(monkeypatch):
     """No model of this machine gets in the way, and nothing goes to the network."""
     monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
     monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.delenv(profile.HOSTED, raising=False)
+    monkeypatch.delenv(limits.HOSTED, raising=False)
     monkeypatch.delenv(model_source.FOLDERS, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model_source._here.clear()
@@ -551,7 +551,7 @@ def test_a_loading_goes_on_as_long_as_somebody_waits_and_stops_when_the_last_has
 
     monkeypatch.setattr(files, "find", find)
     monkeypatch.setattr("pages._kit.model_source.PATIENCE", 0)  # so much passes where a machine stands still
-    shelf = LoadedModels(profile.OWN.models_bytes)
+    shelf = LoadedModels(limits.OWN.models_bytes)
     job = shelf.begin(ModelKey("a"))
     assert begun.wait(600)
     assert shelf.begin(ModelKey("a")) is job
@@ -656,7 +656,7 @@ def test_a_model_that_is_used_is_not_loaded_twice(folder):
 
 def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
     two = sorted(model.bytes for model in catalogue.hub_models() if model.revision)[-2:]
-    assert sum(two) <= profile.STRANGERS.models_bytes
+    assert sum(two) <= limits.STRANGERS.models_bytes
 
 
 @pytest.mark.parametrize(
@@ -694,7 +694,7 @@ def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
 
 @pytest.mark.slow
 def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
-    shelf = LoadedModels(profile.OWN.models_bytes)
+    shelf = LoadedModels(limits.OWN.models_bytes)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
     entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
@@ -710,7 +710,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     opened, arrived, folder, monkeypatch, said, english
 ):
     [pinned] = [model for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
-    monkeypatch.setenv(profile.HOSTED, "1")
+    monkeypatch.setenv(limits.HOSTED, "1")
     monkeypatch.setenv(model_source.FOLDERS, folder("bert"))
     here = [("us/bird", "f" * 40), (pinned.id, "e" * 40), (pinned.id, pinned.revision)]
     monkeypatch.setattr(
@@ -759,7 +759,7 @@ def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_sa
 ):
     monkeypatch.setattr(model_source, "library", lambda: library)
     for hosted in ("0", "1"):
-        monkeypatch.setenv(profile.HOSTED, hosted)
+        monkeypatch.setenv(limits.HOSTED, hosted)
         app = arrived("understand/cost.py")
         links = [link.proto.page for link in app.get("page_link")]
         assert ("real.py" in navigation, "model" in links) == (hosted == "0", hosted == "0")
@@ -788,7 +788,7 @@ def packaged(folder, monkeypatch):
 def test_a_visit_that_begins_with_the_page_begins_with_the_model_of_the_package(
     packaged, arrived, navigation, monkeypatch, hosted
 ):
-    monkeypatch.setenv(profile.HOSTED, hosted)
+    monkeypatch.setenv(limits.HOSTED, hosted)
     app = arrived("models/real.py")
     assert not [*app.exception, *app.error, *app.info]
     assert "real.py" in navigation
@@ -838,7 +838,7 @@ def test_where_an_unknown_word_is_met_it_is_said_what_to_install_but_not_to_stra
     assert said(opened(text=UNKNOWN, twin=UNKNOWN)).count(line) == 1
     assert line not in said(opened(text="小猫吃了奶酪。", twin=""))
     assert line not in said(opened_on("understand/embeddings.py", text=UNKNOWN))  # which draws no such model
-    monkeypatch.setenv(profile.HOSTED, "1")
+    monkeypatch.setenv(limits.HOSTED, "1")
     assert english("unknown.line") in said(opened(text=UNKNOWN, twin=""))
 
 
@@ -846,7 +846,7 @@ def test_where_an_unknown_word_is_met_it_is_said_what_to_install_but_not_to_stra
 @pytest.mark.parametrize("library", [True, False])
 @pytest.mark.parametrize("source", ["mini", "model"])
 def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, library, source):
-    monkeypatch.setenv(profile.HOSTED, "1")
+    monkeypatch.setenv(limits.HOSTED, "1")
     monkeypatch.setattr(model_source, "library", lambda: library)
     app = opened(text=UNKNOWN, twin=UNKNOWN, source=source)
     for page in PAGES:
@@ -998,7 +998,7 @@ def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model,
     assert model_source.key_of(scene) == ModelKey("a") == model_source.key_of(replace(scene, dtype=None))
     assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a", None, "float16")
     assert (device.usual_dtype("cpu"), device.usual_dtype("cuda")) == ("float32", "bfloat16")
-    monkeypatch.setenv(profile.HOSTED, "1")  # one copy of each model is enough for strangers
+    monkeypatch.setenv(limits.HOSTED, "1")  # one copy of each model is enough for strangers
     assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a")
 
 

@@ -10,7 +10,7 @@ from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, own_code
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
-from pages._server import profile
+from pages._server import limits
 from tests.sources import tiny
 
 FAMILIES = {
@@ -32,7 +32,7 @@ def on_model(opened, folder, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
     monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
     monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.delenv(profile.HOSTED, raising=False)
+    monkeypatch.delenv(limits.HOSTED, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def open_(family: str, **link):

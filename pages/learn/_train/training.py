@@ -20,7 +20,7 @@ from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, compute, head_view, model_info, runs, state, uploads
 from pages._kit.text import PAGES, literal, t
-from pages._server import profile
+from pages._server import limits
 
 MAX_SEED = 999
 TO_HEADS = "look_link"  # key of the link that "Look at its heads" follows; it shows nothing
@@ -178,7 +178,7 @@ def _progress_and_figures(plan: Plan, active: bool) -> None:
 
 
 def _progress(job: Job) -> None:
-    reason = f"error {job.name}" if profile.current().hosted else job.error  # the log of strangers has it
+    reason = f"error {job.name}" if limits.current().hosted else job.error  # the log of strangers has it
     words = {
         "waiting": t("train.waiting", place=compute.trainings().place(job) + 1),
         "running": t("train.running", step=f"{job.step:,}", steps=f"{job.plan.steps:,}"),

@@ -13,12 +13,12 @@ from mha_core.traces.tokens import Sides
 from pages._kit import charts, compute, heatmaps
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, signed, t
+from pages._server import limits
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
 ACROSS = 4  # widths of the sums of rows in one row of pictures: the rest of it has the matrix
 SUM = "Σ"
-MAX_BYTES = 140_000_000  # of the matrices of all mixers together; of 4,096 tokens one has 67 MB
-_matrices: Cache[np.ndarray] = Cache(MAX_BYTES)
+_matrices: Cache[np.ndarray] = Cache(limits.current().mixers_bytes)
 
 
 def show(trace: AttentionTrace, number: int, scene: Scene) -> None:

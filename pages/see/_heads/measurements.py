@@ -11,11 +11,11 @@ from mha_core.cache import Cache
 from mha_core.scene.scene import Scene
 from pages._kit import compute, heatmaps, role_labels
 from pages._kit.text import number, t
+from pages._server import limits
 
-MAX_BYTES = 4_000_000  # of the similarities of the heads of all layers together
 # Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
-_similarities: Cache[np.ndarray] = Cache(MAX_BYTES)
+_similarities: Cache[np.ndarray] = Cache(limits.current().similarities_bytes)
 
 
 def place(layer: int, head: int) -> None:

@@ -22,11 +22,11 @@ from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, heatmaps, state
 from pages._kit.text import literal, signed, t
+from pages._server import limits
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
 MAX_CLASSES = 6  # as many colours are easy to tell apart
-MAX_BYTES = 32_000_000  # of the words of all models together
 MIN_WORDS = 4  # that the axes of a map are computed from
 # Pixels of the figures without the numbers of their axis, in the narrowest window and in a wide one.
 MAP_WIDTHS, PAIRS_WIDTHS = (280, 600), (280, 420)
@@ -55,7 +55,7 @@ class Vocabulary:
         return chance(*self.vectors.shape)
 
 
-_vocabularies: Cache[Vocabulary] = Cache(MAX_BYTES)
+_vocabularies: Cache[Vocabulary] = Cache(limits.current().vocabularies_bytes)
 
 
 @dataclass(frozen=True, eq=False)

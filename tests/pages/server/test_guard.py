@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import Request
 
 from mha_core import resources
-from pages._server import guard, profile
+from pages._server import guard, limits
 from tests import event_loop
 
 PAGE = (b"accept", b"text/html,application/xhtml+xml")
@@ -66,8 +66,8 @@ def door(monkeypatch):
     """`door(hosted=True)`: the door of a server, with an application behind it that answers everything."""
 
     def make(*, hosted: bool = False, frames: str = ""):
-        monkeypatch.setenv(profile.HOSTED, "1" if hosted else "")
-        monkeypatch.setenv(profile.FRAMES, frames)
+        monkeypatch.setenv(limits.HOSTED, "1" if hosted else "")
+        monkeypatch.setenv(limits.FRAMES, frames)
         return guard.Guard(answering)
 
     return make
@@ -96,7 +96,7 @@ def test_a_setting_names_the_sites_that_may_frame_the_app(door):
 
 def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes_gives_its_place(door):
     door = door(hosted=True)
-    door.profile = replace(profile.STRANGERS, sessions=2)
+    door.limits = replace(limits.STRANGERS, sessions=2)
 
     async def open_pages():
         ends = [asyncio.Queue() for _ in range(3)]
@@ -149,7 +149,7 @@ def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
 
     monkeypatch.setattr(guard.asyncio, "sleep", sleep)
     monkeypatch.setattr(guard.time, "monotonic", lambda: now[0])
-    figures = replace(profile.STRANGERS, messages_per_second=2.0, messages_at_once=3)
+    figures = replace(limits.STRANGERS, messages_per_second=2.0, messages_at_once=3)
     count = iter(range(100))
 
     async def receive():

@@ -9,22 +9,22 @@ import streamlit as st
 import mha_core as mha
 from mha_core.scene.scene import Scene
 from pages._kit import compute, controls, uploads
-from pages._server import profile
+from pages._server import limits
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def hosted(monkeypatch):
-    monkeypatch.setenv(profile.HOSTED, "1")
+    monkeypatch.setenv(limits.HOSTED, "1")
 
 
 @pytest.mark.parametrize(("value", "hosted"), [("", False), ("0", False), ("1", True), (None, False)])
-def test_the_environment_chooses_the_profile(monkeypatch, value, hosted):
-    monkeypatch.delenv(profile.HOSTED, raising=False)
+def test_the_environment_chooses_the_limits(monkeypatch, value, hosted):
+    monkeypatch.delenv(limits.HOSTED, raising=False)
     if value is not None:
-        monkeypatch.setenv(profile.HOSTED, value)
-    assert profile.current().hosted == hosted
+        monkeypatch.setenv(limits.HOSTED, value)
+    assert limits.current().hosted == hosted
 
 
 def test_strangers_may_have_no_more_than_the_owner():
@@ -37,7 +37,7 @@ def test_strangers_may_have_no_more_than_the_owner():
         "upload_megabytes",
         "waiting",
     ):
-        assert getattr(profile.STRANGERS, name) <= getattr(profile.OWN, name), name
+        assert getattr(limits.STRANGERS, name) <= getattr(limits.OWN, name), name
 
 
 def test_a_trace_that_takes_strangers_too_long_is_refused(hosted):
@@ -48,15 +48,15 @@ def test_a_trace_that_takes_strangers_too_long_is_refused(hosted):
     assert {"layers": 4} in error.value.fixes
 
 
-def test_the_table_in_the_docs_is_that_of_the_profile():
+def test_the_table_in_the_docs_is_that_of_the_limits():
     docs = (ROOT / "assets" / "deploy" / "README.md").read_text(encoding="utf-8")
-    assert profile.table() in docs  # python -c "from pages._server import profile; print(profile.table())"
+    assert limits.table() in docs  # python -c "from pages._server import limits; print(limits.table())"
 
 
-def test_a_file_is_taken_up_to_the_figure_of_the_profile_and_of_streamlit(hosted):
-    assert uploads.megabytes() == profile.STRANGERS.upload_megabytes
-    del os.environ[profile.HOSTED]
-    assert uploads.megabytes() == profile.OWN.upload_megabytes == st.get_option("server.maxUploadSize")
+def test_a_file_is_taken_up_to_the_limit_of_the_server_and_of_streamlit(hosted):
+    assert uploads.megabytes() == limits.STRANGERS.upload_megabytes
+    del os.environ[limits.HOSTED]
+    assert uploads.megabytes() == limits.OWN.upload_megabytes == st.get_option("server.maxUploadSize")
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ def test_a_link_beyond_the_figures_is_cut_to_what_there_is_and_says_so(hosted, o
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
     line = line.replace("\\", "").replace("\u2060", "")
     for name in ("d_model", "d_k", "layers"):
-        most = getattr(profile.STRANGERS, name)
+        most = getattr(limits.STRANGERS, name)
         assert f"{name} = {link[name]}, and at most {most} can be taken here; " in line
-    assert f"at most {profile.STRANGERS.characters:,} characters can be taken here; " in line
+    assert f"at most {limits.STRANGERS.characters:,} characters can be taken here; " in line
     app = opened_on_random(text="old " * 600)
-    assert len(eye(app)[1][0]["tokens"]) == compute.max_tokens("random") == profile.STRANGERS.tokens
-    assert app.number_input(key="d_model").proto.max == profile.STRANGERS.d_model
+    assert len(eye(app)[1][0]["tokens"]) == compute.max_tokens("random") == limits.STRANGERS.tokens
+    assert app.number_input(key="d_model").proto.max == limits.STRANGERS.d_model

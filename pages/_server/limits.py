@@ -1,4 +1,4 @@
-"""What a server lets its visitors do: the figures of one's own machine, and of a server for strangers."""
+"""What visitors may have and what is kept for them: on one's own machine, and on a server for strangers."""
 
 import os
 from dataclasses import dataclass, field, fields
@@ -7,13 +7,17 @@ HOSTED = "HEADSCOPE_HOSTED"  # of the environment: "1" on a server for strangers
 FRAMES = "HEADSCOPE_FRAMES"  # of the environment: sites that may show the app inside a page of theirs
 
 
-def _figure(meaning: str):
-    return field(metadata={"meaning": meaning})
+def _figure(meaning: str, everywhere: int | None = None):
+    given = {} if everywhere is None else {"default": everywhere}
+    return field(metadata={"meaning": meaning}, **given)
 
 
-@dataclass(frozen=True)
-class Profile:
-    """Every figure, each with its meaning for the table in assets/deploy/README.md; None is no limit."""
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Every figure, each with its meaning for the table in assets/deploy/README.md; None is no limit.
+
+    Those with a value here are the same everywhere.
+    """
 
     hosted: bool = _figure("for strangers")
     pinned: bool = _figure("only models on its disk with a revision in assets/models.json; nothing fetched")
@@ -29,6 +33,13 @@ class Profile:
     trace_flops: int = _figure("operations of one trace")
     models_bytes: int = _figure("bytes of the models in memory; the latest one is always there")
     model_traces_bytes: int = _figure("bytes of the traces of models that are kept")
+    small_traces_bytes: int = _figure("bytes of the traces of short texts that are kept", 120_000_000)
+    results_bytes: int = _figure("bytes of what is computed of them: matrices, figures", 120_000_000)
+    overviews_bytes: int = _figure("bytes of the overviews of all traces", 32_000_000)
+    vocabularies_bytes: int = _figure("bytes of the words of all models on the map of words", 32_000_000)
+    mixers_bytes: int = _figure("bytes of the matrices of layers without softmax", 140_000_000)
+    similarities_bytes: int = _figure("bytes of the similarities of the heads of all layers", 4_000_000)
+    roles_bytes: int = _figure("bytes of the roles of the heads of all models", 4_000_000)
     upload_megabytes: int = _figure("megabytes of a file")
     uploads_bytes: int | None = _figure("bytes of the files of all pages together; the oldest are let go")
     waiting_of_visitor: int = _figure("trainings that wait for one visitor")
@@ -39,7 +50,7 @@ class Profile:
     metrics: bool = _figure("Streamlit's metrics and agent interface can be read")
 
 
-OWN = Profile(
+OWN = Limits(
     hosted=False,
     pinned=False,
     characters=40_000,
@@ -63,7 +74,7 @@ OWN = Profile(
     messages_at_once=None,
     metrics=True,
 )
-STRANGERS = Profile(
+STRANGERS = Limits(
     hosted=True,
     pinned=True,
     characters=8_000,
@@ -89,16 +100,16 @@ STRANGERS = Profile(
 )
 
 
-def current() -> Profile:
-    """The profile of this server, as its environment has it."""
+def current() -> Limits:
+    """The limits of this server, as its environment has it."""
     return STRANGERS if os.environ.get(HOSTED, "") not in ("", "0") else OWN
 
 
 def table() -> str:
-    """Both profiles in Markdown, one row for each figure."""
+    """The limits in Markdown, one row for each figure."""
     rows = [("what", "your own machine", f"`{HOSTED}=1`"), ("---", "---", "---")]
-    for one in fields(Profile)[1:]:
-        values = (_written(getattr(profile, one.name)) for profile in (OWN, STRANGERS))
+    for one in fields(Limits)[1:]:
+        values = (_written(getattr(limits, one.name)) for limits in (OWN, STRANGERS))
         rows.append((one.metadata["meaning"], *values))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
