@@ -16,7 +16,7 @@ from pages._server import streamlit_parts
 MAX_QUOTED = 40  # characters of a wrong value of a link
 
 
-class Page(NamedTuple):
+class NavigationPage(NamedTuple):
     """A page of the navigation: its file, the files of the pages to read next, and its controls.
 
     Of each source it names the controls that change something on it. A source that is not named has nothing
@@ -37,20 +37,20 @@ TRAINED = ("mini", "run")
 REAL = "models/real.py"  # a server for strangers without a model leaves it out of the navigation
 SECTIONS = {
     t("section.see"): (
-        Page(
+        NavigationPage(
             "see/heads.py",
             t("heads.title"),
             ("see/token.py", "understand/steps.py"),
             with_sentence("twin", "ask_model"),
             "",
         ),
-        Page(
+        NavigationPage(
             "see/token.py",
             t("one.title"),
             ("understand/steps.py", "learn/train.py"),
             with_sentence(),
         ),
-        Page(
+        NavigationPage(
             "see/compare.py",
             t("compare.title"),
             ("understand/what_if.py", "learn/train.py"),
@@ -58,39 +58,39 @@ SECTIONS = {
         ),
     ),
     t("section.understand"): (
-        Page(
+        NavigationPage(
             "understand/steps.py",
             t("steps.title"),
             ("understand/what_if.py", "understand/embeddings.py"),
             with_sentence(),
             views={"order": {}, "layers": with_sentence("twin")},
         ),
-        Page(
+        NavigationPage(
             "understand/what_if.py",
             t("what_if.title"),
             ("understand/embeddings.py", "learn/train.py"),
             with_sentence("ask_model", sources=("mini", "random", "run", "model")),
             "what-if",
         ),
-        Page(
+        NavigationPage(
             "understand/embeddings.py",
             t("words.title"),
             ("understand/cost.py", "learn/train.py"),
             # Of drawn vectors the rest decides nothing: attention comes after them.
             with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
-        Page(
+        NavigationPage(
             "understand/cost.py",
             t("cost.title"),
             ("learn/train.py", REAL),
         ),
     ),
     t("section.learn"): (
-        Page("learn/train.py", t("train.title"), ("see/compare.py", "learn/cases.py")),
-        Page("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
+        NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", "learn/cases.py")),
+        NavigationPage("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
     ),
     t("section.models"): (
-        Page(
+        NavigationPage(
             REAL,
             t("real.title"),
             ("see/heads.py", "see/token.py"),
@@ -101,7 +101,7 @@ SECTIONS = {
 }
 
 
-def _controls(page: Page) -> Mapping[str, frozenset[str]]:
+def _controls(page: NavigationPage) -> Mapping[str, frozenset[str]]:
     """Those of the view that is open."""
     name = page.file.rpartition("/")[2].removesuffix(".py")
     return page.views.get(st.query_params.get(f"{name}_view"), page.controls)
@@ -112,7 +112,7 @@ def _is_listed(file: str) -> bool:
     return file != REAL or not model_source.hosted() or model_source.offers_models()
 
 
-def _what_next(page: Page) -> None:
+def _what_next(page: NavigationPage) -> None:
     """One line at the end of a page: where to go on reading."""
     with st.container(horizontal=True, vertical_alignment="center", key="next"):
         st.caption(t("next.title"), width="content")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis import pytorch
-from mha_core.analysis.frames import Part, Picture, picture
+from mha_core.analysis.frames import Crop, Picture, picture
 from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES
@@ -95,7 +95,7 @@ def from_other(latex: str, of_x: int) -> str:
     return "{X}".join(parts[: of_x + 1]) + "".join(f"{{Y}}{part}" for part in parts[of_x + 1 :])
 
 
-WHOLE = Part()
+WHOLE = Crop()
 STACKED = 1e-5  # largest difference between one layer's output and the next one's input that is rounding
 PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 
@@ -126,7 +126,7 @@ class HeadContext:
     trace: AttentionTrace
     layer: int
     head: int
-    part: Part
+    part: Crop
 
     @property
     def layer_trace(self) -> LayerTrace:
@@ -198,7 +198,7 @@ class HeadContext:
         )
 
 
-def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -> list[Step]:
+def steps(trace: AttentionTrace, *, layer: int, head: int, part: Crop = WHOLE) -> list[Step]:
     """The steps of `STEPS` in order, without `project` where X or W^Q is unknown and `output` where W^O is.
 
     Where a model changes the product X W before the scores, `adjust` follows the split. Of a long text a

@@ -18,7 +18,7 @@ from mha_core.attention.module import project_packed
 from mha_core.attention.positions import rotary_angles
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
 from mha_core.errors import MhaError, named_type, one_of
-from mha_core.traces.facts import Adjustment, Clip, Norm, Rotary, Scale
+from mha_core.traces.facts import Adjustment, Clip, Factor, Norm, Rotary
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import array
@@ -274,7 +274,7 @@ def _of_scores(cell: Cell) -> list[Equation]:
     if not layer.knows("q"):
         reason = layer.about.missing or "only its weights are known, not what they were made of"
         raise MhaError(f"{cell.name} of this layer cannot be explained: {reason}.")
-    row = Row(cell, whole=cell.name == "weights" and layer.n_key * layer.d_k <= MAX_KEY_NUMBERS)
+    row = ScoreRow(cell, whole=cell.name == "weights" and layer.n_key * layer.d_k <= MAX_KEY_NUMBERS)
     steps = [row.score()]
     if cell.name != "scores":
         steps.append(row.scaled())
@@ -286,7 +286,7 @@ def _of_scores(cell: Cell) -> list[Equation]:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class ScoreRow:
     """The row of scores in which a cell stands; its code computes the `whole` row, or this cell alone."""
 
     cell: Cell
@@ -546,7 +546,7 @@ def _adjusted(
     steps, value, row = [], float(before[at]), before
     for nth, step in enumerate(segment):
         previous = value
-        if isinstance(step, Scale):
+        if isinstance(step, Factor):
             value, row = value * step.by, row * step.by
             latex = rf"{_number(previous)} \cdot {_number(step.by)} = {_number(value)}"
             code = pytorch.scaled("value", step.by)
@@ -611,7 +611,7 @@ def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Eq
 def _before(steps: Sequence[Adjustment], value: float) -> float:
     """The number that these steps made to `value`. Raises `MhaError` where several numbers can be."""
     for step in reversed(steps):
-        if not isinstance(step, Scale) or not step.by:
+        if not isinstance(step, Factor) or not step.by:
             raise MhaError(f"A {step.name} follows a norm there, so that the norm's gain is not known.")
         value /= step.by
     return value

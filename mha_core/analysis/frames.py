@@ -67,7 +67,7 @@ class Picture:
     sides: Sides | None = None  # the tokens on its axes, for a matrix of a layer
 
 
-class Part(NamedTuple):
+class Crop(NamedTuple):
     """The query tokens and the key tokens to draw, each with a start and a stop; None for all."""
 
     queries: slice | None = None
@@ -85,14 +85,14 @@ class Part(NamedTuple):
 
 
 def picture(
-    trace: AttentionTrace, name: str, *, layer: int, head: int, part: Part | slice | None = None
+    trace: AttentionTrace, name: str, *, layer: int, head: int, part: Crop | slice | None = None
 ) -> Picture:
     """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
 
     `part` limits each axis of tokens to these tokens, a slice limits both. The matrices of a head are then
     computed for these rows alone, so that a long text never needs a matrix of tokens × tokens.
     """
-    part = part if isinstance(part, Part) else Part(part, part)
+    part = part if isinstance(part, Crop) else Crop(part, part)
     matrix, layer_trace, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
     hidden, column_axis = None, matrix.axes[1]
     if name in ("masked", "weights"):
@@ -119,19 +119,19 @@ def longest(trace: AttentionTrace) -> int:
     return max(len(trace.sides.queries), len(trace.sides.keys))
 
 
-def around(trace: AttentionTrace, query: int, *, layer: int, head: int, size: int = WINDOW) -> Part:
+def around(trace: AttentionTrace, query: int, *, layer: int, head: int, size: int = WINDOW) -> Crop:
     """The part of a long text around a query; of a second text, the part around its strongest key."""
     sides = trace.layers[layer].sides
     rows = window(len(sides.queries), query, size)
     if sides.same:
-        return Part(rows, rows)
+        return Crop(rows, rows)
     if len(sides.keys) <= size:
-        return Part(rows, None)
+        return Crop(rows, None)
     strongest = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
-    return Part(rows, window(len(sides.keys), strongest, size))
+    return Crop(rows, window(len(sides.keys), strongest, size))
 
 
-def largest_weight(layer: LayerTrace, *, part: Part = Part()) -> float:
+def largest_weight(layer: LayerTrace, *, part: Crop = Crop()) -> float:
     """The largest weight of all heads of a layer, of a long text that of a `part`; without unit, 0 to 1."""
     return float(layer.weights(rows=part.queries, keys=part.keys).max())
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis import roles
-from mha_core.analysis.patterns import POSITIONS, Block, Patterns, Without, blocks, check_whole, leave_out
+from mha_core.analysis.patterns import POSITIONS, Patterns, RowBlock, Without, blocks, check_whole, leave_out
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -29,7 +29,7 @@ class Thumbnails:
         self.largest = np.zeros((layer.n_heads, height, width), np.float32)
         self.visible = np.zeros(self.largest.shape, bool)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         start, stop = block.rows.start, block.rows.stop
         first = np.searchsorted(self.rows, start, "right") - 1
         for row in range(first, np.searchsorted(self.rows, stop, "left")):

@@ -30,7 +30,7 @@ POSITIONS = (*DISTANCE, "first token")
 MEASURES = (*POSITIONS, "entropy", "distance")
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """The weights of some rows in every head, and where a query may look (None: everywhere)."""
 
     rows: slice | np.ndarray
@@ -38,7 +38,7 @@ class Block(NamedTuple):
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[Block]:
+def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[RowBlock]:
     """All weights of a layer, `CELLS` of them at a time.
 
     A block has all heads and at least one row. `each` is the number of values that the caller computes per
@@ -48,9 +48,9 @@ def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[Block]:
         yield block_of(layer, rows)
 
 
-def block_of(layer: LayerTrace, rows: slice | np.ndarray) -> Block:
+def block_of(layer: LayerTrace, rows: slice | np.ndarray) -> RowBlock:
     """Some rows of a layer's weights in all heads."""
-    return Block(rows, layer.weights(rows=rows), _allowed(layer, rows))
+    return RowBlock(rows, layer.weights(rows=rows), _allowed(layer, rows))
 
 
 def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
@@ -69,7 +69,7 @@ class Patterns:
         self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
         self.buffer = np.empty(0)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         weights, allowed = block.weights, block.allowed
         n_key = weights.shape[2]
         queries = np.arange(block.rows.start, block.rows.stop)
@@ -347,7 +347,7 @@ def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64
     return float(layer.weights(rows=slice(None, None, step))[..., list(special)].sum(-1).mean())
 
 
-def _shares(block: Block) -> np.ndarray:
+def _shares(block: RowBlock) -> np.ndarray:
     """Weights whose rows sum to 1; zero in rows with fewer than two visible keys. (head, row, key)"""
     weights, choice = block.weights.astype(np.float64), block.weights.shape[2] >= 2
     if block.allowed is not None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_core.traces.facts import Adjustment, Clip, Rotary, Scale
+from mha_core.traces.facts import Adjustment, Clip, Factor, Rotary
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
 
@@ -97,7 +97,7 @@ def _adjust(layer: LayerTrace) -> list[str]:
 
 
 def _adjusted(name: str, step: Adjustment, width: int) -> list[str]:
-    if isinstance(step, Scale):
+    if isinstance(step, Factor):
         return [scaled(name, step.by)]
     if isinstance(step, Clip):
         return [clipped(name, step.at)]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
-from mha_core.traces.facts import Adjustment, Adjustments, Clip, Norm, OutputGate, Rotary, Scale
+from mha_core.traces.facts import Adjustment, Adjustments, Clip, Factor, Norm, OutputGate, Rotary
 from mha_core.traces.projections import Part
 
 # What libraries call the matrices of q, k and v, and norms behind them; a packed matrix has one name.
@@ -112,7 +112,7 @@ class Stage(NamedTuple):
     use: Use
     layout: Layout | None  # None for all columns of its output
     heads: Tensor
-    change: Scale | Clip | None
+    change: Factor | Clip | None
     code: RotaryCode | None
     result: Tensor
     matrix: Matrix | None
@@ -328,7 +328,7 @@ def _norm(module: nn.Module, x: Tensor, y: Tensor) -> Normed | None:
     return nearest if nearest is not None and gaps[nearest] <= ROUNDINGS else None
 
 
-def adjusted(heads: Tensor, target: Tensor) -> Scale | Clip | None:
+def adjusted(heads: Tensor, target: Tensor) -> Factor | Clip | None:
     """The one number by which all of `heads` is multiplied, or at which it is cut off, to equal `target`."""
     if heads.shape != target.shape or not heads.numel():
         return None
@@ -339,7 +339,7 @@ def adjusted(heads: Tensor, target: Tensor) -> Scale | Clip | None:
     by = changed / largest if largest else 0.0
     if by and math.isfinite(by) and alike(heads * by, target):
         root = heads.shape[-1] ** -0.5  # the factor of most models; a ratio of rounded numbers is rounded
-        return Scale(root if math.isclose(by, root, rel_tol=max(1e-5, unit)) else by)
+        return Factor(root if math.isclose(by, root, rel_tol=max(1e-5, unit)) else by)
     limit = target.abs().max().item()
     if abs(largest) > limit > 0 and alike(heads.clamp(-limit, limit), target):
         return Clip(float(f"{limit:.{max(2, math.floor(-math.log10(unit)))}g}"))
@@ -416,7 +416,7 @@ def _last(
     were rotated, and last numbers that were all changed alike.
     """
 
-    def stage(output: tuple, change: Scale | Clip | None = None, code: RotaryCode | None = None) -> Stage:
+    def stage(output: tuple, change: Factor | Clip | None = None, code: RotaryCode | None = None) -> Stage:
         product = matrix(output[0])
         own = norm(output[0], target.shape[3]) if product is None else None
         return Stage(*output, change, code, target, product, own)
@@ -496,7 +496,7 @@ def _rotated(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
     rotation = next(stage for stage in path if stage.code is not None)
     raw, change = rotation.heads[0], rotation.change
     if change is not None:
-        raw = raw * change.by if isinstance(change, Scale) else raw.clamp(-change.at, change.at)
+        raw = raw * change.by if isinstance(change, Factor) else raw.clamp(-change.at, change.at)
     rotated = {} if rotation is path[-1] else {f"{name}_turned": rotation.result[0]}
     return {f"{name}_raw": raw} | rotated
 

@@ -176,7 +176,7 @@ def attribution(
         decomposition, again, words, close = _again(trace, source, tokenizer)
         check_same(trace, again, close)
         followed = again.layer(layer)
-        heads = _Heads(again)
+        heads = _HeadOutputs(again)
         sides = ("q", (head, query)), ("k", (one.kv_head(head), key))
         try:
             with torch.inference_mode(False), torch.enable_grad():
@@ -304,7 +304,7 @@ def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
 # Writers
 
 
-class _Heads:
+class _HeadOutputs:
     """Which of what was written is the output of an attention, by its numbers."""
 
     def __init__(self, trace: AttentionTrace):
@@ -360,7 +360,7 @@ class _Heads:
 
 def _by_writer(
     parts: Sequence[Contribution],
-    heads: _Heads,
+    heads: _HeadOutputs,
     words: Sequence[Tensor],
     layer: int,
     trace: AttentionTrace,
@@ -392,7 +392,7 @@ def _order(writer: Writer) -> tuple:
 
 
 def _writer(
-    part: Contribution, heads: _Heads, words: Sequence[Tensor], layer: int, trace: AttentionTrace
+    part: Contribution, heads: _HeadOutputs, words: Sequence[Tensor], layer: int, trace: AttentionTrace
 ) -> Writer:
     leaf = part.leaf
     if leaf.ids is not None:

@@ -46,7 +46,7 @@ AT_ONCE = 16  # texts of a baseline
 Progress = Callable[[int, int], None]
 
 
-class Stopped(MhaError):
+class MeasurementStopped(MhaError):
     """The caller has stopped the measurement."""
 
 
@@ -109,7 +109,7 @@ def effects(
     answers, by default the last one, of a small model the last pronoun or hidden word. Effects come on top of
     the edits of the trace. The trace does not hold its model: by default that is loaded by its name; `source`
     is a model in memory, with its `tokenizer`, or another place of it. `progress` is called with the heads
-    that are done and all; once `cancelled` returns True, `Stopped` is raised.
+    that are done and all; once `cancelled` returns True, `MeasurementStopped` is raised.
 
     `method` is "ablation", one pass for each head, several at once where the model keeps texts apart;
     "gradient", which estimates all by one backward pass, ``−∂ log p / ∂ factor`` (the gradient at a head's
@@ -171,7 +171,7 @@ def _by_ablation(
     n_texts = experiment.max_texts if _keeps_apart(experiment, words, value) else 1
     for start in range(0, len(heads), n_texts):
         if cancelled is not None and cancelled():
-            raise Stopped(f"Stopped after {len(effects)} of {len(heads)} heads.")
+            raise MeasurementStopped(f"Stopped after {len(effects)} of {len(heads)} heads.")
         some = heads[start : start + n_texts]
         factors = experiment.ones(len(some))
         for text, (layer, head) in enumerate(some):

@@ -15,7 +15,7 @@ from mha_core.scene.swaps import Swap
 Change = Edit | Swap
 
 
-class Kind(NamedTuple):
+class ChangeKind(NamedTuple):
     """A kind of change: its type, and its fields by their names in a link.
 
     "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names.
@@ -28,15 +28,15 @@ class Kind(NamedTuple):
 PLACES = {"layer": "layer", "head": "heads", "from": "rows", "to": "keys"}
 WORDS = ("mask", "code")  # of which a value is a name
 KINDS = {
-    "cut": Kind(edits.Hide, PLACES),
-    "off": Kind(edits.Output, {"layer": "layer", "head": "heads"}),
-    "even": Kind(edits.Weights, {"layer": "layer", "head": "heads", "from": "rows"}),
-    "mask": Kind(edits.Mask, {"layer": "layer", "head": "heads", "mask": "mask"}),
-    "position": Kind(edits.Position, {"code": "code"}),
-    "divisor": Kind(edits.Scale, {"layer": "layer", "by": "factor"}),
-    "temperature": Kind(edits.Temperature, {"layer": "layer", "by": "temperature"}),
-    "concatenated": Kind(edits.Concatenation, {"layer": "layer"}),
-    "swap": Kind(Swap, {"from": "one", "to": "other"}),
+    "cut": ChangeKind(edits.Hide, PLACES),
+    "off": ChangeKind(edits.Output, {"layer": "layer", "head": "heads"}),
+    "even": ChangeKind(edits.Weights, {"layer": "layer", "head": "heads", "from": "rows"}),
+    "mask": ChangeKind(edits.Mask, {"layer": "layer", "head": "heads", "mask": "mask"}),
+    "position": ChangeKind(edits.Position, {"code": "code"}),
+    "divisor": ChangeKind(edits.Scale, {"layer": "layer", "by": "factor"}),
+    "temperature": ChangeKind(edits.Temperature, {"layer": "layer", "by": "temperature"}),
+    "concatenated": ChangeKind(edits.Concatenation, {"layer": "layer"}),
+    "swap": ChangeKind(Swap, {"from": "one", "to": "other"}),
 }
 OF_OWN_MODULES = ("concatenated", "position")  # kinds that no third-party model can take
 OLD = {"unordered": "position,code=none"}  # as links had it

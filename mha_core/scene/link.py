@@ -30,7 +30,7 @@ class Refused(NamedTuple):
     taken: object
 
 
-class Parts(NamedTuple):
+class LinkParts(NamedTuple):
     """The parts of a link: its page, the values by their names, and the heading on the page, "" for none."""
 
     page: str
@@ -38,7 +38,7 @@ class Parts(NamedTuple):
     section: str = ""
 
 
-def parts(link: str) -> Parts:
+def parts(link: str) -> LinkParts:
     """The parts of a link: of an address, ``http://…/cost?…#sharing``, or of what follows its "?".
 
     A field with several values has them with commas between them. Raises `MhaError` for what is no text.
@@ -47,10 +47,10 @@ def parts(link: str) -> Parts:
     for name, value in parse_qsl(_query(link), keep_blank_values=True):
         values.setdefault(name, []).append(value)
     joined = {name: SEPARATOR.join(several) for name, several in values.items()}
-    return Parts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
+    return LinkParts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
 
 
-def written(parts: Parts) -> str:
+def written(parts: LinkParts) -> str:
     """The link of these parts, ``cost?…#sharing``, as an address relative to that of the home page."""
     page = "" if parts.page == HOME else quote(parts.page, safe="%")
     several = {name: parts.values[name].split(SEPARATOR) for name in parts.values.keys() & SEVERAL}

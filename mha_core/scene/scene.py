@@ -110,7 +110,7 @@ class Scene:
         if self.source == "mini" and grammar.names_heads(values):
             values[grammar.WEIGHTS] = str(grammar.edition())
         page = self.page
-        link = grammar.written(grammar.Parts(page.name, values | dict(page.fields), page.section))
+        link = grammar.written(grammar.LinkParts(page.name, values | dict(page.fields), page.section))
         return link.removeprefix("?") if page == Page() else link
 
     def trace(self) -> "AttentionTrace":

@@ -37,7 +37,7 @@ def typed(text: str, sides: Sides) -> Tokens:
     raise MhaError("These are not the words of the text that is typed, so they cannot change places.")
 
 
-class Place(NamedTuple):
+class WordPlace(NamedTuple):
     """A place of a word in a text: its tokens' positions, and where it begins and ends."""
 
     tokens: tuple[int, ...]
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     end: int
 
 
-def places(tokens: Tokens) -> list[Place]:
+def places(tokens: Tokens) -> list[WordPlace]:
     """The places of words, in reading order; tokens without text, such as [CLS], have none."""
     groups = word_groups(tokens)
     of = range(len(tokens)) if groups is None else groups.of
@@ -54,10 +54,10 @@ def places(tokens: Tokens) -> list[Place]:
         start, end = tokens.spans[at]
         if start < end and at not in tokens.special:
             words.setdefault(number, []).append(at)
-    return [Place(tuple(at), tokens.spans[at[0]][0], tokens.spans[at[-1]][1]) for at in words.values()]
+    return [WordPlace(tuple(at), tokens.spans[at[0]][0], tokens.spans[at[-1]][1]) for at in words.values()]
 
 
-def word(tokens: Tokens, place: Place) -> str:
+def word(tokens: Tokens, place: WordPlace) -> str:
     """The word at that place, as typed."""
     return tokens.text[place.start : place.end]
 

@@ -41,7 +41,7 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Factor:
     """A multiplication of all numbers by the factor `by`."""
 
     name: ClassVar[str] = "scale"
@@ -56,8 +56,8 @@ class Clip:
     at: float
 
 
-Adjustment = Norm | Scale | Clip | Rotary
-ADJUSTMENTS = {kind.name: kind for kind in (Norm, Scale, Clip, Rotary)}
+Adjustment = Norm | Factor | Clip | Rotary
+ADJUSTMENTS = {kind.name: kind for kind in (Norm, Factor, Clip, Rotary)}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from mha_core.errors import MhaError
 from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
 from mha_core.training.evaluation import question_scores, scores, two_hops
-from mha_core.training.fit import Plan, Run
+from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 
 EVERY = 500  # steps from one checkpoint to the next
@@ -67,9 +67,9 @@ def _make(name: str, plan: Plan, folder: Path, *, named: bool) -> None:
 def train(name: str, plan: Plan, folder: Path) -> None:
     """Train one model, from its checkpoint if there is one, and write its weights and its manifest entry."""
     checkpoint = folder / f"{name}.checkpoint"
-    run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Run(plan)
+    run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Training(plan)
     if run.plan != plan:
-        run = Run(plan)  # the checkpoint is of an older plan
+        run = Training(plan)  # the checkpoint is of an older plan
     started, first = time.process_time(), run.step
     while not run.finished:
         loss = run.advance(EVERY)

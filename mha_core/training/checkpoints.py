@@ -17,7 +17,7 @@ from mha_core.errors import MhaError, listed
 from mha_core.traces.limits import FLOATS, Size, check_finite, described
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.storage import file_sizes, open_file, replacing, write_file
-from mha_core.training.fit import Plan, Run
+from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import heads_of
@@ -126,7 +126,7 @@ def load_model(path: str | PathLike) -> Trained:
     return Trained(model.requires_grad_(False).eval(), plan, header["step"], header["report"])
 
 
-def save_run(path: str | PathLike, run: Run) -> None:
+def save_run(path: str | PathLike, run: Training) -> None:
     """Write a training so that it can be taken up again exactly where it was."""
     tensors = dict(run.model.state_dict())
     for name, parameter in run.model.named_parameters():
@@ -136,13 +136,13 @@ def save_run(path: str | PathLike, run: Run) -> None:
     _write(path, tensors, run.plan, run.step, {})
 
 
-def load_run(path: str | PathLike) -> Run:
+def load_run(path: str | PathLike) -> Training:
     """Take a training up again; its next steps are those it would have taken without the pause.
 
     Raises `MhaError` as `load_model` does.
     """
     tensors, header, plan = _read(path, with_moments=True)
-    run = Run(plan)
+    run = Training(plan)
     run.step = header["step"]
     if run.step:  # before the first step there are no moments
         for name, parameter in run.model.named_parameters():

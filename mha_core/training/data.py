@@ -43,7 +43,7 @@ IN_PLACE, SHIFTED = 5, 0.6  # readings; a share of the batches of the others
 MAX_ROWS = 192  # of a group in a batch, by chance: more would cost time and teach little
 
 
-class Batch(NamedTuple):
+class SentenceBatch(NamedTuple):
     """Sentences of about one length, and the questions asked about their words.
 
     `answers` are positions in `candidates`, for hidden words the number of the word.
@@ -123,13 +123,13 @@ class Batches:
         self.language, self.seed, self.mix = language, seed, mix
         self._epoch, self._prepared = -1, []
 
-    def __getitem__(self, step: int) -> Batch:
+    def __getitem__(self, step: int) -> SentenceBatch:
         epoch, index = divmod(step, SENTENCES // BATCH)
         if epoch != self._epoch:
             self._epoch, self._prepared = epoch, self._prepare(epoch)
         return self._prepared[index]
 
-    def _prepare(self, epoch: int) -> list[Batch]:
+    def _prepare(self, epoch: int) -> list[SentenceBatch]:
         words = lexicon(self.language)
         encoded = training_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
@@ -148,7 +148,7 @@ class Batches:
         return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: float, rng) -> Batch:
+def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: float, rng) -> SentenceBatch:
     """The chosen sentences, and of each group of links as many as there are, or `MAX_ROWS` by chance."""
     lengths, length = encoded.lengths[chosen], encoded.lengths[chosen].max()
     ids, links = ids[chosen, :length], links[chosen, :length]
@@ -174,7 +174,7 @@ def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: fl
     )
     padding = None if present.all() else torch.from_numpy(present)
     shift = int(rng.integers(0, MAX_WORDS - length + 1)) if rng.random() < shifted else 0
-    return Batch(
+    return SentenceBatch(
         torch.from_numpy(ids), padding, shift, *map(torch.from_numpy, rows), torch.from_numpy(candidates)
     )
 

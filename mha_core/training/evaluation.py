@@ -35,7 +35,7 @@ LONG = 33  # tokens, from which on a text is longer than most that were trained 
 
 
 @dataclass(frozen=True)
-class Scores:
+class HeldOutScores:
     """Held-out scores. Layer and head count from 0; the head was chosen on the validation pairs.
 
     `answer` is how often the model takes the pronoun for the right one of the two nouns. `accuracy` is how
@@ -242,7 +242,7 @@ def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> 
     """How well the pronoun finds the right noun by two hops, ``A² A¹``, with the best pair of heads.
 
     The pair, `first` of the layer before the last and `second` of the last, both from 0, is chosen on
-    validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `Scores`.
+    validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `HeldOutScores`.
     """
     first, second = best_head(_two_hop_weights(model, pairs(language, "validation", count=count)))
     right, wrong = _two_hop_weights(model, pairs(language, "test", count=count))[:, first, second].T
@@ -275,7 +275,7 @@ def best_head(weights: np.ndarray) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Scores:
+def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> HeldOutScores:
     """Held-out scores of a model, its head chosen on validation pairs and scored on test pairs.
 
     `count` pairs of each pattern are measured.
@@ -288,7 +288,7 @@ def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Sc
     agreement, _ = noun_weights(model, pairs(language, "test", agreement=True, count=count))
     agreed = agreement[..., 0] > agreement[..., 1]
     famous_weights, famous_answers = noun_weights(model, famous(language))
-    return Scores(
+    return HeldOutScores(
         answer=float(answers.mean()),
         accuracy=float(correct.mean()),
         both=float(correct.reshape(-1, 2).all(1).mean()),

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from mha_core.attention.initialization import MAX_SEED
 from mha_core.errors import MhaError, in_range
-from mha_core.training.data import ASKED, GROUPS, Batch, Batches
+from mha_core.training.data import ASKED, GROUPS, Batches, SentenceBatch
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import Shape, SmallModel
@@ -63,7 +63,7 @@ class Plan:
         return Shape(self.architecture, self.h, self.d_model)
 
 
-class Run:
+class Training:
     """A training under way: the model, the optimizer and how many steps have been taken."""
 
     def __init__(self, plan: Plan):
@@ -93,7 +93,7 @@ class Run:
             taken += 1
         return float(total) / max(1, taken)
 
-    def _step(self, batch: Batch) -> torch.Tensor:
+    def _step(self, batch: SentenceBatch) -> torch.Tensor:
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate * rate_at(self.step, self.plan.steps)
         self.optimizer.zero_grad()
@@ -103,7 +103,7 @@ class Run:
         self.optimizer.step()
         return loss.detach()
 
-    def loss(self, batch: Batch) -> torch.Tensor:
+    def loss(self, batch: SentenceBatch) -> torch.Tensor:
         """``Σ_g share_g · mean CE of group g + 0.35 · mean CE at hidden words``, a scalar.
 
         The answer competes with every word of the batch, a hidden word with every known word.

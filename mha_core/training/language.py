@@ -37,7 +37,7 @@ from mha_core.training.links import (
     PRONOUN,
     STOPS,
     Link,
-    Word,
+    TaggedWord,
     links,
 )
 
@@ -90,16 +90,16 @@ class Phrases:
 
     def filled(
         self, rng: Random, template: tuple, roles: dict, number, banned: frozenset
-    ) -> tuple[list[Word], dict[str, int]]:
+    ) -> tuple[list[TaggedWord], dict[str, int]]:
         """The words of a template, [CLS] first, and the positions of A, B, P and the cue among them.
 
         `number` is the pronoun kind of both roles, or of each; "plural" decides between was and were.
         """
         kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
-        words, at = [Word(START, BOUNDARY)], {}
+        words, at = [TaggedWord(START, BOUNDARY)], {}
         self._fill(rng, template, roles, kinds, banned, words, at)
         if words[-1].text not in STOPS:
-            words.append(Word(self.stop, BOUNDARY))
+            words.append(TaggedWord(self.stop, BOUNDARY))
         return words, at
 
     def _fill(self, rng, template, roles, kinds, banned, words, at, depth=0, plural=False) -> None:
@@ -116,7 +116,7 @@ class Phrases:
             if not part.startswith("{"):
                 forms = spelled(part)
                 text = forms[plural and len(forms) > 1]
-                words.append(Word(text, self._part_of(part, forms[0]), depth))
+                words.append(TaggedWord(text, self._part_of(part, forms[0]), depth))
                 continue
             slot = part[1:-1]
             if slot in ("A", "B"):
@@ -128,17 +128,17 @@ class Phrases:
             elif slot == "P":
                 plural = roles["P"] == "plural"
                 at["P"] = len(words)
-                words.append(Word(self.lexicon.grammar["pronouns"][roles["P"]], PRONOUN, depth))
+                words.append(TaggedWord(self.lexicon.grammar["pronouns"][roles["P"]], PRONOUN, depth))
             elif slot == "cue":
                 at["cue"] = len(words)
-                words.append(Word("", PREDICATE, depth))
+                words.append(TaggedWord("", PREDICATE, depth))
             else:
                 filled, number = self._slot(rng, slot, plural, banned, depth)
                 if words[-1].part != PREPOSITION:  # the hands of the man are cold
                     plural = number
                 words += filled
 
-    def _distract(self, rng, noun: Noun, plural: bool, banned, words: list[Word], depth: int) -> None:
+    def _distract(self, rng, noun: Noun, plural: bool, banned, words: list[TaggedWord], depth: int) -> None:
         """Something that is said of the first noun, with words that the pronoun could be thought to mean."""
         template = rng.choice(self.distractors)
         if "who" in template and noun.kind == "other":
@@ -150,41 +150,43 @@ class Phrases:
         _, _, given = part.partition("/")
         return given.replace("_", " ") or self.lexicon.parts[word]
 
-    def _slot(self, rng, slot: str, plural: bool, banned: frozenset, depth: int) -> tuple[list[Word], bool]:
+    def _slot(
+        self, rng, slot: str, plural: bool, banned: frozenset, depth: int
+    ) -> tuple[list[TaggedWord], bool]:
         name, _, form = slot.partition(".")
         if name in self.lexicon.verbs:
             form = "base" if plural and form == "third" else form  # the men eat
             verb = rng.choice(self.lexicon.verbs[name])[FORMS.index(form or "base")]
-            return [Word(verb, "verb", depth)], plural
+            return [TaggedWord(verb, "verb", depth)], plural
         if name in self.lexicon.words:
             allowed = [word for word in self.lexicon.words[name] if word not in banned]
-            return [Word(rng.choice(allowed), self.lexicon.parts[f"{{{name}}}"], depth)], plural
+            return [TaggedWord(rng.choice(allowed), self.lexicon.parts[f"{{{name}}}"], depth)], plural
         nouns = self.lexicon.groups[name]
         if form == "bare":
-            return [Word(rng.choice(nouns).one, NOUN, depth)], False
+            return [TaggedWord(rng.choice(nouns).one, NOUN, depth)], False
         many = [noun for noun in nouns if noun.many]
         if form == "plural":
-            return [Word(rng.choice(many).many, NOUN, depth)], True
+            return [TaggedWord(rng.choice(many).many, NOUN, depth)], True
         plural = bool(many) and rng.random() < self.mix.plural
         return self._phrase(rng, rng.choice(many if plural else nouns), plural, banned, depth), plural
 
-    def _phrase(self, rng, noun: Noun, plural: bool, banned: frozenset, depth: int) -> list[Word]:
+    def _phrase(self, rng, noun: Noun, plural: bool, banned: frozenset, depth: int) -> list[TaggedWord]:
         """A noun with its article and perhaps an adjective; the noun comes last."""
         if noun.is_name:
-            return [Word(noun.one, NOUN, depth)]
+            return [TaggedWord(noun.one, NOUN, depth)]
         articles = self.lexicon.grammar["articles"]
         kind = "plural" if plural else noun.group if noun.group in articles else "singular"
         if kind == "singular" and not noun.many:
             kind = "mass"  # "my bread", never "a bread"
         article = rng.choice(articles[kind if kind in articles else "default"]).split()
-        words = [Word(word, PARTICLE if word == "的" else DETERMINER, depth) for word in article]
+        words = [TaggedWord(word, PARTICLE if word == "的" else DETERMINER, depth) for word in article]
         if rng.random() < self.mix.adjective:
             adjective = rng.choice(self.lexicon.words["adjective"])
             if adjective not in banned:
-                words.append(Word(adjective, ADJECTIVE, depth))
+                words.append(TaggedWord(adjective, ADJECTIVE, depth))
                 link = self.lexicon.grammar.get("adjective_link", "").split()
-                words += [Word(word, PARTICLE, depth) for word in link]
-        words.append(Word(noun.many if plural else noun.one, NOUN, depth))
+                words += [TaggedWord(word, PARTICLE, depth) for word in link]
+        words.append(TaggedWord(noun.many if plural else noun.one, NOUN, depth))
         following = words[1].text if len(words) > 1 else ""
         if words[0].text == "a" and (following[0] in "aeiou") != (following in self._begin_otherwise):
             words[0] = words[0]._replace(text="an")
@@ -352,7 +354,9 @@ class Grammar:
         for entry in self.lexicon.grammar["famous"]:
             tokens, _ = self.lexicon.cut(entry["text"], limit=MAX_WORDS)
             texts = [START, *map(normalized, tokens.pieces[1:])]
-            words = [Word(*both) for both in zip(texts, (BOUNDARY, *entry["parts"].split()), strict=True)]
+            words = [
+                TaggedWord(*both) for both in zip(texts, (BOUNDARY, *entry["parts"].split()), strict=True)
+            ]
             at = {role: texts.index(entry[role]) for role in ("pronoun", "right", "wrong", "cue")}
             pair.append(_resolved(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
         return tuple(pair)
@@ -482,7 +486,7 @@ def _common(rng: Random, nouns: list[Noun]) -> Noun:
 
 
 def _sentence(
-    words: Sequence[Word], extra: tuple[Link, ...] = (), pronoun=0, nouns=(0, 0), cue=0, *names
+    words: Sequence[TaggedWord], extra: tuple[Link, ...] = (), pronoun=0, nouns=(0, 0), cue=0, *names
 ) -> Sentence:
     """A sentence with the links of its grammar and those that only its meaning tells."""
     found = {(link.query, link.question): link for link in (*links(words), *extra)}
@@ -501,7 +505,9 @@ def _sentence(
     )
 
 
-def _resolved(words: Sequence[Word], pronoun: int, nouns: tuple[int, int], cue: int, *names: str) -> Sentence:
+def _resolved(
+    words: Sequence[TaggedWord], pronoun: int, nouns: tuple[int, int], cue: int, *names: str
+) -> Sentence:
     """A sentence in which the cue tells that the pronoun stands for the first of the nouns."""
     extra = (
         Link(pronoun, "noun", nouns[0], "pronoun to noun"),

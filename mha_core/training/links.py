@@ -35,7 +35,7 @@ OF = "的"  # ties what is before it to the noun after it
 GIVEN_TO = "给"  # behind a verb: the first noun after it receives the second
 
 
-class Word(NamedTuple):
+class TaggedWord(NamedTuple):
     """A word of a sentence, its part of speech, and how many clauses it is inside of.
 
     `begins` tells two clauses side by side from one: it is True of the first word of a clause in brackets.
@@ -56,7 +56,7 @@ class Link(NamedTuple):
     name: str  # one of `questions.LINKS`
 
 
-def links(words: Sequence[Word]) -> list[Link]:
+def links(words: Sequence[TaggedWord]) -> list[Link]:
     """The links that the grammar of the sentence implies; [CLS] is at position 0 and has none."""
     return _Reading(words).links()
 
@@ -64,7 +64,7 @@ def links(words: Sequence[Word]) -> list[Link]:
 class _Reading:
     """One sentence while its links are found."""
 
-    def __init__(self, words: Sequence[Word]):
+    def __init__(self, words: Sequence[TaggedWord]):
         self.words = _in_context(words)
         self.found: dict[tuple[int, str], Link] = {}
         self.governed: dict[
@@ -268,7 +268,7 @@ class _Reading:
         return None
 
 
-def _in_context(words: Sequence[Word]) -> list[Word]:
+def _in_context(words: Sequence[TaggedWord]) -> list[TaggedWord]:
     """The words, each with the part of speech that its neighbours give it.
 
     Adjectives before their noun are told from those that are said of it, ``to`` before a noun from ``to``

@@ -18,7 +18,7 @@ from mha_core.traces.tokens import Tokens
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.evaluation import famous, scores, sentence_weights, stages
-from mha_core.training.fit import Plan, Run
+from mha_core.training.fit import Plan, Training
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -57,7 +57,7 @@ class Job:
 
     plan: Plan
     state: Literal["waiting", "running", "stopped", "finished", "failed"] = "waiting"
-    run: Run | None = None
+    run: Training | None = None
     trained: Trained | None = None
     records: list[Record] = field(default_factory=list)
     users: set[str] = field(default_factory=set)  # who wait for it or watch it
@@ -313,7 +313,7 @@ class Trainings:
         job.trained = trained
 
     def _train(self, job: Job) -> None:
-        job.run = job.run or Run(job.plan)
+        job.run = job.run or Training(job.plan)
         if not job.records:
             job.records.append(record(job.run, None))
         every = max(1, job.plan.steps // RECORDS)
@@ -347,7 +347,7 @@ def _no_step(name: str, step: int, steps: list[int]) -> MhaError:
     )
 
 
-def record(run: Run, loss: float | None) -> Record:
+def record(run: Training, loss: float | None) -> Record:
     """Measure a training at its current step."""
     language = run.plan.language
     measured = scores(run.model, language, count=PAIRS)

@@ -14,7 +14,7 @@ from mha_core.traces.answers import NOTHING, is_known
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
-from pages._kit.model_source import Parts
+from pages._kit.model_source import TracesByKind
 from pages._kit.text import isolated, literal, short, t
 
 MAX_NAMED = 4
@@ -40,7 +40,7 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
             st.markdown(f"{said.asked} {said.words}{guesses}")
 
 
-class Reply(NamedTuple):
+class AnswerText(NamedTuple):
     """What is asked about a word, and what the model answers, in words."""
 
     asked: str
@@ -55,16 +55,18 @@ class Unsure(NamedTuple):
     guesses: str
 
 
-def in_words(trace: AttentionTrace) -> list[list[Reply | Unsure]]:
+def in_words(trace: AttentionTrace) -> list[list[AnswerText | Unsure]]:
     """What is asked at each token and what the model answers, without markup; none where nothing is asked."""
     return compute.of(trace, _answers)
 
 
-def _answers(trace: AttentionTrace) -> list[list[Reply | Unsure]]:
+def _answers(trace: AttentionTrace) -> list[list[AnswerText | Unsure]]:
     return [_answers_at(trace, query, isolated) for query in range(len(trace.answers or ()))]
 
 
-def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[Reply | Unsure]:
+def _answers_at(
+    trace: AttentionTrace, query: int, written: Callable[[str], str]
+) -> list[AnswerText | Unsure]:
     answer, piece = trace.answers[query], trace.answered.pieces[query]
     if answer is None:
         return []
@@ -89,7 +91,7 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
         if not is_known(answer) and any(isinstance(one, Unsure) for one in said):
             continue  # that it does not know is said once
         said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
-    return said or [Reply(t("answer.word", query=name), t("answer.nothing"))]
+    return said or [AnswerText(t("answer.word", query=name), t("answer.nothing"))]
 
 
 def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:
@@ -121,9 +123,9 @@ def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
 
 def _said(
     asked: str, answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
-) -> Reply | Unsure:
+) -> AnswerText | Unsure:
     if is_known(answer):
-        return Reply(asked, _shares(answer, written, least))
+        return AnswerText(asked, _shares(answer, written, least))
     return Unsure(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written))
 
 
@@ -173,7 +175,7 @@ def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str,
     return [first, *(share for share in others if share[1] >= least)]
 
 
-def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Parts]:
+def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[TracesByKind]:
     """The traces of texts, each under its edits, with the model's answers, where the scene asks for them.
 
     None where it does not, and where the model has no answers, which is said.
@@ -188,7 +190,7 @@ def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Par
         return []
 
 
-def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> Parts:
+def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> TracesByKind:
     """The traces of a text, or of its beginning, where that is all that the model reads of it."""
     try:
         return model_source.answered(scene, text, edits)

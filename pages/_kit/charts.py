@@ -11,7 +11,7 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from mha_core.analysis.frames import Origin, Part, Span
+from mha_core.analysis.frames import Crop, Origin, Span
 from mha_core.figures.packed import Packed
 from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
@@ -97,7 +97,7 @@ def part(spans: Iterable[Span]) -> str:
     )
 
 
-def say_part(drawn: Part, sides: Sides, *more: str) -> None:
+def say_part(drawn: Crop, sides: Sides, *more: str) -> None:
     """One line on the part of a long text that is drawn, with `more` about it; nothing for the whole text."""
     if spans := drawn.spans(sides):
         st.caption(" ".join([t("long.part", tokens=part(spans)), *more]))

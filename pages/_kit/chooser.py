@@ -14,7 +14,7 @@ from pages._kit import components, state
 from pages._kit.text import t
 
 
-class Row(NamedTuple):
+class NumberRow(NamedTuple):
     """Numbers to choose from, those of layers or of heads; `field` is the one of the scene that they set."""
 
     field: str
@@ -59,7 +59,7 @@ def _shares(weights: np.ndarray, allowed: np.ndarray) -> list[float | None]:
 
 
 def show(
-    rows: Sequence[Row],
+    rows: Sequence[NumberRow],
     strips: Sequence[Strip],
     *,
     key: str = "chooser",
@@ -106,14 +106,14 @@ def of_head(
     show([layers(trace, layer), heads(trace, layer, head)], shaded, stays=stays)
 
 
-def layers(trace: AttentionTrace, layer: int) -> Row:
+def layers(trace: AttentionTrace, layer: int) -> NumberRow:
     """The layers of a trace."""
-    return Row("layer", t("control.layer"), len(trace.layers), layer)
+    return NumberRow("layer", t("control.layer"), len(trace.layers), layer)
 
 
-def heads(trace: AttentionTrace, layer: int, head: int) -> Row:
+def heads(trace: AttentionTrace, layer: int, head: int) -> NumberRow:
     """The heads of a layer."""
-    return Row("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True)
+    return NumberRow("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True)
 
 
 def words(tokens: Tokens, query: int, title: str) -> Strip:

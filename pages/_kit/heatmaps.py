@@ -50,7 +50,7 @@ _heatmaps = components.component(
 )
 
 
-class Cell(NamedTuple):
+class MatrixCell(NamedTuple):
     """A number of a layer: its matrix, its head where that has heads, its row and its column, all from 0."""
 
     matrix: str
@@ -62,7 +62,7 @@ class Cell(NamedTuple):
 class Cells(NamedTuple):
     """Which numbers a matrix has: what they are of, and the position of the first one there."""
 
-    subject: tuple[str, Origin, Cell | None]
+    subject: tuple[str, Origin, MatrixCell | None]
     first: tuple[int, int]
     shape: tuple[int, int]
 
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
     id: int
     name: str
-    subject: tuple[str, Origin, Cell | None]
+    subject: tuple[str, Origin, MatrixCell | None]
     row: int
     column: int
 
@@ -118,7 +118,7 @@ class Heatmap:
     span: int = 1
     matrix: str | None = None
     first: tuple[int, int] = (0, 0)
-    cell: Callable[[int, int], Cell] | None = None
+    cell: Callable[[int, int], MatrixCell] | None = None
     paints: bool = False
 
     @cached_property
@@ -173,11 +173,11 @@ class Heatmap:
         """Whether it is known whose numbers it has."""
         return self.matrix is not None or self.cell is not None
 
-    def at(self, row: int, column: int) -> Cell:
+    def at(self, row: int, column: int) -> MatrixCell:
         """Whose number that of a row and a column is, counted from those of `first`."""
         if self.cell is not None:
             return self.cell(row, column)
-        return Cell(self.matrix, self.origin.head, row, column)
+        return MatrixCell(self.matrix, self.origin.head, row, column)
 
 
 class StepMatrices(NamedTuple):

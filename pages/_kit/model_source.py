@@ -53,7 +53,7 @@ class ModelKey(NamedTuple):
     answers: bool = False
 
 
-class Parts(NamedTuple):
+class TracesByKind(NamedTuple):
     """The traces of a text, one of each kind of attention, their bytes, and the trace of all kinds."""
 
     traces: Mapping[str, AttentionTrace]
@@ -66,7 +66,7 @@ class Parts(NamedTuple):
 
 
 @st.cache_resource
-def _traces() -> Cache[Parts]:
+def _traces() -> Cache[TracesByKind]:
     """The traces of all models."""
     return Cache(limits.current().model_traces_bytes)
 
@@ -104,22 +104,22 @@ class LoadedModel:
         edits: Sequence[Edit] = (),
         *,
         answers: bool = False,
-    ) -> Parts:
+    ) -> TracesByKind:
         """The traces of a text, with the model's `answers` where they are wanted.
 
         Raises `MhaError` for a text that the model cannot take, and for answers of a model that has none.
         """
 
-        def compute(_key: str) -> Parts:
+        def compute(_key: str) -> TracesByKind:
             settings = {"limit": limits.current().tokens, "edits": edits, "answers": answers}
             trace = huggingface.follow(self.model, text, target=target, **settings)
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
-            return Parts(MappingProxyType(traces), trace_bytes(trace), trace)
+            return TracesByKind(MappingProxyType(traces), trace_bytes(trace), trace)
 
         key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits], answers])
 
-        def read() -> Parts:
+        def read() -> TracesByKind:
             with self._lock:  # two at once would need twice the memory and save no time
                 return _traces().get(key, compute)
 
@@ -296,14 +296,14 @@ def trace_bytes(trace: AttentionTrace) -> int:
     return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)
 
 
-class _Run(local):
+class _ModelsInUse(local):
     """The models that a run of a page uses, which is a thread of its own: one, and one that is compared."""
 
     def __init__(self):
         self.models: deque[LoadedModel] = deque(maxlen=2)
 
 
-_run = _Run()
+_run = _ModelsInUse()
 
 
 @st.cache_resource
@@ -388,7 +388,7 @@ def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace
     return entry.read(text, _target(entry, scene), edits).of(scene.kind)
 
 
-def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> Parts:
+def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> TracesByKind:
     """The traces of a text with the model's answers; `edits` count the layers of the chosen kind.
 
     Raises `MhaError` with the reason for none.

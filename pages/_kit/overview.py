@@ -17,7 +17,7 @@ from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
 from pages._kit import charts, components, compute, role_labels, state
-from pages._kit.role_labels import NO_LABEL, Label
+from pages._kit.role_labels import NO_LABEL, RoleLabel
 from pages._kit.text import t
 from pages._server import limits
 
@@ -106,7 +106,7 @@ def _picked() -> None:
 
 def described(
     pictures: Overview,
-    labels: Mapping[tuple[int, int], Label],
+    labels: Mapping[tuple[int, int], RoleLabel],
     *,
     shared: Sequence[int] = (),
     meta: Mapping[str, object] | None = None,
@@ -151,7 +151,7 @@ def _digits(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.6g}")
 
 
-def table(pictures: Overview, labels: Mapping[tuple[int, int], Label]) -> pd.DataFrame:
+def table(pictures: Overview, labels: Mapping[tuple[int, int], RoleLabel]) -> pd.DataFrame:
     """The measures, layers and heads from 1: the same as the pictures, for screen readers."""
     frame = pictures.table.reset_index()
     rows = pd.DataFrame({t("control.layer"): frame["layer"] + 1, t("control.head"): frame["head"] + 1})

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import Part, around, picture
+from mha_core.analysis.frames import Crop, around, picture
 from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
 from pages._kit import answers, compute, head_view, heatmaps, matrices, state
@@ -18,7 +18,7 @@ NAMES = ("before", "after")  # of the first and the second side's matrices
 ROUNDING = 1e-6  # of the largest number: a difference as small is none
 
 
-class Side(NamedTuple):
+class PairSide(NamedTuple):
     """A trace under a heading, and the layer, head and query that are looked at, from 0."""
 
     heading: str
@@ -42,7 +42,7 @@ class Partners(NamedTuple):
         return values
 
 
-Pair = Sequence[Side]  # one side or two
+Pair = Sequence[PairSide]  # one side or two
 SAME = Partners()
 
 
@@ -88,7 +88,7 @@ def _draw(
     )
 
 
-def part(sides: Pair) -> Part:
+def part(sides: Pair) -> Crop:
     """The tokens that are drawn: of a long text those around the first side's token."""
     first = sides[0]
     return around(first.trace, first.query, layer=first.layer, head=first.head)
@@ -181,7 +181,7 @@ def _matrix(
     layer: int,
     head: int,
     query: int,
-    part: Part,
+    part: Crop,
     scale: str,
 ) -> heatmaps.Heatmap:
     matrix = picture(side, name, layer=layer, head=head, part=part)

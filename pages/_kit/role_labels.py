@@ -16,17 +16,17 @@ from pages._kit.text import t
 from pages._server import limits
 
 
-class Measured(NamedTuple):
+class ModelRoles(NamedTuple):
     """The roles of a model's heads: the table, and of each head the one that it has, as `roles.labels`."""
 
     table: pd.DataFrame
     named: dict[tuple[int, int], tuple[str, float]]
 
 
-_measured: Cache[Measured] = Cache(limits.current().roles_bytes)
+_measured: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
 
 
-class Label(NamedTuple):
+class RoleLabel(NamedTuple):
     """What a head is called: its role, its score there, the role in words, and the same with the score."""
 
     role: str
@@ -35,10 +35,10 @@ class Label(NamedTuple):
     text: str
 
 
-NO_LABEL = Label("", np.nan, "", "")
+NO_LABEL = RoleLabel("", np.nan, "", "")
 
 
-def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], Label]:
+def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], RoleLabel]:
     """The label of each (layer, head) that has one: the measured role with its score.
 
     In the last layer of a small model it is what the head is asked, with the share of right answers.
@@ -49,15 +49,15 @@ def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], Label]:
     return (of_roles(measured.named) if measured else {}) | asked
 
 
-def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], Label]:
+def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
     """The labels of heads by their role and score, as in `roles.labels`."""
     return {
-        place: Label(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
+        place: RoleLabel(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
         for place, (role, score) in named.items()
     }
 
 
-def _asked(trace: AttentionTrace) -> list[Label]:
+def _asked(trace: AttentionTrace) -> list[RoleLabel]:
     """What each head of the last layer is asked; of several questions the score is the mean."""
     source = trace.source
     if not isinstance(source, TrainedSource):
@@ -74,7 +74,7 @@ def _asked(trace: AttentionTrace) -> list[Label]:
         return t("roles.label", role=called(question), score=f"{right[question]:.2f}")
 
     return [
-        Label(
+        RoleLabel(
             questions,
             float(np.mean([right.get(question, np.nan) for question in questions.split()])),
             " · ".join(map(called, questions.split())),
@@ -95,7 +95,7 @@ def of_scene(trace: AttentionTrace, scene: Scene) -> pd.DataFrame | None:
     return None if measured is None else measured.table
 
 
-def _of(trace: AttentionTrace, scene: Scene) -> Measured | None:
+def _of(trace: AttentionTrace, scene: Scene) -> ModelRoles | None:
     if not isinstance(trace.source, TrainedSource):
         return None
     try:
@@ -103,8 +103,8 @@ def _of(trace: AttentionTrace, scene: Scene) -> Measured | None:
     except MhaError:
         return None
 
-    def measure(_key: str) -> Measured:
+    def measure(_key: str) -> ModelRoles:
         table = roles.shipped(trained.plan) if scene.source == "mini" else roles.roles(trained)
-        return Measured(table, roles.labels(table))
+        return ModelRoles(table, roles.labels(table))
 
     return _measured.get(f"{scene.source} {trace.source}", measure)

@@ -21,7 +21,7 @@ MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
 NOTHING = "No saved trace is open; open one above."
 
 
-class Opened(NamedTuple):
+class OpenedFile(NamedTuple):
     """An open file: its name, a hash of its content, and the trace of each kind of attention in it."""
 
     name: str
@@ -53,7 +53,7 @@ def begin() -> None:
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
-def _on_disk(path: str, changed: int) -> Opened:
+def _on_disk(path: str, changed: int) -> OpenedFile:
     # Chosen by who started the server, and no upload: it may cost what it does.
     return read(Path(path).name, Path(path).read_bytes(), bounded=False)
 
@@ -66,7 +66,7 @@ def trace(scene: Scene) -> AttentionTrace | None:
     return file.parts.get(scene.kind) or next(iter(file.parts.values()))
 
 
-def opened() -> Opened | None:
+def opened() -> OpenedFile | None:
     """The open file; None where none is open."""
     return st.session_state.get("opened_trace")
 
@@ -90,7 +90,7 @@ def close() -> None:
     st.session_state.opened_trace = st.session_state.file = None
 
 
-def read(name: str, content: bytes, *, bounded: bool = True) -> Opened:
+def read(name: str, content: bytes, *, bounded: bool = True) -> OpenedFile:
     """A file that `AttentionTrace.save` wrote. Raises `MhaError` with the name of any other file.
 
     `bounded` holds it to what one trace may cost on this server.
@@ -111,7 +111,7 @@ def read(name: str, content: bytes, *, bounded: bool = True) -> Opened:
     source = FileSource(name, _short(saved.source))
     trace = replace(saved, source=source, answers=answers, questions=questions)
     digest = blake2b(content, digest_size=8).hexdigest()
-    return Opened(name, digest, {kind: trace.part(kind) for kind in trace.kinds})
+    return OpenedFile(name, digest, {kind: trace.part(kind) for kind in trace.kinds})
 
 
 def _brief(answers: tuple[Answer | None, ...]) -> tuple[Answer | None, ...]:

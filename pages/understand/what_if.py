@@ -34,9 +34,9 @@ with came_of_it if chosen else st.container():
         changed_answers.show(answered.before, answered.after, text.swaps)
 if text.swaps:
     st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
-both = [pair.Side(t("what_if.before"), before, layer, head, query)]
+both = [pair.PairSide(t("what_if.before"), before, layer, head, query)]
 if chosen:
-    both.append(pair.Side(t("what_if.after"), after, layer, head, at))
+    both.append(pair.PairSide(t("what_if.after"), after, layer, head, at))
 pair.view(both, key="what_if_view", answered=() if answered is None else answered.seen)
 changes.heads(after, chosen, query=at)
 kind = "matrices" if chosen else "matrices_before"

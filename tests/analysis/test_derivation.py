@@ -10,9 +10,9 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.derivation import STEPS, Step, steps
-from mha_core.analysis.frames import Part
+from mha_core.analysis.frames import Crop
 from mha_core.capture.rotary import RotaryCode
-from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, Rotary, Scale
+from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, Rotary
 from mha_core.traces.verify import product_difference
 
 NAMES = ["project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output"]
@@ -420,7 +420,7 @@ def layer_of(order: str) -> mha.LayerTrace:
     ]
     angle = torch.arange(3)[:, None] * torch.tensor([1.0, 0.3, 0.1]).repeat(2)
     code = RotaryCode("half", angle.cos(), angle.sin())
-    known = {"n": Norm("RMSNorm", "head"), "r": Rotary("half", D_K), "s": Scale(0.25), "c": Clip(0.7)}
+    known = {"n": Norm("RMSNorm", "head"), "r": Rotary("half", D_K), "s": Factor(0.25), "c": Clip(0.7)}
     does = {"n": rms, "r": code.rotate, "s": lambda t: t * 0.25, "c": lambda t: t.clamp(-0.7, 0.7)}
     tensors, about = {"x": x, "v": made[2]}, Facts()
     for name, now in zip("qk", made, strict=False):
@@ -522,7 +522,7 @@ def test_a_matrix_that_did_not_make_the_product_is_found_out():
 # A part of a long text
 
 LONG = " ".join(f"word{at}" for at in range(23))
-CUT = Part(slice(5, 16), slice(5, 16))
+CUT = Crop(slice(5, 16), slice(5, 16))
 
 
 @pytest.mark.parametrize("settings", [{"mask": "causal"}, {"n_kv_heads": 3, "position": "rotary"}])

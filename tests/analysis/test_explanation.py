@@ -17,7 +17,7 @@ from mha_core import edits
 from mha_core.analysis.explanation import EXPLAINED, MAX_KEY_NUMBERS
 from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
-from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, OutputGate, Rotary, Scale
+from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, OutputGate, Rotary
 from tests.analysis import cells
 from tests.traces import two_texts
 
@@ -85,7 +85,7 @@ def adjusted(dtype=torch.float32) -> mha.AttentionTrace:
             )
             tensors |= {f"{name}_linear": linear, f"{name}_raw": raw, f"{name}_turned": turned}
             tensors[name] = turned * 3.0
-        steps = (Norm("RMSNorm", over), Scale(0.5), code, Scale(3.0))
+        steps = (Norm("RMSNorm", over), Factor(0.5), code, Factor(3.0))
         about = Facts(rotary=code, adjustments=Adjustments(steps, steps, (Clip(1.5),)))
         layers.append(mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about))
     return mha.AttentionTrace(mha.words("a b c d e"), tuple(layers), "numbers")
@@ -111,7 +111,7 @@ def layer_normed() -> mha.AttentionTrace:
                 numbers = numbers.flatten(1)
             normed = nn.functional.layer_norm(numbers, (size,), eps=0.01) * gain + shift
             tensors[name] = normed.view(4, n_heads, width).transpose(0, 1) * 0.5
-        steps = (Norm("LayerNorm", over, 0.01), Scale(0.5))
+        steps = (Norm("LayerNorm", over, 0.01), Factor(0.5))
         about = Facts(adjustments=Adjustments(steps, steps))
         layers.append(mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about))
     return mha.AttentionTrace(mha.words("a b c d"), tuple(layers), "numbers")

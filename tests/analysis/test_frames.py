@@ -7,7 +7,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.frames import (
     WINDOW,
-    Part,
+    Crop,
     around,
     long_table,
     longest,
@@ -206,7 +206,7 @@ def test_a_picture_says_where_its_numbers_come_from(long_trace):
 
 @pytest.mark.parametrize("name", ["q", "k", "v", "scores", "scaled", "masked", "weights", "output"])
 def test_a_part_is_cut_out_of_both_texts(cross_trace, name):
-    part = Part(slice(2, 5), slice(6, 11))
+    part = Crop(slice(2, 5), slice(6, 11))
     whole, cut = (picture(cross_trace, name, layer=0, head=4, part=shown) for shown in (None, part))
     axes = cut.frame.index.name, cut.frame.columns.name
     rows, columns = (part.of(axis) if axis in ("query", "key") else slice(None) for axis in axes)
@@ -218,10 +218,10 @@ def test_a_part_is_cut_out_of_both_texts(cross_trace, name):
 
 def test_each_text_may_be_whole_while_the_other_is_cut(cross_trace):
     weights = cross_trace.layers[0].weights(1)
-    shown = picture(cross_trace, "weights", layer=0, head=1, part=Part(None, slice(3, 9))).frame
+    shown = picture(cross_trace, "weights", layer=0, head=1, part=Crop(None, slice(3, 9))).frame
     np.testing.assert_allclose(shown, weights[:, 3:9])
     assert [*shown.columns] == [*cross_trace.sides.keys.labels[3:9]]
-    assert picture(cross_trace, "weights", layer=0, head=1, part=Part(slice(0, 2), None)).frame.shape == (
+    assert picture(cross_trace, "weights", layer=0, head=1, part=Crop(slice(0, 2), None)).frame.shape == (
         2,
         11,
     )

@@ -13,7 +13,7 @@ from mha_core.analysis.derivation import steps
 from mha_core.analysis.pytorch import of_step
 from mha_core.attention.positions import rotary_angles, rotated
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, OutputGate, Rotary, Scale
+from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, OutputGate, Rotary
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
 
@@ -143,7 +143,7 @@ def test_what_happens_before_queries_meet_keys_is_in_the_code(form):
         limited = plain.tensors[name].clamp(-0.8, 0.8)
         tensors |= {f"{name}_linear": plain.tensors[name], f"{name}_raw": limited}
         tensors[name] = rotated(limited, cos, sin, form=form)
-    adjustments = Adjustments(q=steps_of, k=steps_of, v=(Scale(0.5),))
+    adjustments = Adjustments(q=steps_of, k=steps_of, v=(Factor(0.5),))
     tensors |= {"v": plain.tensors["v"] * 0.5, "v_linear": plain.tensors["v"]}
     layer = layer_of(about=Facts(adjustments=adjustments), **tensors)
     run(of_step("adjust", layer), layer, "adjust")
@@ -151,7 +151,7 @@ def test_what_happens_before_queries_meet_keys_is_in_the_code(form):
 
 @pytest.mark.parametrize("step", [Norm("RMSNorm", "head"), Rotary("half", 4)], ids=["gain", "part"])
 def test_a_norm_whose_gain_is_not_known_and_a_rotation_of_a_part_leave_no_code(step):
-    layer = layer_of(about=Facts(adjustments=Adjustments(q=(Scale(2.0), step))))
+    layer = layer_of(about=Facts(adjustments=Adjustments(q=(Factor(2.0), step))))
     assert of_step("adjust", layer) == ""
 
 

@@ -87,7 +87,7 @@ ONE_SERVER = 50  # students up to whom the slowest answers are held to a ratio
 MAX_BEHIND = 2  # times the usual time
 
 
-class Kind(NamedTuple):
+class BenchServer(NamedTuple):
     """A server: its script, the options of Streamlit, where it runs, and whether it is ours."""
 
     script: Path
@@ -109,7 +109,7 @@ class Measured:
 class Student:
     """One open page: what a browser holds of it and sends back."""
 
-    def __init__(self, kind: Kind, measured: Measured, seed: int, think: float = THINK):
+    def __init__(self, kind: BenchServer, measured: Measured, seed: int, think: float = THINK):
         self.kind, self.measured, self.draw, self.think = kind, measured, random.Random(seed), think
         self.ids: dict[str, str] = {}  # of the controls on the page, by their keys
         self.values: dict[str, dict] = {}  # what was chosen in them, by their ids
@@ -209,7 +209,7 @@ class Student:
 
 
 async def lesson(
-    kind: Kind, address: str, students: int, seconds: float, *, think: float = THINK
+    kind: BenchServer, address: str, students: int, seconds: float, *, think: float = THINK
 ) -> Measured:
     """So many students for so many seconds after all have opened the page."""
     measured, until = Measured(), time.monotonic() + OPENING + seconds
@@ -223,7 +223,7 @@ async def lesson(
 
 
 @contextlib.contextmanager
-def running(kind: Kind) -> Iterator[Server]:
+def running(kind: BenchServer) -> Iterator[Server]:
     server = Server(kind.script, options=kind.options, folder=kind.folder)
     try:
         yield server
@@ -246,7 +246,7 @@ def percentile(seconds: list[float], share: float) -> float:
     return sorted(seconds)[min(int(share * len(seconds)), len(seconds) - 1)]
 
 
-def measure(name: str, kind: Kind, students: int, seconds: float) -> dict:
+def measure(name: str, kind: BenchServer, students: int, seconds: float) -> dict:
     """One class on a fresh server that has been visited once."""
     with running(kind) as server:
         pid = server.process.pid
@@ -274,7 +274,7 @@ def measure(name: str, kind: Kind, students: int, seconds: float) -> dict:
     return found
 
 
-async def soak(kind: Kind, server: Server, students: int, warm: float, seconds: float, **more) -> dict:
+async def soak(kind: BenchServer, server: Server, students: int, warm: float, seconds: float, **more) -> dict:
     """Megabytes of a server after the class is warm and at the end, the mean of ten looks each; errors."""
     looks: list[tuple[float, float]] = []
 
@@ -291,7 +291,7 @@ async def soak(kind: Kind, server: Server, students: int, warm: float, seconds: 
     return {"before": before, "end": end, "errors": measured.errors, "answers": len(measured.answered)}
 
 
-async def behind(kind: Kind, address: str) -> float:
+async def behind(kind: BenchServer, address: str) -> float:
     """The median time of a short text while long ones are computed, in its times alone."""
     options = {"uri": address.replace("http", "ws") + "/_stcore/stream", "subprotocols": ["streamlit"]}
     sizes = {"source": "random", "twin": "", "h": "8", "d_model": "512"}
@@ -336,7 +336,7 @@ def main() -> None:
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure memory alone, this long")
     parser.add_argument("--behind", action="store_true", help="measure a short text behind a long one alone")
     args = parser.parse_args()
-    ours = Kind(ROOT / "app.py", (), ROOT, True)
+    ours = BenchServer(ROOT / "app.py", (), ROOT, True)
     if args.soak:
         with running(ours) as server:
             found = asyncio.run(soak(ours, server, SOAKING, WARM, args.soak))
@@ -351,7 +351,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.py"
         page.write_text(TRIVIAL, encoding="utf-8")
-        trivial = Kind(page, OPTIONS, Path(folder), False)
+        trivial = BenchServer(page, OPTIONS, Path(folder), False)
         rounds: dict[int, list[tuple[dict, dict]]] = {}
         for students in args.students:
             rounds[students] = [

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from mha_core.training.evaluation import READABLE, by_question, link_weights, material, stages
-from mha_core.training.fit import LIVE, Plan, Run
+from mha_core.training.fit import LIVE, Plan, Training
 from mha_core.training.model import SmallModel
 
 SETTINGS = [(64, 2), (64, 4), (64, 8)]
@@ -53,7 +53,7 @@ def readable(model: SmallModel) -> dict[str, int]:
 
 def reach(plan: Plan) -> Reached:
     """Train a plan to its end, and print how far it is on the way."""
-    run, spent, one, several = Run(plan), 0.0, NEVER, NEVER
+    run, spent, one, several = Training(plan), 0.0, NEVER, NEVER
     while not run.finished:
         start = time.process_time()
         run.advance(EVERY)
@@ -74,7 +74,7 @@ def reach(plan: Plan) -> Reached:
 
 def outside_kernels(d_model: int = 64, h: int = 4, steps: int = 100) -> float:
     """Time of a step over the time spent in torch's kernels during it."""
-    run = Run(Plan(h=h, d_model=d_model, **LIVE))
+    run = Training(Plan(h=h, d_model=d_model, **LIVE))
     run.advance(20)
     start = time.process_time()
     run.advance(steps)

@@ -65,7 +65,7 @@ def replica_of(address: str, route: str) -> int:
     return number
 
 
-class Student(threading.Thread):
+class Visitor(threading.Thread):
     """An open page that asks for its scene again and again, and connects anew when it is cut off."""
 
     def __init__(self, address: str, route: str, text: str):
@@ -173,7 +173,7 @@ def goes_on_with_every_scene_when_a_replica_dies(address: str, replicas, tabs, s
     for number in range(100):
         routes[replica_of(address, f"student-{number}")].append(f"student-{number}")
     chosen = [route for of_replica in routes for route in of_replica[:STUDENTS]]
-    students = [Student(address, route, f"The {route.replace('-', ' ')} is here.") for route in chosen]
+    students = [Visitor(address, route, f"The {route.replace('-', ' ')} is here.") for route in chosen]
     assert len(students) == 2 * STUDENTS
     with tabs(viewport={"width": 1440, "height": 900}, color_scheme="light") as page:
         page.goto(f"{address}/?{urlencode({'text': 'Is Liechtenstein cold?', 'twin': '', 'h': 8})}")

@@ -11,7 +11,7 @@ import mha_core as mha
 from mha_core.capture import projections
 from mha_core.capture.projections import Proof, Use, provenance
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.traces.facts import Adjustments, Clip, Norm, Rotary, Scale
+from mha_core.traces.facts import Adjustments, Clip, Factor, Norm, Rotary
 from mha_core.traces.layer import with_texts
 from mha_core.traces.verify import split_difference
 
@@ -90,7 +90,7 @@ ADJUSTED = {
     "nanochat": Adjustments(*((turn(), HEAD_NORM),) * 2),
     "qwen3_next": Adjustments(*((HEAD_NORM, turn(8)),) * 2),
     "persimmon": Adjustments(*((LAYER_NORM, turn(6)),) * 2),
-    "opt": Adjustments(q=(Scale(13**-0.5),)),
+    "opt": Adjustments(q=(Factor(13**-0.5),)),
 }
 CLIPPED = ("olmo", "dbrx")
 WRITERS = ("t5", "bart")
@@ -324,8 +324,8 @@ def test_in_half_precision_the_nearer_norm_is_told(kind):
 def test_only_one_number_for_all_is_a_scale_or_a_limit():
     torch.manual_seed(5)
     made = torch.randn(1, 3, 5, 7)
-    assert projections.adjusted(made, made * 0.25) == Scale(pytest.approx(0.25))
-    assert projections.adjusted(made, made * 7**-0.5) == Scale(7**-0.5)
+    assert projections.adjusted(made, made * 0.25) == Factor(pytest.approx(0.25))
+    assert projections.adjusted(made, made * 7**-0.5) == Factor(7**-0.5)
     assert projections.adjusted(made, made.clamp(-0.5, 0.5)) == Clip(0.5)
     by_head = made * torch.tensor([0.25, 0.5, 0.25])[:, None, None]
     assert projections.adjusted(made, by_head) is None

@@ -10,7 +10,7 @@ import torch
 
 import mha_core as mha
 from mha_core import edits
-from mha_core.interventions.effects import Stopped
+from mha_core.interventions.effects import MeasurementStopped
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.training.lexicon import lexicon
@@ -258,7 +258,7 @@ def test_progress_is_said_and_a_measurement_can_be_stopped():
     steps = []
     mha.effects(trace, progress=lambda done, total: steps.append((done, total)))
     assert steps[-1] == (8, 8)
-    with pytest.raises(Stopped, match="Stopped after 0 of 8 heads"):
+    with pytest.raises(MeasurementStopped, match="Stopped after 0 of 8 heads"):
         mha.effects(trace, cancelled=lambda: True)
 
 

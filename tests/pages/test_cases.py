@@ -44,7 +44,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 SECTION = "section"
 
 
-class Row(NamedTuple):
+class WordWeights(NamedTuple):
     """What one head gives of one token's attention, by the words that it is given to."""
 
     weights: np.ndarray
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Opened:
+class OpenedCase:
     """What a link has opened, read from the state that the app holds and from what is on the page."""
 
     app: AppTest
@@ -88,11 +88,11 @@ class Opened:
         """The heads that are drawn, from 1."""
         return [int(head) for head in self.scene.focus.heads.split(",") if head]
 
-    def row(self, trace: mha.AttentionTrace, head: int | None = None) -> Row:
+    def row(self, trace: mha.AttentionTrace, head: int | None = None) -> WordWeights:
         """The row of the token in focus, of the head in focus or of another one, from 1."""
         layer, chosen, token = self.place(trace)
         weights = layer.weights(chosen if head is None else head - 1, rows=[token])[0]
-        return Row(weights, list(trace.tokens.labels))
+        return WordWeights(weights, list(trace.tokens.labels))
 
     @property
     def step(self) -> str:
@@ -117,32 +117,32 @@ class Opened:
 def opened(arrived, heatmaps):
     """`opened("masks", token="?")`: what the link of a case opens, or one that says something else."""
 
-    def open_(name: str, **other: str) -> Opened:
+    def open_(name: str, **other: str) -> OpenedCase:
         case = CASES[name]
         path, query, section = urlsplit(case.address)[2:]
         page = other.pop(PAGE, path.removeprefix("./") or HOME)
         section = other.pop(SECTION, section)
         app = arrived(FILES[page], **(dict(parse_qsl(query)) | other))
         assert not [*app.exception, *app.error]
-        return Opened(app, lambda key: heatmaps(app, key), page, section, t(f"case.{name}.notice"))
+        return OpenedCase(app, lambda key: heatmaps(app, key), page, section, t(f"case.{name}.notice"))
 
     return open_
 
 
-def drawn_shapes(opened: Opened) -> dict[str, str]:
+def drawn_shapes(opened: OpenedCase) -> dict[str, str]:
     """What stands below the rectangles on the page Cost."""
     [html] = [h.body for h in opened.app.get("html") if 'class="tensors"' in h.body]
     pairs = re.findall(r"<figcaption><b>(.*?)</b><span>(.*?)</span>", html)
     return {re.sub(r"<sup>(.*)</sup>", r"^\1", symbol): shape for symbol, shape in pairs}
 
 
-def base(opened: Opened) -> None:
+def base(opened: OpenedCase) -> None:
     shown, held = drawn_shapes(opened), opened.app.session_state
     assert (shown["X"], shown["Q"], shown["K"], shown["V"]) == ("10 × 512", *["8 × 10 × 64"] * 3)
     assert mha.AttentionSpec(held["cost_d_model"], 4).d_k == 128
 
 
-def widths(opened: Opened) -> None:
+def widths(opened: OpenedCase) -> None:
     shapes = {"X": "2 × 512", "Q": "8 × 2 × 64", "K": "8 × 2 × 64", "S": "8 × 2 × 2", "A": "8 × 2 × 2"}
     shapes |= {"V": "8 × 2 × 100", "Z": "8 × 2 × 100", "concat": "2 × 800", "W^O": "800 × 512"}
     shapes |= {"output": "2 × 512"}
@@ -154,7 +154,7 @@ def widths(opened: Opened) -> None:
         assert shapes[symbol] == " × ".join(map(str, tensor.shape))
 
 
-def pronoun(opened: Opened) -> None:
+def pronoun(opened: OpenedCase) -> None:
     assert (opened.scene.focus.token, opened.heads) == ("it", [*range(1, 9)])
     sentences = ((opened.scene.text, "animal", "tired"), (opened.scene.twin, "street", "wide"))
     for text, noun, cue in sentences:
@@ -166,7 +166,7 @@ def pronoun(opened: Opened) -> None:
         assert len({*looked_at}) >= 5  # they are seen apart
 
 
-def mixture(opened: Opened) -> None:
+def mixture(opened: OpenedCase) -> None:
     assert opened.opens_at("mixture")
     trace = opened.trace()
     layer, head, token = opened.place(trace)
@@ -179,7 +179,7 @@ def mixture(opened: Opened) -> None:
     assert f"booked = {number(row.weights.max())} · room + " in sentence
 
 
-def symbols(opened: Opened) -> None:
+def symbols(opened: OpenedCase) -> None:
     assert opened.step == "scores"
     trace = opened.trace()
     layer, head, _ = opened.place(trace)
@@ -193,7 +193,7 @@ def symbols(opened: Opened) -> None:
     assert (layer.x.shape, layer.concat().shape, layer.result().shape) == ((4, 512),) * 3
 
 
-def one_head(opened: Opened) -> None:
+def one_head(opened: OpenedCase) -> None:
     [layer] = opened.trace(edited=True).layers
     assert layer.n_heads == 1
     np.testing.assert_array_equal(layer.result(), layer.output(head=0))
@@ -203,21 +203,21 @@ def one_head(opened: Opened) -> None:
     np.testing.assert_array_equal(shown["output"]["values"], shown["result"]["values"])
 
 
-def equal_cost(opened: Opened) -> None:
+def equal_cost(opened: OpenedCase) -> None:
     assert opened.opens_at("by-heads")
     shown = opened.table("cost.column_h")
     assert shown[t("cost.column_h")] == ["1", "2", "4", "8", "16", "32"]
     assert len({*shown[t("cost.parameters")]}) == len({*shown[t("cost.flops")]}) == 1
 
 
-def published(opened: Opened) -> None:
+def published(opened: OpenedCase) -> None:
     assert t("head_counts.published") in [heading.value for heading in opened.app.header]
     bleu = PUBLISHED["bleu"]
     assert bleu.idxmin() == 1
     assert bleu[32] < bleu.max()
 
 
-def every_pair(opened: Opened) -> None:
+def every_pair(opened: OpenedCase) -> None:
     assert opened.scene.focus.drawing == "matrix"
     trace = opened.trace()
     layer, head, _ = opened.place(trace)
@@ -226,7 +226,7 @@ def every_pair(opened: Opened) -> None:
     assert (layer.weights(head) > 0).all()
 
 
-def search(opened: Opened) -> None:
+def search(opened: OpenedCase) -> None:
     assert opened.opens_at("search")
     trace = opened.trace()
     layer, head, token = opened.place(trace)
@@ -239,7 +239,7 @@ def search(opened: Opened) -> None:
         np.testing.assert_allclose(made, getattr(layer, name)[head, token], atol=1e-5)
 
 
-def relations(opened: Opened) -> None:
+def relations(opened: OpenedCase) -> None:
     scene, roles = opened.scene, labels(shipped(mini.find("en", "glass-box", 8, 64)))
     named = {roles.get((scene.focus.layer - 1, head - 1), ("", 0))[0]: head for head in opened.heads}
     assert {*named} == {"previous token", "next token", "pronoun to cue"}
@@ -255,7 +255,7 @@ def relations(opened: Opened) -> None:
             assert f"head {named[role]}" in opened.notice
 
 
-def stacking(opened: Opened) -> None:
+def stacking(opened: OpenedCase) -> None:
     assert opened.step == "project"
     layer, head, _ = indices(opened.trace(), opened.scene)
     project = steps(opened.trace(), layer=layer, head=head)[0]
@@ -265,7 +265,7 @@ def stacking(opened: Opened) -> None:
     assert t("steps.project.stacked", previous=1, gap="0") in opened.texts
 
 
-def learned(opened: Opened) -> None:
+def learned(opened: OpenedCase) -> None:
     assert opened.scene.against == ""  # the weights before training
     before, after = (opened.row(opened.trace(trained=trained)) for trained in (False, True))
     assert before.weights.max() < 0.4
@@ -273,7 +273,7 @@ def learned(opened: Opened) -> None:
     assert opened.scene.focus.token == "it"
 
 
-def masks(opened: Opened) -> None:
+def masks(opened: OpenedCase) -> None:
     assert opened.opens_at("matrices")
     before, after = opened.trace(), opened.trace(edited=True)
     layer, head, token = opened.place(after)
@@ -287,7 +287,7 @@ def masks(opened: Opened) -> None:
     assert (layer.output(head)[token + 1] != 0).any()
 
 
-def latent(opened: Opened) -> None:
+def latent(opened: OpenedCase) -> None:
     assert opened.opens_at("sharing")
     shown = opened.table("cost.column_kept")
     kept = dict(zip(shown[t("cost.column_kind")], shown[t("cost.column_kept")], strict=True))
@@ -295,7 +295,7 @@ def latent(opened: Opened) -> None:
     assert all(kind in kept for kind in ("GQA", "MQA"))
 
 
-def words(opened: Opened) -> None:
+def words(opened: OpenedCase) -> None:
     assert opened.opens_at("relations")
     model = mini.model(mini.find("en", opened.scene.architecture, opened.scene.h, opened.scene.d_model))
     vocabulary, matrix = mini.vectors(model)
@@ -310,7 +310,7 @@ def words(opened: Opened) -> None:
         assert [pair for pair in pairs if f"{pair[0]} to {pair[1]}" not in words] == []
 
 
-def chinese(opened: Opened) -> None:
+def chinese(opened: OpenedCase) -> None:
     assert opened.scene.focus.token == "它"
     assert (opened.heads, "Head 1" in opened.notice, "head 2" in opened.notice) == ([1, 2], True, True)
     sentences = ((opened.scene.text, "小猫", "累"), (opened.scene.twin, "马路", "宽"))
@@ -320,7 +320,7 @@ def chinese(opened: Opened) -> None:
         assert [(row.most, row.weights.max() > 0.5) for row in rows] == [(noun, True), (cue, True)]
 
 
-FACTS: dict[str, Callable[[Opened], None]] = {
+FACTS: dict[str, Callable[[OpenedCase], None]] = {
     fact.__name__: fact
     for fact in (
         *(base, widths, pronoun, mixture, symbols, one_head, equal_cost, published, every_pair, search),

@@ -8,7 +8,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.derivation import STEPS, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS
-from mha_core.analysis.frames import MAX_ALL_PAIRS, Part
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 
@@ -223,7 +223,7 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(told, heatma
     app = told(text=text, token=290, mask="causal")
     assert not app.exception
     part = slice(300 - MAX_ALL_PAIRS, 300)
-    expected = steps(trace(text=text, mask="causal"), layer=0, head=0, part=Part(part, part))
+    expected = steps(trace(text=text, mask="causal"), layer=0, head=0, part=Crop(part, part))
     shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
     for step in expected:
         for name, picture in zip(groups[step.name]["matrices"], step.before + step.after, strict=True):

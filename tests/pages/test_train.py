@@ -12,7 +12,7 @@ import streamlit as st
 from mha_core.sources.mini import follow
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
-from mha_core.training.fit import LIVE, Plan, Run
+from mha_core.training.fit import LIVE, Plan, Training
 from pages._kit import compute
 from pages._kit.text import literal
 from pages.learn._train import training
@@ -70,7 +70,7 @@ def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, o
     assert json.loads(app.get_by_key("address").proto.json)[0]["follow"] is None
     linked = {name: app.query_params[name] for name in ("source", "run", "step")}
     assert linked == {"source": "run", "run": job.name, "step": "7"}
-    alone = Run(job.plan)
+    alone = Training(job.plan)
     for step, visitor in ((7, app), (7, opened(**linked)), (STEPS, app)):
         if step == STEPS:
             app.select_slider(key="step").set_value(STEPS).run()
@@ -177,7 +177,7 @@ def test_a_reload_finds_the_run_again_by_its_link(on_train):
 
 
 def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
-    monkeypatch.setattr(Run, "advance", lambda run, steps: time.sleep(0.05) or 1.0)  # it never gets on
+    monkeypatch.setattr(Training, "advance", lambda run, steps: time.sleep(0.05) or 1.0)  # it never gets on
     apps = [on_train(train_seed=seed) for seed in range(3)]
     for app in apps:
         app.button(key="start").click().run()

@@ -341,10 +341,10 @@ def test_weights_that_are_not_there_are_missed_in_words(monkeypatch, tmp_path, r
 
 def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
     from mha_core.training import checkpoints
-    from mha_core.training.fit import Run
+    from mha_core.training.fit import Training
 
     plan = Plan(h=2, d_model=8, steps=5)
-    run = Run(plan)
+    run = Training(plan)
     run.advance(5)
     checkpoints.save_model(tmp_path / "m", checkpoints.Trained(run.model, plan, 5, {}))
     monkeypatch.setattr(checkpoints, "PLANS", (plan,))

@@ -8,11 +8,11 @@ import pytest
 from mha_core.traces.facts import (
     Adjustments,
     Clip,
+    Factor,
     Facts,
     LatentProjection,
     Norm,
     Rotary,
-    Scale,
 )
 
 ROTARY, NORM = Rotary("pairs", 6, 4), Norm("RMSNorm", "head")
@@ -20,7 +20,7 @@ ALL = [
     Facts(),
     Facts(rotary=ROTARY),
     Facts(rotary=ROTARY, adjustments=Adjustments((NORM, ROTARY), (NORM, ROTARY), (Clip(1.5),))),
-    Facts(adjustments=Adjustments(q=(Scale(0.25),))),
+    Facts(adjustments=Adjustments(q=(Factor(0.25),))),
     Facts(latent=LatentProjection(8), missing="It says nothing."),
     Facts(latent=LatentProjection(8, 7, 6, 5, 4), bias="It depends on the words."),
     Facts(call=3, by_hand=True, dropout=0.25),
@@ -38,7 +38,7 @@ def test_what_is_not_known_is_not_written():
 
 
 def test_files_name_the_adjustments_as_they_always_did():
-    facts = Facts(rotary=ROTARY, adjustments=Adjustments(q=(NORM, ROTARY), k=(Scale(0.5),), v=(Clip(2.0),)))
+    facts = Facts(rotary=ROTARY, adjustments=Adjustments(q=(NORM, ROTARY), k=(Factor(0.5),), v=(Clip(2.0),)))
     assert facts.to_json()["between"] == {
         "q": [{"step": "norm", "kind": "RMSNorm", "over": "head"}, {"step": "rotary"}],
         "k": [{"step": "scale", "by": 0.5}],

@@ -23,8 +23,8 @@ from mha_core.traces import storage
 from mha_core.training import checkpoints
 from mha_core.training.__main__ import main
 from mha_core.training.checkpoints import Trained
-from mha_core.training.evaluation import Scores, by_link, everyday, question_scores, scores
-from mha_core.training.fit import Plan, Run
+from mha_core.training.evaluation import HeldOutScores, by_link, everyday, question_scores, scores
+from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import HIDDEN_WORD, heads_of
@@ -48,7 +48,7 @@ def saved(request, tiny, little, model, tmp_path):
     if request.param == "model":
         checkpoints.save_model(path, model)
     else:
-        run = Run(tiny())
+        run = Training(tiny())
         run.advance(3)
         checkpoints.save_run(path, run)
     return path, LOADERS[request.param]
@@ -85,7 +85,7 @@ def test_half_precision_takes_half_the_room(model, tmp_path):
 
 def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
     plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, bare=4)
-    checkpoints.save_run(tmp_path / "run", Run(plan))
+    checkpoints.save_run(tmp_path / "run", Training(plan))
     assert checkpoints.load_run(tmp_path / "run").plan == plan
 
 
@@ -237,7 +237,7 @@ def test_numbers_that_are_none_are_refused(saved, refused, change, reason):
 
 
 def test_a_training_without_its_moments_is_refused(little, tiny, tmp_path, refused):
-    run = Run(tiny())
+    run = Training(tiny())
     run.advance(3)
     path = tmp_path / "run"
     for start in ("exp_avg.norm", "exp_avg_sq", "exp_avg"):  # of one parameter, of one kind, all
@@ -253,7 +253,7 @@ def test_a_training_without_its_moments_is_refused(little, tiny, tmp_path, refus
 
 
 def test_moments_of_another_shape_are_refused(little, tiny, tmp_path, refused):
-    run = Run(tiny())
+    run = Training(tiny())
     run.advance(3)
     checkpoints.save_run(tmp_path / "run", run)
     edited(tmp_path / "run", lambda header, tensors: tensors.update({"exp_avg.bias": torch.zeros(3)}))
@@ -263,7 +263,7 @@ def test_moments_of_another_shape_are_refused(little, tiny, tmp_path, refused):
 def test_a_model_is_no_training_and_a_training_no_model(little, tiny, model, tmp_path, refused):
     checkpoints.save_model(tmp_path / "model", model)
     refused(checkpoints.load_run, tmp_path / "model")
-    run = Run(tiny())
+    run = Training(tiny())
     run.advance(3)
     checkpoints.save_run(tmp_path / "run", run)
     refused(checkpoints.load_model, tmp_path / "run")
@@ -413,7 +413,7 @@ def shipped(name: str) -> Trained:
 
 
 @cache
-def measured(name: str) -> Scores:
+def measured(name: str) -> HeldOutScores:
     """All models together take half a minute; nobody measures one twice."""
     return scores(shipped(name).model, NAMES[name].language)
 
@@ -643,7 +643,7 @@ FIRST_LOSSES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_LOSSES)
 def test_the_plans_begin_as_when_they_made_the_shipped_weights(name):
-    assert Run(NAMES[name]).advance(FIRST_STEPS) == pytest.approx(FIRST_LOSSES[name], abs=1e-3)
+    assert Training(NAMES[name]).advance(FIRST_STEPS) == pytest.approx(FIRST_LOSSES[name], abs=1e-3)
 
 
 # This has learned what a pronoun stands for after ten seconds.

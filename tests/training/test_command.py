@@ -110,7 +110,7 @@ def test_of_the_standard_model_two_hops_are_measured_as_well(tmp_path, monkeypat
     assert {*entry["scores"]["two_hops"]} == {"first", "second", "accuracy", "right", "wrong"}
 
 
-class Stopped(BaseException):
+class PowerCut(BaseException):
     """As Ctrl-C or a power cut would: nothing catches it."""
 
 
@@ -121,7 +121,7 @@ def stop_after(monkeypatch, times, where=checkpoints, what="save_run"):
     def call(*args, **named):
         result = original(*args, **named)
         if next(count) == times:
-            raise Stopped
+            raise PowerCut
         return result
 
     monkeypatch.setattr(where, what, call)
@@ -133,7 +133,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
     command.main([ENGLISH, "--out", str(straight)])
     with monkeypatch.context() as patch:
         stop_after(patch, times)
-        with pytest.raises(Stopped):
+        with pytest.raises(PowerCut):
             command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == [f"{ENGLISH}.checkpoint"]
     assert checkpoints.load_run(stopped / f"{ENGLISH}.checkpoint").step == min(3 * times, STEPS)
@@ -148,7 +148,7 @@ def test_a_checkpoint_of_another_plan_is_not_gone_on_with(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         stop_after(patch, 1)
         patch.setattr(checkpoints, "PLANS", (replace(TINY[0], seed=5),))
-        with pytest.raises(Stopped):
+        with pytest.raises(PowerCut):
             command.main(["--out", str(tmp_path)])
     command.main([ENGLISH, "--out", str(tmp_path)])
     command.main([ENGLISH, "--out", str(tmp_path / "other")])
@@ -206,7 +206,7 @@ def test_threads_are_counted_from_1(threads, tmp_path, capsys):
 def test_a_stop_between_the_weights_and_the_manifest_is_made_good(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 1, what="save_model")
-        with pytest.raises(Stopped):
+        with pytest.raises(PowerCut):
             command.main(["--out", str(tmp_path)])
     command.main(["--out", str(tmp_path)])
     assert set(json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))) == {ENGLISH, CHINESE}

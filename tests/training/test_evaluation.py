@@ -15,8 +15,8 @@ from mha_core.training.evaluation import (
     OF_A_SHAPE,
     PAIRS,
     STAGES,
+    HeldOutScores,
     LinkWeights,
-    Scores,
     answered,
     best_head,
     by_link,
@@ -208,7 +208,7 @@ def test_the_scores_of_weights_given_by_hand(by_hand):
     agreement = by_head([RIGHT, WRONG, WRONG, WRONG], NEVER, [RIGHT, RIGHT, WRONG, WRONG], NEVER)
     of_famous = by_head(NEVER, NEVER, [(0.875, 0.0), (0.625, 0.25), WRONG, WRONG], NEVER)[:2]
     measured = by_hand(validation, test, agreement, of_famous, (True, True, True, False), (True, False))
-    assert measured == Scores(
+    assert measured == HeldOutScores(
         answer=0.75,
         accuracy=0.75,  # three of four sentences
         both=0.5,  # one of two pairs

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mha_core.training import checkpoints
-from mha_core.training.data import ASKED, GROUPS, Batch, Batches
+from mha_core.training.data import ASKED, GROUPS, Batches, SentenceBatch
 from mha_core.training.fit import (
     HIDDEN_SHARE,
     LIVE,
@@ -15,7 +15,7 @@ from mha_core.training.fit import (
     SHARES,
     WARM_UP,
     Plan,
-    Run,
+    Training,
     rate_at,
 )
 from mha_core.training.language import BARE
@@ -24,11 +24,11 @@ from mha_core.training.model import Shape
 from mha_core.training.questions import HIDDEN_WORD
 
 
-def weights(run: Run) -> dict[str, torch.Tensor]:
+def weights(run: Training) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
 
 
-def moments(run: Run) -> dict:
+def moments(run: Training) -> dict:
     return {
         (name, key): value.clone()
         for name, parameter in run.model.named_parameters()
@@ -47,7 +47,7 @@ def same(one: dict, other: dict) -> bool:
     ("architecture", "language"), [("glass-box", "en"), ("standard", "zh"), ("one-layer", "en")]
 )
 def test_the_loss_falls(little, tiny, architecture, language):
-    run = Run(tiny(architecture=architecture, language=language, steps=2000, rate=0.01))
+    run = Training(tiny(architecture=architecture, language=language, steps=2000, rate=0.01))
     first = run.advance(little)  # whole readings, as some batches are easier than others
     run.advance(14 * little)
     assert run.advance(little) < 0.9 * first
@@ -58,14 +58,14 @@ def test_the_same_plan_gives_the_same_weights_whatever_else_was_drawn(little, ti
     runs = []
     for noise in (1, 2):
         torch.manual_seed(noise)
-        runs.append(Run(tiny()))
+        runs.append(Training(tiny()))
         runs[-1].advance(9)
     assert same(weights(runs[0]), weights(runs[1]))
 
 
 def test_every_number_of_the_plan_matters(little, tiny):
     def trained(count: int, **settings) -> dict[str, torch.Tensor]:
-        run = Run(tiny(**{"steps": 200, **settings}))
+        run = Training(tiny(**{"steps": 200, **settings}))
         run.advance(count)
         return weights(run)
 
@@ -77,7 +77,7 @@ def test_every_number_of_the_plan_matters(little, tiny):
 
 
 def test_steps_can_be_taken_in_any_portions(little, tiny):
-    one, other = Run(tiny()), Run(tiny())
+    one, other = Training(tiny()), Training(tiny())
     one.advance(23)
     for portion in (1, 7, 0, 2, 11, 2):
         other.advance(portion)
@@ -87,17 +87,17 @@ def test_steps_can_be_taken_in_any_portions(little, tiny):
 
 
 def test_the_loss_of_a_portion_is_the_mean_of_its_steps(little, tiny):
-    one, other = Run(tiny()), Run(tiny())
+    one, other = Training(tiny()), Training(tiny())
     single = [one.advance(1) for _ in range(5)]
     assert other.advance(5) == pytest.approx(sum(single) / 5, rel=1e-6)
     assert len(set(single)) == 5
 
 
 def test_the_bare_sentences_come_first_and_then_all(little, tiny):
-    run = Run(tiny(bare=2, steps=5))
+    run = Training(tiny(bare=2, steps=5))
     bare, every = Batches("en", run.plan.seed, BARE), Batches("en", run.plan.seed)
     read = []
-    run.loss = lambda batch: read.append(batch) or Run.loss(run, batch)
+    run.loss = lambda batch: read.append(batch) or Training.loss(run, batch)
     run.advance(4)
     assert [
         torch.equal(batch.ids, stream[n].ids)
@@ -107,7 +107,7 @@ def test_the_bare_sentences_come_first_and_then_all(little, tiny):
 
 
 def test_a_finished_run_does_not_move(little, tiny):
-    run = Run(tiny(steps=5))
+    run = Training(tiny(steps=5))
     assert not run.finished
     run.advance(1000)
     assert (run.step, run.finished) == (5, True)
@@ -120,7 +120,7 @@ def test_a_finished_run_does_not_move(little, tiny):
 
 def test_every_parameter_learns(little, tiny):
     for architecture in ("glass-box", "standard", "one-layer"):
-        run = Run(tiny(architecture=architecture))
+        run = Training(tiny(architecture=architecture))
         before = weights(run)
         run.advance(3)
         still = [name for name, tensor in weights(run).items() if torch.equal(tensor, before[name])]
@@ -138,7 +138,7 @@ def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
 ):
     """9 steps end inside a reading, 28 at the end of all readings of a chunk."""
     plan = tiny(architecture=architecture, steps=41, bare=5)
-    straight, stopped = Run(plan), Run(plan)
+    straight, stopped = Training(plan), Training(plan)
     straight.advance(41)
     stopped.advance(stop)
     checkpoints.save_run(tmp_path / "run", stopped)
@@ -151,7 +151,7 @@ def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
 
 
 def test_saving_changes_nothing_in_the_training(little, tiny, tmp_path):
-    quiet, saved = Run(tiny()), Run(tiny())
+    quiet, saved = Training(tiny()), Training(tiny())
     for _ in range(5):
         quiet.advance(2)
         saved.advance(2)
@@ -180,14 +180,14 @@ GUESSES = ((0, 3, HIDDEN_WORD, None, 200), (1, 2, HIDDEN_WORD, None, 10), (1, 1,
 SHIFT = 3
 
 
-def batch(rows) -> Batch:
+def batch(rows) -> SentenceBatch:
     ids = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 10, 11, 0]])
     candidates = ids.unique()
     sentence, position, question, group, word = zip(*rows, strict=True)
     answers = [
         w if q == HIDDEN_WORD else candidates.tolist().index(w) for q, w in zip(question, word, strict=True)
     ]
-    return Batch(
+    return SentenceBatch(
         ids,
         ids != 0,
         SHIFT,
@@ -200,7 +200,7 @@ def batch(rows) -> Batch:
     )
 
 
-def by_hand(run: Run, rows) -> float:
+def by_hand(run: Training, rows) -> float:
     """The loss of these rows, one sentence and one row after the other."""
     whole, by_group = batch(rows), {}
     for i, at, question, group, word in rows:
@@ -227,31 +227,31 @@ def mean(values: list[float]) -> float:
 @pytest.mark.parametrize("architecture", ["glass-box", "standard"])
 @pytest.mark.parametrize("h", [1, 2, 4, 8])
 def test_each_group_of_links_has_its_share_of_the_loss_and_hidden_words_a_quarter_more(tiny, h, architecture):
-    run = Run(tiny(h=h, d_model=16, architecture=architecture))
+    run = Training(tiny(h=h, d_model=16, architecture=architecture))
     rows = ROWS + GUESSES
     assert run.loss(batch(rows)).item() == pytest.approx(by_hand(run, rows), rel=1e-5)
     assert len(SHARES) == len(GROUPS)
 
 
 def test_the_groups_that_a_batch_lacks_leave_their_share_to_the_others(tiny):
-    run = Run(tiny())
+    run = Training(tiny())
     for rows in (ROWS[1:2], ROWS[:2], ROWS[4:], ROWS[:1] + GUESSES, GUESSES):
         assert run.loss(batch(rows)).item() == pytest.approx(by_hand(run, rows), rel=1e-5)
 
 
 def test_a_question_that_is_not_asked_counts_for_nothing(tiny):
     """With four heads nobody asks for the word after."""
-    run = Run(tiny(h=4))
+    run = Training(tiny(h=4))
     others = tuple(row for row in ROWS if row[2] != "after")
     assert len(others) < len(ROWS)
     assert run.loss(batch(ROWS)).item() == pytest.approx(run.loss(batch(others)).item(), rel=1e-6)
     only = run.loss(batch(ROWS[6:8]))
     assert only.item() == 0.0
-    assert Run(tiny(h=8)).loss(batch(ROWS[6:8])).item() > 1.0
+    assert Training(tiny(h=8)).loss(batch(ROWS[6:8])).item() > 1.0
 
 
 def test_an_answer_competes_with_the_words_of_the_batch_and_a_hidden_word_with_the_known_ones(tiny):
-    run = Run(tiny())
+    run = Training(tiny())
     answers, guesses = run.loss(batch(ROWS)).item(), run.loss(batch(GUESSES)).item()
     with torch.no_grad():
         run.model.bias[run.n_known :] += 5.0  # the spares of unknown words
@@ -291,7 +291,7 @@ def test_a_plan_shorter_than_the_warm_up_has_rates_too(steps):
 
 
 def test_the_optimizer_takes_the_rate_of_the_step(little, tiny):
-    run = Run(tiny(rate=0.5))
+    run = Training(tiny(rate=0.5))
     run.advance(4)
     assert [group["lr"] for group in run.optimizer.param_groups] == [0.5 * 4 / WARM_UP]
 

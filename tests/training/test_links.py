@@ -28,7 +28,7 @@ from mha_core.training.links import (
     RELATIVE,
     VERB,
     Link,
-    Word,
+    TaggedWord,
     links,
 )
 from mha_core.training.questions import LINKS
@@ -319,7 +319,7 @@ SENTENCES = {
 }
 
 
-def answers(words: list[Word]) -> dict[str, dict[str, str]]:
+def answers(words: list[TaggedWord]) -> dict[str, dict[str, str]]:
     """For each question the words and their answers."""
     said, seen = [], Counter()
     for word in words:
@@ -338,7 +338,7 @@ def named(expected: dict[str, str]) -> dict[str, dict[str, str]]:
     }
 
 
-def written(language: str, template: str) -> list[Word]:
+def written(language: str, template: str) -> list[TaggedWord]:
     words, _ = Phrases(lexicon(language), EVERYDAY).filled(Random(1), parts(template), {}, "", frozenset())
     return words
 
@@ -355,8 +355,9 @@ def test_a_template_has_the_links_of_its_grammar_and_no_others(language, templat
 def test_words_need_no_template():
     """Parts of speech and clauses are enough: no word of this sentence is known to any language."""
     words = [
-        Word(START, BOUNDARY), Word("der", DETERMINER), Word("Hund", NOUN), Word("der", PRONOUN, 1),
-        Word("Katzen", NOUN, 1), Word("jagt", VERB, 1), Word("schläft", VERB),
+        TaggedWord(START, BOUNDARY), TaggedWord("der", DETERMINER), TaggedWord("Hund", NOUN),
+        TaggedWord("der", PRONOUN, 1),
+        TaggedWord("Katzen", NOUN, 1), TaggedWord("jagt", VERB, 1), TaggedWord("schläft", VERB),
     ]  # fmt: skip
     assert Link(1, "noun", 2, "article to noun") in links(words)
     assert Link(6, "doer", 2, "verb to subject") in links(words)
@@ -364,9 +365,9 @@ def test_words_need_no_template():
 
 
 def test_a_word_alone_and_nothing_at_all_have_no_links():
-    assert links([Word(START, BOUNDARY)]) == []
+    assert links([TaggedWord(START, BOUNDARY)]) == []
     for part in PARTS:
-        assert links([Word(START, BOUNDARY), Word("word", part)]) == []
+        assert links([TaggedWord(START, BOUNDARY), TaggedWord("word", part)]) == []
 
 
 # Over many generated sentences

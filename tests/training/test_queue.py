@@ -17,7 +17,7 @@ from mha_core.training import checkpoints
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
 from mha_core.training.evaluation import STAGES, scores, stages
-from mha_core.training.fit import Plan, Run
+from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.queue import Trainings, famous_tokens, famous_weights, record
@@ -53,13 +53,13 @@ def until(condition, seconds=60):
 @pytest.fixture
 def held(monkeypatch):
     """Trainings pause before each step until `held.set()`: what happens between steps can be tested."""
-    gate, advance = threading.Event(), Run.advance
+    gate, advance = threading.Event(), Training.advance
 
     def wait(run, steps):
         gate.wait(60)
         return advance(run, steps)
 
-    monkeypatch.setattr(Run, "advance", wait)
+    monkeypatch.setattr(Training, "advance", wait)
     yield gate
     gate.set()
 
@@ -68,7 +68,7 @@ def held(monkeypatch):
 def test_a_training_ends_in_the_model_that_training_alone_gives(trainings):
     job = trainings.start(plan(), "anna")
     until(lambda: job.state == "finished")
-    alone = Run(plan())
+    alone = Training(plan())
     for step in (0, 7, 20):
         alone.advance(step - alone.step)
         model = trainings.model(job.name, step).model
@@ -208,7 +208,7 @@ def test_a_stopped_training_goes_on_where_it_was(trainings, held):
     again = trainings.start(plan(), "anna")
     assert again is job
     until(lambda: job.state == "finished")
-    alone = Run(plan())
+    alone = Training(plan())
     alone.advance(20)
     assert torch.equal(alone.model.embedding, job.trained.model.embedding)
     assert job.records[-1].step == 20
@@ -243,7 +243,7 @@ def test_a_training_that_breaks_says_why_and_the_queue_goes_on(trainings, monkey
         run.step += steps
         return 1.0
 
-    monkeypatch.setattr(Run, "advance", broken)
+    monkeypatch.setattr(Training, "advance", broken)
     bad, good = (trainings.start(plan(seed=seed), "anna") for seed in (1, 2))
     until(lambda: good.state == "finished")
     assert bad.state == "failed"
@@ -353,7 +353,7 @@ def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_record_says_how_far_a_training_is_and_keeps_the_model_of_its_step(language):
-    run = Run(plan(language=language))
+    run = Training(plan(language=language))
     run.advance(3)
     kept = record(run, 1.5)
     assert (kept.step, kept.loss) == (3, 1.5)

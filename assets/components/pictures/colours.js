@@ -1,7 +1,7 @@
 // The colours of weights and of heads, as the page's theme has them.
 
 /** @typedef {[number, number, number]} Colour red, green and blue, 0 to 255 */
-/** @typedef {{ colour: string, dash: number[], thin: boolean }} Look how the lines of a head are drawn */
+/** @typedef {{ colour: string, dash: number[], thin: boolean }} LineLook how the lines of a head are drawn */
 
 const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
 const TEXT_CONTRAST = 4.5; // of small text (WCAG 2.2, 1.4.3)
@@ -84,7 +84,7 @@ export function pixelOf(colours) {
  * weights have, every head is dashed and thin.
  * @param {string[]} palette
  * @param {number} head
- * @returns {Look}
+ * @returns {LineLook}
  */
 export function lookOf(palette, head) {
   if (palette.length === 1) return { colour: palette[0], dash: DASHES[1], thin: true };

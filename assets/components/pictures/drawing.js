@@ -27,7 +27,7 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
 
 /**
  * A drawing as shapes, to be saved.
- * @typedef {object} Scene
+ * @typedef {object} Shapes
  * @property {number} width
  * @property {number} height
  * @property {import("./curves.js").Curve[]} curves

@@ -24,7 +24,7 @@ import { Viewport } from "./viewport.js";
 
 /**
  * How a heatmap looks on the page.
- * @typedef {object} Look
+ * @typedef {object} MatrixLook
  * @property {import("./colours.js").Colour[]} sequential
  * @property {import("./colours.js").Colour[]} diverging
  * @property {string} ink
@@ -57,7 +57,7 @@ const NONE = { rows: [], columns: [], cell: null };
 /**
  * The colour of a value: red, green, blue, opacity.
  * @param {Numbers} numbers
- * @param {Look} look
+ * @param {MatrixLook} look
  */
 export function cellColour(numbers, look, value) {
   if (Number.isNaN(value)) return HIDDEN_COLOUR;
@@ -77,7 +77,7 @@ function shareOf({ signed, end, roots }, value) {
 export class Heatmap {
   /** @type {Numbers | null} */
   numbers = null;
-  /** @type {Look | null} */
+  /** @type {MatrixLook | null} */
   look = null;
   /** @type {Marks} */
   marks = NONE;
@@ -108,7 +108,7 @@ export class Heatmap {
    * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them, at least
    * `above` pixels of them above. What is zoomed stays so while as many cells have the same room.
    * @param {Numbers} numbers
-   * @param {Look} look
+   * @param {MatrixLook} look
    */
   show(numbers, look, width, height, named, above = 0) {
     const { rows, columns } = numbers;
@@ -138,7 +138,7 @@ export class Heatmap {
   /**
    * Numbers with their names, as large as there is room and no cell larger than it need be.
    * @param {Numbers} numbers
-   * @param {Look} look
+   * @param {MatrixLook} look
    * @param {number} room pixels from side to side
    * @param {number} tall and of all rows
    * @param {{ width: number, height: number }} cell pixels of the largest cell
@@ -203,7 +203,7 @@ export class Heatmap {
 
   /**
    * Draw the cells, the frames around marked rows and columns, and the names.
-   * @param {Look | null} look
+   * @param {MatrixLook | null} look
    * @param {Marks} marks
    */
   paint(look = this.look, marks = this.marks) {
@@ -226,7 +226,7 @@ export class Heatmap {
 
   /**
    * It is drawn anew for a file, as fine as print and without the pointer's cell: an image of an SVG.
-   * @param {Look} look
+   * @param {MatrixLook} look
    * @param {number} across pixels from side to side of all that the file shows
    */
   printed(look, across = this.width) {
@@ -345,7 +345,7 @@ function pixels(numbers, look, width) {
  * Numbers as pixels, one each, in rows of so many, with their first at a place of a canvas.
  * @param {CanvasRenderingContext2D} context
  * @param {Pick<Numbers, "values" | "signed" | "end" | "roots">} numbers
- * @param {Pick<Look, "sequential" | "diverging">} look
+ * @param {Pick<MatrixLook, "sequential" | "diverging">} look
  */
 export function putPixels(context, numbers, look, width, x = 0, y = 0) {
   const { values, signed } = numbers;

@@ -11,11 +11,11 @@ import { printTheme } from "./theme.js";
 import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 
 /** @typedef {import("./heatmap.js").Numbers} Numbers */
-/** @typedef {{ row: number, column: number }} Cell */
+/** @typedef {import("./heatmap.js").Cell} Cell */
 
 /**
  * A matrix with what it is called and what a file of it says.
- * @typedef {object} Matrix
+ * @typedef {object} GalleryMatrix
  * @property {string} symbol
  * @property {string} meaning
  * @property {Numbers} numbers
@@ -56,7 +56,7 @@ export function cellAfter(key, { row, column }, rows, columns) {
 export class MatrixGallery {
   /** @type {Record<string, { map: Heatmap, figure: HTMLElement, button: HTMLButtonElement }>} */
   pictures = {};
-  /** @type {Record<string, Matrix>} */
+  /** @type {Record<string, GalleryMatrix>} */
   matrices = {};
   /** @type {string | null} */
   #largeName = null;
@@ -148,7 +148,7 @@ export class MatrixGallery {
 
   /**
    * Other matrices, by their names, in this order.
-   * @param {Record<string, Matrix>} matrices
+   * @param {Record<string, GalleryMatrix>} matrices
    */
   show(matrices) {
     this.matrices = matrices;

@@ -12,7 +12,7 @@ import { drawn } from "../streamlit/adapter.js";
 import { MatrixGallery } from "./matrix_gallery.js";
 import { themeOf } from "./theme.js";
 
-/** @typedef {import("../scene/highlight.js").Kind} Kind */
+/** @typedef {import("../scene/highlight.js").HighlightKind} HighlightKind */
 
 /**
  * A matrix as the page describes it.
@@ -36,12 +36,12 @@ import { themeOf } from "./theme.js";
  * @property {[number[] | null, number[] | null]} partners of each token of its rows and columns which one a click chooses
  * @property {boolean} paints its cells can be painted: always, or where they are explained, with the pen
  * @property {boolean} explains where a number of it comes from can be said
- * @property {[Kind | null, Kind | null]} kinds what its rows and its columns are, where that can be pointed at
+ * @property {[HighlightKind | null, HighlightKind | null]} kinds what its rows and columns are, where that can be pointed at
  * @property {{ caption: string[], file: string }} saved
  */
 
 /**
- * @typedef {object} Scene
+ * @typedef {object} MatrixPage
  * @property {Record<string, string>} texts
  * @property {Described[]} matrices
  * @property {import("../numbers/explanation.js").Explanation | null} explanation
@@ -79,7 +79,7 @@ export function withNumbers(described, bytes) {
 }
 
 export class PageMatrices extends MatrixGallery {
-  /** @type {Scene | null} */
+  /** @type {MatrixPage | null} */
   scene = null;
   /** @type {ReturnType<typeof withNumbers>} */
   all = [];
@@ -107,7 +107,7 @@ export class PageMatrices extends MatrixGallery {
     return this.scene.texts;
   }
 
-  /** @param {Scene} scene */
+  /** @param {MatrixPage} scene */
   open(scene, bytes) {
     this.scene = scene;
     this.all = withNumbers(scene.matrices, bytes);
@@ -207,14 +207,14 @@ export class PageMatrices extends MatrixGallery {
 const isToken = (kind) => kind !== "head" && kind !== "layer";
 const nameAt = (kind, names, at) => (isToken(kind) ? names[at] : at + 1);
 
-/** @param {Kind | null} kind */
+/** @param {HighlightKind | null} kind */
 function litAmong(kind, names) {
   const lit = litOf(kind);
   const at = isToken(kind) ? names.indexOf(lit) : Number(lit) - 1;
   return at in names ? [at] : [];
 }
 
-/** @returns {import("./matrix_gallery.js").Matrix} */
+/** @returns {import("./matrix_gallery.js").GalleryMatrix} */
 function titled(one) {
   const { symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed } = one;
   const numbers = { rows, columns, values, signed, end, framed: framed ?? undefined };

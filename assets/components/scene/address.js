@@ -12,11 +12,11 @@ import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { queryOf } from "./focus_link.js";
 import { DEFAULTS } from "./schema.js";
 
-/** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
+/** @typedef {Record<string, string>} LinkFocus by the names of the link; "" where nothing is chosen */
 
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
 
-/** @type {Focus} */
+/** @type {LinkFocus} */
 let held = {};
 let known = ""; // what the server has heard last
 let taken = ""; // the focus that was taken from the server last
@@ -24,7 +24,7 @@ let weights = ""; // the edition of the trained weights
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: object) => void) | null} */
 let send = null;
-/** @type {Map<HTMLElement, (focus: Focus) => void>} */
+/** @type {Map<HTMLElement, (focus: LinkFocus) => void>} */
 const followers = new Map();
 let connected = () => {};
 
@@ -36,7 +36,7 @@ export const ready = new Promise((resolve) => {
 export const heldFocus = () => held;
 
 // A picture looks at something else, which becomes an entry of the browser's history.
-/** @param {Focus} changes */
+/** @param {LinkFocus} changes */
 export function move(changes) {
   if (send) hold({ ...held, ...changes });
 }
@@ -50,7 +50,7 @@ export function tell() {
 
 // What the server has not heard of yet, as a part of another message, which may ask for a part of the page alone: the
 // component of the frame would ask for all of it.
-/** @returns {{ told?: { count: number, link: Focus } }} */
+/** @returns {{ told?: { count: number, link: LinkFocus } }} */
 export function news() {
   const now = JSON.stringify(held);
   if (!send || now === known) return {};
@@ -97,7 +97,7 @@ export function take(server) {
   hold(server.focus);
 }
 
-/** @param {Focus} focus */
+/** @param {LinkFocus} focus */
 function hold(focus) {
   const before = JSON.stringify(held);
   held = inOrder(focus);

@@ -4,7 +4,7 @@
 import { isDrawable } from "./focus.js";
 import { CHOICES, DEFAULTS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./schema.js";
 
-/** @typedef {import("./address.js").Focus} Focus */
+/** @typedef {import("./address.js").LinkFocus} LinkFocus */
 
 // The position from 0 of the token of that name, or of that number from 1; -1 where there is none.
 export function positionOf(names, name) {
@@ -21,7 +21,7 @@ const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names)
 // What a view looks at; the other text's token stays as it is in the focus.
 /**
  * @param {Pick<import("../view/selection.js").Selection, "looked" | "original" | "two">} selection
- * @param {Focus} focus
+ * @param {LinkFocus} focus
  */
 export function linkOf({ looked, original, two }, focus) {
   const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words, fitted, matrix, number } =
@@ -50,7 +50,7 @@ export function linkOf({ looked, original, two }, focus) {
 }
 
 // Where a view of these panels looks then, as HeadView.goTo takes it; a token that is not there is the server's.
-/** @param {Focus} focus */
+/** @param {LinkFocus} focus */
 export function placeOf(focus, header, panels) {
   const layer = Math.min(numberOf(focus.layer) || header.layer + 1, header.layers) - 1;
   const head = Math.min(numberOf(focus.head) || header.head + 1, header.heads) - 1;
@@ -100,7 +100,7 @@ export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MA
 // small model says of which edition of the trained `weights` it is (mha_core/scene/link.py).
 /**
  * @param {string} query what follows the "?"
- * @param {Focus} focus
+ * @param {LinkFocus} focus
  * @param {string} weights
  */
 export function queryOf(query, focus, weights) {

@@ -2,7 +2,7 @@
 // component draws it. A token is its label, which no other of its text has; heads and layers count from 1.
 
 /** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Highlight */
-/** @typedef {keyof Highlight} Kind */
+/** @typedef {keyof Highlight} HighlightKind */
 
 const TOKENS = /** @type {const} */ (["query", "key", "token"]);
 
@@ -37,7 +37,7 @@ export function followHighlight(element, act) {
 /**
  * What is lit among things of a kind. A query that is pointed at is lit among keys where no key is, and the other way
  * round: it is the same token.
- * @param {Kind | null} kind
+ * @param {HighlightKind | null} kind
  */
 export function litOf(kind) {
   if (!kind) return undefined;

@@ -15,15 +15,15 @@ import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { drawn, stay } from "../streamlit/adapter.js";
 
-/** @type {Record<string, import("../scene/highlight.js").Kind>} what is pointed at in the group of a field */
+/** @type {Record<string, import("../scene/highlight.js").HighlightKind>} what is pointed at in the group of a field */
 const KINDS = { layer: "layer", head: "head", token: "token", key_token: "key" };
 const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
 
 /**
  * What was chosen and not yet sent: a position for each field.
- * @typedef {{ waiting: Map<string, number>, timer: number, data: any, tell: ((chosen: object) => void) | null }} Choice
+ * @typedef {{ waiting: Map<string, number>, timer: number, data: any, tell: ((chosen: object) => void) | null }} ChooserState
  */
-/** @type {WeakMap<Element, Choice>} */
+/** @type {WeakMap<Element, ChooserState>} */
 const choices = new WeakMap();
 
 // Numbered layers or heads, the heads in their colours.
@@ -167,7 +167,7 @@ function followChoices(root, choice) {
   });
 }
 
-/** @param {Choice} choice */
+/** @param {ChooserState} choice */
 function sendChoices(choice) {
   clearTimeout(choice.timer);
   const chosen = Object.fromEntries(choice.waiting);
@@ -210,7 +210,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 }
 
 // What is chosen in a group: what has not been sent yet, else where the focus is, else what the server says.
-/** @param {Choice} choice */
+/** @param {ChooserState} choice */
 function asChosen(group, choice) {
   const held = heldFocus()[group.field] ?? "";
   const at = group.names ? positionOf(group.names, held) : Math.min(Number(held) - group.first, group.count - 1);
@@ -220,7 +220,7 @@ function asChosen(group, choice) {
     : { ...group, chosen };
 }
 
-/** @param {Choice} choice */
+/** @param {ChooserState} choice */
 function show(root, choice) {
   const { data } = choice;
   const colours = themeColours(root);

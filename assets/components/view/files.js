@@ -16,7 +16,7 @@ const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "ke
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
-/** @typedef {import("../pictures/drawing.js").Scene} Scene */
+/** @typedef {import("../pictures/drawing.js").Shapes} Shapes */
 
 const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-${state.drawing}`;
 
@@ -49,7 +49,7 @@ export function saveDrawings(format, selection, drawings, theme) {
 /**
  * Save the view as it is, as a page of its own.
  * @param {Selection} selection
- * @param {import("./head_view.js").Page["page"]} pageOf
+ * @param {import("./head_view.js").PageActions["page"]} pageOf
  */
 export async function savePage(selection, pageOf) {
   const { drawing, rescaled, words } = selection.state;
@@ -102,7 +102,7 @@ function named(heads, texts) {
 
 /**
  * The scenes, each below its title: beside each other or one below the other, whichever is larger on a slide.
- * @param {Scene[]} scenes
+ * @param {Shapes[]} scenes
  * @param {string[]} titles
  * @param {Theme} theme
  */
@@ -126,7 +126,7 @@ function drawnScenes(scenes, titles, { font, ink, palette }) {
   return { figure, width, height };
 }
 
-/** @param {Scene} scene */
+/** @param {Shapes} scene */
 function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
   return [
     ...(image ? [makeSvg("image", image)] : []),

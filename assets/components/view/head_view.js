@@ -24,7 +24,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
-/** @typedef {[string, string, string?]} Reply what is asked, the answer, and the guesses where that is not known */
+/** @typedef {[string, string, string?]} AnswerText what is asked, the answer, and the guesses where that is not known */
 
 /**
  * What the view is told besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
@@ -40,7 +40,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {number | null} token
  * @property {number[]} on heads that are drawn at first
  * @property {number[][][]} special of each panel those of its queries and of its keys
- * @property {({ query: Words, key: Words } | null)[] | null} groups
+ * @property {({ query: WordGroups, key: WordGroups } | null)[] | null} groups
  * @property {string} source
  * @property {string} file the name of what is saved, without its ending
  * @property {Record<string, string>} texts
@@ -53,7 +53,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
- * @property {Reply[][][]} [answers] of each panel at each token what is asked, and the model's answer
+ * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {string} [unseen] the same for the edge from the chosen word to the one it looks at most
@@ -68,11 +68,11 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [rescaled]
  * @property {boolean} [words]
  */
-/** @typedef {{ of: number[], labels: string[] }} Words of each piece the number of its word, and the words */
+/** @typedef {{ of: number[], labels: string[] }} WordGroups of each piece the number of its word, and the words */
 
 /**
  * What the page around the view can do.
- * @typedef {object} Page
+ * @typedef {object} PageActions
  * @property {((chosen: object) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
@@ -93,7 +93,7 @@ const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones
 
 export class HeadView {
   selection = new Selection();
-  /** @type {Page} */
+  /** @type {PageActions} */
   page = { open: null, moved: null, hide: null, page: null };
   /** @type {Drawing[]} */
   drawings = [];
@@ -169,7 +169,7 @@ export class HeadView {
    * New numbers or a new scene.
    * @param {Header} header
    * @param {import("../numbers/payload.js").PayloadPanel[]} panels
-   * @param {Page} page
+   * @param {PageActions} page
    */
   show(header, panels, page) {
     this.page = page;
@@ -433,7 +433,7 @@ function answersAt(selection, panel) {
 }
 
 // Each question with its answer, which stands out.
-/** @param {HTMLElement} place @param {Reply[]} answers */
+/** @param {HTMLElement} place @param {AnswerText[]} answers */
 function showAnswers(place, answers) {
   const text = JSON.stringify(answers);
   if (place.dataset.text === text) return;
@@ -521,7 +521,7 @@ function stripOf(selection, theme, panel) {
  * @param {HTMLElement & { view?: HeadView }} root
  * @param {Header} header
  * @param {import("../numbers/payload.js").PayloadPanel[]} panels
- * @param {Page} page
+ * @param {PageActions} page
  */
 export function showView(root, header, panels, page) {
   root.view ??= new HeadView(root);

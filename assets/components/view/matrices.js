@@ -11,7 +11,7 @@ import { withoutCell } from "../scene/what_if.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
-/** @typedef {import("./head_view.js").Page} Page */
+/** @typedef {import("./head_view.js").PageActions} PageActions */
 
 /**
  * What the view does when a cell is pressed or pointed at: a token is chosen, or the tokens of the cell are in focus.
@@ -21,7 +21,7 @@ import { withoutCell } from "../scene/what_if.js";
  * @property {() => void} say what is looked at has changed, perhaps
  */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
-/** @typedef {"query" | "key"} Side */
+/** @typedef {import("../numbers/panel.js").Side} Side */
 
 // What the rows and the columns of each are: tokens of a side, or dimensions (null).
 /** @type {Record<string, { symbol: string, rows: Side, columns: Side | null }>} */
@@ -103,7 +103,7 @@ export class HeadMatrices extends MatrixGallery {
   /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
   parts = null;
 
-  /** @type {Page["explain"] | null} */
+  /** @type {PageActions["explain"] | null} */
   ask = null;
 
   /**
@@ -171,7 +171,7 @@ export class HeadMatrices extends MatrixGallery {
   // The theme or the numbers may be other ones; where they are not, what is drawn stays.
   /**
    * @param {import("../pictures/theme.js").Theme} theme
-   * @param {Page} page
+   * @param {PageActions} page
    */
   draw(theme, { plot = null, explain = null }) {
     const { selection } = this;
@@ -294,7 +294,7 @@ export class HeadMatrices extends MatrixGallery {
     this.show(Object.fromEntries(names.map((name) => [name, this.#matrix(name, numbers[name], layer, head)])));
   }
 
-  /** @returns {import("../pictures/matrix_gallery.js").Matrix} */
+  /** @returns {import("../pictures/matrix_gallery.js").GalleryMatrix} */
   #matrix(name, numbers, layer, head) {
     const { texts } = this;
     const { source: origin, file } = this.selection.header;

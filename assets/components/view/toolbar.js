@@ -7,7 +7,7 @@ import { afterClick, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
-/** @typedef {import("./head_view.js").Page} Page */
+/** @typedef {import("./head_view.js").PageActions} PageActions */
 
 /**
  * What the view does when its controls are used.
@@ -46,7 +46,7 @@ const segments = (label, buttons) => group(label, buttons, "segments");
 /**
  * @param {HTMLElement} bar
  * @param {Selection} selection
- * @param {Page} page
+ * @param {PageActions} page
  * @param {Actions} actions
  */
 export function showBar(bar, selection, page, actions) {
@@ -73,7 +73,7 @@ export function showBar(bar, selection, page, actions) {
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
 }
 
-/** @param {Selection} selection @param {Page} page @param {Actions} actions */
+/** @param {Selection} selection @param {PageActions} page @param {Actions} actions */
 function layers(selection, page, { toLayer }) {
   const { header, state } = selection;
   const { texts } = header;

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WINDOW, Part, origin, window
+from mha_core.analysis.frames import WINDOW, Crop, origin, window
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from pages._kit import charts, heatmaps, layer_strip
@@ -47,7 +47,7 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     )
     labels = layer_trace.sides.queries.labels
     cut = window(len(labels), query, WINDOW)
-    shown, part = Part(cut, cut), cut or slice(None)
+    shown, part = Crop(cut, cut), cut or slice(None)
     charts.say_part(shown, layer_trace.sides)
     where = replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides))
     rows, keys = pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
@@ -87,7 +87,7 @@ def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     gate = layer_trace.tensor("gate")
     labels = layer_trace.sides.queries.labels
     cut = window(len(labels), query, WINDOW)
-    shown, part = Part(cut), cut or slice(None)
+    shown, part = Crop(cut), cut or slice(None)
     values = gate[head] if about.over == "number" else gate[..., 0].T
     name = "dimension" if about.over == "number" else "head"
     frame = pd.DataFrame(

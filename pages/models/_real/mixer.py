@@ -5,7 +5,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WINDOW, Origin, Part, window
+from mha_core.analysis.frames import WINDOW, Crop, Origin, window
 from mha_core.cache import Cache
 from mha_core.scene.places import token_in
 from mha_core.scene.scene import Scene
@@ -41,7 +41,7 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     sides = Sides(trace.tokens, trace.tokens)
     labels, token = trace.tokens.labels, token_in(trace.tokens, scene)
     cut = window(len(labels), token, WINDOW)
-    shown, part = Part(cut, cut), cut or slice(None)
+    shown, part = Crop(cut, cut), cut or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
     charts.say_part(shown, sides)

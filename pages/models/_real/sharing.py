@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.cost import short_vectors
-from mha_core.analysis.frames import WINDOW, Part, origin, window
+from mha_core.analysis.frames import WINDOW, Crop, origin, window
 from mha_core.figures.grouped_query import grouped_query, latent
 from pages._kit import charts, heatmaps
 from pages._kit.heatmaps import Heatmap
@@ -57,7 +57,7 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
     st.markdown(f"### {t('sharing.vectors', layer=layer + 1)}")
     labels = trace.layers[layer].sides.queries.labels
     cut = window(len(labels), token, WINDOW)
-    shown, rows = Part(cut), cut or slice(None)
+    shown, rows = Crop(cut), cut or slice(None)
     charts.say_part(shown, trace.layers[layer].sides)
     for name, values in named_vectors.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])

@@ -16,7 +16,7 @@ from mha_core.scene.source_settings import STARTED
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, state
-from pages._kit.pair import Side
+from pages._kit.pair import PairSide
 from pages._kit.scene import second_trace
 from pages._kit.text import isolated, literal, t
 
@@ -108,20 +108,20 @@ def _value(kind: str, value: str) -> str:
     return isolated(value) if kind == MODEL else value
 
 
-def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[Side, Side] | None:
+def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, PairSide] | None:
     """Both sides, the untrained one first; None, after a note, where the other has no trace."""
     here = indices(trace, scene)
     if other.kind == HEAD:
         layer, head, query = here
         places = [(head, query), (int(other.value) - 1, query)]
         return tuple(
-            Side(t("compare.one_head", head=at + 1), trace, layer, at, token) for at, token in places
+            PairSide(t("compare.one_head", head=at + 1), trace, layer, at, token) for at, token in places
         )
     if other.kind == UNTRAINED:
         before = compute.trace(scene, trained=False)
         named = {"before": before, "after": trace}
         return tuple(
-            Side(t(f"compare.{name}", step=f"{side.source.step:,}"), side, *here)
+            PairSide(t(f"compare.{name}", step=f"{side.source.step:,}"), side, *here)
             for name, side in named.items()
         )
     there, second = _other(scene, other)
@@ -135,7 +135,7 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[Side, Side
         values = getattr(scene, other.kind), other.value
         headings = [t("compare.is", name=other.kind, value=value) for value in values]
     pairs = zip(headings, (trace, second), (scene, there), strict=True)
-    return tuple(Side(heading, side, *indices(side, of)) for heading, side, of in pairs)
+    return tuple(PairSide(heading, side, *indices(side, of)) for heading, side, of in pairs)
 
 
 def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:

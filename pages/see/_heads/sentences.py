@@ -77,7 +77,7 @@ def _roles(trace: AttentionTrace, scene: Scene) -> dict[int, list[tuple[str, str
     }
 
 
-def _in_words(label: role_labels.Label) -> tuple[str, str]:
+def _in_words(label: role_labels.RoleLabel) -> tuple[str, str]:
     return label.name, label.text
 
 

@@ -95,10 +95,10 @@ def on_one_scale(
     Of heads `ends` are the token that looks and the one that is looked at, by the names of the directions.
     """
 
-    def cell_of(direction: str, columns: np.ndarray) -> Callable[[int, int], heatmaps.Cell]:
-        def cell(row: int, column: int) -> heatmaps.Cell:
+    def cell_of(direction: str, columns: np.ndarray) -> Callable[[int, int], heatmaps.MatrixCell]:
+        def cell(row: int, column: int) -> heatmaps.MatrixCell:
             pair = (ends[direction], int(columns[column]))
-            return heatmaps.Cell("weights", row, *(pair if direction == "looks" else pair[::-1]))
+            return heatmaps.MatrixCell("weights", row, *(pair if direction == "looks" else pair[::-1]))
 
         return cell
 

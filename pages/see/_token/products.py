@@ -11,7 +11,7 @@ from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, state
-from pages._kit.heatmaps import Cell
+from pages._kit.heatmaps import MatrixCell
 from pages._kit.text import literal, number, signed, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
@@ -81,7 +81,7 @@ def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int, scale: s
             hidden=masked if masked.any() else None,
             origin=source,
             result=True,
-            cell=lambda row, column: Cell(("scores", "masked")[column], head, token, int(keys[row])),
+            cell=lambda row, column: MatrixCell(("scores", "masked")[column], head, token, int(keys[row])),
         ),
         heatmaps.Heatmap(
             "weights",
@@ -92,7 +92,7 @@ def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int, scale: s
             limit=limit,
             origin=source,
             result=True,
-            cell=lambda row, _: Cell("weights", head, token, int(keys[row])),
+            cell=lambda row, _: MatrixCell("weights", head, token, int(keys[row])),
         ),
     ]
 
@@ -112,7 +112,7 @@ def _vectors(trace: AttentionTrace, *, layer: int, head: int, token: int) -> lis
             "signed",
             limit=limits[name] or None,
             origin=origin(trace, layer=layer, head=head),
-            cell=lambda _, column, name=name: Cell(name, head, token, column),
+            cell=lambda _, column, name=name: MatrixCell(name, head, token, column),
         )
         for name, vector in vector_frames.items()
     ]
@@ -136,7 +136,7 @@ def mixed(subject: Subject) -> None:
         framed=(component, component + 1),
         origin=subject.origin,
         # What a token gives is a term of the output's number.
-        cell=lambda _, column: Cell("output", subject.head, subject.token, column),
+        cell=lambda _, column: MatrixCell("output", subject.head, subject.token, column),
     )
     heatmaps.draw([parts], key="one-mixture", traces={parts.name: subject.trace})
     st.markdown(compute.of(mix, written_out, component=component))

@@ -17,7 +17,7 @@ from mha_core.training import checkpoints
 from mha_core.training.model import Shape
 from pages._kit import state
 from pages._kit.text import t
-from pages.understand._cost.sizes import Layer
+from pages.understand._cost.sizes import LayerSizes
 
 # The small models by kind, all of the same h and d_model.
 TRAINED = {"mha": "glass-box", "gqa": "grouped-query", "mqa": "multi-query", "mla": "latent"}
@@ -39,7 +39,7 @@ STYLE = """
 """
 
 
-def numbers(layer: Layer) -> None:
+def numbers(layer: LayerSizes) -> None:
     """The four figures of the layer, and the sums behind them."""
     spec, figures = layer.spec, cost(layer.spec, layer.tokens, batch=layer.batch)
     st.header(t("cost.numbers"), divider="gray")
@@ -51,7 +51,7 @@ def numbers(layer: Layer) -> None:
     st.caption(t("cost.sums_latent") if isinstance(spec, LatentSpec) else t("cost.sums"))
 
 
-def by_heads(layer: Layer) -> None:
+def by_heads(layer: LayerSizes) -> None:
     """The same width in more and narrower heads, one row for each h."""
     costs = cost_by_heads(layer.spec.d_model, layer.tokens, batch=layer.batch, bias=False)
     table = {t("cost.column_h"): [str(h) for h in costs.index], "d_k": costs["d_k"].astype(str)}
@@ -62,7 +62,7 @@ def by_heads(layer: Layer) -> None:
     st.markdown(t("cost.equal", h=len(costs), parameters=f"{costs['parameters'].iloc[0]:,}"))
 
 
-def sharing(layer: Layer) -> None:
+def sharing(layer: LayerSizes) -> None:
     """The layer with keys and values for each head, for groups of heads, for all, and with short vectors."""
     specs = _variants(layer.spec)
     pictures = "".join(_picture(name, spec) for name, spec in specs.items())
@@ -101,7 +101,7 @@ def small_models() -> None:
     st.table(rows, hide_index=True, border="horizontal")
 
 
-def models(layer: Layer) -> None:
+def models(layer: LayerSizes) -> None:
     """Well-known models: what each keeps of a token in all of its layers."""
     rows, short = [], state.on_phone()
     for model in published_sizes():
@@ -163,7 +163,7 @@ def _cached(shape: Shape) -> int:
     return cost(shape.spec, 1).cache * len(shape.layers)
 
 
-def _columns(costs: list[Cost], layer: Layer) -> dict[str, list[str]]:
+def _columns(costs: list[Cost], layer: LayerSizes) -> dict[str, list[str]]:
     return {
         t("cost.parameters"): [f"{one.parameters:,}" for one in costs],
         t("cost.flops"): [_short(one.flops) for one in costs],

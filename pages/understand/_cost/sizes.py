@@ -48,7 +48,7 @@ TWO_TOKENS = {"tokens": 2, "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerSizes:
     """What the page is about: a layer's sizes, the text that passes through it, and the bytes of a number."""
 
     spec: AttentionSpec | LatentSpec
@@ -57,7 +57,7 @@ class Layer:
     bytes: int
 
 
-def chosen() -> Layer:
+def chosen() -> LayerSizes:
     """The layer of the controls. Where its sizes do not fit together, the page says so and stops."""
     presets = {t("cost.two_tokens"): TWO_TOKENS} | {
         model.name: _sizes_of(model) for model in published_sizes()
@@ -84,7 +84,7 @@ def chosen() -> Layer:
         label, help_text = t("cost.dtype"), t("cost.dtype_help")
         dtype = st.selectbox(label, list(BYTES), key="cost_dtype", help=help_text, bind="query-params")
     try:
-        return Layer(_spec(values), values["tokens"], values["batch"], BYTES[dtype])
+        return LayerSizes(_spec(values), values["tokens"], values["batch"], BYTES[dtype])
     except MhaError as error:
         _refuse(error)
         st.stop()

@@ -8,7 +8,7 @@ import streamlit as st
 from mha_core.analysis.cost import TensorShape, shapes
 from mha_core.attention.latent import LatentSpec
 from pages._kit.text import t
-from pages.understand._cost.sizes import Layer
+from pages.understand._cost.sizes import LayerSizes
 
 LONGEST, SHORTEST = 112, 6  # pixels of the longest side of all, and of the shortest that is drawn
 NARROWEST = 3  # pixels of a head of which the edges are drawn
@@ -39,7 +39,7 @@ STYLE = """
 """
 
 
-def draw(layer: Layer) -> None:
+def draw(layer: LayerSizes) -> None:
     """The formula, a line for each product, with symbol and shape of each tensor."""
     tensors = shapes(layer.spec, layer.tokens, batch=layer.batch)
     longest = max(max(_sides(tensor)) for tensor in tensors)
@@ -52,7 +52,7 @@ def draw(layer: Layer) -> None:
     st.caption(t("cost.scale", shortest=SHORTEST))
 
 
-def _lines(layer: Layer, tensors: Sequence[TensorShape], longest: int) -> Iterator[list[str]]:
+def _lines(layer: LayerSizes, tensors: Sequence[TensorShape], longest: int) -> Iterator[list[str]]:
     """The parts of each line: X · W → what it makes, for each learned matrix; A · V before the last."""
     latent = isinstance(layer.spec, LatentSpec)
     named = {tensor.symbol: tensor for tensor in tensors}

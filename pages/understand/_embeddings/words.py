@@ -1,4 +1,4 @@
-"""The page Words: the word vectors of the scene, the controls, and the panels."""
+"""The page WordMap: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ _vocabularies: Cache[Vocabulary] = Cache(limits.current().vocabularies_bytes)
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class WordMap:
     """The vocabulary of a scene, and the words of the sentence."""
 
     vocabulary: Vocabulary
@@ -76,7 +76,7 @@ class Words:
         return self.vocabulary.kinds
 
 
-def of(scene: Scene, trace: AttentionTrace) -> Words:
+def of(scene: Scene, trace: AttentionTrace) -> WordMap:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
     of_labels = dict(zip(trace.tokens.labels, map(of_piece, trace.tokens.pieces), strict=True))
     sentence = tuple(dict.fromkeys(of_labels.values()))
@@ -85,10 +85,10 @@ def of(scene: Scene, trace: AttentionTrace) -> Words:
     if trained is None:
         settings = {"language": language, "d_model": scene.d_model, "seed": scene.seed}
         vocabulary = compute.of(trace, _drawn, sentence=sentence, **settings)
-        return Words(vocabulary, sentence, of_labels, origin(trace))
+        return WordMap(vocabulary, sentence, of_labels, origin(trace))
     source = compute.source_of(scene, trained)
     vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(trained))
-    return Words(vocabulary, sentence, of_labels, replace(origin(trace), source=source))
+    return WordMap(vocabulary, sentence, of_labels, replace(origin(trace), source=source))
 
 
 def _drawn(
@@ -123,7 +123,7 @@ def of_piece(piece: str) -> str:
     return piece if piece == START else normalized(piece)
 
 
-def choice(words: Words, query: str) -> str:
+def choice(words: WordMap, query: str) -> str:
     """The word from the search or from a click; else the word of the chosen token."""
     options = words.vocabulary.names
     if st.session_state.get("word") not in (None, *options):
@@ -141,7 +141,7 @@ def choice(words: Words, query: str) -> str:
     return selected or next(word for word in candidates if word in options)
 
 
-def classes(words: Words) -> tuple[str, ...]:
+def classes(words: WordMap) -> tuple[str, ...]:
     """The classes on the map: for random weights all, since their words are few, else the chosen ones."""
     options = words.vocabulary.classes
     if words.vocabulary.random:
@@ -158,7 +158,7 @@ def classes(words: Words) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def project_words(words: Words, kinds: tuple[str, ...], *, axes: int) -> Map:
+def project_words(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> Map:
     """The words on the axes along which the words of `kinds` differ most."""
     return compute.of(words.vocabulary, _projected, kinds=kinds, axes=axes)
 
@@ -168,7 +168,7 @@ def _projected(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
     return project(words.vectors, axes=axes, along=along if len(along) >= MIN_WORDS else None)
 
 
-def map_of(words: Words, kinds: tuple[str, ...], *, axes: int, chosen: str) -> None:
+def map_of(words: WordMap, kinds: tuple[str, ...], *, axes: int, chosen: str) -> None:
     """The map of the words of `kinds` and of the sentence; a click on a word chooses it."""
     settings = {"sentence": words.sentence, "kinds": kinds, "axes": axes, "chosen": chosen}
     figure, count = compute.of(words.vocabulary, _map, **settings)
@@ -205,7 +205,7 @@ def _map(
     return Packed(figure), int(on_map.sum())
 
 
-def neighbours(words: Words, chosen: str) -> None:
+def neighbours(words: WordMap, chosen: str) -> None:
     """The words that are nearer than the nearest by chance, as a table; without any a line says so."""
     table, by_chance = compute.of(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
     facts = {"cosine": f"{by_chance.nearest:.2f}", "count": f"{len(words.kinds):,}"}
@@ -227,7 +227,7 @@ def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:
+def relations(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> None:
     """A sentence on each relation of the known pairs. Those whose differences agree more than by chance are
     drawn: the differences as arrows, and their cosines."""
     drawn, readings = compute.of(words.vocabulary, _agreement)

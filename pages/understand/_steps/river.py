@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.derivation import steps as derived
-from mha_core.analysis.frames import Part
+from mha_core.analysis.frames import Crop
 from mha_core.scene import token_names
 from mha_core.traces.tokens import subscript
 from pages._kit import components, compute, heatmaps, matrices, state
@@ -71,7 +71,7 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
 
 
 def pictures(
-    trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float, follow: bool
+    trace: AttentionTrace, *, layer: int, head: int, query: int, part: Crop, limit: float, follow: bool
 ) -> None:
     """The matrices of all steps, each one once; of the step in focus those that it takes and makes.
 
@@ -85,7 +85,7 @@ def pictures(
 
 
 def _pictures(
-    trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float
+    trace: AttentionTrace, *, layer: int, head: int, query: int, part: Crop, limit: float
 ) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.StepMatrices]]:
     unique, drawn = {}, {}
     for step in compute.of(trace, derived, layer=layer, head=head, part=part):

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import MAX_ALL_PAIRS, Part, around, picture
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.scene import token_names
 from mha_core.scene.places import indices
@@ -53,7 +53,7 @@ def _hops() -> None:
 
 
 def _offer() -> None:
-    """Buttons that choose models with two layers."""
+    """NumberRow that choose models with two layers."""
     with st.container(horizontal=True):
         for architecture in ("standard", "glass-box"):
             st.button(
@@ -98,9 +98,11 @@ def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer
     row = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
     chooser.show(
         [
-            chooser.Row("layer", t("control.layer"), len(trace.layers) - 1, layer - 1, first=2),
+            chooser.NumberRow("layer", t("control.layer"), len(trace.layers) - 1, layer - 1, first=2),
             *(
-                chooser.Row(field, t("control.hop", layer=at + 1), trace.layers[at].n_heads, head, heads=True)
+                chooser.NumberRow(
+                    field, t("control.hop", layer=at + 1), trace.layers[at].n_heads, head, heads=True
+                )
                 for field, at, head in (("hop1", layer - 1, first), ("hop2", layer, second))
             ),
         ],
@@ -182,7 +184,7 @@ def _show_matrices(
 
 
 def _matrices(
-    trace: AttentionTrace, *, query: int, first: int, second: int, layer: int, part: Part, scale: str
+    trace: AttentionTrace, *, query: int, first: int, second: int, layer: int, part: Crop, scale: str
 ) -> list[heatmaps.Heatmap]:
     one, two = (
         picture(trace, "weights", layer=at, head=head, part=part)
