@@ -78,7 +78,7 @@ def measure(finding: Finding, trace: Trace) -> MeanScore:
 
     Raises `MhaError` for a model without that layer or head.
     """
-    items = np.array(list(_MEASURES[finding.measure.split(":")[0]](finding, trace)), float)
+    items = np.array(list(MEASURES[finding.measure.split(":")[0]](finding, trace)), float)
     return MeanScore(float(items.mean()), len(items))
 
 
@@ -139,7 +139,7 @@ def _names(finding: Finding, trace: Trace) -> Iterator[float]:
                 yield _weights(finding, model_trace)[last, keys].sum()
 
 
-_MEASURES = {
+MEASURES = {
     "link": _links,
     "previous token": _positions,
     "next token": _positions,

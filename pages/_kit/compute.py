@@ -39,10 +39,10 @@ MAX_SMALL_TEXT = 64  # tokens of a text of which such results are kept
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
-_traces: Cache[mha.AttentionTrace] = Cache(
+small_traces: Cache[mha.AttentionTrace] = Cache(
     limits.current().small_traces_bytes, lambda trace: max(trace.nbytes, MIN_TRACE_BYTES)
 )
-_results: Cache[object] = Cache(limits.current().results_bytes)
+results: Cache[object] = Cache(limits.current().results_bytes)
 _numbers: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # of the subjects, in the keys of the results
 _count = itertools.count()
 
@@ -72,7 +72,7 @@ def trace(
     settings |= {"edits": [edit.to_json() for edit in edits]} if edits else {}
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)
-    return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
+    return _large_trace(key) if is_large(scene, settings["text"]) else _trace(key)
 
 
 class Nearest(NamedTuple):
@@ -121,7 +121,7 @@ def of(subject: Subject, function: Callable[..., Result], **settings: Hashable) 
     if isinstance(layer, mha.LayerTrace) and max(layer.n_query, layer.n_key) > MAX_SMALL_TEXT:
         return function(subject, **settings)
     key = (_numbers.setdefault(subject, next(_count)), function, language(), *settings.items())
-    return _results.get(key, lambda _key: function(subject, **settings))
+    return results.get(key, lambda _key: function(subject, **settings))
 
 
 def cache_key(scene: Scene) -> str:
@@ -142,7 +142,7 @@ def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
     return trace
 
 
-def _is_large(scene: Scene, text: str) -> bool:
+def is_large(scene: Scene, text: str) -> bool:
     """Whether large matrices or a long text would take more memory than the traces that are often kept."""
     if scene.source != "random":
         return False
@@ -192,18 +192,18 @@ def trainings() -> Trainings:
 
 
 def _trace(settings: str) -> mha.AttentionTrace:
-    return _traces.get(settings, _computed)
+    return small_traces.get(settings, _computed)
 
 
 @st.cache_resource
-def _large_traces() -> Cache[mha.AttentionTrace]:
+def large_traces() -> Cache[mha.AttentionTrace]:
     """As many bytes as one may take, and one may be computed beside them."""
     return Cache(limits.current().trace_bytes)
 
 
 def _large_trace(settings: str) -> mha.AttentionTrace:
     """As `_trace`, in its turn; a large trace that is there waits for nobody."""
-    traces = _large_traces()
+    traces = large_traces()
 
     def read() -> mha.AttentionTrace:
         return traces.get(settings, _computed)

@@ -17,7 +17,7 @@ MAX_LAYERS, MAX_LAYERS_ON_PHONE, MAX_HEIGHT = 48, 16, 190
 def show(trace: AttentionTrace, scene: Scene) -> LayerKind:
     """Draw the strip; returns the layer that is chosen in it."""
     kinds = layer_kinds(trace)
-    st.session_state[PLACE] = _place(kinds, scene)
+    st.session_state[PLACE] = first_place(kinds, scene)
     fits = len(kinds) <= (MAX_LAYERS_ON_PHONE if state.on_phone() else MAX_LAYERS)
     with st.container(height="content" if fits else MAX_HEIGHT, border=False):
         place = st.pills(
@@ -50,7 +50,7 @@ def words(kind: LayerKind) -> str:
     return ", ".join([name, *(t(f"layers.trait_{trait}") for trait in kind.traits)])
 
 
-def _place(kinds: tuple[LayerKind, ...], scene: Scene) -> int:
+def first_place(kinds: tuple[LayerKind, ...], scene: Scene) -> int:
     """The place of the scene's layer, or of a layer without softmax until another control moves the scene."""
     moved = st.session_state.get("place_layer", scene.focus.layer) != scene.focus.layer
     st.session_state.place_layer = scene.focus.layer

@@ -66,7 +66,7 @@ class TracesByKind(NamedTuple):
 
 
 @st.cache_resource
-def _traces() -> Cache[TracesByKind]:
+def model_traces() -> Cache[TracesByKind]:
     """The traces of all models."""
     return Cache(limits.current().model_traces_bytes)
 
@@ -121,10 +121,10 @@ class LoadedModel:
 
         def read() -> TracesByKind:
             with self._lock:  # two at once would need twice the memory and save no time
-                return _traces().get(key, compute)
+                return model_traces().get(key, compute)
 
         # A text that is there waits for nobody.
-        return read() if key in _traces() or not self._is_long(text, target) else in_turn(read)
+        return read() if key in model_traces() or not self._is_long(text, target) else in_turn(read)
 
     def _is_long(self, text: str, target: str | None) -> bool:
         """Whether the texts take turns, as those with random weights of these sizes do.
@@ -189,7 +189,7 @@ class LoadedModels:
 
     def __init__(self, max_bytes: int):
         self._lock, self._one_at_a_time = Lock(), Lock()
-        self._entries: Cache[LoadedModel] = Cache(max_bytes, lambda entry: entry.nbytes)
+        self.entries: Cache[LoadedModel] = Cache(max_bytes, lambda entry: entry.nbytes)
         self._used: WeakValueDictionary[ModelKey, LoadedModel] = WeakValueDictionary()  # and all entries
         self._loadings: dict[ModelKey, Loading] = {}
 
@@ -199,7 +199,7 @@ class LoadedModels:
             for one in _both(key):
                 entry = self._used.get(one)
                 if entry is not None and one.answers >= key.answers:
-                    self._entries.find(one)  # the latest that was asked for
+                    self.entries.find(one)  # the latest that was asked for
                     return entry
             return None
 
@@ -210,7 +210,7 @@ class LoadedModels:
                 entry = self._used.get(one)
                 if entry is not None and entry.fingerprint != files.fingerprint(key.name):
                     del self._used[one]
-                    self._entries.drop(one)
+                    self.entries.drop(one)
 
     def begin(self, key: ModelKey) -> Loading:
         """The loading of a model, which the caller joins and leaves after waiting.
@@ -225,7 +225,7 @@ class LoadedModels:
             if loading is None or not loading.join():
                 loading = self._loadings[key] = Loading(key)
                 loading.join()
-                Thread(target=self._load, args=(loading,), daemon=True).start()
+                Thread(target=self.load, args=(loading,), daemon=True).start()
             return loading
 
     def refused(self, key: ModelKey) -> MhaError | None:
@@ -239,7 +239,7 @@ class LoadedModels:
             if key in self._loadings and self._loadings[key].finished.is_set():
                 del self._loadings[key]
 
-    def _load(self, loading: Loading) -> None:
+    def load(self, loading: Loading) -> None:
         name, revision, dtype, answers = loading.key
         options = {"revision": revision, "progress": loading.report, "cancelled": loading.abandoned}
         try:
@@ -254,7 +254,7 @@ class LoadedModels:
                     loading.model = LoadedModel(model, fingerprint)
                     with self._lock:
                         self._used[loading.key] = loading.model
-                        self._entries.get(loading.key, lambda _key: loading.model)
+                        self.entries.get(loading.key, lambda _key: loading.model)
                 with self._lock:
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
@@ -269,8 +269,8 @@ class LoadedModels:
     def _make_room(self, coming: int, key: ModelKey) -> None:
         """Drop what `coming` bytes need, first the same model without what the coming one has."""
         with self._lock:
-            self._entries.drop(key._replace(answers=False))
-            self._entries.make_room(coming)
+            self.entries.drop(key._replace(answers=False))
+            self.entries.make_room(coming)
         huggingface.free()
 
 
@@ -319,11 +319,11 @@ def hosted() -> bool:
 def local_models() -> dict[str, LocalModel]:
     """The models on this machine, by name."""
     folders = [] if hosted() else os.environ.get(FOLDERS, "").split(os.pathsep)
-    return _here(tuple(filter(None, folders)), hosted())
+    return models_in(tuple(filter(None, folders)), hosted())
 
 
 @st.cache_data(ttl=20, show_spinner=False)
-def _here(folders: tuple[str, ...], pinned: bool) -> dict[str, LocalModel]:
+def models_in(folders: tuple[str, ...], pinned: bool) -> dict[str, LocalModel]:
     models = catalogue.pinned_models() if pinned else catalogue.local_models(folders)
     return {model.name: model for model in models}
 

@@ -23,7 +23,7 @@ class ModelRoles(NamedTuple):
     named: dict[tuple[int, int], tuple[str, float]]
 
 
-_measured: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
+of_models: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
 
 
 class RoleLabel(NamedTuple):
@@ -107,4 +107,4 @@ def _of(trace: AttentionTrace, scene: Scene) -> ModelRoles | None:
         table = roles.shipped(trained.plan) if scene.source == "mini" else roles.roles(trained)
         return ModelRoles(table, roles.labels(table))
 
-    return _measured.get(f"{scene.source} {trace.source}", measure)
+    return of_models.get(f"{scene.source} {trace.source}", measure)

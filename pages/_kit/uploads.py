@@ -43,7 +43,7 @@ def begin() -> None:
     if not path or "opened_trace" in st.session_state:
         return
     try:
-        file = _on_disk(path, os.stat(path).st_mtime_ns)
+        file = on_disk(path, os.stat(path).st_mtime_ns)
     except (MhaError, OSError) as error:
         st.session_state.opened_trace, st.session_state.file_refused = None, str(error)
         return
@@ -53,7 +53,7 @@ def begin() -> None:
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
-def _on_disk(path: str, changed: int) -> OpenedFile:
+def on_disk(path: str, changed: int) -> OpenedFile:
     # Chosen by who started the server, and no upload: it may cost what it does.
     return read(Path(path).name, Path(path).read_bytes(), bounded=False)
 

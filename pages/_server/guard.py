@@ -122,7 +122,7 @@ class Guard:
             return
         self.pages += 1
         try:
-            await self.app(scope, _paced(receive, self.limits), send)
+            await self.app(scope, paced(receive, self.limits), send)
         finally:
             self.pages -= 1
 
@@ -151,7 +151,7 @@ async def _answer(status: int, text: bytes, kind: str, send, *more: tuple[bytes,
     await send({"type": "http.response.body", "body": text})
 
 
-def _paced(receive, figures: limits.Limits):
+def paced(receive, figures: limits.Limits):
     """The same messages, those beyond the limit later; nobody but their sender waits for them."""
     if figures.messages_per_second is None:
         return receive

@@ -25,6 +25,10 @@ class Turns:
         self._queue: deque[object] = deque()
         self._changed = threading.Condition()
 
+    def __len__(self) -> int:
+        """How many have their turn or wait for it."""
+        return len(self._queue)
+
     @contextmanager
     def turn(self, show: Callable[[int], None]) -> Iterator[None]:
         """Wait for one's turn, and have it for the length of the block.
@@ -56,7 +60,7 @@ class Turns:
             return self._queue.index(ticket)
 
 
-_turns = Turns(MAX_WAITING)
+heavy_work = Turns(MAX_WAITING)
 
 
 def in_turn(function: Callable[[], Result]) -> Result:
@@ -69,7 +73,7 @@ def in_turn(function: Callable[[], Result]) -> Result:
     def show(count: int) -> None:
         place.info(t("long.waiting", count=count), icon=":material/hourglass_top:")
 
-    with _turns.turn(show), place, st.spinner(t("long.computing")):
+    with heavy_work.turn(show), place, st.spinner(t("long.computing")):
         result = function()
     place.empty()
     return result

@@ -47,7 +47,7 @@ def finding(measure: str, head: int = 1) -> Finding:
 
 
 def test_every_finding_names_a_measure_that_there_is():
-    known = {*literature._MEASURES, *(LINK + relation for relation in RELATIONS)} - {"link"}
+    known = {*literature.MEASURES, *(LINK + relation for relation in RELATIONS)} - {"link"}
     for model in CATALOGUE["models"]:
         assert findings(model)
         assert {found.measure for found in findings(model)} <= known

@@ -126,36 +126,36 @@ class Student:
                 self.measured.opened.append(await self._ask(socket))
                 while (pause := self.draw.uniform(0.5, 1.5) * self.think) + time.monotonic() < until:
                     await asyncio.sleep(pause)
-                    self._choose()
+                    self.choose()
                     self.measured.answered.append(await self._ask(socket))
         except (WebSocketException, OSError, TimeoutError, RuntimeError) as error:
             self.measured.errors.append(repr(error))
 
-    def _choose(self) -> None:
+    def choose(self) -> None:
         if not self.kind.ours:
-            self._set("number", double_array_value={"data": [self.draw.randrange(1000)]})
+            self.set("number", double_array_value={"data": [self.draw.randrange(1000)]})
             return
         act = self.draw.random()
         if act < 0.4 and "text" in self.ids:
             sentence = self.draw.choice(SENTENCES)
             self.query["text"] = sentence
-            self._set("text", string_value=sentence)
+            self.set("text", string_value=sentence)
         elif act < 0.6 and "whose_weights" in self.ids:
             name, value = self.draw.choice(SIZES)
             if name not in self.ids:
                 return
             if name == "whose_weights":
                 self.query["source"] = SOURCES[value]
-                self._set(name, string_value=value)
+                self.set(name, string_value=value)
             else:
                 self.query[name] = str(value)
-                self._set(name, double_value=value)
+                self.set(name, double_value=value)
         else:
             self.page = self.draw.choice([page for page in PAGES if page != self.page])
             self.values.clear()  # the link has them
             self.ids.clear()
 
-    def _set(self, key: str, **value) -> None:
+    def set(self, key: str, **value) -> None:
         self.values[self.ids[key]] = value
 
     async def _ask(self, socket) -> float:
@@ -298,7 +298,7 @@ async def behind(kind: BenchServer, address: str) -> float:
     numbers = iter(range(10**6))
 
     async def short() -> float:
-        student._set("text", string_value=f"a short text, number {next(numbers)}")
+        student.set("text", string_value=f"a short text, number {next(numbers)}")
         return await student._ask(socket)
 
     async def long(seed: int) -> float:

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import urlencode, urljoin
 
 import numpy as np
 import pytest
@@ -174,6 +174,25 @@ def tabs(browser):
 def jumps() -> Callable[..., bool]:
     """Whether more than what Chromium calls good has moved by itself since a page began."""
     return lambda page: page.evaluate(SHIFT) >= MAX_SHIFT
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """`folder("gpt2")`: the path of a folder with a tiny model of that architecture, made once."""
+    from tests.sources import tiny  # transformers
+
+    return tiny.folders(tmp_path_factory)
+
+
+@pytest.fixture
+def model(visit, app, folder):
+    """`model("bert", "model", head=2)`: a page on that model."""
+
+    def open_(family: str, page: str = "", *, width: int = 1440, **link):
+        asked = urlencode({"source": "model", "model": folder(family), "twin": ""} | link)
+        return visit(f"{app}/{page}?{asked}", width=width)
+
+    return open_
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_visit_after_visit_is_answered_and_leaves_nothing_in_memory(monkeypatch)
             async with bench_class.connect(url, subprotocols=["streamlit"], max_size=None) as socket:
                 await student._ask(socket)  # an exception on a page is raised here
                 for _ in range(ACTS):
-                    student._choose()
+                    student.choose()
                     await student._ask(socket)
             assert student.measured.received > 0
 

@@ -22,7 +22,6 @@ from mha_core.scene.scene import Scene
 from tests.analysis import cells
 from tests.browser.conftest import over_cell
 from tests.conftest import six_matrices
-from tests.sources import tiny
 
 TIRED, WIDE = Scene().text, Scene().twin
 IT, HEIGHT = 8, 900
@@ -441,14 +440,8 @@ MOVING = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    """The path of a folder with a tiny model that translates pieces of words."""
-    return tiny.folders(tmp_path_factory, {"t5": "sentence_piece"})("t5")
-
-
 def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_server(
-    visit, app, browser, serve, eye, settled, translator
+    visit, app, browser, serve, eye, settled, folder
 ):
     def copied(page) -> tuple[str, dict]:
         settled(page)
@@ -493,7 +486,7 @@ def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_serv
         "hop2": "3",
     }
     looked = [view.view.evaluate(LOOKED)]
-    of = {"source": "model", "model": translator, "kind": "cross", "target": "A cat.", "twin": ""}
+    of = {"source": "model", "model": folder("t5"), "kind": "cross", "target": "A cat.", "twin": ""}
     page.goto(f"{app}?{urlencode(of)}")
     settled(page)
     view = eye(page)

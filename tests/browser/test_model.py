@@ -1,33 +1,12 @@
 """Third-party models in a real browser: typed, loaded, pointed at, pieces joined to words, kinds chosen."""
 
 import os
-from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import model as huggingface
-from tests.sources import tiny
-
-TOKENIZER = {"bert": "word_piece", "llama": "sentence_piece", "t5": "sentence_piece"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """`folder("bert")`: the path of a folder with a tiny model, made once."""
-    return tiny.folders(tmp_path_factory, TOKENIZER)
-
-
-@pytest.fixture
-def model(visit, app, folder):
-    """`model("bert", "model", head=2)`: a page on that model."""
-
-    def open_(family: str, page: str = "", *, width: int = 1440, **link):
-        asked = urlencode({"source": "model", "model": folder(family), "twin": ""} | link)
-        return visit(f"{app}/{page}?{asked}", width=width)
-
-    return open_
 
 
 def traced(family: str, folder):

@@ -1,31 +1,11 @@
 """From page to page: the chosen head and token come along, and titles are whole."""
 
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.sources import tiny
-
-TOKENIZER = {"llama": "sentence_piece", "t5": "sentence_piece"}
 LEFT, TOP = 26, 18  # room for the numbers of layers and heads in the overview
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """`folder("llama")`: the path of a folder with a tiny model, made once."""
-    return tiny.folders(tmp_path_factory, TOKENIZER)
-
-
-@pytest.fixture
-def model(visit, app, folder):
-    """`model("llama", "model", head=2)`: a page on that model."""
-
-    def open_(family: str, page: str = "", *, width: int = 1440, **link):
-        asked = urlencode({"source": "model", "model": folder(family), "twin": ""} | link)
-        return visit(f"{app}/{page}?{asked}", width=width)
-
-    return open_
 
 
 def place(page) -> tuple[str, dict]:

@@ -19,8 +19,10 @@ from streamlit.testing.v1 import AppTest, local_script_runner
 from streamlit.util import calc_hash
 
 import mha_core as mha
-from pages._kit import compute
+from mha_core.sources.huggingface import catalogue as models
+from pages._kit import compute, model_source
 from pages._kit.text import catalogue
+from pages._server import limits
 from tests.conftest import six_matrices
 
 ROOT = Path(__file__).parents[2]
@@ -257,6 +259,27 @@ def shows(six):
             np.testing.assert_allclose(drawn[name], matrix, rtol=2e-5, atol=2e-5, err_msg=name)
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """`folder("gpt2")`: the path of a folder with a tiny model of that architecture, made once."""
+    from tests.sources import tiny  # transformers
+
+    return tiny.folders(tmp_path_factory)
+
+
+@pytest.fixture
+def no_other_model(monkeypatch):
+    """No model of this machine gets in the way, and nothing goes to the network."""
+    monkeypatch.setattr(models, "in_hub_cache", lambda cache: [])
+    monkeypatch.setattr(models, "package", lambda: None)
+    monkeypatch.delenv(limits.HOSTED, raising=False)
+    monkeypatch.delenv(model_source.FOLDERS, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model_source.models_in.clear()
+    yield
+    model_source.models_in.clear()
 
 
 @pytest.fixture(scope="session")

@@ -177,8 +177,8 @@ def test_what_a_scene_does_not_have_is_said_in_the_line_of_the_frame_and_replace
 def test_where_nothing_but_the_sentence_can_be_another_one_a_choice_is_awaited(
     on_page, english, controls, monkeypatch
 ):
-    monkeypatch.setattr("pages.see._compare.against._sizes", lambda *_: {})
-    monkeypatch.setattr("pages.see._compare.against._models", lambda _: [])
+    monkeypatch.setattr("pages.see._compare.against.sizes", lambda *_: {})
+    monkeypatch.setattr("pages.see._compare.against.models", lambda _: [])
     app = on_page(source="random", h=1, twin="")
     assert [info.value for info in app.info] == [english("compare.none")]
     app.selectbox(key="against_kind").select("twin").run()

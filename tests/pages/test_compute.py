@@ -45,10 +45,10 @@ def test_the_same_question_is_answered_once_for_a_trace_and_its_settings(ask):
 
 
 def test_answers_are_bounded_by_their_bytes_and_hold_no_trace(ask, monkeypatch):
-    compute._results.clear()
+    compute.results.clear()
     trace = mha.trace("a b", h=1, d_model=2)
     compute.of(trace, ask, number=1)
-    monkeypatch.setattr(compute._results, "max_bytes", 5 * compute._results.bytes // 2)
+    monkeypatch.setattr(compute.results, "max_bytes", 5 * compute.results.bytes // 2)
     for number in (2, 1, 3, 1, 2):
         compute.of(trace, ask, number=number)
     assert ask.asked == [1, 2, 3, 2]
@@ -66,7 +66,7 @@ def test_answers_are_bounded_by_their_bytes_and_hold_no_trace(ask, monkeypatch):
 
 def held() -> set[int]:
     """The traces in memory that are in no cache."""
-    compute._traces.clear()
+    compute.small_traces.clear()
     gc.collect()
     return {id(one) for one in gc.get_objects() if type(one) is mha.AttentionTrace}
 
@@ -99,5 +99,5 @@ def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch
 def test_what_a_trace_is_kept_as_follows_from_its_bytes(sizes):
     scene = Scene(source="random", text="a b c", **sizes)
     large = sizes.get("layers") == 16
-    assert compute._is_large(scene, scene.text) == large
+    assert compute.is_large(scene, scene.text) == large
     assert (compute.trace(scene).nbytes > compute.MAX_BYTES) == large

@@ -227,8 +227,8 @@ def test_of_sizes_without_a_model_the_words_of_the_nearest_are_drawn(shown):
 def test_the_vocabulary_of_a_model_is_held_once_for_all_sentences(shown):
     """Or a class that types sentences here would push all else out of what is shared."""
     app = shown(text="The animal was tired.")
-    before = compute._results.bytes
+    before = compute.results.bytes
     app.text_area("text").set_value("The street was wide.").run()
     assert not app.exception
     _, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
-    assert 0 < compute._results.bytes - before < matrix.nbytes / 2
+    assert 0 < compute.results.bytes - before < matrix.nbytes / 2

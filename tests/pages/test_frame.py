@@ -504,7 +504,7 @@ def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):
 
     monkeypatch.setattr(layer_strip.st, "query_params", {"place": "9" * 5000})
     monkeypatch.setattr(layer_strip.st, "session_state", Held())
-    assert layer_strip._place(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
+    assert layer_strip.first_place(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
 
 
 def test_a_head_that_is_gone_with_other_sizes_leaves_the_link_of_the_page(opened, move, component):

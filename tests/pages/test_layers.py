@@ -12,7 +12,6 @@ import transformers
 
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
-from mha_core.sources.huggingface import catalogue
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
 from tests.sources.tiny import fast
@@ -85,12 +84,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def on(opened, folder, monkeypatch):
+def on(opened, folder, no_other_model, monkeypatch):
     """`on("Mamba")`: the page about a model, opened on that model."""
-    monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
-    monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    model_source._here.clear()
 
     def open_(name: str, page: str = PAGE, **link: object):
         monkeypatch.setenv(model_source.FOLDERS, folder(name))

@@ -46,33 +46,7 @@ PAGES = (
     "learn/train.py?train_view=heads",
     "learn/cases.py",
 )
-FAMILIES = {
-    "bert": "word_piece",
-    "gpt2": "byte_level",
-    "llama": "sentence_piece",
-    "t5": "sentence_piece",
-    "deepseek_v3": "sentence_piece",
-    "bloom": "byte_level",
-    "gpt_oss": "byte_level",
-    "gemma2": "sentence_piece",
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """`folder("gpt2")`: the path of a folder with a tiny model of that architecture, made once."""
-    return tiny.folders(tmp_path_factory, FAMILIES)
-
-
-@pytest.fixture(autouse=True)
-def nothing_else(monkeypatch):
-    """No model of this machine gets in the way, and nothing goes to the network."""
-    monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
-    monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.delenv(limits.HOSTED, raising=False)
-    monkeypatch.delenv(model_source.FOLDERS, raising=False)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    model_source._here.clear()
+pytestmark = pytest.mark.usefixtures("no_other_model")
 
 
 @pytest.fixture
@@ -354,7 +328,7 @@ def test_whether_a_model_is_asked_has_two_values_in_a_link(on_model, folder, eng
 def full(monkeypatch):
     """From now on nobody can wait, and somebody else has their turn."""
     queue = Turns(0)
-    monkeypatch.setattr(turns, "_turns", queue)
+    monkeypatch.setattr(turns, "heavy_work", queue)
     with queue.turn(lambda place: None):
         yield
 
@@ -374,7 +348,7 @@ def test_effects_over_the_heads_of_a_model_take_their_turn(on_model, monkeypatch
     monkeypatch.setattr(
         changed_answers,
         "effects",
-        lambda *given, **more: (seen.append(len(turns._turns._queue)), effects(*given, **more))[1],
+        lambda *given, **more: (seen.append(len(turns.heavy_work)), effects(*given, **more))[1],
     )
     app.button(key="measure_effects").click().run()
     assert not app.exception
@@ -586,10 +560,10 @@ def test_a_model_that_answers_counts_as_any_other(folder):
     for one in (key, key._replace(answers=True)):
         assert shelf.begin(one).finished.wait(600)
     entry = shelf.find(key._replace(answers=True))
-    assert (entry.model.writes, len(shelf._entries)) == ("next", 1)
+    assert (entry.model.writes, len(shelf.entries)) == ("next", 1)
     assert entry.read("A bird sang.", answers=True).whole.answers
     weights = sum(one.nbytes for one in entry.model.module.parameters())
-    assert weights < shelf._entries.bytes < 1.01 * weights  # and its key
+    assert weights < shelf.entries.bytes < 1.01 * weights  # and its key
 
 
 def test_a_page_that_asks_has_one_model_for_its_words_and_its_heads(on_model, folder, monkeypatch):
@@ -622,7 +596,7 @@ def test_two_visitors_of_whom_one_asks_do_not_take_the_model_from_each_other(
         app.run()
         assert not app.error
     assert seen == [False, True]
-    assert len(shelf._entries) == 1
+    assert len(shelf.entries) == 1
 
 
 def test_a_model_is_there_until_the_page_is_done_whoever_takes_its_place(on_model, folder, monkeypatch, eye):
@@ -639,7 +613,7 @@ def test_a_model_is_there_until_the_page_is_done_whoever_takes_its_place(on_mode
     app = on_model("gpt2")
     assert not app.error
     assert eye(app)[1]
-    assert (len(shelf._entries), other in shelf._entries) == (1, True)
+    assert (len(shelf.entries), other in shelf.entries) == (1, True)
 
 
 def test_a_model_that_is_used_is_not_loaded_twice(folder):
@@ -674,7 +648,7 @@ def test_a_link_of_a_page_that_asks_opens_on_one_that_does_not(given, folder, ar
 
 def test_who_agrees_to_a_download_agrees_to_its_answers(opened, monkeypatch):
     [name] = [model.id for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
-    monkeypatch.setattr(LoadedModels, "_load", lambda _, loading: loading.finished.set())
+    monkeypatch.setattr(LoadedModels, "load", lambda _, loading: loading.finished.set())
     app = opened(source="model", model=name, ask_model="true")
     app.button(key="fetch_model").click().run()
     assert "fetch_model" not in keys(app)
@@ -699,9 +673,9 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
-    monkeypatch.setattr(model_source._traces(), "max_bytes", 1)
+    monkeypatch.setattr(model_source.model_traces(), "max_bytes", 1)
     entry.parts("The street.")
-    assert (len(model_source._traces()), model_source._traces().bytes > 1) == (1, True)
+    assert (len(model_source.model_traces()), model_source.model_traces().bytes > 1) == (1, True)
     assert entry.parts("A bird sang.") is not first
 
 
@@ -713,10 +687,9 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     monkeypatch.setenv(limits.HOSTED, "1")
     monkeypatch.setenv(model_source.FOLDERS, folder("bert"))
     here = [("us/bird", "f" * 40), (pinned.id, "e" * 40), (pinned.id, pinned.revision)]
-    monkeypatch.setattr(
-        catalogue, "_cached", lambda cache: [(name, Path(folder("gpt2")), commit) for name, commit in here]
-    )
-    model_source._here.clear()
+    cached = [(name, Path(folder("gpt2")), commit) for name, commit in here]
+    monkeypatch.setattr(catalogue, "in_hub_cache", lambda cache: cached)
+    model_source.models_in.clear()
     app = opened(source="model", model=folder("bert"), lang="en")
     assert app.selectbox(key="model").options == [pinned.id]
     assert not app.selectbox(key="model").proto.accept_new_options
@@ -736,7 +709,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     assert line in [words.replace("\\", "") for words in said(opened(**link, revision="e" * 40))]
     assert "The link says" not in " ".join(said(opened(**link, revision=pinned.revision)))
     here.remove((pinned.id, pinned.revision))
-    model_source._here.clear()
+    model_source.models_in.clear()
     assert not model_source.local_models()
 
 
@@ -781,7 +754,7 @@ def packaged(folder, monkeypatch):
     """As with MiniLM installed: the model of the package is a tiny one."""
     for room in (catalogue, files):
         monkeypatch.setattr(room, "package", lambda: Path(folder("bert")))
-    model_source._here.clear()
+    model_source.models_in.clear()
 
 
 @pytest.mark.parametrize("hosted", ["1", "0"])
@@ -961,7 +934,7 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
     one = [f for f in literature.findings("gpt2") if f.layer < 1 and f.head < 3][:1]
     monkeypatch.setattr(literature, "findings", lambda model: tuple(one) if "gpt2" in model else ())
     monkeypatch.setenv(model_source.FOLDERS, name)
-    model_source._here.clear()
+    model_source.models_in.clear()
     app = opened(source="model", model=name)
     app.switch_page("models/real.py").run()
     [button] = [b for b in app.button if str(b.key).startswith("measure_")]

@@ -59,7 +59,7 @@ def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
 def test_no_visitor_waits_for_the_roles_of_a_shipped_model_and_of_another_the_first_alone(monkeypatch):
     asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
     monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)
-    role_labels._measured.clear()
+    role_labels.of_models.clear()
     scene = Scene()
     pd.testing.assert_frame_equal(role_labels.of_scene(compute.trace(scene), scene), table)
     assert asked == []
@@ -68,7 +68,7 @@ def test_no_visitor_waits_for_the_roles_of_a_shipped_model_and_of_another_the_fi
     trace = compute.trace(run)
     assert [role_labels.of_scene(trace, run) for _ in range(3)] == [table] * 3
     assert asked == [trained]
-    role_labels._measured.clear()
+    role_labels.of_models.clear()
 
 
 def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, drawn, monkeypatch):
@@ -83,7 +83,6 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     np.testing.assert_allclose(drawn(app, "alike"), alike, atol=1e-6)
     some = english("roles.alike_some", rows=measurements.MIN_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]
-    assert measurements._similarities.bytes > 0
 
 
 def test_likeness_is_measured_once_for_a_layer(opened, move, monkeypatch):

@@ -1,51 +1,33 @@
 """Heads that share keys and values, on the pages: framed, bracketed, drawn; short vectors as they flowed."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 from mha_core.analysis.cost import short_vectors
 from mha_core.scene.scene import Scene
-from mha_core.sources.huggingface import catalogue, own_code
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import own_code
 from pages._kit import model_source
-from pages._server import limits
 from tests.sources import tiny
-
-FAMILIES = {
-    "bert": "word_piece",
-    "llama": "sentence_piece",
-    "deepseek_v3": "sentence_piece",
-    "bloom": "byte_level",
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """`folder("llama")`: the path of a folder with a tiny model of that architecture, made once."""
-    return tiny.folders(tmp_path_factory, FAMILIES)
 
 
 @pytest.fixture
-def on_model(opened, folder, monkeypatch):
+def on_model(opened, folder, no_other_model, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
-    monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
-    monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.delenv(limits.HOSTED, raising=False)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def open_(family: str, **link):
-        path = folder(family) if family in FAMILIES else family
+        path = family if os.sep in family else folder(family)
         monkeypatch.setenv(model_source.FOLDERS, path)
-        model_source._here.clear()
+        model_source.models_in.clear()
         app = opened(source="model", model=path, twin="", **link)
         app.switch_page("models/real.py").run()
         assert not app.exception
         return app
 
-    yield open_
-    model_source._here.clear()
+    return open_
 
 
 def lines(app) -> list[float]:

@@ -214,7 +214,7 @@ def test_weights_that_leave_something_to_a_sink_are_not_said_to_sum_to_one(on_ra
         trace.layers[0].tensors, mha.ScoreRule(sinks=torch.ones(4)), trace.layers[0].projections
     )
     with_sinks = mha.AttentionTrace(trace.tokens, (layer,), trace.source)
-    monkeypatch.setattr("pages._kit.compute._trace", lambda settings: with_sinks)
+    monkeypatch.setattr("pages._kit.compute.trace", lambda scene, **more: with_sinks)
     app, _ = on_random(text=HOTEL)
     total = layer.weights(0)[0].sum()
     assert total < 0.99

@@ -353,4 +353,4 @@ def test_a_file_that_the_server_was_started_with_may_cost_more(tmp_path, monkeyp
     monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
     path = tmp_path / "t.safetensors"
     amplified(path, layers=20)
-    assert uploads._on_disk(str(path), 0).parts
+    assert uploads.on_disk(str(path), 0).parts

@@ -197,7 +197,19 @@ def state(model: torch.nn.Module) -> list:
     ]
 
 
-def folders(tmp_path_factory, tokenizers: dict[str, str]):
+TOKENIZER_OF = {
+    "bert": "word_piece",
+    "gpt2": "byte_level",
+    "llama": "sentence_piece",
+    "t5": "sentence_piece",
+    "deepseek_v3": "sentence_piece",
+    "bloom": "byte_level",
+    "gpt_oss": "byte_level",
+    "gemma2": "sentence_piece",
+}
+
+
+def folders(tmp_path_factory):
     """`make("bert")`: the path of a folder with that model and its tokenizer, made once."""
     made = {}
 
@@ -205,7 +217,7 @@ def folders(tmp_path_factory, tokenizers: dict[str, str]):
         if family not in made:
             path = tmp_path_factory.mktemp(family)
             module(family).save_pretrained(path)
-            fast(tokenizers[family]).save_pretrained(path)
+            fast(TOKENIZER_OF[family]).save_pretrained(path)
             made[family] = str(path)
         return made[family]
 

@@ -54,7 +54,7 @@ def local_models(
     with suppress(MhaError):  # `find` says why it is not in the list
         if (folder := package()) is not None:
             models += _described(PACKAGE, "package", folder, None)
-    newest = {name: (folder, revision) for name, folder, revision in reversed(_cached(cache))}
+    newest = {name: (folder, revision) for name, folder, revision in reversed(in_hub_cache(cache))}
     for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
     for folder in folders:  # named as it was written, as links name it
@@ -66,7 +66,7 @@ def pinned_models(*, cache: str | Path | None = None) -> tuple[LocalModel, ...]:
     """The model of the package, and those in the hub's cache whose revision is pinned in `hub_models`."""
     pinned = {model.id: model.revision for model in hub_models()}
     models = [model for model in local_models(cache=cache) if model.origin == "package"]
-    for name, folder, revision in _cached(cache):
+    for name, folder, revision in in_hub_cache(cache):
         if revision == pinned.get(name):
             models += _described(name, "hub", folder, revision)
     return tuple(models)
@@ -100,7 +100,7 @@ def _described(name: str, origin: str, folder: Path, revision: str | None) -> li
     return [LocalModel(name, origin, folder, size, family, revision)] if files.weights else []
 
 
-def _cached(cache: str | Path | None) -> list[tuple[str, Path, str]]:
+def in_hub_cache(cache: str | Path | None) -> list[tuple[str, Path, str]]:
     """Name, folder and revision of each model in the hub's cache, the newest revision of each first."""
     try:
         from huggingface_hub import scan_cache_dir

@@ -239,7 +239,7 @@ def _files(plan: Plan) -> None:
         if job and job.trained:
             st.download_button(
                 t("train.download"),
-                lambda: _bytes(job.trained),
+                lambda: file_of(job.trained),
                 file_name=f"{job.name}.safetensors",
                 mime="application/octet-stream",
                 on_click="ignore",
@@ -255,7 +255,7 @@ def _files(plan: Plan) -> None:
             _open(upload)
 
 
-def _bytes(trained: checkpoints.Trained) -> bytes:
+def file_of(trained: checkpoints.Trained) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         checkpoints.save_model(path, trained)

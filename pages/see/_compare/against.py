@@ -29,14 +29,14 @@ def options(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     values = {
         UNTRAINED: [""] if scene.source in STARTED else [],
         HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
-        **_sizes(scene, trace),
+        **sizes(scene, trace),
         TWIN: [""] if scene.source != "file" else [],
-        MODEL: [name for name in _models(scene) if (scene.source, scene.model) != ("model", name)],
+        MODEL: [name for name in models(scene) if (scene.source, scene.model) != ("model", name)],
     }
     return {kind: of_kind for kind, of_kind in values.items() if of_kind}
 
 
-def _sizes(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
+def sizes(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     """Other settings of random weights, and the other small models of this width and language."""
     if scene.source == "random":
         heads = [str(h) for h in HEADS if h != scene.h and _fits(replace(scene, h=h))]
@@ -65,7 +65,8 @@ def _fits(scene: Scene) -> bool:
     return True
 
 
-def _models(scene: Scene) -> Sequence[str]:
+def models(scene: Scene) -> Sequence[str]:
+    """The models on this machine, where there is something to read them with."""
     return list(model_source.local_models()) if scene.source != "file" and model_source.library() else []
 
 

@@ -158,7 +158,7 @@ def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
     async def hear(paced, messages):
         return [(await paced())["bytes"] for _ in range(messages)]
 
-    paced = guard._paced(receive, figures)
+    paced = guard.paced(receive, figures)
     assert event_loop.run(hear(paced, 3)) == [0, 1, 2]
     assert slept == []
     assert event_loop.run(hear(paced, 4)) == [3, 4, 5, 6]

@@ -93,7 +93,7 @@ def test_who_leaves_gives_the_place_back_and_too_many_are_refused(held):
 
 def test_who_waits_sees_the_place_and_then_what_was_computed(held, monkeypatch, english):
     queue, seen = Turns(1), []
-    monkeypatch.setattr(turns, "_turns", queue)
+    monkeypatch.setattr(turns, "heavy_work", queue)
 
     def info(said: str, **_: str) -> None:
         seen.append(said)
@@ -103,29 +103,29 @@ def test_who_waits_sees_the_place_and_then_what_was_computed(held, monkeypatch, 
     monkeypatch.setattr(place, "info", info)
     monkeypatch.setattr(turns.st, "empty", lambda: place)
     held(queue)
-    assert turns.in_turn(lambda: len(queue._queue)) == 1
+    assert turns.in_turn(lambda: len(queue)) == 1
     assert set(seen) == {english("long.waiting", count=1)}
-    assert not queue._queue
+    assert len(queue) == 0
 
 
 def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened, held, monkeypatch, english):
-    monkeypatch.setattr(turns, "_turns", Turns(0))
-    monkeypatch.setattr(compute, "_is_large", lambda scene, text: text == LONG)
-    compute._large_traces().clear()
+    monkeypatch.setattr(turns, "heavy_work", Turns(0))
+    monkeypatch.setattr(compute, "is_large", lambda scene, text: text == LONG)
+    compute.large_traces().clear()
     link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
     assert not opened(**link).error
-    held(turns._turns)
+    held(turns.heavy_work)
     assert not opened(**link).error
     [refusal] = (error.value for error in opened(**link | {"h": 1}).error)
     assert "at most 0 wait" in refusal
     short = opened(**link | {"text": "a b"})
     assert not short.error
-    compute._large_traces().clear()
+    compute.large_traces().clear()
 
 
 def test_no_more_bytes_of_large_traces_stay_than_one_may_have(monkeypatch):
-    monkeypatch.setattr(compute, "_is_large", lambda scene, text: True)
-    traces = compute._large_traces()
+    monkeypatch.setattr(compute, "is_large", lambda scene, text: True)
+    traces = compute.large_traces()
     traces.clear()
 
     def read(seed: int) -> int:
