@@ -1,13 +1,9 @@
 """Multi-head latent attention: keys and values are made of one short vector of a token; only that is cached.
 
-Its two forms give the same output. The plain one makes keys and values of every head, as multi-head attention
-does; the absorbed one multiplies the matrices that make them into queries and outputs instead, so that every
-head looks at the short vectors themselves.
-
 Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1 and appendix C.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -112,21 +108,6 @@ class LatentAttention(nn.Module):
             sizes = {"batch": len(q), "n_heads": q.shape[1], "n_query": q.shape[2], "n_key": k.shape[2]}
             rule = rule.hiding(masks.combine(None, key_padding, **sizes))
         return Attended(self._joined(attend(q, k, v, rule)), q, k, v, rule)
-
-    def absorbed(self, x: Tensor, *, rule: ScoreRule = ScoreRule()) -> Tensor:
-        """The output of `forward` without a key or value of a head. (batch, L, d_model)
-
-        ``q_i · k_i = (q_i W_i^UKᵀ) · c`` and ``Σ A v_i = (Σ A c) W_i^UV``: all heads share one key
-        ``[c ; rotated(x W^KR)]`` and one value c, as in multi-query attention.
-        """
-        (short, position), spec = self.cached(x), self.spec
-        up = self.kv_up.weight.view(spec.n_heads, spec.d_k + spec.d_v, spec.kv_rank)
-        k_up, v_up = up.split([spec.d_k, spec.d_v], dim=1)
-        q, rotary = self._queries(x).split([spec.d_k, spec.rotary_width], dim=-1)
-        q = torch.cat([q @ k_up, rotary], dim=-1)
-        k = torch.cat([short, position], dim=-1)[:, None]
-        rule = replace(rule, scale=rule.factor(spec.d_k + spec.rotary_width))
-        return self._joined(attend(q, k, short[:, None], rule) @ v_up.mT)
 
     def cached(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What is kept of each token while a text grows: c, and the rotated part of the key of all heads.

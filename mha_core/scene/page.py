@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mha_core.errors import MhaError, listed, one_of
 
 HOME = "heads"  # the page of an address without a path
-MAX_WORDS = 10_000  # characters of a value
+MAX_CHARACTERS = 10_000  # characters of a value
 COST = (
     "tokens",
     "d_model",
@@ -75,4 +75,6 @@ class Page:
     def of(cls, name: str, section: str, values: Mapping[str, str]) -> "Page":
         """The page of that name, with those of the values that are its own and not empty."""
         own = ((field, values[field]) for field in PAGES[name] if values.get(field))
-        return cls(name, section, tuple((field, value) for field, value in own if len(value) <= MAX_WORDS))
+        return cls(
+            name, section, tuple((field, value) for field, value in own if len(value) <= MAX_CHARACTERS)
+        )

@@ -29,7 +29,7 @@ from mha_core.training.runs import Runs
 from pages._kit import model_source, uploads
 from pages._kit.language import language
 from pages._server import limits
-from pages._server.turns import MAX_BYTES, in_turn
+from pages._server.turns import HEAVY_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
@@ -151,7 +151,7 @@ def is_large(scene: Scene, text: str) -> bool:
     except mha.MhaError:  # the trace is refused
         return False
     tokens = min(len(text), max_tokens("random"))  # a token has at least one character
-    return nbytes(spec, tokens, scene.layers, masked=scene.mask != "full") > MAX_BYTES
+    return nbytes(spec, tokens, scene.layers, masked=scene.mask != "full") > HEAVY_BYTES
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:

@@ -28,8 +28,7 @@ from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import ModelSource
 from pages._kit.text import literal, t
 from pages._server import limits, logs
-from pages._server.turns import MAX_BYTES as MAX_TURN_BYTES
-from pages._server.turns import in_turn
+from pages._server.turns import HEAVY_BYTES, in_turn
 
 FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar
@@ -138,7 +137,7 @@ class LoadedModel:
             return tokens > MAX_TOKENS
         width, heads, layers = sizes
         spec = AttentionSpec(width, heads, d_k=max(width // heads, 1))
-        return nbytes(spec, tokens, layers) - nbytes(spec, 0, layers) > MAX_TURN_BYTES
+        return nbytes(spec, tokens, layers) - nbytes(spec, 0, layers) > HEAVY_BYTES
 
 
 class Loading:

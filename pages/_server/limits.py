@@ -44,6 +44,7 @@ class Limits:
     uploads_bytes: int | None = _figure("bytes of the files of all pages together; the oldest are let go")
     waiting_of_visitor: int = _figure("trainings that wait for one visitor")
     waiting: int = _figure("trainings that wait in all")
+    heavy_waiting: int = _figure("long texts and effects of models that wait in all", 20)
     sessions: int | None = _figure("open pages; the next visitor is asked to come back")
     messages_per_second: float | None = _figure("messages of one page each second, in the long run")
     messages_at_once: int | None = _figure("messages of one page at once; further ones wait")

@@ -10,10 +10,10 @@ import streamlit as st
 
 from mha_core import MhaError
 from pages._kit.text import t
+from pages._server import limits
 
 Result = TypeVar("Result")
-MAX_BYTES = 16_000_000  # of a trace that is computed at once; a larger one takes its turn
-MAX_WAITING = 20
+HEAVY_BYTES = 16_000_000  # of a trace that takes its turn; a smaller one is computed at once
 POLL_SECONDS = 0.5  # between two looks at whether the one who waits is still there
 
 
@@ -60,7 +60,7 @@ class Turns:
             return self._queue.index(ticket)
 
 
-heavy_work = Turns(MAX_WAITING)
+heavy_work = Turns(limits.current().heavy_waiting)
 
 
 def in_turn(function: Callable[[], Result]) -> Result:

@@ -123,11 +123,11 @@ class Student:
         try:
             url = address.replace("http", "ws") + "/_stcore/stream"
             async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
-                self.measured.opened.append(await self._ask(socket))
+                self.measured.opened.append(await self.ask(socket))
                 while (pause := self.draw.uniform(0.5, 1.5) * self.think) + time.monotonic() < until:
                     await asyncio.sleep(pause)
                     self.choose()
-                    self.measured.answered.append(await self._ask(socket))
+                    self.measured.answered.append(await self.ask(socket))
         except (WebSocketException, OSError, TimeoutError, RuntimeError) as error:
             self.measured.errors.append(repr(error))
 
@@ -158,7 +158,7 @@ class Student:
     def set(self, key: str, **value) -> None:
         self.values[self.ids[key]] = value
 
-    async def _ask(self, socket) -> float:
+    async def ask(self, socket) -> float:
         """Send what is chosen; the seconds until the page has run."""
         message = BackMsg()
         state = message.rerun_script
@@ -299,19 +299,19 @@ async def behind(kind: BenchServer, address: str) -> float:
 
     async def short() -> float:
         student.set("text", string_value=f"a short text, number {next(numbers)}")
-        return await student._ask(socket)
+        return await student.ask(socket)
 
     async def long(seed: int) -> float:
         """A long text that nobody has computed, opened by its link: a session takes its link once."""
         other = Student(kind, Measured(), seed)
         other.query = sizes | {"text": LONG_TEXT, "seed": str(seed)}
         async with connect(**options, max_size=None) as own:
-            return await other._ask(own)
+            return await other.ask(own)
 
     student = Student(kind, Measured(), 0)
     student.query = sizes
     async with connect(**options, max_size=None) as socket:
-        await student._ask(socket)
+        await student.ask(socket)
         alone = [await short() for _ in range(30)]
         together, long_ones = [], []
         for seed in range(5):

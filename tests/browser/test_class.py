@@ -18,17 +18,17 @@ def test_visit_after_visit_is_answered_and_leaves_nothing_in_memory(monkeypatch)
     monkeypatch.syspath_prepend(ROOT / "tests" / "bench")
     import bench_class
 
-    kind = bench_class.Kind(ROOT / "app.py", (), ROOT, True)
+    kind = bench_class.BenchServer(ROOT / "app.py", (), ROOT, True)
 
     async def visits(address: str, count: int) -> None:
         url = address.replace("http", "ws") + "/_stcore/stream"
         for _ in range(count):  # each does the same, over the pages, sentences and sizes of the mix
             student = bench_class.Student(kind, bench_class.Measured(), seed=1)
             async with bench_class.connect(url, subprotocols=["streamlit"], max_size=None) as socket:
-                await student._ask(socket)  # an exception on a page is raised here
+                await student.ask(socket)  # an exception on a page is raised here
                 for _ in range(ACTS):
                     student.choose()
-                    await student._ask(socket)
+                    await student.ask(socket)
             assert student.measured.received > 0
 
     with bench_class.running(kind) as server:

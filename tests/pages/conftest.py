@@ -282,6 +282,13 @@ def no_other_model(monkeypatch):
     model_source.models_in.clear()
 
 
+def _with(app: AppTest, message: WidgetState) -> AppTest:
+    """The app after a message: AppTest has no hand for components, whose wire format this is."""
+    widgets = app._tree.get_widget_states()
+    widgets.widgets.append(message)
+    return app._run(widgets)
+
+
 @pytest.fixture(scope="session")
 def move():
     """`move(app, head=3)`: the message of a browser whose focus has moved, named as in a link.
@@ -291,14 +298,11 @@ def move():
     count = itertools.count(1)
 
     def send(app: AppTest, **chosen: object) -> AppTest:
-        # AppTest has no hand for components; this is their wire format (streamlit.components.v2).
         address = app.get_by_key("address").proto
         link = json.loads(address.json)[0]["focus"] | {name: str(value) for name, value in chosen.items()}
         state = WidgetState(id=address.id)
         state.json_value = json.dumps({"focus": {"count": next(count), "link": link}})
-        widgets = app._tree.get_widget_states()
-        widgets.widgets.append(state)
-        return app._run(widgets)
+        return _with(app, state)
 
     return send
 
@@ -386,13 +390,10 @@ def click():
     """`click(app, "chooser", {"token": 2})`: what the browser sends when a component reports a choice."""
 
     def send(app: AppTest, key: str, picked: object, event: str = "picked") -> AppTest:
-        # AppTest has no hand for components; this is their wire format (streamlit.components.v2).
         component = app.get_by_key(key).proto.id
         state = WidgetState(id=f"$$STREAMLIT_INTERNAL_KEY_{component}__events")
         state.json_trigger_value = json.dumps([{"event": event, "value": picked}])
-        widgets = app._tree.get_widget_states()
-        widgets.widgets.append(state)
-        return app._run(widgets)
+        return _with(app, state)
 
     return send
 

@@ -100,4 +100,4 @@ def test_what_a_trace_is_kept_as_follows_from_its_bytes(sizes):
     scene = Scene(source="random", text="a b c", **sizes)
     large = sizes.get("layers") == 16
     assert compute.is_large(scene, scene.text) == large
-    assert (compute.trace(scene).nbytes > compute.MAX_BYTES) == large
+    assert (compute.trace(scene).nbytes > compute.HEAVY_BYTES) == large

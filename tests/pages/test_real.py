@@ -708,7 +708,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     line = f"The link says revision = {'e' * 40}, which cannot be; {pinned.revision} was taken."
     assert line in [words.replace("\\", "") for words in said(opened(**link, revision="e" * 40))]
     assert "The link says" not in " ".join(said(opened(**link, revision=pinned.revision)))
-    here.remove((pinned.id, pinned.revision))
+    cached.pop()
     model_source.models_in.clear()
     assert not model_source.local_models()
 

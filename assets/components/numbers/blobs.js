@@ -6,7 +6,7 @@ const awaited = new Map(); // by name and digest: { promise, resolve }
 const keyOf = (name, digest) => `${name} ${digest}`;
 
 /** @param {Uint8Array} bytes */
-export function deliver(name, digest, bytes) {
+function deliver(name, digest, bytes) {
   latest.set(name, { digest, bytes });
   awaited.get(keyOf(name, digest))?.resolve(bytes);
   awaited.delete(keyOf(name, digest));

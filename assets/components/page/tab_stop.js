@@ -33,7 +33,7 @@ export function oneTabStop(row, selector = "button, summary") {
 }
 
 // Where a key leads from one of the stops; undefined for nowhere.
-export function stepFrom(stops, from, key) {
+function stepFrom(stops, from, key) {
   const at = stops.indexOf(from);
   if (at < 0) return undefined;
   const onward = getComputedStyle(from).direction === "rtl" ? "ArrowLeft" : "ArrowRight";

@@ -287,7 +287,7 @@ function drawSingleCells(map, context) {
  * The cells that a mask hides, in rows of so many, each cell 1 wide and 1 high; null for none.
  * @param {Float32Array} values
  */
-export function hiddenCells(values, width) {
+function hiddenCells(values, width) {
   const path = new Path2D();
   let some = false;
   for (let at = 0; at < values.length; ) {

@@ -403,7 +403,7 @@ function tableOf(lines, hidden) {
 const isInside = ({ row, column }, numbers) => numbers && row < numbers.rows.length && column < numbers.columns.length;
 
 // A matrix as the lines of a table: its columns' names, then each row.
-export function linesOfMatrix({ rows, columns, values, corner = "" }) {
+function linesOfMatrix({ rows, columns, values, corner = "" }) {
   const row = (at) => [...values.subarray(at * columns.length, (at + 1) * columns.length)];
   return [[corner, ...columns], ...rows.map((name, at) => [name, ...row(at)])];
 }

@@ -78,7 +78,7 @@ export function withNumbers(described, bytes) {
   });
 }
 
-export class PageMatrices extends MatrixGallery {
+class PageMatrices extends MatrixGallery {
   /** @type {MatrixPage | null} */
   scene = null;
   /** @type {ReturnType<typeof withNumbers>} */

@@ -15,7 +15,7 @@ const TURNING_KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -1, PageDown: 1 };
 const MIN_SWIPE = 60; // pixels
 const TYPED_IN = "input, textarea, select, [contenteditable], [role=slider], [role=radio], [role=tab], summary";
 
-export class River {
+class River {
   constructor(root) {
     this.root = root;
     this.line = make("div", "line");
