@@ -3,7 +3,6 @@
 Counts of numbers; times the bytes of a number, 4 in fp32 and 2 in half precision, they are memory.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -12,7 +11,7 @@ import pandas as pd
 
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import AttentionSpec
-from mha_core.errors import MhaError, in_range
+from mha_core.errors import in_range
 from mha_core.traces.layer import LayerTrace
 
 HEAD_COUNTS = (1, 2, 4, 8, 16, 32)
@@ -146,21 +145,17 @@ def cost(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> Co
     )
 
 
-def by_heads(
-    d_model: int, tokens: int, *, batch: int = 1, bias: bool = True, counts: Sequence[int] = HEAD_COUNTS
-) -> pd.DataFrame:
+def by_heads(d_model: int, tokens: int, *, batch: int = 1, bias: bool = True) -> pd.DataFrame:
     """The cost of h heads of d_model / h numbers each: one row for each h that divides d_model.
 
     All need as many parameters, and as many operations: ``h·d_k = d_model``. What grows is the number of
     scores, ``h·L²``. Source: Vaswani et al. 2017, section 3.2.2. Raises `MhaError` as `cost` does.
     """
     rows = []
-    for h in counts:
+    for h in HEAD_COUNTS:
         if d_model % h == 0:
             spec = AttentionSpec(d_model, h, bias=bias)
             rows.append({"h": h, "d_k": spec.d_k} | vars(cost(spec, tokens, batch=batch)))
-    if not rows:
-        raise MhaError(f"d_model {d_model} can be split into none of {', '.join(map(str, counts))} heads.")
     return pd.DataFrame(rows).set_index("h")
 
 

@@ -73,7 +73,7 @@ def language(text: str) -> str:
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
     """A shipped model, read once, after its training or before."""
-    return loaded(plan, trained, devices.pick(device).name)
+    return loaded_model(plan, trained, devices.pick(device).name)
 
 
 def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
@@ -234,6 +234,6 @@ def source(trained: Trained) -> MiniSource:
 
 
 @lru_cache(maxsize=64)  # all that are shipped, as they are and before their training: 160 MB
-def loaded(plan: Plan, trained: bool, place: str) -> Trained:
+def loaded_model(plan: Plan, trained: bool, place: str) -> Trained:
     loaded = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
     return replace(loaded, model=loaded.model.to(place))

@@ -62,7 +62,6 @@ def show(
     rows: Sequence[NumberRow],
     strips: Sequence[Strip],
     *,
-    key: str = "chooser",
     clears: Sequence[str] = (),
     stays: bool = False,
 ) -> None:
@@ -79,7 +78,7 @@ def show(
     components.chooser(
         [row._asdict() for row in rows if row.count > 1],
         [strip.data for strip in strips],
-        key=key,
+        key="chooser",
         on_pick=pick,
         stays=stays,
     )

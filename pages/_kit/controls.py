@@ -553,8 +553,8 @@ def _kind(kinds: Sequence[str]) -> None:
     )
 
 
-def _number(key: str, *, minimum: int = 1, maximum: int | None = None, **options) -> None:
-    maximum = max_values()[key] if maximum is None else maximum
+def _number(key: str, *, minimum: int = 1, **options) -> None:
+    maximum = max_values()[key]
     _clamp(key, maximum)
     default = getattr(DEFAULTS, key)
     value = None if default is None else min(default, maximum)

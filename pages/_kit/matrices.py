@@ -18,17 +18,12 @@ from mha_core.analysis.frames import (
     without_formulas,
 )
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
-from pages._kit import charts, compute, heatmaps
+from pages._kit import charts, compute
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 MAX_CHECKED_ROWS = 1024  # that are compared with torch
-
-
-def matrix(picture: Picture, *, key: str, limit: float, query: int, result: bool = False) -> None:
-    """One matrix as a heatmap with its meaning above it; `key` is its element key."""
-    heatmaps.draw([of_picture(picture, picture.name, limit=limit, query=query, result=result)], key=key)
 
 
 def of_picture(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:

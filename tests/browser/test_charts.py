@@ -6,7 +6,7 @@ import re
 import struct
 import xml.etree.ElementTree as ET
 from itertools import combinations
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -24,10 +24,6 @@ PAPER = {"light": "#fbfaf6", "dark": "#15171c"}
 def link(address: str, **asked: object) -> str:
     random = {"source": "random", "layer": 1, "head": 1, "twin": ""}
     return f"{address}?{urlencode(random | asked)}"
-
-
-def query(page) -> dict:
-    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
 
 
 def saved(page, key: str, kind: str):

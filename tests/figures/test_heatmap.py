@@ -31,10 +31,6 @@ def draw(values, *, rows=None, columns=None, kind="signed", **options) -> go.Fig
     return heatmap(framed(values, rows, columns), kind=kind, **WORDS, **options)
 
 
-def layers(figure: go.Figure, kind: str) -> list:
-    return [trace for trace in figure.data if trace.type == kind]
-
-
 @pytest.fixture
 def normal():
     return lambda *shape: np.random.default_rng(7).standard_normal(shape).astype(np.float32)

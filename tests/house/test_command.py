@@ -19,7 +19,6 @@ from mha_core.attention import functional
 from mha_core.sources import SOURCES
 from mha_core.sources.huggingface import model as huggingface
 
-TEXT = "The cat, “Tom”, sat."
 MINI = ("--source", "mini", "--h", "2", "--d-model", "32")
 
 

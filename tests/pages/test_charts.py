@@ -6,7 +6,6 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import frames
-from mha_core.scene.scene import Scene
 from mha_core.traces.source import ArraySource
 from pages._kit import charts
 
@@ -21,10 +20,6 @@ def on_steps(opened_on):
     """`on_steps(head=2)`: the page Steps on random weights, whose matrices are figures."""
     start = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
     return lambda **link: opened_on(STEPS, **start | link)
-
-
-def trace(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
 # What a figure carries into its files

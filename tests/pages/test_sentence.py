@@ -38,10 +38,6 @@ def written(app) -> str:
     return "\n".join(element.value for kind in (app.markdown, app.caption) for element in kind)
 
 
-def labels(app) -> list[str]:
-    return [button.label for button in app.button]
-
-
 def keys(app) -> list[str]:
     return [button.key for button in app.button]
 

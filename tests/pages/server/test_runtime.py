@@ -65,6 +65,6 @@ def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoints, "load_model", lambda path: pytest.fail("read again"))
     assert runtime.ready()
     monkeypatch.undo()
-    mini.loaded.cache_clear()
+    mini.loaded_model.cache_clear()
     monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / "none")
     assert not runtime.ready()
