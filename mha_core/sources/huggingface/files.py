@@ -3,19 +3,24 @@
 import hashlib
 import json
 import os
+import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 
 import regex
+import torch
 
 from mha_core.errors import MhaError, shown
-from mha_core.sources.huggingface.memory import check_memory, quantised
+from mha_core.sources.huggingface.memory import check_memory
 
 WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
+SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+FLOATS = {"F64", "F32", "F16", "BF16"}
 ADAPTER = "adapter_config.json"
 PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
 Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
@@ -123,12 +128,20 @@ def _adapter_message(name: str) -> str:
     )
 
 
+def _quantised(name: str, how: str) -> MhaError:
+    """The refusal of a model with quantised weights; `how` says which."""
+    return MhaError(
+        f"{name} is quantised ({how}); what its attention computes cannot be shown exactly. "
+        f"The original model can be used."
+    )
+
+
 def _refuse_quantised(folder: Folder) -> None:
     """Raise `MhaError` if the weights are quantised, as the configuration says."""
     config = folder.config.get("quantization_config")
     if config is not None:
         method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
-        raise quantised(folder.name, method)
+        raise _quantised(folder.name, method)
 
 
 def _checked(folder: Folder) -> Folder:
@@ -178,6 +191,32 @@ class Stopped(MhaError):
 def weight_bytes(folder: Folder) -> int:
     """The bytes of the weights in a folder, all of them."""
     return sum(file.stat().st_size for file in folder.path.glob("*.safetensors"))
+
+
+def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:
+    """The bytes of the weights in `dtype`, from the headers of their files.
+
+    Raises `MhaError` for a damaged file and for a number type that cannot be traced.
+    """
+    total = 0
+    for file in files:
+        for tensor, (dtype_name, shape) in _tensors(file).items():
+            if dtype_name not in SIZES:
+                raise _quantised(name, f"{tensor} is {dtype_name}")
+            total += prod(shape) * (dtype.itemsize if dtype_name in FLOATS else SIZES[dtype_name])
+    return total
+
+
+def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
+    try:
+        with file.open("rb") as opened:
+            [length] = struct.unpack("<Q", opened.read(8))
+            if length > os.path.getsize(file):
+                raise ValueError("it ends too early")
+            entries = json.loads(opened.read(length))
+        return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise MhaError(f"{file.name} is damaged and cannot be read: {error}.") from None
 
 
 def check_stopped(cancelled: Callable[[], bool] | None) -> None:

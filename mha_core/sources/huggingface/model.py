@@ -148,7 +148,7 @@ def load(
     folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = loading.config(transformers, folder)
     tokenizer = loading.tokenizer(transformers, folder)
-    needed = memory.memory_needed(folder.weights, DTYPES[kind], name=name)
+    needed = files.memory_needed(folder.weights, DTYPES[kind], name=name)
     memory.check_memory(name, needed, place, dtype=kind)
     files.check_stopped(cancelled)
     report("load", 0, 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import safetensors.torch
 import torch
 import transformers
 
@@ -413,3 +414,14 @@ def test_a_text_encoder_has_a_folder_of_its_own(tmp_path, refused):
     for names in ([], ["AlignVisionModel"], ["subprocess"], "AlignTextModel", 5):
         (tmp_path / "config.json").write_text(json.dumps(entries | {"architectures": names}))
         assert "is no model of texts" in str(refused(huggingface.load, str(tmp_path), device="cpu"))
+
+
+def test_numbers_that_are_no_floats_are_counted_and_eights_of_a_byte_refused(tmp_path, refused):
+    file = tmp_path / "model.safetensors"
+    tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(7, dtype=torch.float16), "c": torch.zeros(2).long()}
+    safetensors.torch.save_file(tensors, file)
+    assert files.memory_needed([file], torch.float32, name="x") == 15 * 4 + 7 * 4 + 2 * 8
+    assert files.memory_needed([file], torch.bfloat16, name="x") == 15 * 2 + 7 * 2 + 2 * 8
+    safetensors.torch.save_file({"a": torch.zeros(3).to(torch.float8_e4m3fn)}, file)
+    message = str(refused(files.memory_needed, [file], torch.float32, name="x"))
+    assert message.startswith("x is quantised (a is F8_E4M3)")
