@@ -59,7 +59,7 @@ class Pass(NamedTuple):
     heads: Tensor  # (batch, L, head, d_v): what each head of the last layer makes of every row
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """An ordinary pre-norm transformer block: ``x + MHA(LN(x))``, then ``x + W₂ GELU(W₁ LN(x))``."""
 
     def __init__(self, spec: AttentionSpec | LatentSpec):
@@ -89,7 +89,7 @@ class Lookup(nn.Module):
         return output
 
 
-LAYERS = {"block": Block, "lookup": Lookup}
+LAYERS = {"block": TransformerBlock, "lookup": Lookup}
 
 
 @dataclass(frozen=True)

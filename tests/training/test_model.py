@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mha_core.analysis.cost import cost
 from mha_core.attention.initialization import normal
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.model import ARCHITECTURES, D_FF, Block, Lookup, Shape, SmallModel
+from mha_core.training.model import ARCHITECTURES, D_FF, Lookup, Shape, SmallModel, TransformerBlock
 from mha_core.training.questions import HIDDEN_WORD, QUESTIONS, heads_of
 
 N_WORDS, LENGTH, H, D_K = 37, 13, 5, 7
@@ -193,12 +193,12 @@ def test_some_words_have_the_scores_that_they_have_among_all(model, ids):
 def test_the_architectures_are_made_of_what_their_names_say():
     layers = {name: [type(layer) for layer in drawn(name).layers] for name in ARCHITECTURES}
     assert layers == {
-        "glass-box": [Block, Lookup],
-        "standard": [Block, Block],
+        "glass-box": [TransformerBlock, Lookup],
+        "standard": [TransformerBlock, TransformerBlock],
         "one-layer": [Lookup],
-        "grouped-query": [Block, Lookup],
-        "multi-query": [Block, Lookup],
-        "latent": [Block, Lookup],
+        "grouped-query": [TransformerBlock, Lookup],
+        "multi-query": [TransformerBlock, Lookup],
+        "latent": [TransformerBlock, Lookup],
     }
 
 
