@@ -147,7 +147,7 @@ class Trainings:
                 self._waiting.append(job)
                 self._forget()
             job.users.add(who)
-            self._work()
+            self.work()
             self._changed.notify_all()
             return job
 
@@ -264,7 +264,8 @@ class Trainings:
                 if total > limit and job.state != "waiting":
                     del self._jobs[plan]
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Begin with what waits, unless a training is under way."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._loop, name="training", daemon=True)
             self._thread.start()

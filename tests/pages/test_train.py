@@ -217,7 +217,7 @@ def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alo
 
 
 def test_who_has_no_place_left_is_led_to_the_training_that_waits(on_train, monkeypatch, english):
-    monkeypatch.setattr(queues.Trainings, "_work", lambda self: None)  # all of them wait
+    monkeypatch.setattr(queues.Trainings, "work", lambda self: None)  # all of them wait
     app = on_train(train_h=2, train_d_model=32, lang="en")
     app.button(key="start").click().run()
     for seed in range(1, compute.trainings().max_waiting_of_user + 1):

@@ -40,7 +40,7 @@ def _read(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> Tensor
     if getattr(output, "buckets", None) is not None:
         arguments["buckets"] = output.buckets  # the same ones: they may be drawn at random
     n, width = hidden.shape[1], heads[1]
-    units, other = _Units(), copy.copy(module)
+    units, other = Units(), copy.copy(module)
     other._modules = {**module._modules, "value": units}
     columns = []
     for start in range(0, n, width):
@@ -56,7 +56,7 @@ def _read(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> Tensor
     return weights if gap(weights @ values, own) <= CLOSE[hidden.dtype] else None
 
 
-class _Units(nn.Module):
+class Units(nn.Module):
     """Stands in the place of the matrix of the values."""
 
     values: Tensor

@@ -1,6 +1,12 @@
 """What `mha.record` shows of a family of transformers is what a trace of it shows, and the rest is named."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+
 import pytest
+
+from mha_core import LayerTrace
 
 pytest.importorskip("transformers", reason="Hugging Face models come with an extra")
 
@@ -31,17 +37,18 @@ def test_a_recorded_layer_is_the_traced_one(family):
 @pytest.mark.filterwarnings("ignore")
 def test_a_wrong_recording_is_found(monkeypatch):
     """Keys of other tokens, and a layer that is left out without a word."""
-    settled = Recorder._settled
+    recorded = Recorder.traces
 
-    def shifted(self, forward, call):
-        call.k = call.k.roll(1, dims=1)
-        return settled(self, forward, call)
+    def plant(wrong: Callable[[LayerTrace], list[LayerTrace]]) -> list[str]:
+        def traces(self):
+            return [replace(one, layers=tuple(chain(*map(wrong, one.layers)))) for one in recorded.fget(self)]
 
-    monkeypatch.setattr(Recorder, "_settled", shifted)
-    assert all(outcome.startswith("WRONG") for outcome in recordings.outcomes("gpt2", ((11, 7),)))
+        monkeypatch.setattr(Recorder, "traces", property(traces))
+        return list(recordings.outcomes("gpt2", ((11, 7),)))
 
-    def without_one(self, forward, call):
-        return call if call.name.endswith("h.1.attn") else settled(self, forward, call)
+    def shifted(layer):
+        return [replace(layer, tensors={**layer.tensors, "k": layer.tensors["k"].roll(1, dims=1)})]
 
-    monkeypatch.setattr(Recorder, "_settled", without_one)
-    assert all("not named: transformer.h.1.attn" in each for each in recordings.outcomes("gpt2", ((11, 7),)))
+    assert all(outcome.startswith("WRONG") for outcome in plant(shifted))
+    left_out = plant(lambda layer: [] if layer.name.endswith("h.1.attn") else [layer])
+    assert all("not named: transformer.h.1.attn" in outcome for outcome in left_out)
