@@ -48,6 +48,5 @@ def chosen_language() -> str | None:
 
 
 def in_link() -> dict[str, str]:
-    """What a link of ours to another page says of the language: what the open one says."""
-    asked = st.query_params.get(LANG)
-    return {LANG: asked} if asked in languages() else {}
+    """What our links say of the language: nothing where the page that they open begins with it anyway."""
+    return {} if language() == usual_language() else {LANG: language()}

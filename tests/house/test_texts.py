@@ -17,7 +17,7 @@ from mha_core.analysis.roles import ROLES
 from mha_core.export import head_view
 from mha_core.traces.matrices import MATRICES
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import text
+from pages._kit import language, text
 from pages._kit.text import literal
 from pages.models._real import literature
 
@@ -221,17 +221,18 @@ def two_languages(tmp_path, monkeypatch):
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(words), encoding="utf-8")
     (tmp_path / "notes.txt").write_text("no language", encoding="utf-8")
-    monkeypatch.setattr(text, "LANGUAGES", tmp_path)
+    for module in (text, language):
+        monkeypatch.setattr(module, "FILES", tmp_path)
     text.catalogue.cache_clear()
-    text.languages.cache_clear()
+    language.languages.cache_clear()
     yield
     text.catalogue.cache_clear()
-    text.languages.cache_clear()
+    language.languages.cache_clear()
 
 
 @pytest.mark.usefixtures("two_languages")
 def test_the_languages_are_the_files_that_there_are():
-    assert text.languages() == ("de", "en")
+    assert language.languages() == ("de", "en")
 
 
 @pytest.mark.usefixtures("two_languages")

@@ -459,7 +459,7 @@ def test_a_picture_has_the_numbers_of_its_scene():
 def test_another_scene_has_another_picture(name, old, new):
     case = CASES[name]
     assert old in case.link
-    assert picture(replace(case, link=case.link.replace(old, new))) != picture(case)
+    assert picture(replace(case, links={"en": case.link.replace(old, new)})) != picture(case)
 
 
 # The case that a page was opened by

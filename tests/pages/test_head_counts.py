@@ -70,9 +70,9 @@ def test_both_figures_and_both_tables_are_there_with_their_source(shown, english
 
 
 def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
-    app = shown(text="How are you?", twin="", lang="en")
+    app = shown(text="How are you?", twin="")
     links = [*app.table[1].value["h"]]
-    assert links[1] == "[2](./?h=2&text=How+are+you%3F&twin=&lang=en)"
+    assert links[1] == "[2](./?h=2&text=How+are+you%3F&twin=)"
     assert len(links) == 4
 
 

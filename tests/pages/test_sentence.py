@@ -20,7 +20,7 @@ from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS
 from tests.pages.conftest import go_to
 
-EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
+EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))["en"]
 MISSPELT = "The anmal didn't cross the street because it was too tired."
 TYPED = Scene().text
 UNKNOWN = "Hello my frend, the zxqv is here."

@@ -119,7 +119,11 @@ def test_most_ordinary_sentences_are_known_whole(language, least):
 @pytest.mark.parametrize("file", ["cases.json", "examples.json"])
 def test_every_word_of_the_cases_and_the_examples_is_known(file):
     entries = json.loads(resources.path("assets", file).read_text(encoding="utf-8"))
-    said = [parts(entry["link"]).values if "link" in entry else entry for entry in entries]
+    if file == "cases.json":
+        links = [link for entry in entries for link in (entry["link"], *entry.get("links", {}).values())]
+        said = [parts(link).values for link in links]
+    else:
+        said = [example for examples in entries.values() for example in examples]
     texts = [one[key] for one in said for key in ("text", "twin") if one.get(key)]
     assert len(texts) > 5
     for text in texts:

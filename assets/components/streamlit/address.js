@@ -9,6 +9,7 @@ export default function ({ data, setStateValue }) {
   if (!listens) openHere();
   listens = true;
   document.documentElement.lang = data.language; // Streamlit writes "en"
+  // biome-ignore lint/suspicious/noDocumentCookie: the cookie store is there on secure pages alone
   if (data.cookie) document.cookie = `${data.cookie}; path=/; max-age=31536000; samesite=lax`;
   connect(data, (state) => setStateValue("focus", state));
   if (data.follow) atRest(() => followLink(data.follow));
