@@ -10,18 +10,28 @@ from mha_core.traces.indices import index
 
 
 def text_axis(
-    lead: Sequence[int], batch: int | None, inside: Sequence[int] = (), *, documented: bool = False
+    lead: Sequence[int],
+    batch: int | None,
+    inside: Sequence[int] = (),
+    *,
+    documented: bool = False,
+    alone: bool = False,
 ) -> int | None:
-    """The axis that counts texts, of the axes of queries before (token, width); None if all count heads.
+    """The axis that counts texts, or parts of one, of the axes of queries before (token, width), if any does.
 
     `batch` is the number of texts where it is known. `inside` are axes that lie within a token in memory,
     as heads do that a projection was cut into. `documented` says that the first of several axes counts
-    texts, as in torch's own function. Raises `MhaError` where it cannot be told.
+    texts, as in torch's own function, `alone` that the model was given one text. Raises `MhaError` where
+    it cannot be told.
     """
     large = [axis for axis, size in enumerate(lead) if size > 1]
     outside = [axis for axis in large if axis not in inside]
-    if not large or batch == 1:
+    if not large:
         return None
+    if batch == 1:  # the axis counts parts of the text, such as windows of a picture, if not heads
+        if documented and len(lead) > 1 and lead[0] > 1:
+            return 0
+        return outside[0] if len(outside) == 1 < len(large) else None
     if batch is not None:
         fits = [axis for axis in large if lead[axis] == batch]
         fits = fits if len(fits) == 1 else [axis for axis in fits if axis in outside]
@@ -36,6 +46,11 @@ def text_axis(
     elif len(lead) > 1 and lead[0] == 1:
         return None
     sizes = " × ".join(map(str, lead))
+    if alone:
+        raise MhaError(
+            f"It has {sizes} heads, or parts in which the text is read, and it cannot be told which. batch=1 "
+            f"says that all are heads; or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+        )
     number = "how many texts there are" if batch is None else f"where the {batch} texts are"
     given = "give batch=, or " if batch is None else ""
     raise MhaError(

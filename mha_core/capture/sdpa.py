@@ -154,15 +154,14 @@ class SdpaReader:
     def __init__(self):
         self._causal: dict[tuple[int, int], Tensor] = {}
 
-    def attended(
-        self, batch: int | None, item: int, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
-        scale=None, enable_gqa=False,
-    ) -> tuple[Attended, Facts, int | None]:  # fmt: skip
-        """`item` of a call with these arguments as a batch of one, its facts, and the axis of the texts.
+    def lead(
+        self, batch: int | None, query: Tensor, key: Tensor, value: Tensor, *, alone: bool = False
+    ) -> tuple[tuple[int, ...], int | None]:
+        """The axes of these before (token, width), and which of them counts texts, or parts of one.
 
         `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
-        as torch documents it. Raises `MhaError` for tensors of which it cannot be told what is a head, for
-        tensors without numbers, and for an item that is not there.
+        as torch documents it; `alone` says that the model was given one. Raises `MhaError` for tensors of
+        which it cannot be told what is a head, and for tensors without numbers.
         """
         parts = (query, key, value)
         for part in parts:
@@ -170,8 +169,17 @@ class SdpaReader:
         lead = torch.broadcast_shapes(*(part.shape[:-3] for part in parts)) if query.dim() > 3 else ()
         heads = max(part.shape[-3] for part in parts) if query.dim() > 2 else None
         lead = (*lead, heads) if heads else ()
-        axis = text_axis(lead, batch, inner_axes(query), documented=query.dim() == 4)
-        q, k, v = (self._one(part, axis, item) for part in parts)
+        return lead, text_axis(lead, batch, inner_axes(query), documented=query.dim() == 4, alone=alone)
+
+    def attended(
+        self, lead: Sequence[int], axis: int | None, item: int, query, key, value, attn_mask=None,
+        dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
+    ) -> tuple[Attended, Facts]:  # fmt: skip
+        """`item` of a call with these arguments as a batch of one, and its facts; `lead` as by that method.
+
+        Raises `MhaError` for an item that is not there.
+        """
+        q, k, v = (self._one(part, axis, item) for part in (query, key, value))
         if not enable_gqa:  # heads may be given once for all
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
@@ -182,7 +190,7 @@ class SdpaReader:
         if is_causal:
             mask = self._causal_mask(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
-        return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p), axis
+        return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p)
 
     def _one(self, part: Tensor, axis: int | None, item: int) -> Tensor:
         """The queries, keys or values of one text, (head, position, width)."""

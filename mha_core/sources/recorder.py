@@ -379,11 +379,11 @@ class Recorder:
         return self.item if self._n_parts == 1 else self.part
 
     def _find_parts(self, where: Caller, lengths: Sequence[int], n_read: int | None) -> None:
-        """In how many parts a call reads the item, whose modules read `n_read` sequences at once.
+        """In how many parts a call reads the item, of `n_read` sequences that are read at once.
 
         Raises `MhaError` where the parts of several items are in one batch, and for a part that is not there.
         """
-        items = where.items(lengths)
+        items = where.items(lengths) if self.batch is None else {self.batch}
         self._n_parts, self._is_one_of_many = 1, n_read == 1 and bool(items) and 1 not in items
         if n_read in (None, 1) or not items or n_read in items:
             return
@@ -460,15 +460,16 @@ class Recorder:
         packed = 1 if query.is_nested else where.packed_heads(query.shape)
         query, attn_mask, output = (unpacked(tensor, packed) for tensor in (query, attn_mask, result))
         if batch is None and query.dim() > 1 and not query.is_nested:
-            lengths = query.shape[-2], key.shape[-2]
-            batch = where.batch(lengths, query.shape)
-            self._find_parts(where, lengths, query.shape[0] if batch is None and query.dim() == 4 else batch)
+            batch = where.batch((query.shape[-2], key.shape[-2]), query.shape)
         if query.dim() == value.dim() == 3 and (folding := self._folding(value, batch)) is not None:
             parts = (query, key, value, attn_mask, output)
             query, key, value, attn_mask, output = (_unfolded(part, *folding) for part in parts)
             result = output
-        attended, about, axis = self._reader.attended(
-            batch, self._index, query, key, value, attn_mask, *args, **kwargs
+        lengths = (query.shape[-2], key.shape[-2]) if query.dim() > 1 else ()
+        lead, axis = self._reader.lead(batch, query, key, value, alone=where.items(lengths) == {1})
+        self._find_parts(where, lengths, batch if axis is None else lead[axis])
+        attended, about = self._reader.attended(
+            lead, axis, self._index, query, key, value, attn_mask, *args, **kwargs
         )
         if not about.dropout:
             self._compare(attended, heads_of(output, axis, self._index))
@@ -505,7 +506,8 @@ class Recorder:
         except HeadsReached as reached:
             q, k, v, mask, _, is_causal = reached.args
         self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
-        attended, about, _ = self._reader.attended(q.shape[0], self._index, q, k, v, mask, dropout, is_causal)
+        lead = self._reader.lead(q.shape[0], q, k, v)
+        attended, about = self._reader.attended(*lead, self._index, q, k, v, mask, dropout, is_causal)
         if not dropout:
             w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
             one = output if output.dim() == 2 else output[:, item_index(self._index, output.shape[1])]
@@ -529,20 +531,19 @@ class Recorder:
         if self._is_outside(where):
             self._skip(place, OUTSIDE)
             return True
-        lead = output.shape[:-2]
+        lead, sizes = output.shape[:-2], (followed.q.shape[2], followed.k.shape[2])
         try:
             batch = self.batch
             if batch is None:
-                sizes = (followed.q.shape[2], followed.k.shape[2])
                 batch = where.batch(sizes, (*lead, *followed.q.shape[2:]))
-                self._find_parts(where, sizes, batch)
             with torch.inference_mode(False), torch.no_grad():
                 folding = self._folding(followed.v[0], batch) if lead == followed.v.shape[1:2] else None
                 if folding is None:
-                    axis = text_axis(lead, batch, followed.inside)
+                    axis = text_axis(lead, batch, followed.inside, alone=where.items(sizes) == {1})
                 else:
                     lead, axis = folding
                     result = output = output.unflatten(0, lead)
+                self._find_parts(where, sizes, batch if axis is None else lead[axis])
                 attended = following.attended(followed, lead, axis, self._index)
                 about = Facts(by_hand=True, dropout=followed.dropout)
                 self._add(place, attended, about, result, axis, output=output, frame=where.frame)

@@ -23,6 +23,10 @@ from mha_core.capture.axes import inner_axes, text_axis
         ((2, 3), None, (), True, 0),
         ((2, 2), 2, (), True, 0),
         ((3, 2), 2, (), True, 1),
+        ((4, 3), 1, (), True, 0),  # parts of one text
+        ((4, 3), 1, (1,), False, 0),
+        ((4, 3), 1, (), False, None),
+        ((4, 3), 1, (0, 1), False, None),
     ],
 )
 def test_the_axis_of_the_texts(lead, batch, inside, documented, axis):
@@ -46,6 +50,12 @@ def test_what_cannot_be_told_is_refused(lead, batch, inside, documented, refused
     message = str(refused(text_axis, lead, batch, inside, documented=documented))
     assert " × ".join(map(str, lead)) in message
     assert ("give batch=" in message) == (batch is None)
+
+
+def test_of_one_text_heads_and_parts_cannot_be_told_apart(refused):
+    message = str(refused(text_axis, (4, 3), None, alone=True))
+    assert "4 × 3 heads, or parts in which the text is read" in message
+    assert "batch=1 says that all are heads" in message
 
 
 def test_axes_within_a_token_lie_there_in_memory():

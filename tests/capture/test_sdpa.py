@@ -14,7 +14,8 @@ H, L, D_K, D_V = 3, 7, 4, 5
 
 def output(q, k, v, *, item: int = 0, batch: int | None = None, **options) -> tuple[torch.Tensor, object]:
     """What the rule of a call that was read makes of its q, k and v, and what was read. (head, query, d_v)"""
-    read, *_ = sdpa.SdpaReader().attended(batch, item, q, k, v, **options)
+    reader = sdpa.SdpaReader()
+    read, _ = reader.attended(*reader.lead(batch, q, k, v), item, q, k, v, **options)
     assert read.q.shape[0] == read.k.shape[0] == read.v.shape[0] == 1
     return attend(read.q, read.k, read.v, read.rule)[0], read
 

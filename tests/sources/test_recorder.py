@@ -546,6 +546,31 @@ def test_of_an_item_that_is_read_in_parts_one_is_shown_and_the_others_are_named(
     assert f"it reads the item in 4 parts. Part {part}, from 0, is shown" in reason
 
 
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("part", [0, 3])
+def test_parts_may_have_an_axis_of_their_own(normal, fused, part):
+    """As in Nest, Twins and MobileViT: (text, window, head, token, width)."""
+
+    class Folded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(D, 3 * D)
+
+        def forward(self, x):
+            q, k, v = self.heads = self.qkv(x).view(1, 4, 7, 3, H, D_K).permute(3, 0, 1, 4, 2, 5)
+            if fused:
+                return F.scaled_dot_product_attention(q, k, v)
+            return torch.softmax(q @ k.mT / D_K**0.5, -1) @ v
+
+    model = Folded()
+    trace = recorded(model, normal(1, 28, D), part=part)
+    [layer] = trace.layers
+    q, k, _ = model.heads[:, 0, part].detach()
+    np.testing.assert_allclose(layer.weights(), torch.softmax(q @ k.mT / D_K**0.5, -1), atol=1e-6)
+    [reason] = trace.source.skipped
+    assert f"it reads the item in 4 parts. Part {part}, from 0, is shown" in reason
+
+
 def test_of_several_items_in_parts_it_is_said_that_nobody_knows_whose_they_are(normal, refused):
     said = reason(refused, Windows(4), normal(3, 28, D), item=1)
     assert "reads 12 sequences at once, and the model was given 3 items" in said
