@@ -274,7 +274,7 @@ class Recorder:
     def _attends(self, module: nn.Module) -> bool:
         """Was attention seen in the own code of a module?"""
         calls = (call for each in self._passes for call in each.calls)
-        attempts = (each for each in self._eager_mode.attempts if each.of_scores)
+        attempts = (each for each in self._eager_mode.attempts if each.is_attention)
         return any(each.place.module is module for each in (*calls, *attempts)) or module in self._unread
 
     def _nothing(self, passes: "Sequence[SortedPass]") -> str:
@@ -670,7 +670,7 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
     for sizes in (attempt.sizes, *attempt.factors):
         if sizes in kinds:
             return f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens {end}"
-    if attempt.of_scores and attempt.lost and not attempt.rearranged:
+    if attempt.is_attention and attempt.lost and not attempt.rearranged:
         return f"{attempt.place.text}: attention over {attempt.sizes[0]} × {attempt.sizes[1]} {end}"
     return f"{attempt.place.text}: attention {end}" if attempt.rearranged else ""
 

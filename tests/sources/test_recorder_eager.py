@@ -642,6 +642,42 @@ class Gated(nn.Module):
         return x + F.pad(weights @ v, (0, 0, 1, 0))
 
 
+class Outlook(nn.Module):
+    """Weights of a linear layer, without queries and keys, for nine cells around a place, as in VOLO."""
+
+    def __init__(self):
+        super().__init__()
+        self.values, self.weights = nn.Linear(D, 9 * D), nn.Linear(D, 81)
+
+    def forward(self, x):
+        weights = self.weights(x).view(1, 7, 9, 9).transpose(-1, -2).softmax(-1)
+        return x + (weights @ self.values(x).view(1, 7, 9, D)).mean(2)
+
+
+def test_weights_that_no_queries_and_keys_give_are_named_whatever_their_size():
+    [reason] = recorded(nn.Sequential(Outlook(), Block()), torch.randn(1, 7, D)).trace.source.skipped
+    assert "attention over 9 × 9 was not followed: its input is no product of queries and keys" in reason
+
+
+class Inverse(nn.Module):
+    """Weights times the inverse of others, as where Nyströmformer has as many landmarks as tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(D, 3 * D)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        weights = torch.softmax(q @ k.mT, -1)
+        return x + weights @ (7 * torch.eye(7) - weights @ weights) @ v
+
+
+def test_weights_that_are_multiplied_with_weights_are_no_layer():
+    trace = recorded(nn.Sequential(Inverse(), Block()), torch.randn(1, 7, D)).trace
+    assert len(trace.layers) == 1
+    assert "its weights are multiplied with weights" in " ".join(trace.source.skipped)
+
+
 def test_attention_that_is_not_followed_is_named_whatever_its_size():
     trace = recorded(nn.Sequential(Gated(), Block()), torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1

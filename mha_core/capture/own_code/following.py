@@ -377,9 +377,10 @@ class EagerMode(TorchFunctionMode):
             if isinstance(known, TRACKED):
                 attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
                 is_lost = isinstance(known, LostScores) and known.attempt is None and not known.learned
-                attempt.rearranged = attempt.of_scores = is_lost
+                attempt.rearranged = attempt.is_attention = is_lost
             elif axis == n - 1:
-                self._attempt(tuple(result.shape[-2:]), lost)
+                attempt = self._attempt(tuple(result.shape[-2:]), lost)
+                self._note(result, LostScores(attempt.sizes, name, attempt))
             if axis == n - 1 and n > 2:
                 self.softmaxes[tuple(result.shape[-2:])] += 1
 
@@ -393,7 +394,7 @@ class EagerMode(TorchFunctionMode):
         if result.dim() > 2:
             self.softmaxes[scores.sizes] += 1
         attempt = self._attempt(scores.sizes, lost, scores.factors)
-        attempt.of_scores = not scores.learned
+        attempt.is_attention = not scores.learned
         return Weights(scores, attempt)
 
     def _softmax_step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
@@ -496,7 +497,10 @@ class EagerMode(TorchFunctionMode):
 
     def _not_weights(self, known: Known) -> None:
         """A product of values with what is in the place of weights, but is none."""
-        if getattr(known, "attempt", None) is not None or getattr(known, "learned", False):
+        if getattr(known, "attempt", None) is not None:
+            known.attempt.is_attention = True
+            return
+        if getattr(known, "learned", False):
             return
         if isinstance(known, Exponentials):
             self._attempt(_sizes(known)[0], UNDIVIDED).rearranged = not known.scores.learned
@@ -513,6 +517,10 @@ class EagerMode(TorchFunctionMode):
         if lead.numel() != scores.q.shape[1]:
             attempt.lost = attempt.lost or "its weights mix several values"
             return
+        if self._is_made_of_weights(product.ends[1][0]):
+            attempt.lost = attempt.lost or "its weights are multiplied with weights"
+            self._lose("matmul", known, result)
+            return
         parts = (heads(part, lead) for part in (product.left, product.right, product.result))
         followed = followed_attention(
             scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout
@@ -521,6 +529,14 @@ class EagerMode(TorchFunctionMode):
             inside = tuple({*followed.inside, *_inside(product.right, lead)})
             attempt.followed |= self.accept(replace(followed, inside=inside), product.result, result)
         attempt.lost = attempt.lost or "no score rule gives its weights"
+
+    def _is_made_of_weights(self, values: Tensor) -> bool:
+        """Has a tensor a number for each cell of weights, or of a product of these, from which it was made?"""
+        known = _unpermuted(self._known_of(values))
+        if isinstance(known, Scores):
+            return values.shape[-2:] in known.factors
+        made = isinstance(known, Weights | LostScores) and known.attempt is not None
+        return made and values.shape[-2:] == _sizes(known)[0]
 
 
 TRACKED = Scores | Weights | Exponentials | Log | Permuted | Rows | LostScores

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from string import ascii_letters
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from mha_core.capture.masks import SharedTensors, distance_table
 from mha_core.traces.tensors import version
 
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
-EINSUM = re.compile(r"[A-Za-z]+,[A-Za-z]+->[A-Za-z]+")
+EINSUM = re.compile(r"(\.{3})?[A-Za-z]+,(\.{3})?[A-Za-z]+->(\.{3})?[A-Za-z]+")
 ROWS = 3  # queries whose weights are computed again where not all are
 
 
@@ -304,8 +305,9 @@ class Attempt:
 
     `place` is where it ran. `followed` is true if it was followed from queries and keys to the values, else
     `lost` is the reason why not. `factors` are the sizes of other scores that its own may be mixed from.
-    `rearranged` is true for scores in another arrangement, whose sizes mean little. `of_scores` is true for
-    what certainly goes back to a product of queries and keys, whatever its sizes.
+    `rearranged` is true for scores in another arrangement, whose sizes mean little. `is_attention` is true for
+    what certainly is one, whatever its sizes: it goes back to a product of queries and keys, or values were
+    multiplied with it.
     """
 
     sizes: tuple[int, int]
@@ -313,7 +315,7 @@ class Attempt:
     lost: str = ""
     factors: tuple[tuple[int, int], ...] = ()
     rearranged: bool = False
-    of_scores: bool = False
+    is_attention: bool = False
     followed: bool = False
 
 
@@ -461,8 +463,7 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
     """The two factors of an einsum as a product of matrices; None for what is no such product."""
     if not isinstance(equation, str) or len(ends) != 2 or not EINSUM.fullmatch(equation.replace(" ", "")):
         return None
-    terms, result_axes = equation.replace(" ", "").split("->")
-    terms = terms.split(",")
+    *terms, result_axes = _spelled_out(equation.replace(" ", ""), ends)
     if any(len(set(term)) != len(term) for term in (*terms, result_axes)):
         return None
     over = set(terms[0]) & set(terms[1]) - set(result_axes)
@@ -487,6 +488,19 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
         ),
         tuple(axes.index(axis) for axis in result_axes),
     )
+
+
+def _spelled_out(equation: str, ends: Sequence[Tensor]) -> list[str]:
+    """The terms of an einsum and its result, with letters in the place of dots."""
+    terms, result = equation.split("->")
+    terms = terms.split(",")
+    spare = "".join(letter for letter in ascii_letters if letter not in equation)
+    counts = [end.dim() - len(term.replace("...", "")) for term, end in zip(terms, ends, strict=True)]
+    most = max(counts)
+    terms = [
+        term.replace("...", spare[most - count : most]) for term, count in zip(terms, counts, strict=True)
+    ]
+    return [*terms, result.replace("...", spare[:most])]
 
 
 def _in_axes(tensor: Tensor, term: str, order: Sequence[str]) -> Tensor:

@@ -172,7 +172,12 @@ def test_what_was_found_stands_where_the_rule_has_it():
 
 @pytest.mark.parametrize(
     ("equation", "turn"),
-    [("bind,bjnd->bnij", (0, 2, 1, 3)), ("ibnd,jbnd->bnij", (2, 0, 1, 3)), ("bnid,bnjd->bnij", (0, 1, 2, 3))],
+    [
+        ("bind,bjnd->bnij", (0, 2, 1, 3)),
+        ("ibnd,jbnd->bnij", (2, 0, 1, 3)),
+        ("bnid,bnjd->bnij", (0, 1, 2, 3)),
+        ("...id,...jd->...ij", (0, 1, 2, 3)),
+    ],
 )
 @pytest.mark.parametrize("swapped", [False, True])
 def test_einsum_is_followed(equation, turn, swapped):
@@ -188,7 +193,7 @@ def test_einsum_is_followed(equation, turn, swapped):
         else:
             weights = torch.softmax(torch.einsum(equation, q, k) * 0.3, dim=-1)
             output = torch.einsum(f"{scores},{other}->{one}", weights, v)
-        return weights, output.permute([one.index(axis) for axis in "bnid"])
+        return weights, output.permute([one.replace("...", "bn").index(axis) for axis in "bnid"])
 
     [call], weights, output, _ = followed(plain, call=attention)
     layer = call.layer("self", {})
