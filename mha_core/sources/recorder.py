@@ -69,8 +69,8 @@ NO_VALUES = "no values were multiplied with its weights"
 OUTSIDE = "it runs outside the model that is recorded."
 LOOP = "it is computed for one item at a time, and it cannot be told for which; record one item at a time."
 SLICES = (
-    "it is one of several calls in a row, each of one head for every text or of some heads of one text, and "
-    "it cannot be told which; record one item at a time."
+    "it is one of several calls in a row, which may be a head of every text each, or some heads of one text, "
+    "and it cannot be told which; record one item at a time."
 )
 TWO_TEXTS = "its queries and its keys are of two texts; give the tokens of the second one as keys=."
 MISFITS = ("name", "raise")
@@ -190,8 +190,9 @@ class Recorder:
         self._modules = ModuleUses(self._names, self._eager_mode.undisturbed)
         # By the id of a call's result: it, its version, the axis of its texts, the index there, and the call.
         self._results: dict[int, tuple[weakref.ref, int, int | None, int, RecordedCall]] = {}
-        # Of the call that is read now: the parts of the item, and whether it is one of several items.
-        self._n_parts, self._is_one_of_many = 1, False
+        # Of the call that is read now: the parts of the item, whether it is one of several items, and how
+        # many are read at once.
+        self._n_parts, self._is_one_of_many, self._n_read = 1, False, 1
         self._frame: FrameType | None = None  # of the module of the call before
         self._mixing = None
         if check is not None:
@@ -385,6 +386,7 @@ class Recorder:
         """
         items = where.items(lengths) if self.batch is None else {self.batch}
         self._n_parts, self._is_one_of_many = 1, n_read == 1 and bool(items) and 1 not in items
+        self._n_read = n_read or 1
         if n_read in (None, 1) or not items or n_read in items:
             return
         if len(items) > 1 or items != {1}:
@@ -592,11 +594,12 @@ class Recorder:
             self._await(call, result, axis, heads.transpose(0, 1).flatten(1))
 
     def _doubt(self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None) -> None:
-        """Mark calls of one head for each text that one run of a module makes one after the other.
+        """Mark calls of one head, or of one for each text, that a run of a module makes one after the other.
 
         They may as well be the heads of one text each, or some heads at a time.
         """
-        is_single = axis is not None and output.dim() == 3 and output.shape[0] > 1
+        lead = output.shape[:-2]
+        is_single = self._n_read > 1 and (lead.numel() == 1 if axis is None else len(lead) == 1)
         previous, calls = self._frame, call.place.forward_pass.calls
         self._frame = frame if is_single else None
         if is_single and frame is not None and frame is previous and len(calls) > 1 and calls[-1] is call:

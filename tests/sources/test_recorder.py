@@ -592,16 +592,20 @@ class InTurn(nn.Module):
         if self.way == "texts":
             return torch.stack([torch.softmax(a @ b.mT, -1) @ c for a, b, c in zip(q, k, v, strict=True)])
         q, k, v = (part.flatten(0, 1) for part in (q, k, v))
+        if self.way == "heads of a text":
+            return torch.cat([torch.softmax(q[[at]] @ k[[at]].mT, -1) @ v[[at]] for at in range(len(q))])
         slices = zip(q.split(len(x)), k.split(len(x)), v.split(len(x)), strict=True)
         return torch.cat([F.scaled_dot_product_attention(*one) for one in slices])
 
 
 @pytest.mark.parametrize(
-    ("way", "said"), [("heads", "in a row"), ("texts", "in a row"), ("module", "one item")]
+    ("way", "said"),
+    [("heads", "in a row"), ("heads of a text", "in a row"), ("texts", "in a row"), ("module", "one item")],
 )
 def test_heads_or_texts_in_turn_are_not_taken_for_each_other(normal, way, said, refused):
     """Where there are as many texts as heads, no size tells them apart."""
-    assert said in reason(refused, InTurn(way), normal(H, 7, D), item=1)
+    for item in (0, 1):
+        assert said in reason(refused, InTurn(way), normal(H, 7, D), item=item)
     if way == "module":
         assert len(recorded(InTurn(way), normal(1, 7, D)).layers) == 1
 

@@ -531,7 +531,7 @@ class EagerMode(TorchFunctionMode):
         attempt.lost = attempt.lost or "no score rule gives its weights"
 
     def _is_made_of_weights(self, values: Tensor) -> bool:
-        """Has a tensor a number for each cell of weights, or of a product of these, from which it was made?"""
+        """Has a tensor a number for each cell of weights, from which it was made?"""
         known = _unpermuted(self._known_of(values))
         if isinstance(known, Scores):
             return values.shape[-2:] in known.factors

@@ -305,9 +305,9 @@ class Attempt:
 
     `place` is where it ran. `followed` is true if it was followed from queries and keys to the values, else
     `lost` is the reason why not. `factors` are the sizes of other scores that its own may be mixed from.
-    `rearranged` is true for scores in another arrangement, whose sizes mean little. `is_attention` is true for
-    what certainly is one, whatever its sizes: it goes back to a product of queries and keys, or values were
-    multiplied with it.
+    `rearranged` is true for scores in another arrangement, whose sizes mean little. `is_attention` is true
+    for what certainly is one, whatever its sizes: it goes back to a product of queries and keys, or values
+    were multiplied with it.
     """
 
     sizes: tuple[int, int]
