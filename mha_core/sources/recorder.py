@@ -469,6 +469,8 @@ class Recorder:
             result = output
         lengths = (query.shape[-2], key.shape[-2]) if query.dim() > 1 else ()
         lead, axis = self._reader.lead(batch, query, key, value, alone=where.items(lengths) == {1})
+        if not self._eager_mode.are_of_tokens(key, value):
+            raise MhaError(f"attention was not followed: {following.NO_TOKENS}.")
         self._find_parts(where, lengths, batch if axis is None else lead[axis])
         attended, about = self._reader.attended(
             lead, axis, self._index, query, key, value, attn_mask, *args, **kwargs

@@ -659,6 +659,38 @@ def test_weights_that_no_queries_and_keys_give_are_named_whatever_their_size():
     assert "attention over 9 × 9 was not followed: its input is no product of queries and keys" in reason
 
 
+class OfNoTokens(nn.Module):
+    """Seven keys that are channels, as in XCiT, or mixtures of the seven tokens, as in Linformer."""
+
+    def __init__(self, way, fused):
+        super().__init__()
+        self.way, self.fused, self.qkv = way, fused, nn.Linear(D, 3 * 7)
+        self.mix, self.places = nn.Linear(7, 7), nn.Parameter(torch.randn(7, 7))
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        if self.way == "channels":
+            q, k, v = F.normalize(q.mT, dim=-1), F.normalize(k.mT, dim=-1), v.mT
+        elif self.way == "by a layer":
+            k, v = (self.mix(part.mT).mT for part in (k, v))
+        elif self.way == "by a matrix":
+            k, v = (torch.einsum("bnd,nk->bkd", part, self.places) for part in (k, v))
+        q, k, v = q[:, None], k[:, None], v[:, None]
+        if self.fused:
+            return F.scaled_dot_product_attention(q, k, v)[:, 0]
+        return (torch.softmax(q @ k.mT, -1) @ v)[:, 0]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("way", ["channels", "by a layer", "by a matrix", "tokens"])
+def test_what_is_no_token_is_not_labelled_with_one(way, fused):
+    model = nn.Sequential(Block(), OfNoTokens(way, fused))
+    trace = recorded(model, torch.randn(1, 7, D)).trace
+    assert len(trace.layers) == 1 + (way == "tokens")
+    named = "its keys are no tokens: they are channels, or mixtures of all tokens"
+    assert (named in " ".join(trace.source.skipped)) == (way != "tokens")
+
+
 class Inverse(nn.Module):
     """Weights times the inverse of others, as where Nyströmformer has as many landmarks as tokens."""
 

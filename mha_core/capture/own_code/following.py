@@ -95,6 +95,7 @@ FOLLOWED |= {"softmax", "cat", "data"}
 NO_PRODUCT = "its input is no product of queries and keys"
 NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
 UNDIVIDED = "values are multiplied with exponentials of scores that are not divided by their sum"
+NO_TOKENS = "its keys are no tokens: they are channels, or mixtures of all tokens"
 UNREADABLE = "its tensors have no numbers that can be read: they are meta, nested, sparse or of torch.vmap"
 
 
@@ -185,6 +186,32 @@ class EagerMode(TorchFunctionMode):
                     return fits[0]
         return None
 
+    def are_of_tokens(self, *keys_and_values: Tensor) -> bool:
+        """Are keys and values (…, token, width) of a token each, as far as the layers show that made them?"""
+        return not any(
+            getattr(_unpermuted(self._known_of(part)), "mixed", False) or self._counts_vectors(part, -1, -2)
+            for part in keys_and_values
+        )
+
+    def _counts_vectors(self, tensor: Tensor, axis: int, other: int) -> bool:
+        """Of a linear layer's output or a view of it: does an axis count vectors, another one their width?"""
+        steps = tensor.stride(axis), tensor.stride(other)
+        if min(tensor.shape[axis], tensor.shape[other]) < 2 or 0 in steps:
+            return False
+        storage = tensor.untyped_storage().data_ptr()
+        return any(
+            steps[1] < made.shape[-1] and steps[0] % made.shape[-1] == 0 and made.is_contiguous()
+            for made in self.outputs
+            if made.untyped_storage().data_ptr() == storage
+        )
+
+    def _mixes_tokens(self, product: Product) -> bool:
+        """Is it a product of a parameter with a linear layer's output that sums over all vectors of it?"""
+        (left, left_order), (right, right_order) = product.ends
+        return (_is_parameter(right) and self._counts_vectors(left, left_order[-1], left_order[-2])) or (
+            _is_parameter(left) and self._counts_vectors(right, *right_order[-2:])
+        )
+
     def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
         """Run an operation that is not followed; what it makes of scores or weights is lost."""
         if name.endswith("_like") or name.startswith("new_"):  # tensors of their own, of that shape
@@ -241,7 +268,8 @@ class EagerMode(TorchFunctionMode):
         operation = inner.operation if isinstance(inner, LostScores) else name
         for part in _tensors(result):
             if part.dim() > 1 and part.is_floating_point() and 4 * part.numel() >= sizes[0] * sizes[1]:
-                self._note(part, LostScores(sizes, operation, attempt, getattr(inner, "learned", False)))
+                learned, mixed = (getattr(inner, name, False) for name in ("learned", "mixed"))
+                self._note(part, LostScores(sizes, operation, attempt, learned, mixed))
 
     def _follow(
         self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
@@ -492,8 +520,10 @@ class EagerMode(TorchFunctionMode):
         inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
         learned = _is_parameter(product.left) or _is_parameter(product.right)
         factors = tuple(size for known in before if isinstance(known, TRACKED) for size in _sizes(known))
-        shape = product.result.shape
-        return Scores(q, k, shape, factor, inside=tuple(inside), learned=learned, factors=factors)
+        mixed = self._mixes_tokens(product)
+        mixed |= any(getattr(_unpermuted(known), "mixed", False) for known in before)
+        shape, inside = product.result.shape, tuple(inside)
+        return Scores(q, k, shape, factor, inside=inside, learned=learned, factors=factors, mixed=mixed)
 
     def _not_weights(self, known: Known) -> None:
         """A product of values with what is in the place of weights, but is none."""
@@ -516,6 +546,9 @@ class EagerMode(TorchFunctionMode):
         scores, lead, attempt = known.scores, product.result.shape[:-2], known.attempt
         if lead.numel() != scores.q.shape[1]:
             attempt.lost = attempt.lost or "its weights mix several values"
+            return
+        if scores.mixed or not self.are_of_tokens(product.right):
+            attempt.lost = attempt.lost or NO_TOKENS
             return
         if self._is_made_of_weights(product.ends[1][0]):
             attempt.lost = attempt.lost or "its weights are multiplied with weights"

@@ -45,7 +45,8 @@ class Scores:
     covered by a mask, and cells that no longer depend on q and k, (1, head or 1, query or 1, key or 1).
     `sinks` (head,) are scores in a last column of their own, after which only a softmax may come.
     `inside` are the axes of heads that lie within a token in memory; `learned` says that one factor of the
-    product is a parameter of a module, `factors` are the sizes of scores that are factors of it.
+    product is a parameter of a module, `factors` are the sizes of scores that are factors of it. `mixed` says
+    that a sum over all tokens is in it.
     """
 
     q: Tensor
@@ -60,6 +61,7 @@ class Scores:
     inside: tuple[int, ...] = ()
     learned: bool = False
     factors: tuple[tuple[int, int], ...] = ()
+    mixed: bool = False
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -381,6 +383,7 @@ class LostScores:
     operation: str
     attempt: Attempt | None
     learned: bool = False  # as of `Scores`
+    mixed: bool = False
 
 
 Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | Rows | LostScores
