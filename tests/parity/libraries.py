@@ -1,0 +1,424 @@
+"""Small random models of libraries that nobody needs to have: as many kinds of layers as there are.
+
+Sizes are distinct wherever a library lets them be, so that no axis is taken for another by luck. Where a
+layer can be mistaken because two sizes are equal, such as channels and tokens, it is also built with these.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+HEADS, WIDTH, DEPTH, LENGTH = 4, 12, 2, 22  # no width of one head, or of all of them, is a number of tokens
+D = HEADS * WIDTH
+
+
+class Model(NamedTuple):
+    """A model and what it is given: `inputs` of so many texts. `tokens` are counted where they are None."""
+
+    name: str
+    build: Callable[[], nn.Module]
+    inputs: Callable[[int], tuple]
+    tokens: int | None = None
+
+
+def ids(n_texts: int, length: int = LENGTH, vocabulary: int = 50) -> tuple[Tensor]:
+    return (torch.randint(1, vocabulary, (n_texts, length), generator=torch.Generator().manual_seed(1)),)
+
+
+def vectors(n_texts: int, length: int = LENGTH, width: int = D) -> tuple[Tensor]:
+    return (torch.randn(n_texts, length, width, generator=torch.Generator().manual_seed(1)),)
+
+
+def pictures(n_pictures: int, size: int = 32, *more: int) -> tuple[Tensor]:
+    return (torch.randn(n_pictures, 3, *more, size, size, generator=torch.Generator().manual_seed(1)),)
+
+
+films = lambda n: pictures(n, 32, 6)  # noqa: E731
+large = partial(pictures, size=64)
+
+
+def x_transformers() -> Iterator[Model]:
+    from x_transformers import Decoder, Encoder, TransformerWrapper
+
+    ways: dict[str, dict] = {
+        "plain": {},
+        "flash": {"attn_flash": True},
+        "rotary": {"rotary_pos_emb": True},
+        "rotary xpos": {"rotary_xpos": True},
+        "ALiBi": {"alibi_pos_bias": True, "alibi_num_heads": 2},
+        "T5 bias": {"rel_pos_bias": True},
+        "dynamic bias": {"dynamic_pos_bias": True},
+        "one key head": {"attn_one_kv_head": True},
+        "grouped keys": {"attn_kv_heads": 2},
+        "soft cap": {"attn_softclamp_logits": True, "attn_logit_softclamp_value": 3.0},
+        "qk norm": {"attn_qk_norm": True, "attn_qk_norm_groups": 3},
+        "qk RMS norm": {"attn_qk_rmsnorm": True},
+        "talking heads before": {"attn_pre_talking_heads": True},
+        "talking heads after": {"attn_post_talking_heads": True},
+        "top-k": {"attn_sparse_topk": 5},
+        "selective": {"attn_selective": True},
+        "memory keys": {"attn_num_mem_kv": 3},
+        "zero key": {"attn_add_zero_kv": True},
+        "sink": {"attn_head_learned_sink": True},
+        "gated values": {"attn_gate_values": True},
+        "gated heads": {"attn_gate_value_heads": True},
+        "head scale": {"attn_head_scale": True},
+        "laser": {"attn_laser": True},
+        "CoPE": {"attn_use_cope": True, "attn_cope_max_pos": 5},
+        "data-dependent ALiBi": {"attn_data_dependent_alibi": True},
+        "hybrid by value residual": {"add_value_residual": True},
+        "sigmoid": {"attn_sigmoid": True},
+        "hard": {"attn_hard": True},
+        "shift tokens": {"shift_tokens": 1},
+        "macaron": {"macaron": True},
+        "sandwich": {"sandwich_coef": 1},
+        "residual attention": {"residual_attn": True},
+        "latent keys": {"attn_use_latent_kv": True, "attn_dim_latent_kv": 10},
+        "orthogonal values": {"attn_orthog_projected_values": True},
+        "polar": {"polar_pos_emb": True},
+        "relative projected": {"attn_use_rel_proj_pos_bias": True},
+        "flash, causal ALiBi": {"attn_flash": True, "alibi_pos_bias": True},
+    }
+    causal = {"rotary xpos", "selective", "CoPE"}
+    for kind, layers in (("encoder", Encoder), ("decoder", Decoder)):
+        for way, options in ways.items():
+            if kind == "encoder" and way in causal:
+                continue
+
+            def build(layers: type = layers, options: dict = options) -> nn.Module:
+                inner = layers(dim=D, depth=DEPTH, heads=HEADS, attn_dim_head=WIDTH, **options)
+                return TransformerWrapper(num_tokens=50, max_seq_len=40, attn_layers=inner)
+
+            yield Model(f"{kind}, {way}", build, ids, LENGTH)
+
+
+def vit_pytorch() -> Iterator[Model]:
+    from importlib import import_module
+
+    class_of = lambda file, name: getattr(import_module(f"vit_pytorch.{file}"), name)  # noqa: E731
+    usual = {"image_size": 32, "patch_size": 8, "num_classes": 5, "dim": D, "depth": DEPTH, "heads": HEADS}
+    usual |= {"mlp_dim": 20, "dim_head": WIDTH}
+
+    def of(file: str, name: str = "ViT", without: tuple = (), **options: object) -> Callable[[], nn.Module]:
+        every = {key: value for key, value in usual.items() if key not in without} | options
+        return lambda: class_of(file, name)(**every)
+
+    for file, name in (
+        ("vit", "ViT"),
+        ("simple_vit", "SimpleViT"),
+        ("simple_flash_attn_vit", "SimpleViT"),
+        ("simple_vit_with_register_tokens", "SimpleViT"),
+        ("simple_vit_with_qk_norm", "SimpleViT"),
+        ("simple_vit_with_value_residual", "SimpleViT"),
+        ("simple_vit_with_relative_proj_pos_bias", "SimpleViT"),
+        ("simple_uvit", "SimpleUViT"),
+        ("deepvit", "DeepViT"),
+        ("parallel_vit", "ViT"),
+        ("normalized_vit", "nViT"),
+        ("vit_for_small_dataset", "ViT"),
+        ("rvt", "RvT"),
+        ("jumbo_vit", "JumboViT"),
+        ("vit_with_patch_merger", "ViT"),
+        ("vit_with_patch_dropout", "ViT"),
+        ("vit_5", "ViT"),
+    ):
+        yield Model(file, of(file, name), pictures, 17 if file == "deepvit" else None)
+    yield Model("cait", of("cait", "CaiT", cls_depth=1), pictures, 16)
+    xcit = partial(of, "xcit", "XCiT", cls_depth=1)
+    yield Model("xcit", xcit(), pictures, 16)
+    yield Model("xcit, channels as tokens", xcit(dim_head=16, dim=64), pictures, 16)
+    yield Model("fft", of("simple_vit_with_fft", "SimpleViT", freq_patch_size=8), pictures)
+    hyper = of("simple_vit_with_hyper_connections", "SimpleViT", num_residual_streams=3)
+    yield Model("hyper-connections", hyper, pictures)
+    levit = of("levit", "LeViT", ("patch_size", "mlp_dim", "dim_head"), image_size=128, mlp_mult=2, stages=2)
+    yield Model("levit", levit, partial(pictures, size=128))
+    yield Model("pit", of("pit", "PiT", depth=(1, 2)), pictures)
+    nest = {"num_hierarchies": 2, "block_repeats": (1, 2)}
+    yield Model("nest", of("nest", "NesT", ("mlp_dim", "depth"), patch_size=4, **nest), pictures)
+    video = {"image_patch_size": 8, "frames": 6, "frame_patch_size": 2}
+    yield Model("vit_3d", of("vit_3d", "ViT", ("patch_size",), **video), films)
+    for variant in ("factorized_encoder", "factorized_self_attention"):
+        apart = {"spatial_depth": 2, "temporal_depth": 2, "variant": variant, **video}
+        vivit = of("vivit", "ViViT", ("patch_size", "depth"), **apart)
+        yield Model(f"vivit, {variant}", vivit, films)
+    audio = {"seq_len": 88, "patch_size": 8}
+    yield Model("vit_1d", of("vit_1d", "ViT", ("image_size",), **audio), lambda n: vectors(n, 3, 88))
+    plain = ("image_size", "patch_size", "mlp_dim")
+    max_vit = {"depth": (1, 1), "window_size": 4, "dim_conv_stem": 8, "dim_head": 8, "dim": 16}
+    yield Model("max_vit", of("max_vit", "MaxViT", (*plain, "heads"), **max_vit), large)
+    sep = {"depth": (1, 1), "heads": (2, 3), "window_size": 7, "dim": 16}
+    yield Model("sep_vit", of("sep_vit", "SepViT", plain, **sep), partial(pictures, size=112))
+    stages = {f"s{n}_emb_dim": 8 * n for n in range(1, 5)} | {f"s{n}_depth": 1 for n in range(1, 5)}
+    patches = {
+        "s1_local_patch_size": 4,
+        "s2_local_patch_size": 4,
+        "s3_local_patch_size": 2,
+        "s4_local_patch_size": 1,
+    }
+    twins = {"s1_global_k": 4, "s2_global_k": 4, "s3_global_k": 2, "s4_global_k": 1, **patches, **stages}
+    yield Model("twins_svt", lambda: class_of("twins_svt", "TwinsSVT")(num_classes=5, **twins), large)
+    cvt = {name: size for name, size in stages.items() if name[1] != "4"}
+    yield Model("cvt", lambda: class_of("cvt", "CvT")(num_classes=5, **cvt), large, 16)
+    region = {"dim": (8, 16, 24, 32), "depth": (1, 1, 1, 1), "window_size": 2, "num_classes": 5}
+    yield Model("regionvit", lambda: class_of("regionvit", "RegionViT")(**region), large)
+    cross = {"dim": (32, 32, 64, 64), "depth": (1, 1, 1, 1), "local_window_size": 2, "num_classes": 5}
+    cross |= {"global_window_size": (4, 2, 2, 1)}
+    yield Model("crossformer", lambda: class_of("crossformer", "CrossFormer")(**cross), large)
+    two = {"sm_dim": 24, "lg_dim": 40, "sm_patch_size": 4, "lg_patch_size": 8, "depth": 1, "lg_enc_depth": 2}
+    yield Model(
+        "cross_vit", lambda: class_of("cross_vit", "CrossViT")(image_size=32, num_classes=5, **two), pictures
+    )
+    mobile = {"dims": [24, 32, 40], "channels": [8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28], "num_classes": 5}
+    yield Model("mobile_vit", lambda: class_of("mobile_vit", "MobileViT")((64, 64), **mobile), large)
+    cct = {
+        "img_size": 32,
+        "embedding_dim": D,
+        "num_layers": 2,
+        "num_heads": 4,
+        "mlp_ratio": 2,
+        "num_classes": 5,
+    }
+    yield Model("cct", lambda: class_of("cct", "CCT")(n_conv_layers=2, **cct), pictures)
+    scalable = {
+        "dim": 16,
+        "depth": (1, 1),
+        "heads": (2, 2),
+        "reduction_factor": (2, 1),
+        "window_size": (4, 4),
+    }
+    yield Model(
+        "scalable_vit", lambda: class_of("scalable_vit", "ScalableViT")(num_classes=5, **scalable), large
+    )
+
+
+def timm() -> Iterator[Model]:
+    from timm import create_model
+
+    size = {"img_size": 64}
+    small = {**size, "embed_dim": D, "depth": 2, "num_heads": HEADS}
+    swin = {**size, "embed_dim": 24, "depths": (2, 2), "num_heads": (2, 3), "window_size": 4}
+    tnt = {"num_heads": None, "num_heads_outer": 4, "num_heads_inner": 4, "inner_dim": 24}
+    davit = {"depths": (1, 1), "embed_dims": (24, 36), "num_heads": (2, 3)}
+    models: dict[str, dict] = {
+        "vit_tiny_patch16_224": small,
+        "vit_base_patch16_siglip_224": small,
+        "vit_small_patch16_rope_224": small,
+        "vit_relpos_small_patch16_224": small,
+        "vit_srelpos_small_patch16_224": small,
+        "deit_tiny_distilled_patch16_224": small,
+        "beit_base_patch16_224": small,
+        "eva02_tiny_patch14_224": {**small, "img_size": 70},
+        "cait_xxs24_224": small,
+        "convit_tiny": {**small, "depth": 3, "local_up_to_layer": 2},
+        "xcit_nano_12_p16_224": small,
+        "samvit_base_patch16": {**small, "window_size": 3, "global_attn_indexes": (1,)},
+        "tnt_s_patch16_224": small | tnt,
+        "swin_tiny_patch4_window7_224": swin,
+        "swinv2_tiny_window8_256": swin,
+        "swinv2_cr_tiny_224": swin,
+        "maxvit_rmlp_pico_rw_256": size,
+        "coatnet_rmlp_nano_rw_224": size,
+        "davit_tiny": davit,
+        "mobilevit_xxs": {},
+        "mobilevitv2_050": {},
+        "volo_d1_224": size,
+        "pvt_v2_b0": {"depths": (1, 1, 1, 1)},
+        "twins_svt_small": {**size, "depths": (1, 1, 1, 1)},
+        "twins_pcpvt_small": {**size, "depths": (1, 1, 1, 1)},
+        "levit_128": {},
+        "coat_lite_tiny": size,
+        "crossvit_tiny_240": {},
+        "hiera_tiny_224": {"img_size": (64, 64)},
+        "mvitv2_tiny": size,
+        "gcvit_xxtiny": {},
+        "nest_tiny": size,
+        "pit_ti_224": {},
+        "visformer_tiny": size,
+        "efficientformer_l1": {},
+        "efficientformerv2_s0": {},
+        "edgenext_xx_small": {},
+        "tiny_vit_5m_224": {},
+        "mixer_s16_224": size,
+        "gmlp_ti16_224": size,
+    }
+    tokens = {"convit_tiny": 17, "coat_lite_tiny": 65, "mobilevitv2_050": 49, "efficientformerv2_s0": 49}
+    tokens |= dict.fromkeys(("cait_xxs24_224", "xcit_nano_12_p16_224", "mixer_s16_224", "gmlp_ti16_224"), 16)
+    for name, options in models.items():
+        options = {key: value for key, value in options.items() if value is not None}
+        build = partial(create_model, name, num_classes=5, **options)
+        side = {"crossvit_tiny_240": 240, "eva02_tiny_patch14_224": 70}.get(name, 64 if options else 224)
+        side = 224 if name in ("davit_tiny", "pvt_v2_b0") else side
+        yield Model(name, build, partial(pictures, size=side), tokens.get(name))
+
+
+def linformer() -> Iterator[Model]:
+    from linformer import Linformer
+
+    for k in (10, LENGTH):
+        for shared in (False, True):
+            build = partial(
+                Linformer, dim=D, seq_len=LENGTH, depth=DEPTH, heads=HEADS, k=k, one_kv_head=shared
+            )
+            yield beside(f"k = {'n' if k == LENGTH else k}{', one key head' if shared else ''}", build)
+
+
+def performer() -> Iterator[Model]:
+    from performer_pytorch import Performer
+
+    for way, options in {
+        "FAVOR+": {},
+        "ReLU": {"generalized_attention": True},
+        "shift": {"shift_tokens": True},
+    }.items():
+        build = partial(Performer, dim=D, depth=DEPTH, heads=HEADS, dim_head=WIDTH, **options)
+        yield beside(way, build)
+
+
+def nystrom() -> Iterator[Model]:
+    from nystrom_attention import Nystromformer
+
+    for landmarks in (11, LENGTH):
+        sizes = {"dim": D, "depth": DEPTH, "heads": HEADS, "dim_head": WIDTH, "num_landmarks": landmarks}
+        yield beside(
+            f"{landmarks} landmarks", partial(Nystromformer, **sizes, attn_values_residual_conv_kernel=3)
+        )
+
+
+def linear_attention() -> Iterator[Model]:
+    from linear_attention_transformer import LinearAttentionTransformer
+
+    for causal in (False, True):
+        sizes = {"dim": D, "depth": DEPTH, "heads": HEADS, "max_seq_len": LENGTH, "blindspot_size": 1}
+        yield beside(
+            "causal" if causal else "to both sides",
+            partial(LinearAttentionTransformer, **sizes, causal=causal),
+        )
+    local = {
+        "dim": D,
+        "depth": DEPTH,
+        "heads": HEADS,
+        "max_seq_len": LENGTH,
+        "n_local_attn_heads": 2,
+        "local_attn_window_size": 11,
+    }
+    yield beside("local heads", partial(LinearAttentionTransformer, **local))
+
+
+def memory_efficient() -> Iterator[Model]:
+    from memory_efficient_attention_pytorch import Attention, CosineSimAttention, FlashAttention
+
+    sizes = {"dim": D, "heads": HEADS, "dim_head": WIDTH}
+    buckets = {"q_bucket_size": 5, "k_bucket_size": 4}
+    for name, kind, options in (
+        ("plain", Attention, {}),
+        ("causal", Attention, {"causal": True}),
+        ("in chunks", Attention, {"memory_efficient": True, **buckets}),
+        ("cosine", CosineSimAttention, {"seq_len": LENGTH}),
+        ("flash", FlashAttention, buckets),
+    ):
+        yield Model(
+            name, lambda kind=kind, options=options: Blocks(lambda: kind(**sizes, **options)), vectors, LENGTH
+        )
+
+
+def conformer() -> Iterator[Model]:
+    from conformer import Conformer
+
+    sizes = {"dim": D, "depth": DEPTH, "dim_head": WIDTH, "heads": HEADS, "conv_kernel_size": 3}
+    yield beside("conformer", partial(Conformer, **sizes))
+
+
+def torch_geometric() -> Iterator[Model]:
+    from torch_geometric import nn as graphs
+
+    edges = torch.cartesian_prod(torch.arange(LENGTH), torch.arange(LENGTH)).T.contiguous()
+
+    class Graph(nn.Module):
+        def __init__(self, layer: Callable[[], nn.Module]):
+            super().__init__()
+            self.layer, self.attention = (
+                layer(),
+                Blocks(partial(nn.MultiheadAttention, D, HEADS, batch_first=True)),
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.attention(torch.stack([self.layer(each, edges) for each in x]))
+
+    for name, layer in {
+        "TransformerConv": partial(graphs.TransformerConv, D, WIDTH, HEADS),
+        "GATConv": partial(graphs.GATConv, D, WIDTH, HEADS),
+        "GATv2Conv": partial(graphs.GATv2Conv, D, WIDTH, HEADS),
+        "GCNConv": partial(graphs.GCNConv, D, D),
+        "GPSConv": lambda: graphs.GPSConv(D, graphs.GCNConv(D, D), heads=HEADS),
+    }.items():
+        yield Model(name, partial(Graph, layer), vectors, LENGTH)
+
+
+def diffusers() -> Iterator[Model]:
+    from diffusers.models.attention import BasicTransformerBlock
+    from diffusers.models.attention_processor import (
+        Attention,
+        AttnProcessor,
+        AttnProcessor2_0,
+        SlicedAttnProcessor,
+    )
+
+    for name, processor in {
+        "own code": AttnProcessor(),
+        "kernel": AttnProcessor2_0(),
+        "slices of 2 heads": SlicedAttnProcessor(2),
+        "slices of 1 head": SlicedAttnProcessor(1),
+        "one slice": SlicedAttnProcessor(12),
+    }.items():
+        build = partial(Attention, D, heads=HEADS, dim_head=WIDTH, processor=processor)
+        yield Model(name, lambda build=build: Blocks(build), vectors, LENGTH)
+    yield Model("block", lambda: Blocks(lambda: BasicTransformerBlock(D, HEADS, WIDTH)), vectors, LENGTH)
+
+
+class Beside(nn.Module):
+    """Layers of a library before an attention of torch: a trace of the latter alone would hide the former."""
+
+    def __init__(self, layers: nn.Module):
+        super().__init__()
+        self.layers, self.known = layers, Blocks(partial(nn.MultiheadAttention, D, HEADS, batch_first=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.layers(x)
+        return self.known(made[0] if isinstance(made, tuple) else made)
+
+
+def beside(name: str, build: Callable[[], nn.Module]) -> Model:
+    return Model(name, lambda: Beside(build()), vectors, LENGTH)
+
+
+class Blocks(nn.Module):
+    """Layers that somebody put into a residual stream."""
+
+    def __init__(self, layer: Callable[[], nn.Module]):
+        super().__init__()
+        self.layers = nn.ModuleList(layer() for _ in range(DEPTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            made = layer(x, x, x) if isinstance(layer, nn.MultiheadAttention) else layer(x)
+            x = x + (made[0] if isinstance(made, tuple) else made)
+        return x
+
+
+# By the name of the package, as pip knows it.
+LIBRARIES: dict[str, Callable[[], Iterator[Model]]] = {
+    "x-transformers": x_transformers,
+    "vit-pytorch": vit_pytorch,
+    "timm": timm,
+    "diffusers": diffusers,
+    "torch-geometric": torch_geometric,
+    "linformer": linformer,
+    "performer-pytorch": performer,
+    "nystrom-attention": nystrom,
+    "linear-attention-transformer": linear_attention,
+    "memory-efficient-attention-pytorch": memory_efficient,
+    "conformer": conformer,
+}

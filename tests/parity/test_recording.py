@@ -1,0 +1,53 @@
+"""What the sweep over libraries calls exact, named, not checked and wrong, on models of torch alone."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mha_core.traces.layer import LayerTrace
+from tests.parity.libraries import HEADS, LENGTH, Beside, Blocks, Model, vectors
+from tests.parity.recording import compared
+
+
+class Rows(nn.Module):
+    """Weights of a parameter, without queries and keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(LENGTH - 1, LENGTH - 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + nn.functional.pad(self.places.softmax(-1) @ x[:, 1:], (0, 0, 1, 0))
+
+
+class Neighbours(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x.roll(1, dims=1)
+
+
+def words(layers) -> set[str]:
+    return {each.word for each in compared(Model("", lambda: Beside(layers()), vectors, LENGTH))}
+
+
+def test_a_model_is_exact_named_or_not_checked():
+    assert words(nn.Identity) == {"exact"}
+    assert words(lambda: Blocks(Rows)) == {"named"}
+    assert words(lambda: Blocks(Neighbours)) == {"not checked"}
+
+
+@pytest.mark.parametrize("of_heads", [True, False])
+def test_what_did_not_flow_is_wrong(monkeypatch, of_heads):
+    weights = LayerTrace.weights
+
+    def other(layer: LayerTrace, **cells):
+        shown = weights(layer, **cells)
+        return shown[: HEADS - 1] if of_heads else shown**2
+
+    monkeypatch.setattr(LayerTrace, "weights", other)
+    assert words(nn.Identity) == {"WRONG"}
+
+
+def test_what_is_neither_shown_nor_named_is_wrong(monkeypatch):
+    monkeypatch.setattr("mha_core.sources.recorder._unfollowed", lambda *_: "")
+    monkeypatch.setattr("mha_core.capture.own_code.token_mixing.TokenMixing._mixes", lambda *_: False)
+    assert words(lambda: Blocks(Rows)) == words(lambda: Blocks(Neighbours)) == {"WRONG"}
