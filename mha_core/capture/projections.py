@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
 from mha_core.traces.facts import Adjustment, Adjustments, Clip, Factor, Norm, OutputGate, Rotary
 from mha_core.traces.projections import Part
+from mha_core.traces.tensors import version
 
 # What libraries call the matrices of q, k and v, and norms behind them; a packed matrix has one name.
 NAMES = (
@@ -88,13 +89,13 @@ class Use(NamedTuple):
 
     @classmethod
     def of(cls, module: nn.Module, x: Tensor, y: Tensor, proof: Proof) -> "Use":
-        return cls(module, x, y, (x._version, y._version), proof)
+        return cls(module, x, y, (version(x), version(y)), proof)
 
     def unchanged(self) -> "Use | None":
         """The use with its output as it was, also where the model has cut that off in place; else None."""
-        if self.versions == (self.x._version, self.y._version):
+        if self.versions == (version(self.x), version(self.y)):
             return self
-        if self.x._version != self.versions[0] or type(self.module).forward is not nn.Linear.forward:
+        if version(self.x) != self.versions[0] or type(self.module).forward is not nn.Linear.forward:
             return None
         product = nn.functional.linear(self.x, self.module.weight, self.module.bias)
         limit = self.y.abs().max().item()

@@ -78,8 +78,7 @@ def flex_arguments(q: Tensor, k: Tensor, v: Tensor, score_mod, block_mask, scale
     mask, mask_mod = None, block_mask[-1]
     if not _is_default(mask_mod, "noop_mask"):
         sizes = (*q.shape[:2], q.shape[2], k.shape[2])
-        with torch._C.DisableTorchFunction():
-            mask = sys.modules[FLEX].create_mask(mask_mod, *sizes, device=q.device)
+        mask = sys.modules[FLEX].create_mask(mask_mod, *sizes, device=q.device)
     grouped = q.shape[1] != k.shape[1]
     return {"query": q, "key": k, "value": v, "attn_mask": mask, "scale": scale, "enable_gqa": grouped}
 

@@ -427,7 +427,7 @@ class Recorder:
     def _record_call(self, function: Callable, args: tuple, kwargs: dict, result: object) -> None:
         """Record a call of one of torch's functions; whatever goes wrong, the model runs on undisturbed."""
         # In this order: leaving inference mode switches gradients on again.
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
             where = caller(self._block, self.model)
             place = self._located(where)
             if self._is_outside(where):
@@ -483,15 +483,13 @@ class Recorder:
         """How the first axis of values (text and head, token, width) was made of two, if that is proven."""
         if batch is None or values.is_nested or len(values) == batch:
             return None
-        with torch._C.DisableTorchFunction():
-            return self._eager_mode.folding(values, batch)
+        return self._eager_mode.folding(values, batch)
 
     def _compare(
         self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> None:
         """Raises `MhaError` where a call's output is not what its arguments give."""
-        with torch._C.DisableTorchFunction():  # our own softmax is not followed
-            apart = self._reader.difference(attended, output, project)
+        apart = self._reader.difference(attended, output, project)
         if apart > 0:
             raise MhaError(
                 f"it is not shown: the result of this call is not what its queries, keys, values and mask "

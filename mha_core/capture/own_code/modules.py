@@ -29,7 +29,7 @@ class ModuleUse(NamedTuple):
         if self.versions != (version(self.x), version(self.y)):
             return None
         x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (self.x, self.y))
-        return None if x is None or y is None else Use.of(self.module, x.clone(), y.clone(), Proof(name))
+        return None if x is None or y is None else Use.of(self.module, x.detach(), y.detach(), Proof(name))
 
 
 class ModuleUses:
@@ -78,24 +78,18 @@ class ModuleUses:
             return Provenance()
         inside = set(module.modules())
         # All are tried for q, k and v: the numbers show which made which.
-        named = [
-            use.of_text(n_texts, item, "c_attn" if use.module.weight.dim() == 2 else "qk_norm")
-            for use in uses
-            if use.module in inside
-        ]
-        inputs: dict[tuple, Tensor] = {}  # uses of one input share its copy
-        shared = [
-            use._replace(x=inputs.setdefault(_place_of(each.x), use.x))
-            for each, use in zip((use for use in uses if use.module in inside), named, strict=True)
-            if use is not None
-        ]
+        named = []
+        for use in uses:
+            name = "c_attn" if use.module.weight.dim() == 2 else "qk_norm"
+            if use.module in inside and (one := use.of_text(n_texts, item, name)) is not None:
+                named.append(one)
         q, k, v = attended.q, attended.k, attended.v
         n_query = q.shape[2]
         if n_query < k.shape[2]:  # with a cache only the last keys and values are made now
-            latest = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], shared)
+            latest = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], named)
             if latest.tensors:
                 return latest
-        return provenance(q, k, v, shared, outside=n_query != k.shape[2])
+        return provenance(q, k, v, named, outside=n_query != k.shape[2])
 
     def await_output(self, call: RecordedCall, concat: Tensor, n_texts: int, item: int) -> None:
         """The next module that takes the heads' outputs, (query, h · d_v), has W^O of the call."""
@@ -112,10 +106,6 @@ class ModuleUses:
         if (product := matrix(one)) is not None:
             call.matrices = {**call.matrices, **copies({"w_o": product[0], "b_o": product[1]})}
         self._awaited = None
-
-
-def _place_of(tensor: Tensor) -> tuple:
-    return tensor.data_ptr(), tensor.shape
 
 
 def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
