@@ -106,7 +106,7 @@ SIGNATURE = inspect.signature(FORWARD)
 
 
 def projections(arguments: dict) -> Projections:
-    """Copies of the matrices of a call as in the formula, x W: they may be trained further."""
+    """The matrices of a call as in the formula, x W."""
     if arguments.get("use_separate_proj_weight"):
         matrices = [arguments[f"{name}_proj_weight"] for name in "qkv"]
     else:
@@ -114,10 +114,7 @@ def projections(arguments: dict) -> Projections:
     bias = arguments["in_proj_bias"]
     parts = [*matrices, arguments["out_proj_weight"]]
     biases = [*((None,) * 3 if bias is None else bias.chunk(3)), arguments["out_proj_bias"]]
-    return Projections(
-        *(part.detach().clone().mT for part in parts),
-        *(None if part is None else part.detach().clone() for part in biases),
-    )
+    return Projections(*(part.mT for part in parts), *biases)
 
 
 class _Uncompiled:

@@ -13,7 +13,7 @@ from mha_core.attention.module import Attended
 from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
 from mha_core.capture.recorded_call import RecordedCall
 from mha_core.traces.projections import Part
-from mha_core.traces.tensors import contiguous_copy, version
+from mha_core.traces.tensors import on_cpu, version
 
 
 class ModuleUse(NamedTuple):
@@ -123,9 +123,9 @@ def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
 
 
 def copies(tensors: Mapping[str, Tensor | Part | None]) -> dict[str, Tensor]:
-    """Copies on the CPU: a trace stays what it is when the model is trained further."""
+    """Copies on the CPU, laid as they were: a trace stays what it is when the model is trained further."""
     return {
-        name: contiguous_copy(tensor.tensor() if isinstance(tensor, Part) else tensor)
+        name: on_cpu(tensor.tensor() if isinstance(tensor, Part) else tensor).detach().clone()
         for name, tensor in tensors.items()
         if tensor is not None
     }

@@ -1,0 +1,73 @@
+"""What does `mha.record` cost? A pass that is recorded against the same pass alone, at 256 tokens.
+
+Run it with ``python tests/bench/bench_record.py`` (half a minute); the last lines are one JSON object each.
+The models are random, of 6 layers with 8 heads and d_model 512: torch's own encoder, and blocks that call
+its attention function. They take turns on one thread, and the seconds are those of the processor. A recording
+keeps q, k and v of each layer, with the model given also its matrices, and computes some rows of each call
+again; of the encoder it also computes all q, k and v again, which torch's module does not show.
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import mha_core as mha  # from this checkout, also where another is installed
+
+LENGTH, D, HEADS, LAYERS = 256, 512, 8, 6
+TURNS, MAX_RATIO = 15, 1.3
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(D, 3 * D), nn.Linear(D, D)
+        self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(), nn.Linear(4 * D, D))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(1, LENGTH, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        heads = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(heads.transpose(1, 2).reshape(1, LENGTH, D))
+        return x + self.mlp(x)
+
+
+def seconds(model: nn.Module, x: Tensor, of: tuple[nn.Module, ...] | None) -> float:
+    """The seconds of a processor that a pass takes, recorded with `of` if that is given."""
+    began = time.process_time()
+    if of is None:
+        model(x)
+    else:
+        with mha.record(*of, tokens=[str(at) for at in range(LENGTH)]):
+            model(x)
+    return time.process_time() - began
+
+
+@torch.no_grad()
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    torch.backends.mha.set_fastpath_enabled(False)  # a recording cannot see into it
+    encoder = nn.TransformerEncoderLayer(D, HEADS, 4 * D, 0.0, batch_first=True)
+    models = {
+        "encoder": nn.TransformerEncoder(encoder, LAYERS, enable_nested_tensor=False).eval(),
+        "blocks": nn.Sequential(*(Block() for _ in range(LAYERS))).eval(),
+    }
+    x, found = torch.randn(1, LENGTH, D), {}
+    for name, model in models.items():
+        ways = {"with the model": (model,), "without": ()}
+        turns = [[seconds(model, x, of) for of in (None, *ways.values())] for _ in range(TURNS + 1)][1:]
+        for at, way in enumerate(ways, start=1):
+            found[f"{name}, {way}"] = statistics.median(turn[at] / turn[0] for turn in turns)
+    for name, ratio in found.items():
+        value = {"name": f"seconds of a recorded pass / plain, {name}", "value": round(ratio, 2)}
+        print(json.dumps(value | {"target": MAX_RATIO}))
+
+
+if __name__ == "__main__":
+    main()
