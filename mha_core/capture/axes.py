@@ -55,7 +55,7 @@ def text_axis(
     given = "give batch=, or " if batch is None else ""
     raise MhaError(
         f"It has {sizes} heads or texts, and it cannot be told {number}; {given}record one text at a time, "
-        f"or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+        f"with batch=1, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
     )
 
 

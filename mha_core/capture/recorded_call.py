@@ -65,8 +65,15 @@ class RecordedCall:
 
     def is_continued_by(self, later: "RecordedCall") -> bool:
         """Are the later keys the last ones of these, followed by one for each of the later queries?"""
-        n_shared = later.sizes[1] - later.sizes[0]
-        return 0 < n_shared <= self.k.shape[1] and self._shares(later, n_shared)
+        return self._with_continuation(later) is not None
+
+    def _with_continuation(self, later: "RecordedCall") -> "tuple[RecordedCall, RecordedCall] | None":
+        """This call and one that continues it, as they are or both without the room of a cache; else None."""
+        for one, other in ((self, later), (self.without_room(), later.without_room())):
+            n_shared = other.sizes[1] - other.sizes[0]
+            if 0 < n_shared <= one.k.shape[1] and one._shares(other, n_shared):
+                return one, other
+        return None
 
     def is_read_by(self, later: "RecordedCall") -> bool:
         """Are the later keys and values the very same? So a decoder reads the other text at each step."""
@@ -84,8 +91,9 @@ class RecordedCall:
 
     def continued(self, later: "RecordedCall") -> "RecordedCall":
         """This call and a later one that continues it, or reads the same keys."""
+        pair = self._with_continuation(later)
+        reads_on, (self, later) = pair is not None, pair or (self, later)
         n_key, tensors, matrices = later.k.shape[1], {}, self.matrices
-        reads_on = self.is_continued_by(later)
         n_new = later.sizes[0] if reads_on else 0
         if "x" in self.tensors and "x" in later.tensors:
             tensors["x"] = torch.cat([self.tensors["x"], later.tensors["x"]])
@@ -107,6 +115,14 @@ class RecordedCall:
             tensors=tensors,
             matrices=matrices,
         )
+
+    def without_room(self) -> "RecordedCall":
+        """The call without the last keys, as far as they are hidden from all of its queries."""
+        mask = self.queries[0].rule.mask
+        if mask is None or len(self.queries) > 1 or mask.shape[-1] < self.k.shape[1]:
+            return self
+        seen = mask.flatten(0, -2).any(0).nonzero()
+        return (self.cropped(int(seen.max()) + 1) if len(seen) else None) or self
 
     def cropped(self, n_key: int) -> "RecordedCall | None":
         """The call with its first keys alone, if all others are hidden from its queries: room of a cache."""

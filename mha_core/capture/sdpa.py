@@ -35,6 +35,7 @@ PRIVATE = re.compile(
 )  # of torch's own functions
 # Torch's own, whatever somebody has put in its place.
 SDPA, FORWARD = torch._C._nn.scaled_dot_product_attention, F.multi_head_attention_forward
+OPERATOR = torch.ops.aten.scaled_dot_product_attention.default  # as programs of torch.export call it
 
 
 class SdpaMode(TorchFunctionMode):
@@ -50,6 +51,8 @@ class SdpaMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        if func is OPERATOR:
+            func = SDPA
         if func is SDPA or func is FORWARD or is_flex_attention(func) or is_kernel(func):
             self.show(func, args, kwargs, result)
         return result

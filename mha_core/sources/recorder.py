@@ -131,7 +131,8 @@ def record(
     if model is not None and not isinstance(model, nn.Module):
         raise MhaError(
             f"mha.record takes the model as a torch.nn.Module and its tokens by name; got "
-            f"{type(model).__name__}. Write mha.record(model, tokens=…), or mha.record(tokens=…)."
+            f"{type(model).__name__}. Write mha.record(model, tokens=…), or mha.record(tokens=…); the model "
+            f"of a torch.export program is program.module()."
         )
     one_of("misfit", misfit, MISFITS, parameter="misfit")
     if check is not None:

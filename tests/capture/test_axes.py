@@ -50,6 +50,7 @@ def test_what_cannot_be_told_is_refused(lead, batch, inside, documented, refused
     message = str(refused(text_axis, lead, batch, inside, documented=documented))
     assert " × ".join(map(str, lead)) in message
     assert ("give batch=" in message) == (batch is None)
+    assert "record one text at a time, with batch=1" in message
 
 
 def test_of_one_text_heads_and_parts_cannot_be_told_apart(refused):

@@ -1,5 +1,8 @@
 """Torch code that knows nothing of us is recorded exactly, computes what it did, and mixes no threads."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -379,6 +382,54 @@ def test_where_there_is_none_it_says_where_it_looked_and_what_to_do(x, refused):
 class Scripted(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.scaled_dot_product_attention(x, x, x)
+
+
+SCRIPTED = """
+import torch
+import mha_core as mha
+
+@torch.jit.script
+def capped(scores, cap: float):
+    return (scores / cap).tanh() * cap
+
+q = torch.randn(7, 5)
+with mha.record(tokens=list("abcdefg")) as rec:
+    torch.softmax(capped(q @ q.mT, 3.0), -1) @ q
+try:
+    print(rec.trace.layers[0].rule.soft_cap)
+except mha.MhaError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", ["0", "1"])
+def test_a_scripted_function_is_named_with_what_shows_it(jit, tmp_path):
+    """As x-transformers caps its scores."""
+    script = tmp_path / "scripted.py"
+    script.write_text(SCRIPTED)
+    command = [sys.executable, "-W", "ignore", str(script)]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTORCH_JIT": jit}, capture_output=True, text=True, check=True
+    )
+    if jit == "0":
+        assert float(done.stdout) == pytest.approx(3.0)
+    else:
+        assert "torch.jit.script (with PYTORCH_JIT=0 in the environment these are shown)" in done.stdout
+
+
+@pytest.mark.parametrize("n_texts", [2, None])
+def test_heads_and_texts_in_one_axis_are_read_one_text_at_a_time(normal, n_texts, refused):
+    q = normal(6, 7, D_K)
+
+    def record(q, batch):
+        with mha.record(tokens=TOKENS, batch=batch) as rec:
+            F.scaled_dot_product_attention(q, q, q)
+        return rec.trace
+
+    assert "one text at a time, with batch=1" in str(refused(record, q, n_texts))
+    [layer] = record(q[3:], 1).layers
+    np.testing.assert_allclose(layer.weights(), torch.softmax(q[3:] @ q[3:].mT / D_K**0.5, -1), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

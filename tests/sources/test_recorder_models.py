@@ -225,6 +225,38 @@ def test_of_what_a_model_writes_without_a_cache_the_pass_of_that_length_is_shown
     assert any("h.0.attn (" in reason and "8 queries and 8 keys" in reason for reason in trace.source.skipped)
 
 
+class Static(nn.Module):
+    """Attention whose keys and values are written into room for more of them, as in a static cache."""
+
+    def __init__(self, fused):
+        super().__init__()
+        self.fused, self.qkv = fused, nn.Linear(D, 3 * D)
+        self.register_buffer("room", torch.zeros(2, 1, H, 20, D_K))
+
+    def forward(self, x, at):
+        q, k, v = (part.view(1, -1, H, D_K).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        self.room[0, :, :, at], self.room[1, :, :, at] = k, v
+        (k, v), sees = self.room, torch.arange(20) <= at[:, None]
+        if self.fused:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=sees)
+        return torch.softmax((q @ k.mT / D_K**0.5).masked_fill(~sees, -torch.inf), -1) @ v
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("steps", [(4, 1, 1, 1), (1,) * L, (5, 2)], ids=str)
+def test_what_a_static_cache_was_written_for_is_one_trace(steps, fused):
+    model, x, places = Static(fused), torch.randn(1, L, D), torch.arange(L)
+    with torch.no_grad(), mha.record(model, tokens=TOKENS) as rec:
+        for part, at in zip(x.split(steps, dim=1), places.split(steps), strict=True):
+            model(part, at)
+    [layer] = rec.trace.layers
+    q, k, v = (part.view(L, H, D_K).transpose(0, 1) for part in model.qkv(x)[0].chunk(3, dim=-1))
+    hidden = torch.ones(L, L, dtype=torch.bool).triu(1)
+    weights = torch.softmax((q @ k.mT / D_K**0.5).masked_fill(hidden, -torch.inf), -1)
+    close(layer.weights(), weights)
+    close(layer.output(), weights @ v)
+
+
 @pytest.mark.parametrize("of_model", [True, False])
 def test_two_forward_passes_are_two_traces(refused, of_model):
     model, texts = GPT().eval(), ids(2)
@@ -463,6 +495,26 @@ def test_layers_that_mix_tokens_by_other_means_are_named(of_model, refused):
     assert record(model, x, of=given).source.skipped == (named,)
     assert str(refused(record, model, x, of=given, misfit="raise")) == named
     assert str(refused(record, Recurrent(attends=False), x, of=Recurrent(attends=False))).endswith(named)
+
+
+# Programs of torch.export
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.filterwarnings("ignore")  # of torch, about itself
+def test_the_module_of_an_exported_program_is_recorded(fused, refused):
+    model, x = SelfAttention(fused).eval(), torch.randn(1, L, D)
+    program = torch.export.export(model, (x,))
+    expected = record(model, x).layers[0].weights()
+    close(record(program.module(), x).layers[0].weights(), expected)
+    decomposed = program.run_decompositions().module()
+    if fused:
+        assert "7 × 7 tokens was not followed: its weights went through" in str(
+            refused(record, decomposed, x)
+        )
+    else:
+        close(record(decomposed, x).layers[0].weights(), expected)
+    assert "program.module()" in str(refused(mha.record, program, tokens=TOKENS))
 
 
 # Libraries

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended
@@ -59,7 +60,7 @@ REARRANGEMENTS = PERMUTATIONS | {"expand", "expand_as", "repeat", "chunk", "spli
 ATTRIBUTES = {"T", "mT", "data"}
 # Operations that may leave all numbers as they are; then the result is what the operand was.
 IDENTITIES = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num"}
-IDENTITIES |= {"masked_fill", "mul"}
+IDENTITIES |= {"expand", "masked_fill", "mul"}
 ELEMENTWISE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
 SOFTMAX_STEPS = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}  # of one in several operations
 ALIASES = {
@@ -67,6 +68,7 @@ ALIASES = {
     "multiply": "mul",
     "subtract": "sub",
     "divide": "div",
+    "unsafe_view": "view",
     "clamp_min": "clamp",
     "special_softmax": "softmax",
     "special_log_softmax": "log_softmax",
@@ -92,7 +94,10 @@ ARGUMENTS = {
 OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # all arguments but the first may be left out
 FOLLOWED = PRODUCTS | LINEAR | CASTS | VIEWS | REARRANGEMENTS | IDENTITIES | ELEMENTWISE | SOFTMAX_STEPS
 FOLLOWED |= {"softmax", "cat", "data"}
-NO_PRODUCT = "its input is no product of queries and keys"
+NO_PRODUCT = (
+    "its input is no product of queries and keys, or it went through code that torch does not show, such as "
+    "a function of torch.jit.script (with PYTORCH_JIT=0 in the environment these are shown)"
+)
 NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
 UNDIVIDED = "values are multiplied with exponentials of scores that are not divided by their sum"
 NO_TOKENS = "its keys are no tokens: they are channels, or mixtures of all tokens"
@@ -598,6 +603,8 @@ def _filled(known: Scores | Rows, tensor: Tensor, cells: object, value: object) 
 
 def _name(func: Callable) -> str:
     """The name of an operation, the same for all its aliases; of an attribute, where that is a tensor."""
+    if isinstance(func, OpOverload):  # as programs of torch.export call them
+        func = func.overloadpacket
     name = getattr(func, "__name__", "").strip("_")
     if name == "get":
         name = getattr(getattr(func, "__self__", None), "__name__", "")
