@@ -45,7 +45,7 @@ class Factor:
 class Run:
     """The factors of a run by the number of their product, these products, and what modules made of tokens.
 
-    The latter is (token, …) for each call of a module that made a vector of each token, in order.
+    The latter is (token, width) for each call of a module that made a vector of each token, in order.
     """
 
     factors: dict[int, Factor] = field(default_factory=dict)
@@ -111,16 +111,16 @@ def run(
 
     def ended(module: nn.Module, args: tuple, output: object) -> Tensor | None:
         name = running.pop()
-        axis = token_axis(output, n)
-        if axis is None:
+        if by_token(output, n) is None:
             return None
-        made = output.detach().transpose(0, axis).clone()
-        found.made.append((name, made))
-        if still is None:
-            return None
-        held = still.made[len(found.made) - 1][1].clone()
-        held[token] = made[token] + torch.randn(made[token].shape, generator=draw)
-        return held.transpose(0, axis)
+        output = output.detach().clone(memory_format=torch.contiguous_format)
+        made = by_token(output, n)
+        found.made.append((name, made.clone()))
+        if still is not None:
+            disturbed = made[token] + torch.randn(made[token].shape, generator=draw)
+            made.copy_(still.made[len(found.made) - 1][1])
+            made[token] = disturbed
+        return output  # laid alike in both runs, so that torch makes the same products of it
 
     hooks = [register_module_forward_pre_hook(began), register_module_forward_hook(ended)]
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -135,13 +135,21 @@ def run(
     return found
 
 
-def token_axis(output: object, n: int) -> int | None:
-    """The axis of one text's tokens in what a module made: ([1,] token, width) or (token, 1, width)."""
-    if not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() not in (2, 3):
+def by_token(output: object, n: int) -> Tensor | None:
+    """A view (token, width) of what a module made of one text or picture; None of anything else."""
+    if not isinstance(output, Tensor) or not output.is_floating_point():
         return None
-    if output.dim() == 2:
-        return 0 if output.shape[0] == n else None
-    return next((axis for axis in (1, 0) if output.shape[axis] == n and output.shape[1 - axis] == 1), None)
+    shape = output.shape
+    if len(shape) == 2 and shape[0] == n:
+        return output
+    if len(shape) == 3 and shape[:2] in ((1, n), (n, 1)):
+        return output.reshape(n, -1)
+    if len(shape) == 4 and shape[0] == 1 and n > 1:
+        if shape[1] * shape[2] == n:
+            return output.reshape(n, -1)
+        if shape[2] * shape[3] == n:
+            return output[0].flatten(1).T
+    return None
 
 
 def mixers(
