@@ -442,7 +442,12 @@ def loaded_model(scene: Scene) -> LoadedModel | None:
 def notice(scene: Scene) -> str | None:
     """What to look at in the scene's model; None for a model that is not well known."""
     name = PACKAGED if scene.model == PACKAGE else scene.model
-    return next((model.notice for model in hub_models() if model.id == name), None)
+    return next((known_notice(model) for model in hub_models() if model.id == name), None)
+
+
+def known_notice(model: HubModel) -> str:
+    """What to look at in a well-known model."""
+    return t(f"hub.{model.id.rpartition('/')[2]}")
 
 
 def limit(scene: Scene) -> int | None:

@@ -25,7 +25,7 @@ class LocalModel:
 
 @dataclass(frozen=True)
 class HubModel:
-    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files), and what to look at.
+    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files) and its licence.
 
     `revision` is the commit that a server for strangers offers; None where it offers none.
     """
@@ -36,7 +36,6 @@ class HubModel:
     parameters: int
     bytes: int
     licence: str
-    notice: str
     gated: bool = False
     revision: str | None = None
 

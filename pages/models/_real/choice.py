@@ -64,7 +64,7 @@ def gallery() -> None:
             )
             st.caption(" · ".join(facts(name)))
             if known := _known(name):
-                st.markdown(literal(known.notice))
+                st.markdown(literal(model_source.known_notice(known)))
     if not model_source.hosted():
         st.markdown(t("real.typed"))
         if PACKAGE not in model_source.local_models():

@@ -146,16 +146,29 @@ def classes(words: WordMap) -> tuple[str, ...]:
     options = words.vocabulary.classes
     if words.vocabulary.random:
         return options
-    chosen = st.multiselect(
+    names, start = sorted(options), [kind for kind in SHOWN if kind in options]
+    with st.container(key="unseen_classes"):  # the names that stand in the link
+        chosen = st.multiselect("classes", names, start, key="classes", bind="query-params")
+    st.session_state.classes_on_map = chosen
+    st.multiselect(
         t("words.classes"),
-        sorted(options),  # untranslated: values of a URL parameter
-        default=[kind for kind in SHOWN if kind in options],
-        key="classes",
+        names,
+        format_func=_class_name,
+        key="classes_on_map",
         max_selections=MAX_CLASSES,
         help=t("words.classes_help"),
-        bind="query-params",
+        on_change=lambda: st.session_state.update(classes=st.session_state.classes_on_map),
     )
     return tuple(chosen)
+
+
+def _class_name(kind: str) -> str:
+    return t(f"words.class_{kind}")
+
+
+def _class_names(words: Vocabulary) -> pd.Series:
+    """The class of each word in the reader's language. Groups of random vectors are texts already."""
+    return words.kinds if words.random else words.kinds.map(_class_name)
 
 
 def project_words(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> Map:
@@ -195,7 +208,7 @@ def _map(
     figure = scatter(
         word_map.points[on_map.to_numpy()],
         axes=_axes(word_map),
-        groups=words.kinds.where(words.kinds.isin(kinds), rest),
+        groups=_class_names(words).where(words.kinds.isin(kinds), rest),
         rest=rest,
         labelled=set(index[labelled]),
         small=set(index[on_map]),
@@ -221,7 +234,7 @@ def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
     frame = frame[frame["cosine"] > words.by_chance.nearest]
     table = {
         t("words.column_word"): frame["word"].map(literal),
-        t("words.column_class"): words.kinds[frame["word"]].to_numpy(),
+        t("words.column_class"): _class_names(words)[frame["word"]].to_numpy(),
         t("words.cosine"): frame["cosine"].map("{:.3f}".format),
     }
     return pd.DataFrame(table)
