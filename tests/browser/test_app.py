@@ -44,7 +44,7 @@ def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, set
     assert view.matrix("weights").shape == (5, 5)
     # Words that the small model does not know stop nothing: one quiet line says how it reads them.
     expect(page.get_by_test_id("stAlert")).to_have_count(0)
-    expect(page.get_by_text("Words with a dotted underline are not in")).to_have_count(1)
+    expect(page.get_by_text("Dotted underline: a word outside")).to_have_count(1)
     # No leftover to compare with; of a sentence without "it" and a verb the adjective is looked at, by a head
     # that has an answer there: head 4 looks at the word before.
     assert query(page) == {
@@ -213,7 +213,7 @@ def downloaded(page, button):
 
 def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, settled):
     page = visit(random(app, text="=1+1 @x hello", h=2, d_model=6))
-    page.get_by_text("The numbers as a table").click()
+    page.get_by_text("Numbers as a table").click()
     settled(page)
     expect(page.get_by_test_id("stDataFrame").last).to_be_visible()
     settled(page)

@@ -117,7 +117,7 @@ def plotted(visit, app, settled):
 
     def open_(link: str = "", **options):
         page = visit(f"{app}/steps?operation=softmax{link}", **options)
-        page.get_by_role("button", name="Large: Heatmap of A").click()
+        page.get_by_role("button", name="Enlarge: Heatmap of A").click()
         page.get_by_role("button", name="Chart", exact=True).click()
         page.locator(f".st-key-{PLOT} .main-svg").first.wait_for()
         settled(page)
@@ -301,7 +301,7 @@ def test_the_overview_is_saved_as_it_is_seen_with_all_its_measures_in_its_order(
     assert name.startswith("headscope-overview-one-two-img-src-x")
     table = overview(mha.trace(text, **sizes)).table
     head, *body = rows(content)
-    assert head == ["Layer", "Head", "what it does", *table.columns]
+    assert head == ["Layer", "Head", "role", *table.columns]
     assert [(int(line[0]) - 1, int(line[1]) - 1) for line in body] == list(table.index)
     np.testing.assert_allclose(np.float32([line[3:] for line in body]), table.to_numpy(), rtol=1e-5)
 

@@ -72,7 +72,7 @@ def test_any_cell_is_three_presses_from_the_first_page(visit, app, settled, eye)
     view = eye(page)
     assert (view.on(), view.chosen_word()) == ([2], "it")
 
-    page.get_by_role("button", name="Z: what all heads").click()
+    page.get_by_role("button", name="Z: all heads together").click()
     page.wait_for_url("**/steps?**operation=output**")
     settled(page)
     pictures = page.locator(".st-key-steps .heatmaps")
@@ -81,7 +81,7 @@ def test_any_cell_is_three_presses_from_the_first_page(visit, app, settled, eye)
     page.mouse.up()
     panel = pictures.locator(".explanation")
     assert shown(panel) == pytest.approx(trace.layers[0].result()[3, 5], rel=2e-3)
-    expect(panel.locator("li b").first).to_have_text("What each head adds")
+    expect(panel.locator("li b").first).to_have_text("Contribution of each head")
 
 
 def shown(panel) -> float:

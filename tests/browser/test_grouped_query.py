@@ -25,7 +25,7 @@ def frames(page) -> list[tuple[str, str, list[str]]]:
 def test_the_switches_of_heads_that_share_stand_in_one_frame(visit, app, eye):
     page = visit(link(app, n_kv_heads=2))
     assert frames(page) == [
-        [f"K V {kv}", f"Heads {first}–{first + 2} share their keys and values: key/value head {kv}", chips]
+        [f"K V {kv}", f"Heads {first}–{first + 2} share key/value head {kv}", chips]
         for kv, first, chips in (
             (1, 1, ["head 1", "head 2", "head 3"]),
             (2, 4, ["head 4", "head 5", "head 6"]),

@@ -276,7 +276,7 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     assert len(sent) == before
 
     # The dimensions in another order keep their numbers.
-    view.view.get_by_label("Dimensions").select_option("token")
+    view.view.get_by_label("Order of dimensions").select_option("token")
     columns = view.view.evaluate("v => v.view.matrices.pictures.q.map.numbers.columns.map(Number)")
     order = np.argsort(-layer.q[head][3], kind="stable")
     assert columns == (order + 1).tolist()
@@ -466,8 +466,8 @@ def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_serv
     view.word(2, 1).click(modifiers=["Shift"])
     options = view.menu("Options")
     options.get_by_label("Hide weights below").fill("0.11")
-    options.get_by_label("Lines for each token").fill("3")
-    options.get_by_label("Hide [CLS]").check()
+    options.get_by_label("Lines per token").fill("3")
+    options.get_by_label("Hide special tokens").check()
     pair, link = copied(page)
     del link["weights"]  # the edition of the small models: tests/browser/test_links.py
     assert link == {
@@ -490,7 +490,7 @@ def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_serv
     page.goto(f"{app}?{urlencode(of)}")
     settled(page)
     view = eye(page)
-    view.menu("Options").get_by_label("Join pieces to words").check()
+    view.menu("Options").get_by_label("Join tokens into words").check()
     page.keyboard.press("Escape")
     view.token(3, "key").click()
     translation, link = copied(page)

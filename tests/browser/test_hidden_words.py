@@ -22,7 +22,7 @@ def test_of_two_words_of_the_same_name_the_chosen_one_is_hidden(visit, app, eye,
     settled(page)
     assert view.chosen_word() == "[MASK]"
     assert view.answered().startswith("Which word is hidden?")
-    view.button("Give “the” back").click()
+    view.button("Show “the” again").click()
     expect(typed(page, "text")).to_have_value(BIRD)
     settled(page)
     assert view.chosen_word() == "the\u2009₂"  # the second of that name
@@ -47,7 +47,7 @@ def test_a_word_of_the_second_sentence_is_hidden_there_and_what_is_guessed_is_sa
     assert "The animal" in typed(page, "text").input_value()
     assert view.chosen_word(1) == "[MASK]"
     assert view.answered(1).startswith("Which word is hidden?")
-    view.button("Give “animal” back").click()
+    view.button("Show “animal” again").click()
     expect(typed(page, "twin")).to_have_value(twin)
     settled(page)
     assert view.chosen_word(1) == "animal"

@@ -26,7 +26,7 @@ def test_pieces_are_joined_to_words(model, folder, eye):
     view = eye(model("bert"))
     tokens = traced("bert", folder).tokens
     assert len(view.words()) == len(tokens)
-    view.menu("Options").get_by_text("Join pieces to words").click()
+    view.menu("Options").get_by_text("Join tokens into words").click()
     assert len(view.words()) == len(set(tokens.words)) < len(tokens)
     assert view.said().startswith("it looks at")  # the piece that the page looks at is its word here
 

@@ -229,7 +229,7 @@ def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(opened, settled):
 
 def test_it_has_a_name_and_says_the_chosen_head_aloud(opened):
     page = opened()
-    shown = page.get_by_role("application", name="All 72 heads of 6 layers as small pictures")
+    shown = page.get_by_role("application", name="72 heads of 6 layers")
     expect(shown).to_be_visible()
     live = page.locator(".overview [aria-live=polite]")
     expect(live).to_contain_text("Layer 1, head 1")

@@ -38,16 +38,16 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     page.mouse.down()
     page.mouse.up()
     explanation = view.view.locator(".explanation")
-    expect(explanation.locator(".edited")).to_have_text("Edited: temperature 2.")
+    expect(explanation.locator(".edited")).to_have_text("Changed: temperature 2.")
     lines = explanation.locator("pre").inner_text().splitlines()
     assert lines[:2] == ['# weights: layer 2, head 3, "Katze", "Die"', '# edited: "temperature 2"']
     expect(page.locator("textarea").first).to_be_disabled()
 
     page.get_by_role("link", name="Token", exact=True).click()
     settled(page)
-    expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()
+    expect(page.get_by_role("heading", name="From query to weights, head 3")).to_be_visible()
 
     (tmp_path / "bad.safetensors").write_bytes(b"no trace at all" * 400_000)  # 6 MB: the server takes them
     page.locator("input[type=file]").set_input_files(tmp_path / "bad.safetensors")
     expect(page.get_by_text("cannot be read as a saved trace")).to_be_visible()
-    expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()
+    expect(page.get_by_role("heading", name="From query to weights, head 3")).to_be_visible()

@@ -168,11 +168,11 @@ def test_every_drawing_can_be_saved(view_of, save, drawing):
     assert path.stem.endswith(f"-layer-2-{drawing}")
     svg = ET.fromstring(path.read_text(encoding="utf-8"))
     assert "· layer 2 · heads 3 and 4 ·" in " ".join(texts(svg))
-    assert ("Shades and numbers are the mean of these heads." in " ".join(texts(svg))) == (drawing != "text")
+    assert ("Shades and numbers: mean of these heads." in " ".join(texts(svg))) == (drawing != "text")
     of_heads = weights()[[2, 3], IT]
     named = of_heads.max(0) if drawing == "text" else of_heads.mean(0)
     if drawing == "matrix":
-        assert "The word of each row looks at the words of the columns." in " ".join(texts(svg))
+        assert "Rows look at columns." in " ".join(texts(svg))
         for image in svg.iter(f"{SVG}image"):
             drawn = base64.b64decode(image.get("href").removeprefix("data:image/png;base64,"))
             shown = (round(4 * float(image.get(side))) for side in ("width", "height"))
@@ -219,7 +219,7 @@ def test_a_figure_says_that_small_weights_are_brought_out(view_of, save):
     assert "brought out" not in caption()
     view.menu("Options").get_by_label("Bring out small weights").check()
     strongest = view.view.evaluate("v => v.view.drawings[0].drawing.strongest")
-    assert f"the strongest colour stands for {strongest:.4f}, not for 1." in caption()
+    assert f"the strongest colour means {strongest:.4f}, not 1." in caption()
 
 
 def test_each_sentence_of_a_figure_has_a_scale_of_its_own_where_their_matrices_have(view_of, save):
@@ -230,7 +230,7 @@ def test_each_sentence_of_a_figure_has_a_scale_of_its_own_where_their_matrices_h
     caption = " ".join(texts(ET.fromstring(save(view.page, view, "SVG").read_text(encoding="utf-8"))))
     for text in (TIRED, WIDE):
         strongest = weights(text)[[2, 3]].mean(0).max()
-        scale = f"Small weights are brought out: the strongest colour stands for {strongest:.4f}, not for 1."
+        scale = f"Small weights are brought out: the strongest colour means {strongest:.4f}, not 1."
         assert f"{text} {scale}" in caption
 
 
@@ -551,7 +551,7 @@ def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, w
 
     arcs = view.button("arcs")
     assert arcs.is_disabled()
-    assert "one text that looks at itself" in arcs.get_attribute("title")
+    assert "a text that looks at itself" in arcs.get_attribute("title")
     view.listbox().press("Escape")
     rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
     assert len(rows) == 77
@@ -597,7 +597,7 @@ def test_pieces_are_joined_to_words_and_special_tokens_give_their_share_away(
     page = alone(written(part, head=2, token=2))
     view = eye(page)
     menu = view.menu("Options")
-    menu.get_by_label("Join pieces").check()
+    menu.get_by_label("Join tokens").check()
     labels = view.panel().locator(".token.query bdi").all_inner_texts()
     assert labels == ["the", "butterflies", "flew", "away", "."]
     of, to = np.array(LOOKS.words), np.array(LOOKED_AT.words)
@@ -608,12 +608,12 @@ def test_pieces_are_joined_to_words_and_special_tokens_give_their_share_away(
     order = np.argsort(-words[1])[:5]
     assert ", ".join(f"{names[at]} {words[1, at]:.2f}" for at in order) in view.said()
 
-    menu.get_by_label("Hide [CLS]").check()
+    menu.get_by_label("Hide special tokens").check()
     view.token(1).hover()
     rest = words[:, 1:] / words[:, 1:].sum(1, keepdims=True)
     order = np.argsort(-rest[1])[:5]
     assert ", ".join(f"{names[at + 1]} {rest[1, at]:.2f}" for at in order) in view.said()
-    assert f"Hidden tokens take {words[1, 0]:.2f}" in view.said()
+    assert f"Hidden tokens get {words[1, 0]:.2f}" in view.said()
     view.listbox().press("Escape")
     rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
     assert len(rows) == 5 * 6

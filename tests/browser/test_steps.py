@@ -145,7 +145,7 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
 
     before = len(sent)
     large = page.locator(".heatmaps .large")
-    page.get_by_role("button", name="Large: Heatmap of A₃").click()
+    page.get_by_role("button", name="Enlarge: Heatmap of A₃").click()
     expect(large.get_by_role("heading", name="A₃ weights: rows sum to 1")).to_be_visible()
     files = {}
     for kind in ("CSV", "SVG"):
@@ -173,7 +173,7 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
     settled(page)
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
     large.get_by_role("button", name="Close the large picture").click()
-    expect(page.get_by_role("button", name="Large: Heatmap of A₃")).to_be_focused()
+    expect(page.get_by_role("button", name="Enlarge: Heatmap of A₃")).to_be_focused()
 
 
 def exact(trace: mha.LayerTrace, row: int, column: int) -> str:

@@ -32,7 +32,7 @@ def test_on_a_phone_it_is_as_wide_as_the_screen_and_draws_every_matrix_without_p
 
 def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit, app, settled):
     page = visit(f"{app}/token", width=1440, height=1400)
-    page.get_by_text("Head 1, exactly").click()
+    page.get_by_text("Head 1: every weight").click()
     bars = page.locator(".st-key-one-looks-8 .bars .point path")
     bars.first.scroll_into_view_if_needed()
     assert bars.first.evaluate("(bar) => getComputedStyle(bar).fill") == "rgb(32, 81, 149)"  # head 1

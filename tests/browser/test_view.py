@@ -183,7 +183,7 @@ def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed
     options = view.menu("Options")
     options.get_by_role("slider").fill("0.2")
     options.get_by_role("spinbutton").fill("1")
-    options.get_by_label("Hide [CLS]").check()
+    options.get_by_label("Hide special tokens").check()
     view.menu("Options")
     for key in ("ArrowDown", "Shift+ArrowDown", "h", "H", "L", "l", "Home", "End"):
         view.listbox().press(key)
@@ -395,7 +395,7 @@ def test_options_choose_what_is_drawn(view_of):
     for line in view.lines():
         assert line[3] >= np.sort(weights()[1, line[1]])[-2] - 2e-5
     options.get_by_role("spinbutton").fill("")
-    options.get_by_label("Hide [CLS]").check()
+    options.get_by_label("Hide special tokens").check()
     kept = [line for line in expected(TIRED, range(13), [1], least=0) if 0 not in line[1:3]]
     row = weights()[1]  # what the first token took is shared out among the others
     same(view.lines(), [(*line[:3], line[3] / (1 - row[line[1], 0])) for line in kept])
@@ -403,7 +403,7 @@ def test_options_choose_what_is_drawn(view_of):
     at = int(weights()[1, 1:, 0].argmax()) + 1  # the word that gives the first token most
     view.token(at).hover()
     row = weights()[1, at]
-    assert f"Hidden tokens take {row[0]:.2f}; here" in view.said()
+    assert f"Hidden tokens get {row[0]:.2f} of the weight" in view.said()
 
 
 # Keyboard and screen readers
@@ -624,7 +624,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     assert view.said().startswith("street looks at"), said  # dragging pins nothing
 
     view.button("Zoom out").click()
-    view.button("The whole matrix").click()
+    view.button("Show whole matrix").click()
     assert view.view.evaluate(WINDOW) == [cell, 0, 0, cell]
     for key, times in (("+", 2), ("-", 1), ("0", 1)):
         view.listbox().press(key)
@@ -652,7 +652,7 @@ def test_what_a_causal_mask_hides_is_a_hatched_triangle_in_the_matrix_and_has_no
     found = {cell: view.view.evaluate(masked, place) for cell, place in beside_its_number.items()}
     assert found == {(query, key): key > query for query, key in cells}
     point_at(page, view, 3, 0)
-    expect(view.panel().locator(".status")).to_contain_text("may not look at four: hidden by the mask")
+    expect(view.panel().locator(".status")).to_contain_text("cannot see four: hidden by the mask")
 
 
 # Scripts

@@ -157,7 +157,7 @@ def test_the_sentence_says_how_much_goes_to_hidden_tokens(on_layer, weights):
     row = weights[0, 4] + weights[0, 5]
     away = weights[0][:, [0, 2]].sum(1, keepdims=True)
     rest = weights[0] / (1 - away)
-    share = f"Hidden tokens take {row[[0, 2]].sum():.2f}; here that is shared out"
+    share = f"Hidden tokens get {row[[0, 2]].sum():.2f} of the weight; the rest is rescaled"
     expected = f"too + tired looks at {named(rest[4] + rest[5], [0, 2])} (head 1). {share}"
     assert spoken(on_layer, [0], pinned("query", 4, 5), [0, 2]).startswith(expected)
     rest[:, [0, 2]] = 0

@@ -150,7 +150,7 @@ def test_any_words_are_read_by_the_trained_model(opened, said, eye, english, tex
     assert header["source"].startswith("mini")
     assert trace.tokens.unknown
     assert [
-        caption.value.count(english("unknown.line")) for caption in app.caption if "dotted" in caption.value
+        caption.value.count(english("unknown.line")) for caption in app.caption if "Dotted" in caption.value
     ]
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
@@ -341,7 +341,7 @@ def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, plac
     assert tokens(app)[1][3] == "[MASK]"
     assert place(app)[2] == 3
     header, _ = eye(app)
-    assert header["hides"][1][3] == "Give “animal” back"
+    assert header["hides"][1][3] == "Show “animal” again"
     assert [asked for asked, *_ in header["answers"][1][3]] == [english("answer.hidden")]
     assert typed(hide(app, 3, panel=1)) == (TYPED, twin)
 

@@ -233,8 +233,8 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(told, heatma
             assert drawn["rows"] == [f"word{at}" for at in range(44, 300)]
             if drawn["start"] is not None:
                 assert drawn["start"][0] == 44
-            assert "tokens 45 to 300 of 300" in drawn["saved"]["caption"]
+            assert "tokens 45–300 of 300" in drawn["saved"]["caption"]
             assert "45-300" in drawn["saved"]["file"]
     assert shown["weights A₁"]["row"] == 289 - 44
-    assert "tokens 45 to 300 of 300" in main_text(app)
+    assert "tokens 45–300 of 300" in main_text(app)
     assert "of 300" not in main_text(told(text=text.rpartition(" word256")[0], mask="causal"))

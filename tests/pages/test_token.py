@@ -138,7 +138,7 @@ def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(
     np.testing.assert_allclose(
         drawn(app, "one-mixture"), [*(weights[n] * values[n] for n in order), weights @ values], atol=1e-6
     )
-    [equation] = [said for said in plain(app) if said.startswith("Component 3")]
+    [equation] = [said for said in plain(app) if said.startswith("Dimension 3")]
     total = literal(number(layer.output(0)[1, 2]).replace("-", "−"))
     assert equation.endswith(f"= **{total}**")
     for n in order:
@@ -266,7 +266,7 @@ def test_a_link_says_which_token_layer_head_and_component(on_random, english):
     label = word(trace.tokens.labels[5])
     assert app.title[0].value == english("one.heading", token=label, layer=2, head=3)
     assert app.number_input(key="component").value == 5
-    assert any(said.startswith("Component 5,") for said in plain(app))
+    assert any(said.startswith("Dimension 5,") for said in plain(app))
 
 
 @pytest.mark.parametrize("bad", ["17", "-1", "x"])
@@ -292,7 +292,7 @@ def test_a_component_moves_to_the_nearest_where_values_get_narrower(on_random):
 def test_the_component_that_is_chosen_is_written_out_and_framed(on_token, heatmaps):
     app = on_token()
     app.number_input(key="component").set_value(7).run()
-    assert any(said.startswith("Component 7,") for said in plain(app))
+    assert any(said.startswith("Dimension 7,") for said in plain(app))
     assert heatmaps(app, "one-mixture")["mixture"]["framed"] == [6, 7]
 
 
@@ -386,13 +386,13 @@ def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
     key = int(row.argmax()) if key_token is None else key_token - 1
     column = column_of(translation, key, layer=1).weights.iloc[2]
     said = main_text(app)
-    assert f"Who looks at “{word(translation.sides.keys.labels[key])}”" in said
+    assert f"Which tokens look at “{word(translation.sides.keys.labels[key])}”" in said
     [bar] = json.loads(app.get_by_key(f"one-seen-{key}").proto.spec)["data"]
     assert bar["y"][0] == column.idxmax()
     [bar] = json.loads(app.get_by_key("one-looks-5").proto.spec)["data"]
     assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
     assert len(heatmaps(app, "one-heads")["seen"]["columns"]) == 7
-    assert f"sum to {column.sum():.2f}; 0.636 would be an even share" in said  # 7 / 11
+    assert f"sums to {column.sum():.2f}; an even share is 0.636" in said  # 7 / 11
 
 
 # Where numbers come from

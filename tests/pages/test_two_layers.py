@@ -138,8 +138,8 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(on_layers, h
     for name, whole in (("first", one), ("second", two), ("product", two @ one)):
         np.testing.assert_allclose(drawn[name]["values"], whole[:256, :256], rtol=1e-4, atol=1e-7)
         assert (drawn[name]["row"], drawn[name]["start"]) == (4, [0, None])
-        assert "tokens 1 to 256 of 300" in drawn[name]["saved"]["caption"]
-    assert "tokens 1 to 256 of 300" in main_text(app)
+        assert "tokens 1–256 of 300" in drawn[name]["saved"]["caption"]
+    assert "tokens 1–256 of 300" in main_text(app)
     np.testing.assert_allclose(strip(app)["weights"], (two @ one)[4], rtol=1e-3)  # of the whole text
 
 
