@@ -72,7 +72,7 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, ey
     expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)  # it lies on what has changed
     settled(page)
     assert "text=" not in page.url
-    expect(page.get_by_text("Words have changed places.")).to_be_visible()
+    expect(page.get_by_text("Words are swapped.")).to_be_visible()
     weights = pictures(page, "what-if-weights")
     expect(weights.locator("figure")).to_have_count(3)
     over_cell(weights.locator("figure canvas").nth(2), 8, 6)
@@ -85,7 +85,7 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, ey
     settled(page)
     view = eye(page)
     assert [view.chosen_word(side) for side in (0, 1)] == ["animal", "animal"]
-    page.get_by_role("button", name="“animal” and “street” change places").click()
+    page.get_by_role("button", name="“animal” and “street” swapped").click()
     page.wait_for_url(lambda url: "edits" not in url)
     settled(page)
     expect(weights.locator("figure")).to_have_count(1)
@@ -165,7 +165,7 @@ def test_from_a_word_of_heads_to_the_answer_when_it_cannot_see_the_word_it_looks
     foot.get_by_role("link", name="What if “it” could not see “animal”?").click()
     page.wait_for_url("**/what-if?edits=cut%2Cfrom%3D9%2Cto%3D3")
     expect(
-        page.get_by_role("button", name="“animal” hidden from “it”: all heads, all layers")
+        page.get_by_role("button", name="“it” blocked from “animal”: all heads, all layers")
     ).to_be_visible()
     expect(page.get_by_text(re.compile("The answer at it changes: animal .* → street"))).to_be_visible()
     page.go_back()
@@ -186,6 +186,6 @@ def test_from_a_cell_of_heads_to_the_sentence_without_it(visit, app, settled, na
     link = matrices.get_by_role("link", name="What if this cell were hidden?")
     link.click()
     page.wait_for_url("**/what-if?**edits=cut%2Clayer%3D2%2Chead%3D*%2Cfrom%3D9%2Cto%3D3**")
-    expect(page.get_by_role("button", name=re.compile("“animal” hidden from “it”: head ."))).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("“it” blocked from “animal”: head ."))).to_be_visible()
     assert "h=8" in page.url
     settled(page)

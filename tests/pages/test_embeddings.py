@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown):
 def test_of_sizes_without_a_model_the_words_of_the_nearest_are_drawn(shown):
     app = shown(d_model=63)
     assert not app.error
-    assert any("There is no trained" in one.value for one in app.markdown)
+    assert any("No trained" in one.value for one in app.markdown)
     assert app.table[0].value.equals(shown().table[0].value)
 
 

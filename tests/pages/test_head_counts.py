@@ -60,7 +60,7 @@ def test_both_figures_and_both_tables_are_there_with_their_source(shown, english
     assert [h[1] for h in ours["h"]] == ["1", "2", "4", "8"]
     assert [*ours["best head"]] == ["50.0%", "98.0%", "100.0%", "99.0%"]
     assert [*ours["new shapes"]] == ["91.0%"] * 4
-    assert [*ours["resolve it"]] == ["1 of 1", "1 of 2", "1 of 4", "1 of 8"]
+    assert [*ours["find it"]] == ["1 of 1", "1 of 2", "1 of 4", "1 of 8"]
     questions = questions.set_index("question")
     assert [*questions] == [english("head_counts.with_h", h=h) for h in ACCURACY]
     assert [*questions.loc[english("head_view.question_doer")]] == ["50%", "50%", "97%", "97%"]
@@ -140,11 +140,11 @@ def test_a_training_time_that_is_not_known_is_left_empty(shown):
 def test_what_one_head_decides_is_measured_and_drawn(shown, english):
     app = shown()
     text = " ".join(one.value for one in app.markdown)
-    assert "In **all heads** at once, " in text
+    assert "Blocked in **all heads**, " in text
     by_h = [
         evaluation.cuts(mini.model(mini.find("en", "glass-box", h, 64)).model, count=10).best_head
         for h in (2, 8)
     ]
-    assert f"{100 * by_h[0]:.0f}% do with h = 2, and {100 * by_h[1]:.0f}% with h = 8" in text
+    assert f"{100 * by_h[0]:.0f}% with h = 2 and {100 * by_h[1]:.0f}% with h = 8" in text
     assert (english("head_counts.cuts_follows") in text) == (by_h[0] > 0.5 > by_h[1])
     assert not (english("head_counts.cuts_decides") in text and min(by_h) < 0.5)

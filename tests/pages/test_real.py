@@ -208,7 +208,7 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     asked = {"target": "The street.", "answers": True}
     answered = [huggingface.follow(model, Scene.text, edits=change, **asked) for change in ([], cut)]
     table = app.dataframe[0].value
-    for column, trace in zip(("as it is", "changed"), answered, strict=True):
+    for column, trace in zip(("before", "after"), answered, strict=True):
         words = [_first_guess(text) for text in table[column]]
         assert words == [answer[0][0] for answer in trace.answers]
     app.button(key="measure_effects").click().run()
@@ -254,7 +254,7 @@ def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_m
     assert [before.tokens.pieces[at] for at in partners] == list(after.tokens.pieces)
     table = app.dataframe[0].value
     answers = [before.answers[at][0][0] for at in partners], [one[0][0] for one in after.answers]
-    for column, expected in zip(("as it is", "changed"), answers, strict=True):
+    for column, expected in zip(("before", "after"), answers, strict=True):
         assert [_first_guess(text) for text in table[column]] == [word.strip() for word in expected]
     for said, trace in zip(eye(app, "what_if_view")[0]["answers"], (before, after), strict=True):
         for [line], answer in zip(said, trace.answers, strict=True):
@@ -271,11 +271,11 @@ def test_pieces_that_are_others_elsewhere_are_not_set_against_each_other(on_mode
     assert not app.exception
     assert english("what_if.unpaired") in [one.value for one in app.caption]
     assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
-    assert [*app.dataframe[0].value] == ["at the word", "changed"]
+    assert [*app.dataframe[0].value] == ["word", "after"]
     text = Scene.text.replace("The animal", "animal The")
     after = huggingface.follow(huggingface.load(folder("gpt2"), answers=True), text, answers=True)
     assert len(after.tokens) > len(same("gpt2", folder).tokens)
-    assert [*app.dataframe[0].value["at the word"]] == list(after.tokens.labels)
+    assert [*app.dataframe[0].value["word"]] == list(after.tokens.labels)
 
 
 def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_model, folder, eye, english):

@@ -188,7 +188,7 @@ def test_of_sizes_without_a_model_the_nearest_is_shown(opened, eye, link, h, d_m
     header, panels = eye(app)
     assert header["source"].startswith(f"mini, {link.get('architecture', 'glass-box')}, h={h}")
     assert len(panels[0]["layers"]) == (1 if "one" in str(link) else 2)
-    [line] = [element.value for element in app.markdown if "There is no trained" in element.value]
+    [line] = [element.value for element in app.markdown if "No trained" in element.value]
     assert f"h = {link['h']} and d_model = {link.get('d_model', 64)}" in line
     app.button(key="instead_sizes").click().run()
     assert not app.error

@@ -127,7 +127,7 @@ def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(o
     assert "have no rotary position code" in app.error[0].value
     app.button(key="fix_0").click().run()  # random weights
     assert not app.error
-    assert "rotary positions" in app.button(key="lift_position,code=rotary").label
+    assert "rotary position encoding" in app.button(key="lift_position,code=rotary").label
 
 
 def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page):
@@ -192,7 +192,7 @@ def test_of_a_long_text_a_part_is_drawn_and_measured(on_page, heatmaps):
     app = on_page(source="random", twin="", text="word " * 1000, edits="temperature,by=3", h=8)
     drawn = heatmaps(app, "what-if-weights")
     assert {matrix["values"].shape for matrix in drawn.values()} == {(WINDOW, WINDOW)}
-    assert any("Of this long text the queries" in caption.value for caption in app.caption)
+    assert any(caption.value.startswith("Measured: queries") for caption in app.caption)
     [largest] = [one.value[LARGEST] for one in app.dataframe if LARGEST in one.value]
     assert (largest > 0).all()
     assert heatmaps(app, "what-if-reached")["reached"]["values"].shape == (1, WINDOW)
@@ -221,7 +221,7 @@ def test_what_a_change_can_reach_is_drawn_and_what_it_cannot_is_hatched(on_page,
 
 def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps, english):
     app = on_page()
-    assert not [one for one in app.markdown if "depends on" in one.value]
+    assert not [one for one in app.markdown if "depends most on" in one.value]
     app.button(key="measure_effects").click().run()
     assert not app.exception
     drawn = heatmaps(app, "what-if-effects")
@@ -231,7 +231,7 @@ def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps,
         np.testing.assert_allclose(drawn[name]["values"], expected, atol=1e-4)
     layer, head = frame.index[0]
     said = " ".join(one.value for one in app.markdown)
-    assert f"Most depends on head {head + 1} of layer {layer + 1}" in said
+    assert f"The answer depends most on head {head + 1} of layer {layer + 1}" in said
     correlation = literal(f"{frame.attrs['rank_correlation']:.2f}")
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
 
@@ -270,7 +270,7 @@ def test_two_words_change_places_and_that_is_a_change_like_others(on_page, opene
     assert not app.exception
     assert app.query_params["edits"] == SWAP
     assert (app.session_state["text"], app.session_state["twin"]) == (Scene.text, twin)
-    assert app.button(key=f"lift_{SWAP}").label == "“animal” and “street” change places"
+    assert app.button(key=f"lift_{SWAP}").label == "“animal” and “street” swapped"
     assert english("what_if.swapped") in [one.value for one in app.caption]
     before, after = (mha.trace(text, source="mini") for text in (Scene.text, SWAPPED))
     _, panels = eye(app, "what_if_view")
@@ -326,7 +326,7 @@ def test_the_word_in_focus_stays_in_focus_wherever_it_stands(on_page, heatmaps):
 
 def test_other_changes_act_on_the_words_as_they_stand_after_a_swap(on_page, heatmaps, english):
     app = on_page(edits=f"{SWAP};{CUT}")
-    assert "“street” hidden from “it”" in app.button(key=f"lift_{CUT}").label
+    assert "“it” blocked from “street”" in app.button(key=f"lift_{CUT}").label
     trace = mha.trace(SWAPPED, source="mini", edits=[edits.Hide(layer=1, rows=8, keys=2)])
     drawn = heatmaps(app, "what-if-output")["after"]["values"]
     np.testing.assert_allclose(drawn, trace.layers[1].output(0), atol=1e-6)
@@ -454,5 +454,5 @@ def test_an_answer_that_is_no_guess_is_not_given_for_one():
     assert became("it", sure, unsure) == f"{said}**cat** 0.30 → {unknown}"
     assert became("it", unsure, other) == f"{said}{unknown} → **dog** 0.90"
     assert became("it", sure, sure) == "The answer at **it** stays **cat**: 0.30 → 0.30"
-    neither = "At **it** **the model does not know**, as it is or changed :small[(cat 0.29 → cat 0.29)]"
+    neither = "At **it** **the model does not know**, before and after :small[(cat 0.29 → cat 0.29)]"
     assert became("it", unsure, unsure) == neither
