@@ -37,7 +37,7 @@ def at_step(page, name: str) -> None:
     """The link, the drawing, the words and the pictures are those of the step."""
     assert step(page) == name
     number = NAMES.index(name) + 1
-    here = page.get_by_role("img", name=f"here step {number}:")
+    here = page.get_by_role("img", name=f"step {number} of")
     expect(here).to_be_visible()
     headings = page.locator("[data-testid=stMain] h2:visible")
     expect(headings).to_have_count(1)
@@ -94,11 +94,11 @@ def test_one_step_fills_a_screen_and_moves_by_keys_buttons_drawing_and_link_with
     boxes = [picture.bounding_box() for picture in pictures.all()]
     assert {(box["y"], box["height"]) for box in boxes} == {(boxes[0]["y"], boxes[0]["height"])}
     assert boxes[0]["y"] < 900  # they begin on the first screen
-    page.get_by_role("img", name="here step 5").get_by_text("Mix", exact=True).click()
+    page.get_by_role("img", name="step 5 of").get_by_text("Mix", exact=True).click()
     at_step(page, "mix")
     assert symbols(page) == ["A₃", "V₂", "→ head₃"]
     np.testing.assert_allclose(matrix_of(page, "output head₃"), trace.output(2), atol=1e-6)
-    page.get_by_role("button", name="Step before").click()
+    page.get_by_role("button", name="Previous step").click()
     at_step(page, "softmax")
     page.go_back()
     settled(page)

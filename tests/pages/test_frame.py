@@ -485,7 +485,7 @@ def test_a_revision_of_the_hub_is_named_before_it_is_fetched(arrived, revision):
     app = arrived("see/heads.py", source="model", model="gpt2", revision=revision, lang="en")
     assert not lines(app)
     (offer,) = (info.value.replace("\\", "").replace("\u2060", "") for info in app.info)
-    assert offer.startswith(f"gpt2 at the revision {revision} is not on this machine.")
+    assert offer.startswith(f"gpt2 at revision {revision} is not on this machine.")
 
 
 def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):

@@ -485,7 +485,7 @@ def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, en
     app.session_state["model_stopped"] = ModelKey(name)
     app.run()
     assert not app.exception
-    assert any("was stopped" in info for info in infos(app))
+    assert any("You stopped loading" in info for info in infos(app))
     assert model_source.loaded().find(ModelKey(name)) is None
     app.button(key="fetch_model").click().run()
     assert model_source.loaded().find(ModelKey(name))

@@ -206,14 +206,14 @@ def test_a_note_stands_where_it_holds_and_only_there(told, english, link, note, 
 def test_words_in_the_sentences_are_shown_as_typed(told):
     app = told(text="*a* *a* *a*")
     assert not app.exception
-    [scores] = [said for said in sentences(app) if "dot product is large" in said]
+    [scores] = [said for said in sentences(app) if "dot product of a query" in said]
     word = rf"“(a|{re.escape(literal('*'))})\u2009[₁-₆]”"
     assert re.search(f"{word} to {word}", scores)
 
 
 def test_the_steps_of_two_texts_say_what_y_is_and_a_cell_chooses_of_both(on_translation, main_text, heatmaps):
     app = on_translation("understand/steps.py")
-    assert "made of Y" in main_text(app)
+    assert "K and V from Y" in main_text(app)
     assert [0, 0] in [matrix["start"] for matrix in heatmaps(app, "steps").values()]
 
 
