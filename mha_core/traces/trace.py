@@ -35,7 +35,7 @@ UNKNOWN = {
     "x": "The input X of this layer is not known.",
     "x_v": "This layer has no inputs of its own for V: they are X.",
 }
-AXES = {"query": "query: who looks", "key": "key: at whom", "token": "token"}  # titles in a figure
+AXES = {"query": "query: word looking", "key": "key: word looked at", "token": "token"}  # titles in a figure
 
 
 @dataclass(frozen=True, eq=False)

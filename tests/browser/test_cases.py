@@ -56,7 +56,7 @@ def test_a_case_opens_in_the_same_tab_and_leads_on_and_back(visit, app, settled)
     tabs, said = len(page.context.pages), page.locator(".case")
     page.get_by_role("link", name="Many heads cost as much as one").click()
     expect(said).to_contain_text("Case 7 of 17")
-    expect(said).to_contain_text("h heads of width d_model / h have the same parameters")
+    expect(said).to_contain_text("h heads of width d_model / h need as many parameters")
     settled(page)
     heading = page.locator("#by-heads")
     expect(heading).to_be_in_viewport()
@@ -71,7 +71,7 @@ def test_a_case_opens_in_the_same_tab_and_leads_on_and_back(visit, app, settled)
     expect(said).to_contain_text("Case 7 of 17")
     settled(page)
     page.go_back()
-    expect(page.get_by_role("heading", level=1)).to_have_text("What can be seen here?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("What can you see here?")
     assert len(page.context.pages) == tabs
 
 

@@ -60,7 +60,7 @@ def test_on_the_page_heads_a_chosen_head_stays_there(model, settled):
 
 def test_the_token_that_is_looked_at_comes_along(model, settled):
     page = model("t5", target="A cat.", kind="cross", key_token=4)
-    chosen = page.get_by_role("radiogroup", name="Token that is looked at").locator("[aria-checked=true]")
+    chosen = page.get_by_role("radiogroup", name="Token looked at").locator("[aria-checked=true]")
     settled(page)
     for name, path in (("Token", "token"), ("Heads", ""), ("Steps", "steps"), ("Token", "token")):
         page.get_by_role("link", name=name, exact=True).first.click()

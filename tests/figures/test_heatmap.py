@@ -13,7 +13,7 @@ import pytest
 from mha_core.figures import heatmap as module
 from mha_core.figures.heatmap import heatmap
 
-WORDS = {"rows": "query: who looks", "columns": "key: at whom"}
+WORDS = {"rows": "query: word looking", "columns": "key: word looked at"}
 
 
 def framed(values, rows=None, columns=None) -> pd.DataFrame:

@@ -312,7 +312,7 @@ def words(opened: OpenedCase) -> None:
 
 def chinese(opened: OpenedCase) -> None:
     assert opened.scene.focus.token == "它"
-    assert (opened.heads, "Head 1" in opened.notice, "head 2" in opened.notice) == ([1, 2], True, True)
+    assert (opened.heads, "Head 1" in opened.notice, "Head 2" in opened.notice) == ([1, 2], True, True)
     sentences = ((opened.scene.text, "小猫", "累"), (opened.scene.twin, "马路", "宽"))
     for text, noun, cue in sentences:
         trace = opened.trace(text)

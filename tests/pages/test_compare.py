@@ -167,7 +167,7 @@ def test_what_a_scene_does_not_have_is_said_in_the_line_of_the_frame_and_replace
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
     assert line.startswith("The link says against =")
     assert against in line.replace("\\", "").replace("\u2060", "")
-    assert f"{taken} was taken." in line.replace("\\", "").replace("\u2060", "")
+    assert f"Using {taken}." in line.replace("\\", "").replace("\u2060", "")
     shown = "untrained" if taken == "none" else taken.partition(":")[0]
     assert app.selectbox(key="against_kind").value == shown
     app.run()

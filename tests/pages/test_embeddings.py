@@ -76,7 +76,7 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     assert {"it", "animal", "street"} <= written(app) <= own  # a word without room has its point alone
     assert len(written(app, small=True) & {*along}) > 30
     share = f"{100 * project(vectors, axes=2, along=along).shares.sum():.0f}"
-    assert any(f"shows {share}% of what differs" in one.value for one in app.main.markdown)
+    assert any(f"shows {share}% of the variance" in one.value for one in app.main.markdown)
 
 
 def test_other_classes_make_another_map(shown):
@@ -195,7 +195,7 @@ def test_drawn_vectors_are_said_to_mean_nothing(shown, english):
     assert set(points(app)) >= {"how", "are", "you", "?", "queen"}
     assert written(app) == {"how", "are", "you", "?"}
     assert "queen" in written(app, small=True)
-    said = [m.value for m in app.main.markdown if "agrees by chance" in m.value]
+    said = [m.value for m in app.main.markdown if "any agreement is chance" in m.value]
     assert len(said) == 3
     assert not app.multiselect
     assert "pairs_map" not in {one.key for one in app.get("plotly_chart")}

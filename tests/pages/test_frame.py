@@ -131,7 +131,7 @@ def test_a_number_beyond_a_limit_of_the_server_becomes_the_nearest_that_works(
         d_model,
         str(d_model),
     )
-    assert f"{d_model} was taken" in lines(app)[0]
+    assert f"Using {d_model}." in lines(app)[0]
     shows(app, expected(d_model=d_model, h=12))
     shows(app.run(), expected(d_model=d_model, h=12))
 
@@ -374,30 +374,30 @@ def test_settings_that_look_alike_are_told_apart():
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ({"h": "-1"}, "h = -1, which cannot be; 1 was"),
-        ({"d_model": "1e308"}, "d_model = 1e308, which cannot be; 64 was"),
-        ({"d_model": "1025"}, "d_model = 1025, and at most 1,024 can be taken here; 1024 was taken."),
-        ({"layers": "9" * 30}, "9, and at most 16 can be taken here; 16 was taken."),
-        ({"d_model": "٤"}, "d_model = ٤, which cannot be; 64 was"),
-        ({"text": "9" * 40_001}, "9, and at most 40,000 characters can be taken here; The animal"),
-        ({"layer": "two"}, "layer = two, which cannot be; 1 was"),
+        ({"h": "-1"}, "h = -1, which is not possible. Using 1."),
+        ({"d_model": "1e308"}, "d_model = 1e308, which is not possible. Using 64."),
+        ({"d_model": "1025"}, "d_model = 1025, but the limit is 1,024. Using 1024."),
+        ({"layers": "9" * 30}, "9, but the limit is 16. Using 16."),
+        ({"d_model": "٤"}, "d_model = ٤, which is not possible. Using 64."),
+        ({"text": "9" * 40_001}, "9, but the limit is 40,000 characters. Using The animal"),
+        ({"layer": "two"}, "layer = two, which is not possible. Using 1."),
         ({"source": "<b>evil</b>"}, "<b>evil</b>"),
-        ({"source": "random", "mask": "../mask"}, "mask = ../mask, which cannot be; full was"),
-        ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which cannot be; 1 was"),
-        ({"drawing": "circles"}, "drawing = circles, which cannot be; lines was"),
-        ({"threshold": "1e999"}, "threshold = 1e999, which cannot be; none was"),
-        ({"heads": "1,two"}, "heads = 1,two, which cannot be; none was"),
-        ({"lang": "xx"}, "lang = xx, which cannot be; en was"),
-        ({"text": "a dog", "token": "cat"}, "token = cat, which cannot be; dog was"),
-        ({"text": "a dog", "token": "99"}, "token = 99, which cannot be; dog was"),
-        ({"head": "99"}, "head = 99, which cannot be; 4 was"),
-        ({"layer": "9", "layers": "3"}, "layer = 9, which cannot be; 3 was"),
-        ({"heads": "1,99"}, "heads = 1,99, which cannot be; 1 was"),
-        ({"hop2": "99"}, "hop2 = 99, which cannot be; 4 was"),
-        ({"sentence": "3"}, "sentence = 3, which cannot be; 1 was"),
-        ({"sentence": "3", "twin": "a cat"}, "sentence = 3, which cannot be; 2 was"),
-        ({"text": "a dog", "pins": "cat a"}, "pins = cat a, which cannot be; a was"),
-        ({"text": "a dog", "key_token": "cat"}, "key_token = cat, which cannot be; none was"),
+        ({"source": "random", "mask": "../mask"}, "mask = ../mask, which is not possible. Using full."),
+        ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which is not possible. Using 1."),
+        ({"drawing": "circles"}, "drawing = circles, which is not possible. Using lines."),
+        ({"threshold": "1e999"}, "threshold = 1e999, which is not possible. Using none."),
+        ({"heads": "1,two"}, "heads = 1,two, which is not possible. Using none."),
+        ({"lang": "xx"}, "lang = xx, which is not possible. Using en."),
+        ({"text": "a dog", "token": "cat"}, "token = cat, which is not possible. Using dog."),
+        ({"text": "a dog", "token": "99"}, "token = 99, which is not possible. Using dog."),
+        ({"head": "99"}, "head = 99, which is not possible. Using 4."),
+        ({"layer": "9", "layers": "3"}, "layer = 9, which is not possible. Using 3."),
+        ({"heads": "1,99"}, "heads = 1,99, which is not possible. Using 1."),
+        ({"hop2": "99"}, "hop2 = 99, which is not possible. Using 4."),
+        ({"sentence": "3"}, "sentence = 3, which is not possible. Using 1."),
+        ({"sentence": "3", "twin": "a cat"}, "sentence = 3, which is not possible. Using 2."),
+        ({"text": "a dog", "pins": "cat a"}, "pins = cat a, which is not possible. Using a."),
+        ({"text": "a dog", "key_token": "cat"}, "key_token = cat, which is not possible. Using none."),
     ],
 )
 def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, link, said):
@@ -413,8 +413,8 @@ def test_a_wrong_value_of_a_page_is_said_too(arrived):
     app = arrived("learn/train.py", train_h=9999, train_d_model="<b>", train_seed=7, lang="en")
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
     line = line.replace("\\", "").replace("\u2060", "")
-    assert "train_h = 9999, which cannot be; 4 was" in line
-    assert "train_d_model = <b>, which cannot be; 64 was" in line
+    assert "train_h = 9999, which is not possible. Using 4." in line
+    assert "train_d_model = <b>, which is not possible. Using 64." in line
     assert "seed" not in line
     app.run()
     assert not any("The link says" in caption.value for caption in app.caption)
@@ -423,14 +423,14 @@ def test_a_wrong_value_of_a_page_is_said_too(arrived):
 @pytest.mark.parametrize(
     ("page", "link", "said"),
     [
-        (STEPS, {"operation": "zzz"}, "operation = zzz, which cannot be; project was"),
-        (STEPS, {"steps_view": "zzz"}, "steps_view = zzz, which cannot be; steps was"),
-        ("understand/steps.py?steps_view=layers", {"hop1": "9" * 5000}, "which cannot be; 4 was"),
-        ("understand/embeddings.py", {"word": "zzz"}, "word = zzz, which cannot be; none was"),
+        (STEPS, {"operation": "zzz"}, "operation = zzz, which is not possible. Using project."),
+        (STEPS, {"steps_view": "zzz"}, "steps_view = zzz, which is not possible. Using steps."),
+        ("understand/steps.py?steps_view=layers", {"hop1": "9" * 5000}, "which is not possible. Using 4."),
+        ("understand/embeddings.py", {"word": "zzz"}, "word = zzz, which is not possible. Using none."),
         (
             "understand/embeddings.py",
             {"classes": "zzz"},
-            "classes = zzz, which cannot be; animal, person, food, place was",
+            "classes = zzz, which is not possible. Using animal, person, food, place.",
         ),
     ],
 )
@@ -439,7 +439,7 @@ def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, pag
     assert not app.exception
     (line,) = lines(app)
     assert said in line
-    assert "head = 77, which cannot be; 4 was" in line
+    assert "head = 77, which is not possible. Using 4." in line
     app.run()
     assert not lines(app)
 
@@ -476,7 +476,7 @@ def test_a_page_that_has_nothing_to_show_has_its_heading(arrived, page, link):
 )
 def test_a_revision_that_cannot_be_is_said_and_not_taken(arrived, model, revision):
     (line,) = lines(arrived("see/heads.py", source="model", model=model, revision=revision, lang="en"))
-    assert line == f"The link says revision = {revision[:40]}, which cannot be; none was taken."
+    assert line == f"The link says revision = {revision[:40]}, which is not possible. Using none."
     assert model_source.revision_of(Scene(source="model", model=model or None, revision=revision)) is None
 
 

@@ -695,7 +695,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     assert not app.selectbox(key="model").proto.accept_new_options
     [line] = [words for words in (one.value for one in app.main.caption) if "The link says" in words]
     line = line.replace("\\", "").replace("\u2060", "")
-    assert line.endswith(f"which cannot be; {pinned.id} was taken.")
+    assert line.endswith(f"which is not possible. Using {pinned.id}.")
     for name in (folder("gpt2"), folder("bert"), "us/bird"):
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
@@ -705,7 +705,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
         scene = Scene(source="model", model=pinned.id, revision=revision)
         assert model_source.key_of(scene) == ModelKey(pinned.id, pinned.revision)
     link = {"source": "model", "model": pinned.id, "lang": "en"}
-    line = f"The link says revision = {'e' * 40}, which cannot be; {pinned.revision} was taken."
+    line = f"The link says revision = {'e' * 40}, which is not possible. Using {pinned.revision}."
     assert line in [words.replace("\\", "") for words in said(opened(**link, revision="e" * 40))]
     assert "The link says" not in " ".join(said(opened(**link, revision=pinned.revision)))
     cached.pop()

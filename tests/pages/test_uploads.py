@@ -300,7 +300,7 @@ def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened,
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("nobody", "kind = nobody, which cannot be; encoder was"), ("cross", "")]
+    ("kind", "said"), [("nobody", "kind = nobody, which is not possible. Using encoder."), ("cross", "")]
 )
 def test_a_link_with_a_kind_of_attention_that_is_not_there_says_so(started_with, opened, kind, said):
     started_with(translation())

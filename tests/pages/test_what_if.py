@@ -134,7 +134,7 @@ def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page):
     app = on_page(edits=f"nonsense;{CUT};cut,layer=0;off,head=x")
     (line,) = (one.value for one in app.caption if "The link says" in one.value)
     line = line.replace("\\", "").replace("\u2060", "")
-    assert f"edits = nonsense;cut,layer=0;off,head=x, which cannot be; {CUT} was taken." in line
+    assert f"edits = nonsense;cut,layer=0;off,head=x, which is not possible. Using {CUT}." in line
     assert answers(app) == [other()]
     app = on_page(edits="off,layer=7")
     assert "There are layers 0 to 1" in app.error[0].value

@@ -290,7 +290,7 @@ def test_a_figure_is_drawn_with_its_numbers_words_and_source(refused):
         head = "" if name == "result" else f", head {last}"
         assert figure.layout.title.text.startswith(f"{name}, layer 0{head} · random, seed=")
     assert figure.layout.yaxis.title.text == "token"
-    assert trace.figure("weights", head=0).layout.xaxis.title.text == "key: at whom"
+    assert trace.figure("weights", head=0).layout.xaxis.title.text == "key: word looked at"
     assert "say which, as in head=0" in str(refused(trace.figure, "weights"))
     assert "layer 9" in str(refused(trace.figure, "weights", layer=9, head=0))
 

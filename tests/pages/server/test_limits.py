@@ -68,8 +68,8 @@ def test_a_link_beyond_the_figures_is_cut_to_what_there_is_and_says_so(hosted, o
     line = line.replace("\\", "").replace("\u2060", "")
     for name in ("d_model", "d_k", "layers"):
         most = getattr(limits.STRANGERS, name)
-        assert f"{name} = {link[name]}, and at most {most} can be taken here; " in line
-    assert f"at most {limits.STRANGERS.characters:,} characters can be taken here; " in line
+        assert f"{name} = {link[name]}, but the limit is {most}. " in line
+    assert f"the limit is {limits.STRANGERS.characters:,} characters. " in line
     app = opened_on_random(text="old " * 600)
     assert len(eye(app)[1][0]["tokens"]) == compute.max_tokens("random") == limits.STRANGERS.tokens
     assert app.number_input(key="d_model").proto.max == limits.STRANGERS.d_model
