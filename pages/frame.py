@@ -10,7 +10,7 @@ from mha_core.scene.link import WEIGHTS, is_older
 from pages._kit import cases, charts, components, controls, model_source, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
-from pages._kit.text import PAGES, drawing, literal, t
+from pages._kit.text import PAGES, drawing, joined, literal, t
 from pages._server import streamlit_parts
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
@@ -131,7 +131,7 @@ def _in_words(name: str, value: str, taken: object) -> str:
     """What a link says and what was taken instead."""
     if name == WEIGHTS:
         return t("link.older_weights") if is_older(value) else t("link.other_weights")
-    other = ", ".join(map(str, taken)) if isinstance(taken, list) else taken
+    other = joined(map(str, taken)) if isinstance(taken, list) else taken
     other = t("link.none") if other in (None, "") else str(other)
     words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}
     most = controls.exceeded(name, value)
@@ -174,7 +174,7 @@ charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 wrong = controls.refused(link)
 controls.take(link)
-controls.begin_in_language()
+controls.begin_with_sentences()
 if pages[chosen].file == REAL:
     controls.begin_with_package()
 _say(wrong, line)

@@ -15,7 +15,7 @@ from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
 from pages._kit.model_source import TracesByKind
-from pages._kit.text import isolated, literal, short, t
+from pages._kit.text import isolated, joined, literal, short, t
 
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named where the model does not know
@@ -157,7 +157,7 @@ def _bold(word: str) -> str:
 
 def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
     """Words with the weights that they get, the largest always and the others from `MIN_SHARE` on."""
-    return ", ".join(
+    return joined(
         t("token.looks_item", key=written(word), weight=short(share))
         for word, share in _worth(shares, MIN_SHARE)
     )
@@ -167,7 +167,7 @@ def _shares(
     answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
 ) -> str:
     """The words of an answer with the model's probabilities in per cent."""
-    return ", ".join(f"{written(word)} {share:.0%}" for word, share in _worth(answer, least))
+    return joined(f"{written(word)} {share:.0%}" for word, share in _worth(answer, least))
 
 
 def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str, float]]:

@@ -16,7 +16,7 @@ from mha_core.figures.packed import Packed
 from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
 from pages._kit import components
-from pages._kit.text import t
+from pages._kit.text import joined, t
 
 CONFIG = {
     "displaylogo": False,
@@ -91,7 +91,7 @@ def part(spans: Iterable[Span]) -> str:
     """Which tokens of a long text are drawn, on each axis or on both alike; "" for the whole text."""
     unique = {span[1:]: span.axis for span in spans}
     names = unique.values() if len(unique) > 1 else ["token"]
-    return ", ".join(
+    return joined(
         t(f"part.{name}", first=f"{start + 1:,}", last=f"{stop:,}", count=f"{count:,}")
         for name, (start, stop, count) in zip(names, unique, strict=False)
     )

@@ -373,7 +373,7 @@ def _examples() -> dict[str, list[dict]]:
     return json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 
 
-def begin_in_language() -> None:
+def begin_with_sentences() -> None:
     """Begin with the sentences of this language, where the link names none."""
     start = _examples()[language()][0]
     if "text" not in st.session_state and "text" not in st.query_params and start["text"] != DEFAULTS.text:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages._server.streamlit_parts import after_history
+from pages._server.streamlit_parts import after_history, begin_with
 
 FILES = Path(__file__).parents[2] / "assets" / "languages"
 DEFAULT = "en"
@@ -50,3 +50,9 @@ def chosen_language() -> str | None:
 def in_link() -> dict[str, str]:
     """What our links say of the language: nothing where the page that they open begins with it anyway."""
     return {} if language() == usual_language() else {LANG: language()}
+
+
+def begin_in_language(name: str) -> None:
+    """Let the control of that name begin with the reader's language, which the link then says."""
+    if language() != DEFAULT and name not in st.session_state and name not in st.query_params:
+        begin_with(name, language())

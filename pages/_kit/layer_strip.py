@@ -7,7 +7,7 @@ from mha_core.analysis.layer_kinds import LayerKind, layer_kinds
 from mha_core.scene import token_names
 from mha_core.scene.scene import Scene
 from pages._kit import state
-from pages._kit.text import PAGES, literal, t
+from pages._kit.text import PAGES, joined, literal, t
 
 PLACE = "place"  # key of the strip, and name in the link of the layer without softmax that is chosen in it
 # Layers of a strip that stands in full, and pixels of one that scrolls.
@@ -47,7 +47,7 @@ def of_attention(trace: AttentionTrace, scene: Scene) -> None:
 def words(kind: LayerKind) -> str:
     """What a layer is, in a few words."""
     name = t(f"layers.kind_{kind.kind}", size=kind.size or 0)
-    return ", ".join([name, *(t(f"layers.trait_{trait}") for trait in kind.traits)])
+    return joined([name, *(t(f"layers.trait_{trait}") for trait in kind.traits)])
 
 
 def first_place(kinds: tuple[LayerKind, ...], scene: Scene) -> int:

@@ -9,7 +9,7 @@ from mha_core.traces.source import FileSource, ModelSource, RandomSource, Traine
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import charts, model_source, state
-from pages._kit.text import literal, number, t
+from pages._kit.text import joined, literal, number, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
 
@@ -33,7 +33,7 @@ def about(trace: AttentionTrace) -> None:
     if not more.open:
         return
     with more:
-        asked = ", ".join(t(f"head_view.question_{question}") for question in trace.questions)
+        asked = joined(t(f"head_view.question_{question}") for question in trace.questions)
         lines = [t(f"model.{source.architecture}"), t("model.supervised", questions=asked), t("model.heads")]
         if report := _report(source):
             command = f"python -m mha_core.training {report['name']}"
@@ -137,7 +137,7 @@ def brief(trace: AttentionTrace) -> None:
         )
         exact(trace)
     if trace.mixers:
-        rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        rules = joined(dict.fromkeys(mixer.rule for mixer in trace.mixers))
         st.caption(t("real.mixers", count=len(trace.mixers), rules=literal(rules)))
     skipped(trace)
 

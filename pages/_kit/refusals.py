@@ -17,7 +17,7 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import compute, model_source
 from pages._kit.controls import max_values
 from pages._kit.state import CONTROLS, go, setting
-from pages._kit.text import PAGES, isolated, literal, t
+from pages._kit.text import PAGES, isolated, joined, literal, t
 
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 OWN_SOURCES = ("mini", "random")  # which are always there
@@ -47,7 +47,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     st.error(literal(" ".join([str(error), *limits])), title=title, icon=":material/straighten:")
     with st.container(horizontal=True, vertical_alignment="center"):
         for index, fix in enumerate(allowed):
-            values = ", ".join(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())
+            values = joined(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())
             own = len(fix) == 1 and fix.get("source") in OWN_SOURCES
             label = t(f"real.use_{fix['source']}") if own else t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
@@ -92,7 +92,7 @@ def _sizes(trace: AttentionTrace, asked: Scene) -> None:
     names = ("architecture", "h", "d_model")
     shown = {name: getattr(trace.source, name) for name in names}
     wanted = {name: getattr(asked, name) for name in names}
-    taken = ", ".join(f"{name} {shown[name]}" for name in names if shown[name] != wanted[name])
+    taken = joined(f"{name} {shown[name]}" for name in names if shown[name] != wanted[name])
     st.markdown(f":material/straighten: {t('instead.no_model', taken=taken, **wanted)}")
     with st.container(horizontal=True, vertical_alignment="center", key="instead"):
         st.button(t("instead.sizes"), key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)

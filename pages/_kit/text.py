@@ -4,6 +4,7 @@ import json
 import re
 import unicodedata
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +47,11 @@ def template(key: str) -> str:
 def _text(key: str) -> str:
     """In the reader's language, in English where that lacks the key."""
     return catalogue(language()).get(key) or catalogue(DEFAULT)[key]
+
+
+def joined(values: Iterable[object]) -> str:
+    """Values as a list in a sentence of the reader's language."""
+    return t("list.comma").join(map(str, values))
 
 
 def literal(text: object) -> str:

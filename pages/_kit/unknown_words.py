@@ -6,7 +6,7 @@ from mha_core import AttentionTrace
 from mha_core.sources import mini
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import refusals
-from pages._kit.text import isolated, literal, t
+from pages._kit.text import isolated, joined, literal, t
 
 
 def show(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -> None:
@@ -26,7 +26,7 @@ def show(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -
 def _said(trace: AttentionTrace, *, vectors: bool, again: bool) -> str:
     pieces = [trace.tokens.pieces[at] for at in trace.tokens.unknown]
     if vectors:
-        return t("unknown.off_map", words=", ".join(_bold(piece) for piece in dict.fromkeys(pieces)))
+        return t("unknown.off_map", words=joined(_bold(piece) for piece in dict.fromkeys(pieces)))
     said = [] if again else [t("unknown.line")]
     for at in mini.most_asked(trace) if "decider" in trace.questions else ():
         answer = trace.questions["decider"][at]

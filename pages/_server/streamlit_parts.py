@@ -61,8 +61,10 @@ def sections(names: Mapping[int, str], *, menu: str) -> None:
     """
     boxes = f":is({TOP_LINKS}, {SIDE_LINKS})"
     name = "{} > :nth-child({})::before {{ content: {}; }}"
-    rules = [name.format(boxes, first, json.dumps(section)) for first, section in names.items()]
-    rules.append(f"{PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu)}; }} }}")
+    rules = [
+        name.format(boxes, first, json.dumps(section, ensure_ascii=False)) for first, section in names.items()
+    ]
+    rules.append(f"{PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu, ensure_ascii=False)}; }} }}")
     st.html(f"<style>{' '.join(rules)}</style>")  # no user text in it
 
 

@@ -23,11 +23,13 @@ export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFi
 
 // What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
 export function apart(titles) {
-  const words = titles.map((title) => title.split(" "));
+  // Chinese has no spaces: there each character is a word.
+  const gap = titles.some((title) => title.includes(" ")) ? " " : "";
+  const words = titles.map((title) => (gap ? title.split(gap) : [...title]));
   const limit = Math.min(...words.map(({ length }) => length)) - 1;
   let same = 0;
   while (same < limit && words.every((title) => title[same] === words[0][same])) same += 1;
-  return titles.length < 2 || same < 2 ? titles : words.map((title) => ["…", ...title.slice(same - 1)].join(" "));
+  return titles.length < 2 || same < 2 ? titles : words.map((title) => `… ${title.slice(same - 1).join(gap)}`);
 }
 
 // What no XML may hold, control characters and halves of surrogate pairs, is replaced.

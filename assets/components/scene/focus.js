@@ -132,8 +132,10 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const isFew = heads.length > 1 && heads.length <= MAX_NUMBERS;
   const list = isFew
     ? ofEach(layer, heads, focus, hidden[other], others, texts)
-    : ofMean(layer, heads, focus, hidden[other], others);
-  const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
+    : ofMean(layer, heads, focus, hidden[other], others, texts);
+  const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, {
+    heads: heads.map((h) => h + 1).join(texts.comma),
+  });
   const kind = !list ? "nowhere" : isFew ? "each" : "looks";
   const sentence = fill(texts[`${focus.side}_${kind}`], { who, tokens, list });
   const share = awayShare(layer, heads, focus);
@@ -142,7 +144,7 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
 }
 
 // The largest weights of one head, or of the mean of many.
-function ofMean(layer, heads, focus, hidden, others) {
+function ofMean(layer, heads, focus, hidden, others, texts) {
   const weights = meanAcross(layer, heads, focus);
   // In a very long text no weight is worth naming, and yet the row is not empty.
   const most = { count: NAMED, hidden };
@@ -150,7 +152,7 @@ function ofMean(layer, heads, focus, hidden, others) {
   const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...most });
   return positions
     .map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`)
-    .join(", ");
+    .join(texts.comma);
 }
 
 // The largest weight of each of a few heads.
@@ -161,7 +163,7 @@ function ofEach(layer, heads, focus, hidden, others, texts) {
     if (at === undefined) return [];
     return fill(texts.each, { word: isolated(others[at]), weight: short(weights[at]), head: head + 1 });
   });
-  return said.join(", ");
+  return said.join(texts.comma);
 }
 
 // How much of what the tokens take comes from keys that are hidden, the mean over heads.

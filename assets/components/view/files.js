@@ -97,7 +97,7 @@ function named(heads, texts) {
   const last = numbers.pop();
   if (last === undefined) return [];
   if (!numbers.length) return [fill(texts.head, { head: last })];
-  return [fill(texts.heads_named, { heads: fill(texts.and, { first: numbers.join(", "), last }) })];
+  return [fill(texts.heads_named, { heads: fill(texts.and, { first: numbers.join(texts.comma), last }) })];
 }
 
 /**

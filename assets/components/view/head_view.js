@@ -460,9 +460,10 @@ function nothing(selection, panel) {
   const heads = selection.heads.filter((head) => selection.nothing(panel, [head]).includes(token));
   if (!heads.length) return "";
   const place = { token: isolated(panel.tokens[token]) };
-  if (heads.length > 1) return fill(texts.nothing_heads, { ...place, heads: heads.map((head) => head + 1).join(", ") });
+  if (heads.length > 1)
+    return fill(texts.nothing_heads, { ...place, heads: heads.map((head) => head + 1).join(texts.comma) });
   const { asks } = questions[panel.nth][heads[0]];
-  const asked = asks.map((question) => texts[`question_${question}`] ?? question).join(", ");
+  const asked = asks.map((question) => texts[`question_${question}`] ?? question).join(texts.comma);
   return fill(texts.nothing, { ...place, head: heads[0] + 1, questions: asked });
 }
 

@@ -74,7 +74,7 @@ function exactly(selection, panel, { query, key, head, weight, hidden }) {
   const layer = selection.layer(panel);
   const who =
     head === null
-      ? fill(texts.mean_of, { heads: selection.heads.map((h) => h + 1).join(", ") })
+      ? fill(texts.mean_of, { heads: selection.heads.map((h) => h + 1).join(texts.comma) })
       : fill(texts.one_head, { heads: head + 1 });
   const [from, to] = [listOf(panel, "query")[query], listOf(panel, "key")[key]].map(isolated);
   if (hidden && layer.hidden?.has(key)) return fill(texts.cell_left_out, { to });

@@ -22,7 +22,7 @@ from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, model_info, state
 from pages._kit.language import in_link
-from pages._kit.text import t
+from pages._kit.text import joined, t
 
 HALF = 0.5  # of the answers
 CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits
@@ -243,7 +243,7 @@ def _sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
         t("head_counts.answered_item", count=int((row >= RIGHT).sum()), asked=int(row.notna().sum()), h=h)
         for h, row in questions.iterrows()
     ]
-    texts.append(t("head_counts.answered", share=f"{100 * RIGHT:.0f}", list=", ".join(counts)))
+    texts.append(t("head_counts.answered", share=f"{100 * RIGHT:.0f}", list=joined(counts)))
     if scores["parameters"].nunique() == 1:
         texts.append(t("head_counts.cost", parameters=f"{scores['parameters'].iloc[0]:,}"))
     texts.append(t("head_counts.seed", seed=_joined(sorted(set(scores["seed"])))))
@@ -273,7 +273,7 @@ def _percent(ends: Extremes) -> dict[str, str]:
 
 
 def _joined(values: Collection) -> str:
-    return ", ".join(str(value) for value in values)
+    return joined(str(value) for value in values)
 
 
 def _link(h: int, d_model: int) -> str:

@@ -19,6 +19,7 @@ from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, compute, head_view, model_info, runs, state, uploads
+from pages._kit.language import DEFAULT, begin_in_language
 from pages._kit.text import PAGES, literal, t
 from pages._server import limits
 
@@ -47,7 +48,8 @@ def _plan() -> Plan:
     with cells.container():
         architecture = _choice("train_architecture", list(ARCHITECTURES), "glass-box")
     with cells.container():
-        language = _choice("train_language", list(LANGUAGES), "en")
+        begin_in_language("train_language")
+        language = _choice("train_language", list(LANGUAGES), DEFAULT)
     with cells.container():
         seed = _number("train_seed", 0, MAX_SEED, 0)
     try:

@@ -8,7 +8,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis import cost, patterns
 from mha_core.scene.scene import Scene
 from pages._kit import model_info, model_source
-from pages._kit.text import literal, t
+from pages._kit.text import joined, literal, t
 
 
 def show(trace: AttentionTrace, scene: Scene) -> None:
@@ -45,7 +45,7 @@ def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
     if trace.mixers:
         labelled.append((t("real.fact_mixers"), f"{len(trace.mixers)}"))
     if has_kinds:
-        labelled.append((t("real.fact_kinds"), ", ".join(entry.kinds)))
+        labelled.append((t("real.fact_kinds"), joined(entry.kinds)))
     if known:
         labelled.append((t("real.fact_kv"), model_info.counted({layer.n_kv_heads for layer in known})))
         if widths := {layer.d_model for layer in known if layer.d_model}:
@@ -121,7 +121,7 @@ def _special_share(trace: AttentionTrace) -> str:
     names = dict.fromkeys(literal(trace.tokens.pieces[at]) for at in special)
     return t(
         "real.rests",
-        tokens=", ".join(f"**{name}**" for name in names),
+        tokens=joined(f"**{name}**" for name in names),
         share=f"{sum(shares) / len(shares):.0%}",
         layer=largest + 1,
         maximum=f"{shares[largest]:.0%}",

@@ -10,7 +10,7 @@ from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
 from pages._kit import charts, compute, state
 from pages._kit.heatmaps import Heatmap, scale_end
-from pages._kit.text import number, t
+from pages._kit.text import joined, number, t
 from pages.see._token.directions import Direction, beside, both_of, cell, heatmaps_of, on_one_scale
 from pages.see._token.subject import Subject, chart, sum_of_row, table, word
 
@@ -109,9 +109,7 @@ def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
                 what=side.plain_title,
                 head=subject.head + 1,
                 count=len(largest.positions),
-                list=", ".join(
-                    f"{label} {number(value)}" for label, value in rows["value"].head(NAMED).items()
-                ),
+                list=joined(f"{label} {number(value)}" for label, value in rows["value"].head(NAMED).items()),
             ),
             on_select=lambda: clicked(key, "key_token" if two_texts and side.name == "looks" else "token"),
             selection_mode="points",

@@ -21,7 +21,7 @@ from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, heatmaps, state
-from pages._kit.text import literal, signed, t
+from pages._kit.text import joined, literal, signed, t
 from pages._server import limits
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
@@ -324,7 +324,7 @@ def _reading(words: Vocabulary, kind: str, cosines: pd.DataFrame) -> str:
     return t(
         f"words.agree_{'random' if words.random else verdict(values, limit)}",
         relation=t(f"words.relation_{kind}"),
-        pairs=literal(", ".join(names)),
+        pairs=literal(joined(names)),
         cosines=t(f"words.cosines_{'several' if len(values) > 1 else 'one'}", **ends),
         mean=signed(sum(values) / len(values), "z.2f"),
         limit=f"{limit:.2f}",

@@ -14,7 +14,7 @@ from mha_core.attention.edits import Concatenation, Edit
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, model_source, pair
 from pages._kit.matrices import of_picture
-from pages._kit.text import literal, number, t
+from pages._kit.text import joined, literal, number, t
 from pages.understand._what_if.sides import Rearranged
 
 SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
@@ -43,7 +43,7 @@ def matrices(
     differ = [name for name in names if name not in stay]
     pair.show_matrices(sides, differ, key="what-if", difference=True, partners=partners, painted=painted)
     if stay:
-        symbols = ", ".join(literal(MATRICES[name].written(layer, sides[-1].head)) for name in stay)
+        symbols = joined(literal(MATRICES[name].written(layer, sides[-1].head)) for name in stay)
         kind = "unchanged" if differ else "all_unchanged"
         st.markdown(t(f"what_if.{kind}", names=symbols))
     if "weights" in stay:
