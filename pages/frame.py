@@ -162,7 +162,6 @@ st.set_page_config(
     page_icon=drawing("icon.svg"),
     layout="wide",
 )
-controls.language_switch()
 line = st.empty()
 asked = st.container(key="controls")
 # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
@@ -172,6 +171,7 @@ streamlit_parts.sections(
 )
 charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
+controls.language_switch()
 wrong = controls.refused(link)
 controls.take(link)
 controls.begin_with_sentences()

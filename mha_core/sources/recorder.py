@@ -31,7 +31,6 @@ from mha_core.capture.own_code.caller import Caller, Root, caller
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
-from mha_core.capture.own_code.token_mixing import TokenMixing
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
     FORWARD,
@@ -47,6 +46,7 @@ from mha_core.capture.sdpa import (
     unpacked,
     until_heads,
 )
+from mha_core.capture.token_mixing import TokenMixing
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of

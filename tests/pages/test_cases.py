@@ -313,7 +313,7 @@ def words(opened: OpenedCase) -> None:
 def chinese(opened: OpenedCase) -> None:
     assert opened.scene.focus.token == "它"
     assert (opened.heads, "Head 1" in opened.notice, "Head 2" in opened.notice) == ([1, 2], True, True)
-    sentences = ((opened.scene.text, "小猫", "累"), (opened.scene.twin, "马路", "宽"))
+    sentences = ((opened.scene.text, "动物", "累"), (opened.scene.twin, "马路", "宽"))
     for text, noun, cue in sentences:
         trace = opened.trace(text)
         rows = [opened.row(trace, head) for head in opened.heads]
@@ -369,7 +369,7 @@ BESIDE = [
     ("latent", {SECTION: "by-heads"}),
     ("words", {SECTION: ""}),
     ("words", {"h": "4"}),
-    ("chinese", {"token": "小猫"}),
+    ("chinese", {"token": "动物"}),
     ("chinese", {"heads": "2,4"}),
     ("chinese", {"layer": "1"}),
 ]

@@ -624,4 +624,4 @@ def test_a_scene_knows_every_field_that_a_page_alone_is_asked(arrived):
         for link in OWN_CONTROLS.get(file, ({},)):
             drawn = [getattr(one, "proto", None) for one in arrived(file, **link)]
             bound |= {getattr(proto, "query_param_key", "") for proto in drawn}
-        assert bound - {"", *CONTROLS} == {*PAGES[page]} - elsewhere.get(page, set()), page
+        assert bound - {"", "lang", *CONTROLS} == {*PAGES[page]} - elsewhere.get(page, set()), page

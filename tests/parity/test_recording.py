@@ -49,5 +49,5 @@ def test_what_did_not_flow_is_wrong(monkeypatch, of_heads):
 
 def test_what_is_neither_shown_nor_named_is_wrong(monkeypatch):
     monkeypatch.setattr("mha_core.sources.recorder._unfollowed", lambda *_: "")
-    monkeypatch.setattr("mha_core.capture.own_code.token_mixing.TokenMixing._mixes", lambda *_: False)
+    monkeypatch.setattr("mha_core.capture.token_mixing.TokenMixing._mixes", lambda *_: False)
     assert words(lambda: Blocks(Rows)) == words(lambda: Blocks(Neighbours)) == {"WRONG"}

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.families import asked_by
-from mha_core.capture.own_code.token_mixing import MIXES, UNCHECKED, TokenMixing
+from mha_core.capture.token_mixing import MIXES, UNCHECKED, TokenMixing
 from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.trial import Route, attempt
 from mha_core.sources.huggingface.twin import twin

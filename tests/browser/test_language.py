@@ -1,0 +1,103 @@
+"""Two languages: the browser's own, the switch, what a link keeps, and that nothing is left in English."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from mha_core.scene.page import HOME, PAGES
+
+TEXTS = """() => {
+    const found = [];
+    const walk = (node) => {
+        for (const child of node.childNodes) {
+            if (child.nodeType === Node.TEXT_NODE) {
+                const parent = child.parentElement ?? node.host;
+                if (parent?.closest?.('script, style, code, pre, .katex, [data-testid*=Icon]')) continue;
+                if (parent?.checkVisibility && !parent.checkVisibility()) continue;
+                if (child.textContent.trim()) found.push(child.textContent.trim());
+            } else if (child.nodeType === Node.ELEMENT_NODE) {
+                if (child.shadowRoot) walk(child.shadowRoot);
+                walk(child);
+            }
+        }
+    };
+    walk(document.body);
+    return found;
+}"""
+# Names that stand in Chinese texts, too: of the field, of models, papers and settings, and of English examples.
+NAMES = set(Path(__file__).with_name("latin_names.txt").read_text(encoding="utf-8").split())
+LATIN = re.compile(r"[A-Za-z][A-Za-z_\-]*[A-Za-z]")
+
+
+@pytest.fixture
+def chinese(browser, app, settled):
+    """`chinese("token?h=8")`: a page in a browser that speaks Chinese."""
+    contexts = []
+
+    def visit(path: str = "", **how):
+        contexts.append(browser.new_context(locale="zh-CN", viewport={"width": 1280, "height": 900}, **how))
+        return open_at(contexts[-1].new_page(), f"{app}/{path}")
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def open_at(page, address: str):
+    page.goto(address)
+    expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
+    expect(page.locator('[data-testid="stSkeleton"]')).to_have_count(0)
+    return page
+
+
+def speaks(page) -> str:
+    return page.evaluate("document.documentElement.lang")
+
+
+def test_a_browser_that_speaks_chinese_begins_in_chinese_with_chinese_sentences(chinese):
+    page = chinese()
+    expect(page.get_by_role("heading", name="每个头看什么？")).to_be_visible()
+    expect(page.locator(".answers").first).to_contain_text("动物 100%")
+    expect(page.locator(".answers").nth(1)).to_contain_text("马路 100%")
+    assert speaks(page) == "zh-CN"
+    assert "lang=" not in page.url
+    assert "text=" in page.url  # whoever opens the copied link sees the same sentence
+
+
+def test_the_switch_changes_the_language_keeps_it_and_back_undoes_it(chinese, app):
+    page = chinese()
+    page.get_by_role("radio", name="EN").click()
+    expect(page.get_by_role("heading", name="What does each head look at?")).to_be_visible()
+    expect(page.locator(".answers").first).to_contain_text("animal 100%")  # the start goes with it
+    assert speaks(page) == "en"
+    assert "lang=en" in page.url  # its sharer has chosen it
+    page.get_by_role("link", name="Token", exact=True).first.click()
+    expect(page.get_by_role("heading", name=re.compile("in layer 2, head 1"))).to_be_visible()
+    assert "lang=en" in page.url
+    page = open_at(page, f"{app}/cost")  # this browser remembers it
+    expect(page.get_by_role("heading", name="What do h and d_model cost?")).to_be_visible()
+    page.get_by_role("radio", name="中文").click()
+    expect(page.get_by_role("heading", name="h 和 d_model 带来多少开销？")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="What do h and d_model cost?")).to_be_visible()
+
+
+def test_ones_own_sentence_stays_when_the_language_changes(chinese):
+    page = chinese("?text=The dog was hungry.&lang=zh")
+    page.get_by_role("radio", name="EN").click()
+    expect(page.get_by_role("heading", name="What does each head look at?")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Sentence", exact=True)).to_have_value("The dog was hungry.")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_on_a_page_is_left_in_english(chinese, name):
+    page = chinese(name.replace(HOME, ""))
+    left = {
+        text: words
+        for text in page.evaluate(TEXTS)
+        if (words := [word for word in LATIN.findall(text.replace("\u2060", "")) if word not in NAMES])
+        and "/" not in text  # the name of a model on the hub
+    }
+    assert left == {}
