@@ -16,7 +16,7 @@ SHOWN = {
     "symbols": ".st-key-step-scores .katex:has-text('dumpty')",
     "every_pair": ".view .stage canvas",
     "relations": ".view .stage >> nth=1",
-    "stacking": ".st-key-step-project p:has-text('The two differ by at most')",
+    "stacking": ".st-key-step-project p:has-text('Largest difference')",
     "learned": ".view .stage >> nth=1",
     "chinese": ".view .stage >> nth=1",
 }

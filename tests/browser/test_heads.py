@@ -907,5 +907,5 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
     assert len(sent) == before
     explained("q", 3, 2, layer.q[head, 3, 2])  # X and W are the server's
     expect(steps).to_have_text(["Token × column of W"])
-    panel.get_by_role("button", name="Close where").click()
+    panel.get_by_role("button", name="Close explanation").click()
     expect(panel).to_be_hidden()

@@ -61,7 +61,8 @@ PAGES = (
     "model",
 )
 # Elements that only a hostile text can have made.
-MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"]:not([href^="./"]), a[href^="javascript"], iframe,
+MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"]:not([href^="./"]), a[href^="javascript"],
+    iframe,
     link[href*="{EVIL}"], [onerror], [onload], .katex a, .katex:has-text('evil'), [data-testid=stException]"""
 
 

@@ -26,7 +26,7 @@ TEXTS = """() => {
     walk(document.body);
     return found;
 }"""
-# Names that stand in Chinese texts, too: of the field, of models, papers and settings, and of English examples.
+# Names that stand in Chinese texts, too: of the field, of models, papers, settings and English examples.
 NAMES = set(Path(__file__).with_name("latin_names.txt").read_text(encoding="utf-8").split())
 LATIN = re.compile(r"[A-Za-z][A-Za-z_\-]*[A-Za-z]")
 

@@ -15,7 +15,9 @@ from mha_core.analysis.derivation import STEPS, adjust
 from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
 from mha_core.export import head_view
+from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.traces.matrices import MATRICES
+from mha_core.training.lexicon import lexicon
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import language, text
 from pages._kit.text import literal
@@ -33,6 +35,8 @@ NAMED = {
     "model.{}": set(ARCHITECTURES),
     "role.{}": set(ROLES),
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
+    "words.class_{}": {kind for name in ("en", "zh") for kind in lexicon(name).kinds.values()},
+    "hub.{}": {model.id.rpartition("/")[2] for model in hub_models()},
     "literature.measure_{}": {entry["measure"].removeprefix(literature.LINK) for entry in MEASURES},
     "literature.how_{}": set(literature.HOW),
     "next.{}": {file.stem for file in (ROOT / "pages").glob("*/[!_]*.py") if file.parent.name[0] != "_"},
