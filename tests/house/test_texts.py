@@ -107,7 +107,8 @@ def texts_of(key: str, texts: Iterable[str]) -> set[str]:
 def unused(texts: Iterable[str]) -> set[str]:
     for_scripts = {f"{head_view.TEXTS}{{}}", *(key for _, key, _ in calls("template"))}
     keys = {key for _, key, _ in calls()} | for_scripts
-    return set(texts).difference(*(texts_of(key, texts) for key in keys))
+    named = {key.format(name) for key, names in NAMED.items() for name in names}
+    return set(texts).difference(named, *(texts_of(key, texts) for key in keys))
 
 
 def test_every_key_in_use_has_a_text():

@@ -56,7 +56,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
- * @property {string} [unseen] the same for the edge from the chosen word to the one it looks at most
+ * @property {{ text: string, hint: string }} [block] the same for the edge from the chosen word to the one it looks at most
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
  * @property {{ asks: string[], nothing: number[] }[][]} [questions] of each panel for each head of the last layer what
  *   it is asked, and the queries at which it has nothing to find
@@ -376,7 +376,12 @@ export class HeadView {
     const isPinned = Boolean(selection.pinned?.some(Boolean));
     const { fitted } = selection.state;
     const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
-    const trial = this.edge && { text: fill(header.unseen, this.edge.words), href: withoutEdge(this.edge) };
+    const { edge } = this;
+    const trial = edge && {
+      text: fill(header.block.text, edge.words),
+      hint: fill(header.block.hint, edge.words),
+      href: withoutEdge(edge),
+    };
     const name = this.hideable?.name ?? null;
     showFoot(this.foot, header.texts, isPinned, name, trial, fitted || areSmall ? fitted : null, this.actions);
   }
@@ -393,7 +398,7 @@ export class HeadView {
   // one of them is no word or both are the same, and where no server can compute the sentence without that edge.
   get edge() {
     const { header, nth, panels, single, chosenHead, state } = this.selection;
-    if (!header.unseen || !this.page.open || nth > 0 || state.words || single?.side !== "query") return null;
+    if (!header.block || !this.page.open || nth > 0 || state.words || single?.side !== "query") return null;
     const panel = panels[nth];
     const [key] = strongest(this.selection.layer(panel).row(chosenHead, single.token), {
       threshold: Number.MIN_VALUE,

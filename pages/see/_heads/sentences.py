@@ -62,7 +62,8 @@ def show(
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
     if scene.source != "file":
-        more |= {"without": t("heads.without"), "unseen": template("heads.unseen")}
+        blocking = {"text": template("heads.block"), "hint": template("heads.block_hint")}
+        more |= {"without": t("heads.without"), "block": blocking}
     payload = head_view.of_traces(every, **focus, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
