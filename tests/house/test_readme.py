@@ -15,8 +15,10 @@ from tests.house import reference
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
+CHINESE = "assets/README.zh.md"
 PAGES = [
     "README.md",
+    CHINESE,
     "mha_core/README.md",
     "assets/deploy/README.md",
     "mha_core/export/README.md",
@@ -96,9 +98,20 @@ def test_the_readme_is_short():
     assert len(text("README.md").split()) <= MAX_WORDS
 
 
-def test_the_two_commands_that_set_up_are_what_they_were():
+def test_the_chinese_readme_has_the_same_code():
+    """Its comments are Chinese."""
+
+    def code(page: str) -> list[str]:
+        blocks = re.findall(r"^```\w+\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
+        return [re.sub(r" *#.*", "", block) for block in blocks]
+
+    assert code(CHINESE) == code("README.md")
+
+
+@pytest.mark.parametrize("page", ["README.md", CHINESE])
+def test_the_two_commands_that_set_up_are_what_they_were(page):
     prefix = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
-    commands = re.findall(r"^```bash\n(python3 .*?)\n```", text("README.md"), re.MULTILINE)
+    commands = re.findall(r"^```bash\n(python3 .*?)\n```", text(page), re.MULTILINE)
     assert commands == [f"{prefix}. && .venv/bin/headscope", f'{prefix}-e ".[test]" && .venv/bin/pytest']
 
 
