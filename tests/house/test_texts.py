@@ -274,3 +274,50 @@ def test_a_text_that_a_language_lacks_is_said_in_english(key, said):
 def test_a_key_that_no_language_has_is_an_error_and_not_a_blank():
     with pytest.raises(KeyError, match="nowhere"):
         text.t("nowhere")
+
+
+# Chinese (assets/languages/STYLE.md)
+
+HAN = "[\u4e00-\u9fff]"
+AVOIDED = [
+    "您",
+    "请(?!求)",
+    "令牌",
+    "掩膜",
+    "自我注意",
+    "注意力汇聚",
+    "连结",
+    "几率",
+    "诱导头",
+    "密钥",
+    "关键字",
+    "热图",
+    "补丁",
+    "尺寸",
+    "推断",
+]
+RULES = {
+    "a half-width mark after Chinese": rf"{HAN}(?:[,!?:;]|\.(?!\w))",
+    "no space between Chinese and Latin": rf"{HAN}[A-Za-z0-9]|[A-Za-z0-9]{HAN}",
+    "a space beside a full-width mark": "[，。：；？！、（）] | [，。：；？！、（）]",
+    "a word that our terms replace": "|".join(AVOIDED),
+}
+
+
+def broken_rules(words: str) -> set[str]:
+    return {rule for rule, form in RULES.items() if re.search(form, words)}
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "assets" / "languages").glob("*zh.json")), ids=lambda file: file.stem
+)
+def test_chinese_is_written_by_its_rules(file):
+    texts = json.loads(file.read_text(encoding="utf-8"))
+    assert {key: rules for key, words in texts.items() if (rules := broken_rules(words))} == {}
+
+
+@pytest.mark.parametrize(
+    "words", ["第3 个头", "第 3个头", "权重,分数", "输出.", "查询 ，键", "令牌", "请输入"]
+)
+def test_broken_rules_of_chinese_are_found(words):
+    assert broken_rules(words)
