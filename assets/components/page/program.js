@@ -13,6 +13,7 @@ const panels = openPayload(inside.slice(start));
 /** @type {HTMLElement} */
 const root = document.querySelector(".view");
 const draw = () => showView(root, header, panels, { open: null, moved: null, hide: null, page: null });
+document.documentElement.lang = header.texts.lang;
 document.title = `${header.file} · Headscope`;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();
