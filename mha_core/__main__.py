@@ -11,6 +11,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import mha_core as mha
 from mha_core import resources
+from mha_core.errors import listed
 
 if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
@@ -166,8 +167,10 @@ def _trace(args: argparse.Namespace) -> int:
         trace = trace.part(args.kind)
     elif path.suffix == ".html" and len(trace.kinds) > 1:
         raise mha.MhaError(
-            f"A page shows layers of one kind, and the kinds here are {', '.join(trace.kinds)}; "
-            f"choose one, as in --kind {trace.kinds[-1]}."
+            "A page shows layers of one kind, and the kinds here are {kinds}; "
+            "choose one, as in --kind {kind}.",
+            kinds=listed(trace.kinds, "comma"),
+            kind=trace.kinds[-1],
         )
     return _write(trace, path)
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-from mha_core.errors import MhaError, shown
+from mha_core.errors import MhaError, listed, shown
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ def pick(name: str | None = None) -> Device:
         return Device(names[0], REASONS[names[0]]())
     if not isinstance(name, str) or name not in names:
         raise MhaError(
-            f"Device {shown(name)} is not available here; {', '.join(names)} can be used.",
+            "Device {name} is not available here; {names} can be used.",
+            name=shown(name),
+            names=listed(names, "comma"),
             fixes=tuple({"device": other} for other in names),
         )
     return Device(name, f"{name} was asked for")
@@ -81,7 +83,9 @@ def memory_errors(what: str) -> Iterator[None]:
         if not isinstance(error, MemoryError) and not of_torch:
             raise
         reason = str(error).splitlines() or [type(error).__name__]
-        raise MhaError(f"{what} needs more memory than this machine has free ({reason[0]}).") from None
+        raise MhaError(
+            "{what} needs more memory than this machine has free ({reason}).", what=what, reason=reason[0]
+        ) from None
 
 
 def usual_dtype(device: str) -> str:

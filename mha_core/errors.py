@@ -1,9 +1,44 @@
-"""The one error that a person can cause, and the checks that raise it for one value."""
+"""The one error that a person can cause, its sentences, and the checks that raise it for one value."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
 
 MAX_SHOWN = 80  # characters of a value in a message
+SEPARATORS = {"comma": ", ", "semicolon": "; ", "space": " "}
+
+
+class Phrase(str):
+    """An English text that keeps what it was made of, so that it can be said in another language.
+
+    `template` has a named place for each of the `fields`, which may be phrases themselves. Without fields
+    it is the text as it stands.
+    """
+
+    def __new__(cls, template: str, /, **fields: object):
+        phrase = super().__new__(cls, template.format(**fields) if fields else template)
+        phrase.template, phrase.fields = template, fields
+        return phrase
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict]:
+        return (self.template,), self.fields
+
+
+class Listed(str):
+    """Values in one text, as ``1, 2 or 3``; it keeps them and what joins them, as a `Phrase` does."""
+
+    def __new__(cls, values: Iterable, word: str):
+        values = tuple(values)
+        if word in SEPARATORS:
+            text = SEPARATORS[word].join(map(str, values))
+        else:
+            *most, last = map(str, values)
+            text = f"{', '.join(most)} {word} {last}" if most else last
+        listed = super().__new__(cls, text)
+        listed.values, listed.word = values, word
+        return listed
+
+    def __getnewargs__(self) -> tuple[tuple, str]:
+        return self.values, self.word
 
 
 class MhaError(ValueError):
@@ -12,11 +47,16 @@ class MhaError(ValueError):
     The message says what was asked, the rule, and the nearest values that work.
     `fixes` holds those values again for programs: each entry maps parameter names to
     values that would have been accepted, for example ``({"d_model": 28}, {"d_model": 32})``.
+    `phrase` is the message with its template and fields, for readers of another language.
     """
 
-    def __init__(self, message: str, *, fixes: tuple[dict, ...] = ()):
-        super().__init__(message)
+    def __init__(self, template: str, /, *, fixes: tuple[dict, ...] = (), **fields: object):
+        super().__init__(template if isinstance(template, Phrase | Listed) else Phrase(template, **fields))
         self.fixes = fixes
+
+    @property
+    def phrase(self) -> Phrase | Listed:
+        return self.args[0]
 
 
 def in_range(name: str, value: object, low: int, high: int, *, fits: Callable = lambda n: True) -> int:
@@ -25,18 +65,32 @@ def in_range(name: str, value: object, low: int, high: int, *, fits: Callable = 
     The fix proposed is the nearest number in the range that also `fits` what else was asked.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MhaError(f"{name} must be a whole number from {low} to {high}; got {shown(value)}.")
+        raise MhaError(
+            "{name} must be a whole number from {low} to {high}; got {value}.",
+            name=name,
+            low=low,
+            high=high,
+            value=shown(value),
+        )
     if not low <= value <= high:
         inward = range(low, high + 1) if value < low else range(high, low - 1, -1)
-        fixes = tuple({name: n} for n in islice(filter(fits, inward), 1))
-        raise MhaError(f"{name} {shown(value)} is out of range; {low} to {high} work.", fixes=fixes)
+        raise MhaError(
+            "{name} {value} is out of range; {low} to {high} work.",
+            name=name,
+            value=shown(value),
+            low=low,
+            high=high,
+            fixes=tuple({name: n} for n in islice(filter(fits, inward), 1)),
+        )
     return value
 
 
 def at_least_1(name: str, value: object, unit: str) -> int:
     """Return `value` if it is a whole number from 1; raise `MhaError` that says what it is a number of."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise MhaError(f"{name} is a number of {unit}, at least 1; got {shown(value)}.")
+        raise MhaError(
+            "{name} is a number of {unit}, at least 1; got {value}.", name=name, unit=unit, value=shown(value)
+        )
     return value
 
 
@@ -48,7 +102,10 @@ def one_of(kind: str, value: str, names: Iterable[str], *, parameter: str | None
     names = list(names)
     if not isinstance(value, str) or value not in names:
         raise MhaError(
-            f"There is no {kind} called {shown(value)}; {listed(names, 'or')} can be used.",
+            "There is no {kind} called {value}; {names} can be used.",
+            kind=kind,
+            value=shown(value),
+            names=listed(names, "or"),
             fixes=tuple({parameter or kind: name} for name in names),
         )
     return value
@@ -59,16 +116,15 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # a whole number with more digits than Python writes
-        text = "a whole number of thousands of digits"
+        return Phrase("a whole number of thousands of digits")
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def named_type(value: object) -> str:
     """``None`` or ``a list``, as messages name a value of the wrong type."""
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else Phrase("a {type}", type=type(value).__name__)
 
 
-def listed(values: Iterable, word: str) -> str:
-    """``[1, 2, 3]`` and "or" as ``1, 2 or 3``."""
-    *most, last = map(str, values)
-    return f"{', '.join(most)} {word} {last}" if most else last
+def listed(values: Iterable, word: str) -> Listed:
+    """``[1, 2, 3]`` and "or" as ``1, 2 or 3``; a name of `SEPARATORS` as ``1, 2, 3``."""
+    return Listed(values, word)

@@ -62,7 +62,9 @@ def compare(first: LayerTrace, second: LayerTrace, *, heads: tuple[int, int]) ->
     longest = max(first.n_query, first.n_key, second.n_query, second.n_key)
     if longest > MAX_ALIGNED:
         raise MhaError(
-            f"Words of two texts are paired up to {MAX_ALIGNED} tokens; the longer one has {longest:,}."
+            "Words of two texts are paired up to {limit} tokens; the longer one has {longest:,}.",
+            limit=MAX_ALIGNED,
+            longest=longest,
         )
     queries = aligned(first.sides.queries, second.sides.queries)
     keys = queries if first.sides.same and second.sides.same else aligned(first.sides.keys, second.sides.keys)

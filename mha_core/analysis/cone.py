@@ -25,8 +25,9 @@ def cone(trace: AttentionTrace, edits: Sequence[Edit], *, changed: Sequence[int]
     if trace.mixers or trace.source.skipped:
         names = [mixer.rule for mixer in trace.mixers] or list(trace.source.skipped)
         raise MhaError(
-            f"Some layers of this model mix tokens by other means than the attention that is known "
-            f"({names[0]}), so masks do not say what a change can reach."
+            "Some layers of this model mix tokens by other means than the attention that is known "
+            "({name}), so masks do not say what a change can reach.",
+            name=names[0],
         )
     sites = [_site(layer) for layer in trace.layers]
     others: dict[str, np.ndarray] = {}

@@ -51,7 +51,9 @@ def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
         raise MhaError(
-            f"{len(words)} words need a matrix with as many rows; got one of shape {matrix.shape}."
+            "{n_words} words need a matrix with as many rows; got one of shape {shape}.",
+            n_words=len(words),
+            shape=matrix.shape,
         )
     if len(set(words)) < len(words):
         raise MhaError("Every word has one vector; a word was given twice.")
@@ -85,7 +87,9 @@ def nearest(vectors: pd.DataFrame, word: str, *, count: int = 10) -> pd.Series:
     Raises `MhaError` for a word that has no vector.
     """
     if word not in vectors.index:
-        raise MhaError(f"There is no vector for {word!r} among these {len(vectors):,} words.")
+        raise MhaError(
+            "There is no vector for {word!r} among these {n_words:,} words.", word=word, n_words=len(vectors)
+        )
     units = _units(vectors.to_numpy())
     cosines = pd.Series(units @ units[vectors.index.get_loc(word)], vectors.index, name="cosine")
     return cosines.drop(word).sort_values(ascending=False, kind="stable").head(count)

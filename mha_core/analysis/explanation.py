@@ -168,8 +168,11 @@ class Cell:
         computed = last.value
         if computed != recorded and not abs(computed - recorded) <= limit:  # NaN is not at most the limit
             raise MhaError(
-                f"What is known of this number of {self.name} makes {computed:.7g}, and the trace has "
-                f"{recorded:.7g}: its model computes something that the trace does not have."
+                "What is known of this number of {name} makes {computed:.7g}, and the trace has "
+                "{recorded:.7g}: its model computes something that the trace does not have.",
+                name=self.name,
+                computed=computed,
+                recorded=recorded,
             )
         if dtype not in HALF:
             return [*others, replace(last, value=recorded)]
@@ -205,13 +208,17 @@ def explain(
     alone; and for a place that is not complete or does not exist.
     """
     if not isinstance(trace, AttentionTrace):
-        raise MhaError(f"A number of a trace is explained; got {named_type(trace)}.")
+        raise MhaError("A number of a trace is explained; got {type}.", type=named_type(trace))
     one_of("matrix with explained numbers", name, EXPLAINED, parameter="name")
     axes, steps_to = EXPLAINED[name]
     picked = {"head": head, "query": query, "key": key, "dimension": dimension}
     if [axis for axis, at in picked.items() if at is not None] != list(axes):
         places = ", ".join(f"{axis}=" for axis in axes)
-        raise MhaError(f"A number of {name} has its place by layer=, {places}, and by nothing else.")
+        raise MhaError(
+            "A number of {name} has its place by layer=, {places}, and by nothing else.",
+            name=name,
+            places=places,
+        )
     layer, one_layer = trace.layer_index(layer), trace.layer(layer)
     code = getattr(trace.source.origin, "position", None)  # that of random weights, unless it was edited
     code = next((edit.code for edit in reversed(trace.edits) if isinstance(edit, Position)), code)
@@ -255,7 +262,10 @@ def symbolic_scores(layer: LayerTrace) -> str:
     queries, keys = (text.labels for text in (layer.sides.queries, layer.sides.keys))
     if max(len(queries), len(keys)) > MAX_SYMBOLS:
         raise MhaError(
-            f"A matrix of symbols has room for {MAX_SYMBOLS} tokens; here are {len(queries)} and {len(keys)}."
+            "A matrix of symbols has room for {limit} tokens; here are {n_query} and {n_key}.",
+            limit=MAX_SYMBOLS,
+            n_query=len(queries),
+            n_key=len(keys),
         )
     rows = [" & ".join(_score_symbol(query, key) for key in keys) for query in queries]
     return r"\left(\begin{smallmatrix}" + r" \\ ".join(rows) + r"\end{smallmatrix}\right)"
@@ -273,7 +283,7 @@ def _of_scores(cell: Cell) -> list[Equation]:
     layer = cell.layer
     if not layer.knows("q"):
         reason = layer.about.missing or "only its weights are known, not what they were made of"
-        raise MhaError(f"{cell.name} of this layer cannot be explained: {reason}.")
+        raise MhaError("{name} of this layer cannot be explained: {reason}.", name=cell.name, reason=reason)
     row = ScoreRow(cell, whole=cell.name == "weights" and layer.n_key * layer.d_k <= MAX_KEY_NUMBERS)
     steps = [row.score()]
     if cell.name != "scores":
@@ -484,7 +494,11 @@ def _of_projection(cell: Cell) -> list[Equation]:
     if name not in parts:
         latent = layer.about.latent
         reason = f"; they come from short vectors of {latent.kv_rank} numbers" if latent else ""
-        raise MhaError(f"X or the matrix W^{name.upper()} of this layer is not known{reason}.")
+        raise MhaError(
+            "X or the matrix W^{letter} of this layer is not known{reason}.",
+            letter=name.upper(),
+            reason=reason,
+        )
     x, matrix, bias, _ = parts[name]
     token, head = (cell.query, cell.head) if name == "q" else (cell.key, cell.kv_head)
     tensors = [layer.tensors[stage] for stage in layer.stages(name)]
@@ -503,7 +517,11 @@ def _of_projection(cell: Cell) -> list[Equation]:
     whole = array(tensors[0][:, token])
     segments = _segments(getattr(layer.adjustments, name))
     if len(segments) != len(stages) - 1:
-        raise MhaError(f"The steps between X W^{name.upper()} and {name} of this layer are not known.")
+        raise MhaError(
+            "The steps between X W^{letter} and {name} of this layer are not known.",
+            letter=name.upper(),
+            name=name,
+        )
     for at, segment in enumerate(segments):
         before, after = stages[at : at + 2]
         adjusted = _adjusted(cell, segment, before, after, None if at else whole)
@@ -559,7 +577,9 @@ def _adjusted(
         else:
             if step.over == "all" and all_heads is None:
                 raise MhaError(
-                    f"A {step.kind} over all heads of {cell.name} stands behind another step there."
+                    "A {kind} over all heads of {name} stands behind another step there.",
+                    kind=step.kind,
+                    name=cell.name,
                 )
             if step.kind == "LayerNorm":
                 steps.append(_layer_norm(cell, step, previous, row if step.over == "head" else all_heads))
@@ -567,8 +587,11 @@ def _adjusted(
                 continue
             if step.kind != "RMSNorm":
                 raise MhaError(
-                    f"Between X W^{cell.name.upper()} and {cell.name} lies a {step.kind} whose gain and "
-                    f"shift this trace does not have; its scores and weights can be explained."
+                    "Between X W^{letter} and {name} lies a {kind} whose gain and "
+                    "shift this trace does not have; its scores and weights can be explained.",
+                    letter=cell.name.upper(),
+                    name=cell.name,
+                    kind=step.kind,
                 )
             others = segment[nth + 1 :]
             numbers = (row if step.over == "head" else all_heads).ravel()
@@ -590,8 +613,10 @@ def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Eq
     width = numbers.shape[-1] if norm.over == "head" else numbers.size
     if [table.shape[1] for table in tables] != [width, width]:
         raise MhaError(
-            f"Between X W^{name.upper()} and {name} lies a LayerNorm whose gain and shift this trace does "
-            f"not have; its scores and weights can be explained."
+            "Between X W^{letter} and {name} lies a LayerNorm whose gain and shift this trace does "
+            "not have; its scores and weights can be explained.",
+            letter=name.upper(),
+            name=name,
         )
     gain, shift = (float(table[min(head, len(table) - 1), at]) for table in tables)  # of one row all have it
     numbers = numbers.ravel()
@@ -612,7 +637,9 @@ def _before(steps: Sequence[Adjustment], value: float) -> float:
     """The number that these steps made to `value`. Raises `MhaError` where several numbers can be."""
     for step in reversed(steps):
         if not isinstance(step, Factor) or not step.by:
-            raise MhaError(f"A {step.name} follows a norm there, so that the norm's gain is not known.")
+            raise MhaError(
+                "A {name} follows a norm there, so that the norm's gain is not known.", name=step.name
+            )
         value /= step.by
     return value
 

@@ -164,7 +164,11 @@ def between_words(weights: np.ndarray, tokens: Tokens, spans: list[tuple[int, in
 
 def _weights(finding: Finding, trace: AttentionTrace) -> np.ndarray:
     if finding.layer >= len(trace.layers):
-        raise MhaError(f"This model has {len(trace.layers)} layers; the paper speaks of {finding.printed}.")
+        raise MhaError(
+            "This model has {n_layers} layers; the paper speaks of {layers}.",
+            n_layers=len(trace.layers),
+            layers=finding.printed,
+        )
     return trace.layers[finding.layer].weights(finding.head).astype(float)
 
 
@@ -172,7 +176,7 @@ def _pieces(tokens: Tokens, span: tuple[int, int]) -> list[int]:
     """Positions of the pieces of one part of the text."""
     positions = [at for at, (start, end) in enumerate(tokens.spans) if start < span[1] and span[0] < end]
     if not positions:
-        raise MhaError(f"The tokenizer has no piece at “{tokens.text[slice(*span)]}”.")
+        raise MhaError("The tokenizer has no piece at “{word}”.", word=tokens.text[slice(*span)])
     return positions
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.attention.functional import row_blocks
-from mha_core.errors import MhaError, at_least_1, named_type, shown
+from mha_core.errors import MhaError, at_least_1, listed, named_type, shown
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, Tokens, special_positions
@@ -198,8 +198,10 @@ def of_one_kind(trace: AttentionTrace) -> AttentionTrace:
     check_whole(trace)
     if len(trace.kinds) > 1:
         raise MhaError(
-            f"This trace has layers of the kinds {', '.join(trace.kinds)}, between different tokens; "
-            f"take one of them, as in trace.part({trace.kinds[-1]!r})."
+            "This trace has layers of the kinds {kinds}, between different tokens; "
+            "take one of them, as in trace.part({kind!r}).",
+            kinds=listed(trace.kinds, "comma"),
+            kind=trace.kinds[-1],
         )
     return trace
 
@@ -220,13 +222,13 @@ def leave_out(trace: Traced, without: Without) -> Traced:
     """
     if not isinstance(trace, AttentionTrace | LayerTrace):
         raise MhaError(
-            f"A trace is needed, as mha.trace(text) returns it, or one of its layers; got "
-            f"{named_type(trace)}."
+            "A trace is needed, as mha.trace(text) returns it, or one of its layers; got {type}.",
+            type=named_type(trace),
         )
     if isinstance(trace, AttentionTrace) and not trace.layers:
         raise MhaError("This trace has no layer with attention weights, and there is nothing to measure.")
     if without != "special" if isinstance(without, str) else not isinstance(without, Iterable):
-        raise MhaError(f"without is 'special' or a list of positions; got {shown(without)}.")
+        raise MhaError("without is 'special' or a list of positions; got {without}.", without=shown(without))
     if not isinstance(without, str):
         without = _listed_positions(without)
         if not without:
@@ -259,7 +261,9 @@ def _listed_positions(without: Iterable) -> list:
     try:
         return list(without)
     except TypeError:  # an array of one number without an axis
-        raise MhaError(f"without is 'special' or a list of positions; got {shown(without)}.") from None
+        raise MhaError(
+            "without is 'special' or a list of positions; got {without}.", without=shown(without)
+        ) from None
 
 
 def _remaining_positions(count: int, without: Sequence[int]) -> list[int]:
@@ -267,7 +271,7 @@ def _remaining_positions(count: int, without: Sequence[int]) -> list[int]:
     left_out = {index("token", at, count, of="The text") for at in without}
     positions = [at for at in range(count) if at not in left_out]
     if not positions:
-        raise MhaError(f"All {count} tokens would be left out; leave one at least.")
+        raise MhaError("All {count} tokens would be left out; leave one at least.", count=count)
     return positions
 
 

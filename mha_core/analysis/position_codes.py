@@ -72,7 +72,8 @@ def rotary(n_positions: int, width: int) -> PositionCode:
     _check(n_positions, width)
     if width % 2:
         raise MhaError(
-            f"Rotary positions turn pairs of dimensions, so the width must be even; got {width}.",
+            "Rotary positions turn pairs of dimensions, so the width must be even; got {width}.",
+            width=width,
             fixes=({"width": width - 1}, {"width": width + 1}),
         )
     cos, sin = (table[:, : width // 2].numpy() for table in positions.rotary_angles(n_positions, width))

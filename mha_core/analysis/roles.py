@@ -73,8 +73,11 @@ def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame
     n_words = len(lexicon(language).vocabulary)
     if len(model.embedding) != n_words:
         raise MhaError(
-            f"The model has {len(model.embedding):,} words, the small language {language!r} has {n_words:,}: "
-            f"this model belongs to another language."
+            "The model has {n_known:,} words, the small language {language!r} has {n_words:,}: "
+            "this model belongs to another language.",
+            n_known=len(model.embedding),
+            language=language,
+            n_words=n_words,
         )
     material = evaluation.material(language)
     trained = _measured(evaluation.link_weights(model, material), material)
@@ -121,13 +124,16 @@ def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained
     if isinstance(measured, str | PathLike):
         return load_model(measured)
     if not isinstance(measured, AttentionTrace):
-        raise MhaError(f"Roles are measured for a trace or a small model; got a {type(measured).__name__}.")
+        raise MhaError(
+            "Roles are measured for a trace or a small model; got a {type}.", type=type(measured).__name__
+        )
     source = measured.source
     if not isinstance(source, TrainedSource):
         raise MhaError(
-            f"Roles are measured on sentences in which the right answer is known; that takes a small model, "
-            f"as in mha.trace(text, source='mini'). This trace comes from {source.name!r}. "
-            f"mha.metrics(trace) and mha.similarity(trace) work for every trace.",
+            "Roles are measured on sentences in which the right answer is known; that takes a small model, "
+            "as in mha.trace(text, source='mini'). This trace comes from {source!r}. "
+            "mha.metrics(trace) and mha.similarity(trace) work for every trace.",
+            source=source.name,
             fixes=({"source": "mini"},),
         )
     identity = [getattr(source, name) for name in IDENTITY]

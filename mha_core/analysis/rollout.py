@@ -39,12 +39,14 @@ def rollout(
     if trace.mixers:
         rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
         raise MhaError(
-            f"A rollout goes through every layer, and {len(trace.mixers)} layers of this model have no "
-            f"weights ({rules}); look at single layers, and at mixing() of trace.mixers."
+            "A rollout goes through every layer, and {n_layers} layers of this model have no "
+            "weights ({rules}); look at single layers, and at mixing() of trace.mixers.",
+            n_layers=len(trace.mixers),
+            rules=rules,
         )
     trace, last = remaining, remaining.layer_index(layer)
     if not isinstance(residual, int | float) or not 0 <= residual <= 1:
-        raise MhaError(f"residual {residual} is out of range; 0 to 1 work.")
+        raise MhaError("residual {residual} is out of range; 0 to 1 work.", residual=residual)
     one_of("way to join heads", heads, HEADS, parameter="heads")
     if not trace.sides.same:
         raise MhaError("A rollout stays in one text; these layers look from one text at another.")

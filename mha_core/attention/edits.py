@@ -68,7 +68,11 @@ class Site:
         for number in numbers:
             if not -count <= number < count:
                 raise MhaError(
-                    f"This attention has {axis} 0 to {count - 1}; an edit asks for {axis[:-1]} {number}."
+                    "This attention has {axis} 0 to {last}; an edit asks for {unit} {number}.",
+                    axis=axis,
+                    last=count - 1,
+                    unit=axis[:-1],
+                    number=number,
                 )
         return [number % count for number in numbers]
 
@@ -172,7 +176,7 @@ class Mask(Edit):
     def __post_init__(self):
         super().__post_init__()
         if not isinstance(self.mask, str):
-            raise MhaError(f"mask of Mask is a name, as 'causal'; got {named_type(self.mask)}.")
+            raise MhaError("mask of Mask is a name, as 'causal'; got {type}.", type=named_type(self.mask))
         masks.build(self.mask, 1, 1)  # it says which there are
 
     def cells(self, site: Site) -> Tensor:
@@ -351,7 +355,9 @@ class Concatenation(Edit):
         width, d_model = w_o.in_features, w_o.out_features
         if width != d_model:
             raise MhaError(
-                f"W^O can be the identity where h · d_v = d_model; here they are {width} and {d_model}.",
+                "W^O can be the identity where h · d_v = d_model; here they are {width} and {d_model}.",
+                width=width,
+                d_model=d_model,
                 fixes=({"d_v": None},) if d_model % n_heads == 0 else (),
             )
         identity = torch.eye(width, device=w_o.weight.device, dtype=w_o.weight.dtype)
@@ -411,19 +417,24 @@ def by_layer(
     for edit in edits:
         if edit.of_module and not modules:
             raise MhaError(
-                f"The edit “{edit.describe()}” changes what stands around attention; that can be done with "
-                f"random weights and the small models alone (source='random' or 'mini')."
+                "The edit “{edit}” changes what stands around attention; that can be done with "
+                "random weights and the small models alone (source='random' or 'mini').",
+                edit=edit.describe(),
             )
         layers = [layer for layer, site in enumerate(sites) if edit.kind in (None, site.kind)]
         if not layers:
             kinds = dict.fromkeys(site.kind for site in sites)
             raise MhaError(
-                f"The edit “{edit.describe()}” acts on no layer: these are of the kind {listed(kinds, 'or')}."
+                "The edit “{edit}” acts on no layer: these are of the kind {kinds}.",
+                edit=edit.describe(),
+                kinds=listed(kinds, "or"),
             )
         if edit.layer is not None:
             if not -len(layers) <= edit.layer < len(layers):
                 raise MhaError(
-                    f"There are layers 0 to {len(layers) - 1}; an edit asks for layer {edit.layer}.",
+                    "There are layers 0 to {last}; an edit asks for layer {layer}.",
+                    last=len(layers) - 1,
+                    layer=edit.layer,
                     fixes=({"layer": 0 if edit.layer < 0 else len(layers) - 1},),
                 )
             layers = [layers[edit.layer]]
@@ -438,9 +449,11 @@ def checked(edits: Sequence[Edit]) -> tuple[Edit, ...]:
         edits = (edits,)
     if not isinstance(edits, list | tuple) or not all(isinstance(edit, Edit) for edit in edits):
         kinds = ", ".join(f"mha.edits.{kind.__name__}" for kind in TYPES.values())
-        raise MhaError(f"edits is a list of edits, each one of {kinds}; got {edits!r:.100}.")
+        raise MhaError(
+            "edits is a list of edits, each one of {kinds}; got {edits:.100}.", kinds=kinds, edits=repr(edits)
+        )
     if len(edits) > MAX_EDITS:
-        raise MhaError(f"{len(edits)} edits are more than {MAX_EDITS}.")
+        raise MhaError("{n_edits} edits are more than {limit}.", n_edits=len(edits), limit=MAX_EDITS)
     return tuple(edits)
 
 
@@ -476,8 +489,11 @@ def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
         fits = fits and values.shape[-1] == counts[-1]
     if not fits:
         raise MhaError(
-            f"The values of the edit “{edit.describe()}” have shape {tuple(values.shape)}; they have to fit "
-            f"{tuple(counts)}: heads, rows, and the last axis."
+            "The values of the edit “{edit}” have shape {shape}; they have to fit "
+            "{expected}: heads, rows, and the last axis.",
+            edit=edit.describe(),
+            shape=tuple(values.shape),
+            expected=tuple(counts),
         )
     table = torch.full(shape, elsewhere)
     at = [
@@ -496,8 +512,11 @@ def _over(patches: Tensor, before: Tensor | None) -> Tensor:
 def _check_count(edit: Edit, shape: Sequence[int]) -> None:
     if math.prod(shape) > MAX_NUMBERS:
         raise MhaError(
-            f"The edit “{edit.describe()}” needs {math.prod(shape):,} numbers in a layer; the limit is "
-            f"{MAX_NUMBERS:,}. Name fewer heads, or take a shorter text."
+            "The edit “{edit}” needs {size:,} numbers in a layer; the limit is "
+            "{limit:,}. Name fewer heads, or take a shorter text.",
+            edit=edit.describe(),
+            size=math.prod(shape),
+            limit=MAX_NUMBERS,
         )
 
 
@@ -508,7 +527,7 @@ def _picked(axis: str, picked: object) -> tuple[int | str, ...]:
     except TypeError:  # one by itself, or an array without an axis
         entries = [picked]
     if not entries:
-        raise MhaError(f"{axis} of an edit is empty; leave it out for all of them.")
+        raise MhaError("{axis} of an edit is empty; leave it out for all of them.", axis=axis)
     words = axis != "heads"
     return tuple(one if words and isinstance(one, str) else _whole(axis[:-1], one) for one in entries)
 
@@ -519,7 +538,9 @@ def _whole(name: str, value: object) -> int:
             raise TypeError
         return whole_number(value)
     except TypeError:
-        raise MhaError(f"{name} of an edit is a whole number; got {value!r:.60}.") from None
+        raise MhaError(
+            "{name} of an edit is a whole number; got {value:.60}.", name=name, value=repr(value)
+        ) from None
 
 
 def _number(name: str, value: object) -> float:
@@ -528,7 +549,7 @@ def _number(name: str, value: object) -> float:
             return float(value)
     except OverflowError:
         pass  # a whole number that is too large for a float is refused as any other value
-    raise MhaError(f"{name} of an edit is a number; got {value!r:.60}.")
+    raise MhaError("{name} of an edit is a number; got {value:.60}.", name=name, value=repr(value))
 
 
 def _numbers(name: str, value: object) -> object:
@@ -537,11 +558,20 @@ def _numbers(name: str, value: object) -> object:
         table = value.detach().cpu() if isinstance(value, Tensor) else torch.tensor(value)
         table = table.to(torch.float32)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        raise MhaError(f"{name} are a number or a table of numbers; got {value!r:.60}.") from None
+        raise MhaError(
+            "{name} are a number or a table of numbers; got {value:.60}.", name=name, value=repr(value)
+        ) from None
     if not table.isfinite().all() or table.dim() > 3 or not table.numel():
-        raise MhaError(f"{name} are finite numbers in a table of up to three axes, none of them of length 0.")
+        raise MhaError(
+            "{name} are finite numbers in a table of up to three axes, none of them of length 0.", name=name
+        )
     if table.numel() > MAX_NUMBERS:
-        raise MhaError(f"{name} are {table.numel():,} numbers; the limit is {MAX_NUMBERS:,}.")
+        raise MhaError(
+            "{name} are {size:,} numbers; the limit is {limit:,}.",
+            name=name,
+            size=table.numel(),
+            limit=MAX_NUMBERS,
+        )
     return _tuples(table.tolist())
 
 

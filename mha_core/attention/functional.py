@@ -28,7 +28,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     """
     _check(q, k, v)
     if not isinstance(rule, ScoreRule):
-        raise MhaError(f"rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {named_type(rule)}.")
+        raise MhaError(
+            "rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {type}.", type=named_type(rule)
+        )
     n_query, n_key = q.shape[-2], k.shape[-2]
     # Half of the cells: the model's own tensors need memory, too.
     blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, min_rows=MIN_ROWS)
@@ -101,7 +103,9 @@ def _per_kv_head(rows: Tensor, matrix: Tensor) -> Tensor:
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         types = listed(map(named_type, (q, k, v)), "and")
-        raise MhaError(f"q, k and v are torch tensors, as torch.as_tensor makes them; got {types}.")
+        raise MhaError(
+            "q, k and v are torch tensors, as torch.as_tensor makes them; got {types}.", types=types
+        )
     q_shape, k_shape = q.shape, k.shape  # torch builds a shape anew each time
     fits = (
         len(q_shape) >= 3
@@ -115,8 +119,11 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     )
     if not fits:
         raise MhaError(
-            f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit; expected "
-            f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv, S ≥ 1."
+            "q {q}, k {k} and v {v} do not fit; expected "
+            "q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv, S ≥ 1.",
+            q=tuple(q.shape),
+            k=tuple(k.shape),
+            v=tuple(v.shape),
         )
 
 

@@ -52,8 +52,11 @@ class LatentSpec:
         if self.rotary_width % 2:
             near = (self.rotary_width - 1, self.rotary_width + 1)
             raise MhaError(
-                f"rotary_width {self.rotary_width} is odd, and rotary positions turn pairs of dimensions; "
-                f"{near[0]} or {near[1]} work.",
+                "rotary_width {rotary_width} is odd, and rotary positions turn pairs of dimensions; "
+                "{low} or {high} work.",
+                rotary_width=self.rotary_width,
+                low=near[0],
+                high=near[1],
                 fixes=tuple({"rotary_width": width} for width in near),
             )
 
@@ -116,7 +119,9 @@ class LatentAttention(nn.Module):
         """
         if x.dim() != 3 or x.shape[-1] != self.spec.d_model:
             raise MhaError(
-                f"The input has shape {tuple(x.shape)}; expected (batch, tokens, {self.spec.d_model})."
+                "The input has shape {shape}; expected (batch, tokens, {d_model}).",
+                shape=tuple(x.shape),
+                d_model=self.spec.d_model,
             )
         short, position = self.kv_down(x).split([self.spec.kv_rank, self.spec.rotary_width], dim=-1)
         return self.kv_norm(short), rotate(position)

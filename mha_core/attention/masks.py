@@ -74,7 +74,9 @@ def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
     name, _, size = mask.partition(":")
     one_of("mask", name, MASKS)
     if size and not size.isdecimal():
-        raise MhaError(f"The size of mask {mask!r} must be a whole number, as in '{name}:3'.")
+        raise MhaError(
+            "The size of mask {mask!r} must be a whole number, as in '{name}:3'.", mask=mask, name=name
+        )
     function = MASKS[name]
     reach = min(int(size or DEFAULT_SIZE), n_query + n_key)  # a larger number may not fit into an int64
     return None if function is None else function(n_query, n_key, reach)
@@ -125,19 +127,28 @@ def _tensor(name: str, mask: object) -> Tensor:
     try:
         return torch.as_tensor(mask)
     except (TypeError, ValueError, RuntimeError):
-        raise MhaError(f"The {name} is {named_type(mask)} and no array of truth values.") from None
+        raise MhaError(
+            "The {name} is {type} and no array of truth values.", name=name, type=named_type(mask)
+        ) from None
 
 
 def check_boolean(name: str, mask: Tensor) -> None:
     """Raise `MhaError` for a mask of numbers, which may be meant to be added to scores."""
     if mask.dtype != torch.bool:
         raise MhaError(
-            f"The {name} has dtype {mask.dtype}; a mask is boolean, True where a query may look at "
-            f"a key. Numbers that are added to scores belong in ScoreRule(bias=...)."
+            "The {name} has dtype {dtype}; a mask is boolean, True where a query may look at "
+            "a key. Numbers that are added to scores belong in ScoreRule(bias=...).",
+            name=name,
+            dtype=mask.dtype,
         )
 
 
 def _check_shape(name: str, mask: Tensor, shapes: dict) -> None:
     if tuple(mask.shape) not in shapes:
         expected = listed(list(dict.fromkeys(shapes)), "or")
-        raise MhaError(f"The {name} has shape {tuple(mask.shape)}; expected {expected}.")
+        raise MhaError(
+            "The {name} has shape {shape}; expected {expected}.",
+            name=name,
+            shape=tuple(mask.shape),
+            expected=expected,
+        )

@@ -59,12 +59,14 @@ class AttentionSpec:
         in_range("d_v", self.d_v, 1, MAX_D_MODEL)
         in_range("n_kv_heads", self.n_kv_heads, 1, MAX_HEADS)
         if not isinstance(self.bias, bool):
-            raise MhaError(f"bias is True or False; got {self.bias!r}.")
+            raise MhaError("bias is True or False; got {bias}.", bias=repr(self.bias))
         if self.n_heads % self.n_kv_heads:
             fits = _divisors(self.n_heads, self.n_heads)
             raise MhaError(
-                f"{self.n_heads} query heads cannot share {self.n_kv_heads} key/value heads evenly; "
-                f"{listed(fits, 'or')} can.",
+                "{n_heads} query heads cannot share {n_kv_heads} key/value heads evenly; {fits} can.",
+                n_heads=self.n_heads,
+                n_kv_heads=self.n_kv_heads,
+                fits=listed(fits, "or"),
                 fixes=tuple({"n_kv_heads": n} for n in fits),
             )
 
@@ -122,8 +124,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if not isinstance(spec, AttentionSpec):
             raise MhaError(
-                f"A layer is made of an AttentionSpec, as in AttentionSpec(d_model=512, n_heads=8); got "
-                f"{named_type(spec)}."
+                "A layer is made of an AttentionSpec, as in AttentionSpec(d_model=512, n_heads=8); got "
+                "{type}.",
+                type=named_type(spec),
             )
         self.spec = spec
         self.widths = spec.n_heads * spec.d_k, spec.n_kv_heads * spec.d_k, spec.n_kv_heads * spec.d_v
@@ -198,9 +201,13 @@ class MultiHeadAttention(nn.Module):
         for tensor in (x,) if x is context is values else (x, context, values):
             if tensor.dim() != 3 or tensor.shape[::2] != (x.shape[0], self.spec.d_model):
                 raise MhaError(
-                    f"The input has shape {tuple(tensor.shape)}; "
-                    f"expected (batch, tokens, {self.spec.d_model})"
-                    f"{'' if tensor is x else f' with batch {x.shape[0]}'}."
+                    "The input has shape {shape}; expected (batch, tokens, {d_model})."
+                    if tensor is x
+                    else "The input has shape {shape}; expected (batch, tokens, {d_model}) "
+                    "with batch {n_texts}.",
+                    shape=tuple(tensor.shape),
+                    d_model=self.spec.d_model,
+                    n_texts=x.shape[0],
                 )
 
 
@@ -283,8 +290,15 @@ def _split(d_model: int, n_heads: int) -> int:
     near = [n for n in (below, below + n_heads) if 1 <= n <= MAX_D_MODEL]
     heads = _nearest_divisors(d_model, n_heads)
     raise MhaError(
-        f"d_model {d_model} cannot be split into {n_heads} heads; {listed(near, 'or')} can. "
-        f"With d_model {d_model}, {listed(heads, 'or')} {'head works' if heads == [1] else 'heads work'}.",
+        "d_model {d_model} cannot be split into {n_heads} heads; {near} can. "
+        "With d_model {d_model}, 1 head works."
+        if heads == [1]
+        else "d_model {d_model} cannot be split into {n_heads} heads; {near} can. "
+        "With d_model {d_model}, {heads} heads work.",
+        d_model=d_model,
+        n_heads=n_heads,
+        near=listed(near, "or"),
+        heads=listed(heads, "or"),
         fixes=tuple({"d_model": n} for n in near) + tuple({"h": n} for n in heads),
     )
 

@@ -35,8 +35,9 @@ def rotate(x: Tensor) -> Tensor:
     if d_k % 2:
         near = [width for width in (d_k - 1, d_k + 1) if width]
         raise MhaError(
-            f"Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, "
-            f"{listed(near, 'or')} would work.",
+            "Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, {near} would work.",
+            d_k=d_k,
+            near=listed(near, "or"),
             fixes=tuple({"d_k": width} for width in near),
         )
     cos, sin = (table.to(x) for table in rotary_angles(n_tokens, d_k))

@@ -59,15 +59,23 @@ class ScoreRule:
             value = getattr(self, name)
             if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
                 raise MhaError(
-                    f"{name} {shown(value)} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work."
+                    "{name} {value} is out of range; {low} to {high:,} work.",
+                    name=name,
+                    value=shown(value),
+                    low=MIN_DIVISOR,
+                    high=MAX_DIVISOR,
                 )
         for name in NUMBERS:
             self._make_float(name)
         if self.scale is not None and not math.isfinite(self.scale):
-            raise MhaError(f"scale {self.scale} is no finite number.")
+            raise MhaError("scale {scale} is no finite number.", scale=self.scale)
         for name, table in self.tensors().items():
             if not isinstance(table, Tensor):
-                raise MhaError(f"{name} is a tensor, as torch.as_tensor makes it; got {named_type(table)}.")
+                raise MhaError(
+                    "{name} is a tensor, as torch.as_tensor makes it; got {type}.",
+                    name=name,
+                    type=named_type(table),
+                )
         if self.mask is not None:
             check_boolean("mask", self.mask)
         if self.bias is not None and (hidden := self.bias == HIDDEN).any():
@@ -78,7 +86,7 @@ class ScoreRule:
     def _check_number(self, name: str) -> None:
         value, optional = getattr(self, name), getattr(ScoreRule, name) is None
         if not (value is None and optional) and (not isinstance(value, Real) or isinstance(value, bool)):
-            raise MhaError(f"{name} is a number; got {shown(value)}.")
+            raise MhaError("{name} is a number; got {value}.", name=name, value=shown(value))
 
     def _make_float(self, name: str) -> None:
         """Keep a whole number as a float: torch multiplies with whole numbers up to 2^63 alone."""
@@ -87,7 +95,9 @@ class ScoreRule:
             try:
                 object.__setattr__(self, name, float(value))
             except OverflowError:
-                raise MhaError(f"{name} has {value.bit_length():,} bits, more than a float has.") from None
+                raise MhaError(
+                    "{name} has {n_bits:,} bits, more than a float has.", name=name, n_bits=value.bit_length()
+                ) from None
 
     def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
         """The same rule for some heads and some of `n_query` rows; tables of distances are laid out.
@@ -145,14 +155,22 @@ class ScoreRule:
                 continue
             if table.dim() < 2 or table.shape[-2] not in (1, n_query) or table.shape[-1] not in (1, n_key):
                 raise MhaError(
-                    f"The {name} has shape {tuple(table.shape)}; for {n_query} queries and {n_key} keys it "
-                    f"ends in ({n_query}, {n_key}), with 1 for an axis along which it does not change."
+                    "The {name} has shape {shape}; for {n_query} queries and {n_key} keys it "
+                    "ends in ({n_query}, {n_key}), with 1 for an axis along which it does not change.",
+                    name=name,
+                    shape=tuple(table.shape),
+                    n_query=n_query,
+                    n_key=n_key,
                 )
         table, n_distances = self.distance_bias, n_query + n_key - 1
         if table is not None and table.shape[-1] != n_distances:
             raise MhaError(
-                f"The distance_bias has shape {tuple(table.shape)}; for {n_query} queries and {n_key} keys "
-                f"it has {n_distances} columns."
+                "The distance_bias has shape {shape}; for {n_query} queries and {n_key} keys "
+                "it has {n_distances} columns.",
+                shape=tuple(table.shape),
+                n_query=n_query,
+                n_key=n_key,
+                n_distances=n_distances,
             )
 
     @staticmethod

@@ -48,14 +48,18 @@ def text_axis(
     sizes = " × ".join(map(str, lead))
     if alone:
         raise MhaError(
-            f"It has {sizes} heads, or parts in which the text is read, and it cannot be told which. batch=1 "
-            f"says that all are heads; or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+            "It has {sizes} heads, or parts in which the text is read, and it cannot be told which. batch=1 "
+            "says that all are heads; or give what was computed to mha.from_tensors(q=, k=, v=, tokens=).",
+            sizes=sizes,
         )
     number = "how many texts there are" if batch is None else f"where the {batch} texts are"
     given = "give batch=, or " if batch is None else ""
     raise MhaError(
-        f"It has {sizes} heads or texts, and it cannot be told {number}; {given}record one text at a time, "
-        f"with batch=1, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+        "It has {sizes} heads or texts, and it cannot be told {number}; {given}record one text at a time, "
+        "with batch=1, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=).",
+        sizes=sizes,
+        number=number,
+        given=given,
     )
 
 

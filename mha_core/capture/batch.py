@@ -42,7 +42,7 @@ class Batch(Collector):
         if index is not None:  # of keys with equal scores it takes other ones if there are more of them
             raise MixedTexts("A learned index chooses the keys.")
         if {(part.shape[0], part.shape[2]) for part in (q, k, v)} != {(len(self.lengths), self.width)}:
-            raise MixedTexts(f"q {tuple(q.shape)}, k {tuple(k.shape)}")
+            raise MixedTexts("q {q}, k {k}", q=tuple(q.shape), k=tuple(k.shape))
         q, k, v = (self._row(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
         super().add(module, q, k, v, rule, self._row(joined))
 

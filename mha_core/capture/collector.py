@@ -111,7 +111,9 @@ class Collector:
             return rule
         sizes = (q.shape[1], q.shape[2], k.shape[2], v.shape[3])
         if (1, *sizes) != (len(q), site.n_heads, len(site.queries), len(site.keys), site.d_v):
-            raise MhaError(f"An edit acts on another attention than it was made for: q is {tuple(q.shape)}.")
+            raise MhaError(
+                "An edit acts on another attention than it was made for: q is {q}.", q=tuple(q.shape)
+            )
         return edited(rule, edits, site, q.device)
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
@@ -272,8 +274,9 @@ def attention(
     unknown = [name for name, value in others.items() if value is not None and name not in HARMLESS]
     if unknown:
         raise UnknownKeyword(
-            f"{type(module).__name__} hands its attention {listed(map('{}='.format, unknown), 'and')}, which "
-            f"is not understood."
+            "{model} hands its attention {keywords}, which is not understood.",
+            model=type(module).__name__,
+            keywords=listed(map("{}=".format, unknown), "and"),
         )
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
@@ -307,7 +310,8 @@ def _choice(module: nn.Module, keys: Tensor | None, blocks: Tensor | None) -> Ch
     size = getattr(getattr(module, "indexer", None), "block_size", None)
     if keys is not None or not isinstance(size, int):
         raise UnknownKeyword(
-            f"{type(module).__name__} hands its attention block_indices= of blocks of an unknown size."
+            "{model} hands its attention block_indices= of blocks of an unknown size.",
+            model=type(module).__name__,
         )
     return Choice(blocks, size)
 

@@ -276,7 +276,7 @@ def _check_numbers(part: Tensor) -> None:
         raise MhaError("Its tensors have no numbers (device “meta”); what runs on them cannot be recorded.")
     if part.is_nested or torch._C._functorch.is_batchedtensor(part):
         how = "nested tensors" if part.is_nested else "tensors of torch.vmap"
-        raise MhaError(f"It has {how}, of which it cannot be told what is a head and what is a text.")
+        raise MhaError("It has {how}, of which it cannot be told what is a head and what is a text.", how=how)
 
 
 def _as_computed_with(part: Tensor) -> Tensor:

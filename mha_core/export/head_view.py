@@ -17,7 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from mha_core import resources
-from mha_core.errors import MhaError, in_range, named_type, shown
+from mha_core.errors import MhaError, in_range, listed, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.scene.focus import Focus, focus_on
@@ -144,7 +144,7 @@ def view(
     token is one that looks, or its word. Raises as `AttentionTrace.view` does.
     """
     if beside is not None and not hasattr(beside, "layers"):
-        raise MhaError(f"beside is a second trace; got {named_type(beside)}.")
+        raise MhaError("beside is a second trace; got {type}.", type=named_type(beside))
     traces = [trace] if beside is None else [trace, beside]
     _check_layers(traces)
     layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
@@ -154,7 +154,7 @@ def view(
         token = index("token", token, chosen.n_query, of="This trace")
     head = chosen.head_index(head)
     if heads is not None and not isinstance(heads, Iterable):
-        raise MhaError(f"heads are a list of heads, as in heads=[0, 2]; got {heads!r}.")
+        raise MhaError("heads are a list of heads, as in heads=[0, 2]; got {heads}.", heads=repr(heads))
     heads = None if heads is None else [chosen.head_index(one) for one in heads]
     if heads == []:
         raise MhaError("heads names no head; name one at least, or leave it out.")
@@ -164,7 +164,9 @@ def view(
     named = isinstance(titles, list | tuple) and all(isinstance(title, str) for title in titles)
     if not named or len(titles) != len(traces):
         raise MhaError(
-            f"titles are a list with a title for each trace, here {len(traces)}; got {shown(titles)}."
+            "titles are a list with a title for each trace, here {n_traces}; got {titles}.",
+            n_traces=len(traces),
+            titles=shown(titles),
         )
     budget = ALL_LAYERS * BUDGET // len(traces)
     numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
@@ -196,15 +198,21 @@ def _check_layers(traces: Sequence[AttentionTrace]) -> None:
     for trace in traces:
         if len(trace.kinds) > 1:
             raise MhaError(
-                f"This trace has layers of the kinds {', '.join(trace.kinds)}; look at one of them, "
-                f"as in trace.part({trace.kinds[-1]!r}).view()."
+                "This trace has layers of the kinds {kinds}; look at one of them, "
+                "as in trace.part({kind!r}).view().",
+                kinds=listed(trace.kinds, "comma"),
+                kind=trace.kinds[-1],
             )
     counts = [[layer.n_heads for layer in trace.layers] for trace in traces]
     if counts[0] != counts[-1]:
         largest = [max(each, default=0) for each in counts]
         raise MhaError(
-            f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
-            f"{len(counts[1])} layers, with {largest[0]} and {largest[1]} heads."
+            "A trace beside another must have as many layers and heads; these have {n_layers} and "
+            "{n_layers_beside} layers, with {n_heads} and {n_heads_beside} heads.",
+            n_layers=len(counts[0]),
+            n_layers_beside=len(counts[1]),
+            n_heads=largest[0],
+            n_heads_beside=largest[1],
         )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from mha_core.attention.functional import row_blocks
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import array
@@ -162,8 +162,11 @@ def _check_understood(rule: ScoreRule) -> None:
         value = getattr(rule, field.name)
         if field.name not in UNDERSTOOD and value != field.default:
             raise MhaError(
-                f"A browser cannot compute weights of a score rule with {field.name}={value!r}; "
-                f"it understands {', '.join(sorted(UNDERSTOOD))}."
+                "A browser cannot compute weights of a score rule with {field}={value!r}; "
+                "it understands {fields}.",
+                field=field.name,
+                value=value,
+                fields=listed(sorted(UNDERSTOOD), "comma"),
             )
 
 

@@ -170,7 +170,7 @@ def attribution(
     query, key = _place("query", query, one.sides.queries), _place("key", key, one.sides.keys)
     if not one.knows("q"):
         reason = one.about.missing or "only its weights are known"
-        raise MhaError(f"Scores of this layer cannot be split by who wrote them: {reason}.")
+        raise MhaError("Scores of this layer cannot be split by who wrote them: {reason}.", reason=reason)
     _check_size(trace.layers[:layer])
     with devices.memory_errors("This split"):
         decomposition, again, words, close = _again(trace, source, tokenizer)
@@ -186,7 +186,7 @@ def attribution(
                 ]
         except NoDecomposition as reason:
             raise MhaError(
-                f"Queries and keys of this layer cannot be split by who wrote them: {reason}."
+                "Queries and keys of this layer cannot be split by who wrote them: {reason}.", reason=reason
             ) from None
     (query_writers, q), (key_writers, k) = (_by_writer(each, heads, words, layer, again) for each in parts)
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
@@ -197,8 +197,10 @@ def attribution(
     limit = HALF_TOLERANCE.get(getattr(again.source.origin, "dtype", ""), TOLERANCE) * size
     if not abs(terms.sum() - value) <= limit:
         raise MhaError(
-            f"This score cannot be split by who wrote its query and key: what was written makes "
-            f"{terms.sum():.7g}, and the trace has {value:.7g}."
+            "This score cannot be split by who wrote its query and key: what was written makes "
+            "{computed:.7g}, and the trace has {value:.7g}.",
+            computed=float(terms.sum()),
+            value=value,
         )
     rule = one.rule.at(slice(head, head + 1), [query], n_query=one.n_query, n_key=one.n_key)
     return Attribution(
@@ -225,8 +227,11 @@ def _check_size(layers: Sequence[LayerTrace]) -> None:
     n_tokens = max((layer.n_query for layer in layers), default=0)
     if sum(widths) * n_tokens > MAX_NUMBERS:
         raise MhaError(
-            f"The heads before this layer write {sum(widths):,} numbers into each of {n_tokens:,} tokens, "
-            f"too many to hold; {MAX_NUMBERS // sum(widths):,} tokens can be, or an earlier layer."
+            "The heads before this layer write {width:,} numbers into each of {n_tokens:,} tokens, "
+            "too many to hold; {n_possible:,} tokens can be, or an earlier layer.",
+            width=sum(widths),
+            n_tokens=n_tokens,
+            n_possible=MAX_NUMBERS // sum(widths),
         )
 
 
@@ -271,8 +276,8 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         decomposition = Decomposition({})
         return decomposition, _followed(decomposition, _drawn, trace, origin), (), CLOSE
     raise MhaError(
-        f"A score is split by following its model, and the source of this trace ({trace.source.name}) runs "
-        f"nothing."
+        "A score is split by following its model, and the source of this trace ({source}) runs nothing.",
+        source=trace.source.name,
     )
 
 
@@ -375,8 +380,9 @@ def _by_writer(
     if {writer.kind for writer in vectors} <= {"mlp", "block", "bias"}:
         operations = listed(sorted({part.leaf.made_by for part in parts if not part.leaf.constant}), "and")
         raise MhaError(
-            f"Queries or keys of this layer are not linear in what was written: they come out of an "
-            f"operation that is not ({operations})."
+            "Queries or keys of this layer are not linear in what was written: they come out of an "
+            "operation that is not ({operations}).",
+            operations=operations,
         )
     order = sorted(vectors, key=_order)
     return tuple(order), np.stack([vectors[writer] for writer in order])

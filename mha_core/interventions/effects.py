@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, listed, named_type, one_of
+from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
 from mha_core.interventions.traced_model import (
     CLOSE,
     HALF_CLOSE,
@@ -171,7 +171,9 @@ def _by_ablation(
     n_texts = experiment.max_texts if _keeps_apart(experiment, words, value) else 1
     for start in range(0, len(heads), n_texts):
         if cancelled is not None and cancelled():
-            raise MeasurementStopped(f"Stopped after {len(effects)} of {len(heads)} heads.")
+            raise MeasurementStopped(
+                "Stopped after {n_measured} of {n_heads} heads.", n_measured=len(effects), n_heads=len(heads)
+            )
         some = heads[start : start + n_texts]
         factors = experiment.ones(len(some))
         for text, (layer, head) in enumerate(some):
@@ -231,13 +233,21 @@ def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: 
             top = numbers[scores[numbers].topk(min(3, len(numbers))).indices].tolist()
             top = [experiment.word(number) for number in top]
             raise MhaError(
-                f"{name} {word!r} is no single word that the model can answer with; the most probable ones "
-                f"here are {listed([f'“{one}”' for one in top], 'and')}.",
+                "{name} {word!r} is no single word that the model can answer with; the most probable ones "
+                "here are {words}.",
+                name=name,
+                word=word,
+                words=listed([Phrase("“{word}”", word=one) for one in top], "and"),
                 fixes=tuple({name: one} for one in top),
             )
         return max(numbers, key=lambda number: float(scores[number]))
     if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word < len(scores):
-        raise MhaError(f"{name} is a word, or its number from 0 to {len(scores) - 1:,}; got {word!r:.60}.")
+        raise MhaError(
+            "{name} is a word, or its number from 0 to {last:,}; got {word:.60}.",
+            name=name,
+            last=len(scores) - 1,
+            word=repr(word),
+        )
     if not scores[word].isfinite():
         return _word(experiment, scores, experiment.word(word), name)  # says what it can answer with
     return word
@@ -249,7 +259,10 @@ def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
         return ()
     texts = baseline if isinstance(baseline, list | tuple) else ()
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise MhaError(f"baseline is a list of texts over which outputs are averaged; got {baseline!r:.60}.")
+        raise MhaError(
+            "baseline is a list of texts over which outputs are averaged; got {baseline:.60}.",
+            baseline=repr(baseline),
+        )
     return texts
 
 
@@ -264,7 +277,9 @@ def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
     sums: list[np.ndarray] = []
     counts: list[int] = []
     if not isinstance(traces, Iterable):
-        raise MhaError(f"mean_outputs takes several traces, as in a list; got {named_type(traces)}.")
+        raise MhaError(
+            "mean_outputs takes several traces, as in a list; got {type}.", type=named_type(traces)
+        )
     for trace in traces:
         check_trace(trace)
         outputs = [layer.output().astype(np.float64) for layer in trace.layers]
@@ -300,8 +315,10 @@ def _experiment(
     if source is not None or isinstance(origin, ModelSource):
         return _of_transformers(trace, at, source, tokenizer, baseline)
     raise MhaError(
-        f"An effect is of a model that answers, and the source of this trace ({trace.source.name}) "
-        + ("answers nothing." if origin.kind == "random" else "runs nothing.")
+        "An effect is of a model that answers, and the source of this trace ({source}) answers nothing."
+        if origin.kind == "random"
+        else "An effect is of a model that answers, and the source of this trace ({source}) runs nothing.",
+        source=trace.source.name,
     )
 
 
@@ -317,7 +334,9 @@ def _position(trace: AttentionTrace, at: int | str | None) -> int:
     if isinstance(place, int) and -n_tokens <= place < n_tokens and place % n_tokens in answered:
         return place % n_tokens
     raise MhaError(
-        f"at is a token at which the model answers: {listed(answered, 'or')}; got {at!r:.60}.",
+        "at is a token at which the model answers: {answered}; got {at:.60}.",
+        answered=listed(answered, "or"),
+        at=repr(at),
         fixes=tuple({"at": place} for place in answered[-3:]),
     )
 

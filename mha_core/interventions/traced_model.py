@@ -16,7 +16,9 @@ HALF_CLOSE = 5e-2
 
 def trained_of(origin: TrainedSource) -> Trained:
     if not isinstance(origin, MiniSource):
-        raise MhaError(f"The model of the training {origin.name!r} has to be at hand: source=….")
+        raise MhaError(
+            "The model of the training {training!r} has to be at hand: source=….", training=origin.name
+        )
     plan = mini.find(origin.language, origin.architecture, origin.h, origin.d_model)
     return mini.model(plan, trained=origin.step > 0)
 
@@ -53,7 +55,9 @@ def _read(model: huggingface.Model, trace: AttentionTrace, target: str | None) -
 def check_trace(trace: object) -> None:
     """Raise `MhaError` for anything but a whole trace."""
     if not isinstance(trace, AttentionTrace):
-        raise MhaError(f"A trace is needed, as mha.trace(text) returns it; got {named_type(trace)}.")
+        raise MhaError(
+            "A trace is needed, as mha.trace(text) returns it; got {type}.", type=named_type(trace)
+        )
 
 
 def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:
@@ -73,8 +77,9 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
         for one, other in pairs
     ):
         raise MhaError(
-            f"The model {again.source.name} computes other numbers than the trace has; the one that was "
-            f"traced has to be at hand: source=model."
+            "The model {name} computes other numbers than the trace has; the one that was "
+            "traced has to be at hand: source=model.",
+            name=again.source.name,
         )
     masks = [[layer.rule.mask for layer in one.layers] for one in (trace, again)]
     if any(not _equal(*pair) for pair in zip(*masks, strict=False)):

@@ -60,7 +60,7 @@ def written(parts: LinkParts) -> str:
 
 def _query(link: str) -> str:
     if not isinstance(link, str):
-        raise MhaError(f"A link is a text, as in 'text=How are you?&h=4'; got {named_type(link)}.")
+        raise MhaError("A link is a text, as in 'text=How are you?&h=4'; got {type}.", type=named_type(link))
     link = link.strip().partition("#")[0]
     return link.partition("?")[2] if _is_address(link) else link
 

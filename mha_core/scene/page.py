@@ -69,7 +69,12 @@ class Page:
         for field, _ in self.fields:
             if field not in PAGES[self.name]:
                 own = listed(PAGES[self.name], "and") or "none"
-                raise MhaError(f"The page {self.name} has no field {field!r}; its own fields are {own}.")
+                raise MhaError(
+                    "The page {name} has no field {field!r}; its own fields are {own}.",
+                    name=self.name,
+                    field=field,
+                    own=own,
+                )
 
     @classmethod
     def of(cls, name: str, section: str, values: Mapping[str, str]) -> "Page":

@@ -32,8 +32,9 @@ def scene_of(traces: Sequence[AttentionTrace], focus: Focus) -> Scene:
     for trace, scene in zip(traces, (first, *others), strict=True):
         if not _are_same(trace, scene.trace()):
             raise MhaError(
-                f"No link opens this trace of {trace.source.name!r}: the same settings give other numbers "
-                "now, since its weights have been trained anew or it was computed elsewhere."
+                "No link opens this trace of {source!r}: the same settings give other numbers "
+                "now, since its weights have been trained anew or it was computed elsewhere.",
+                source=trace.source.name,
             )
     return replace(first, twin=others[0].text if others else "")
 
@@ -73,8 +74,9 @@ def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, objec
             "bias": layer.projections.b_q is not None,
         }
     raise MhaError(
-        f"No link can be read off this trace of {source.name!r}: it has the numbers, but not everything that "
-        "they were made from. mha.Scene(…).view() shows a scene with its link, also one of a model."
+        "No link can be read off this trace of {source!r}: it has the numbers, but not everything that "
+        "they were made from. mha.Scene(…).view() shows a scene with its link, also one of a model.",
+        source=source.name,
     )
 
 
@@ -99,6 +101,6 @@ def _edits(trace: AttentionTrace) -> str:
         }
         numbered = replace(edit, **words)
         if not changes.is_one(numbered):
-            raise MhaError(f"No link can say {edit.describe()!r}: What if has no such change.")
+            raise MhaError("No link can say {edit!r}: What if has no such change.", edit=edit.describe())
         written.append(numbered)
     return changes.write(written)

@@ -104,7 +104,10 @@ class Scene:
         check_characters("".join(values.values()))
         for one in opened(values).refused:
             raise MhaError(
-                f"No link can say {one.name}={one.value:.{MAX_SHOWN}}: {one.reason}.",
+                "No link can say {name}={value}: {reason}.",
+                name=one.name,
+                value=one.value[:MAX_SHOWN],
+                reason=one.reason,
                 fixes=({one.name: one.taken},),
             )
         if self.source == "mini" and grammar.names_heads(values):
@@ -163,8 +166,11 @@ class Scene:
         if self.source in OF_THE_APP:
             done = "trained" if self.source == "run" else "opened"
             raise MhaError(
-                f"The source {self.source!r} of this scene is only in the app in which it was {done}; "
-                f"{listed(others, 'and')} can be had anywhere.",
+                "The source {source!r} of this scene is only in the app in which it was {done}; "
+                "{others} can be had anywhere.",
+                source=self.source,
+                done=done,
+                others=listed(others, "and"),
                 fixes=tuple({"source": name} for name in others),
             )
         one_of("source", self.source, others)

@@ -82,7 +82,7 @@ def arranged(tokens: Tokens, swaps: Sequence[Swap]) -> list[int]:
     for swap in swaps:
         missing = next((at for at in (swap.one, swap.other) if at not in place_of), None)
         if missing is not None:
-            raise MhaError(f"There is no word at token {missing + 1} that could change places.")
+            raise MhaError("There is no word at token {number} that could change places.", number=missing + 1)
         one, other = place_of[swap.one], place_of[swap.other]
         now[one], now[other] = now[other], now[one]
     return now

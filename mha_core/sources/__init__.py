@@ -200,15 +200,17 @@ def trace_many(
     without_axis = getattr(texts, "ndim", None) == 0  # an array of one number calls itself iterable
     if isinstance(texts, str) or not isinstance(texts, Iterable) or without_axis:
         raise MhaError(
-            f"trace_many takes several texts, as in a list, and trace one; got {named_type(texts)}."
+            "trace_many takes several texts, as in a list, and trace one; got {type}.", type=named_type(texts)
         )
     _check_settings(source, settings)
     for name in ("attention_mask", "position_ids"):
         if settings.pop(name, None) is not None:
-            raise MhaError(f"{name} is of one text; trace each by itself: mha.trace(text, {name}=…).")
+            raise MhaError(
+                "{name} is of one text; trace each by itself: mha.trace(text, {name}=…).", name=name
+            )
     targets = settings.pop("target", None)
     if isinstance(targets, str) or not isinstance(targets, Iterable | None):
-        raise MhaError(f"target has one for each text, as in a list; got {named_type(targets)}.")
+        raise MhaError("target has one for each text, as in a list; got {type}.", type=named_type(targets))
     if settings.get("answers", False) is not False:
         raise MhaError("Answers are of one text; trace each by itself: mha.trace(text, answers=True).")
     if "edits" in settings:
@@ -216,7 +218,8 @@ def trace_many(
     in_range("batch", batch, 1, MAX_BATCH)
     if reduce is not None and not callable(reduce):
         raise MhaError(
-            f"reduce is a function of one trace, as in reduce=mha.metrics; got {named_type(reduce)}."
+            "reduce is a function of one trace, as in reduce=mha.metrics; got {type}.",
+            type=named_type(reduce),
         )
     if _is_built_in(source):
         return _one_by_one(texts, SOURCES[source], settings, reduce)
@@ -232,7 +235,7 @@ def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Calla
             with devices.memory_errors("This trace"):
                 trace = source(text, **settings)
         except MhaError as error:
-            raise MhaError(f"Text {number}: {error}") from error
+            raise MhaError("Text {number}: {reason}", number=number, reason=error.phrase) from error
         yield trace if reduce is None else reduce(trace)
 
 
@@ -250,15 +253,17 @@ def _check_text(text: Any, source: Any) -> None:
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
     if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
         ids = "" if built_in else ", or the ids of its tokens"
-        raise MhaError(f"The text must be a string{ids}; got {named_type(text)}.")
+        raise MhaError("The text must be a string{ids}; got {type}.", ids=ids, type=named_type(text))
 
 
 def _check_settings(source: Any, settings: dict[str, Any]) -> None:
     """Raise `MhaError` for an argument that the source does not have, with the right source or argument."""
     if not isinstance(source, str | PathLike | nn.Module):
         raise MhaError(
-            f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
-            f"a model in memory; got {named_type(source)}."
+            "source is {sources}, the id or the folder of a Hugging Face model, or "
+            "a model in memory; got {type}.",
+            sources=listed(map(repr, SOURCES), "comma"),
+            type=named_type(source),
         )
     for name, unit in (("limit", "tokens"), ("max_bytes", "bytes"), ("max_flops", "operations")):
         at_least_1(name, settings.get(name, 1), unit)
@@ -272,8 +277,11 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
             owners = ["Hugging Face models"]
         if owners:
             raise MhaError(
-                f"{name} is an argument of {listed(owners, 'and')}, not of {_description(source)}, which "
-                f"takes {listed(arguments, 'and')}.",
+                "{name} is an argument of {owners}, not of {source}, which takes {arguments}.",
+                name=name,
+                owners=listed(owners, "and"),
+                source=_description(source),
+                arguments=listed(arguments, "and"),
                 fixes=tuple({"source": other} for other in others),
             )
         nearest = (
@@ -281,11 +289,17 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
         )
         if nearest:
             raise MhaError(
-                f"{name} is not an argument of {_description(source)}; {nearest[0]} is.",
+                "{name} is not an argument of {source}; {nearest} is.",
+                name=name,
+                source=_description(source),
+                nearest=nearest[0],
                 fixes=({nearest[0]: value},),
             )
         raise MhaError(
-            f"{name} is not an argument of {_description(source)}, which takes {listed(arguments, 'and')}."
+            "{name} is not an argument of {source}, which takes {arguments}.",
+            name=name,
+            source=_description(source),
+            arguments=listed(arguments, "and"),
         )
 
 

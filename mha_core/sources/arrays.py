@@ -17,7 +17,7 @@ from torch import Tensor
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.limits import (
     INFINITE,
@@ -61,11 +61,18 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
         pieces = [None]
     if not pieces or not all(isinstance(piece, str) for piece in pieces):
         raise MhaError(
-            f"{name} is {type(value).__name__} and no list of strings; give the pieces of the text, such as "
-            f"tokenizer.convert_ids_to_tokens(ids), or the text itself."
+            "{name} is {type} and no list of strings; give the pieces of the text, such as "
+            "tokenizer.convert_ids_to_tokens(ids), or the text itself.",
+            name=name,
+            type=type(value).__name__,
         )
     if len(pieces) > MAX_TOKENS:
-        raise MhaError(f"{name} has {len(pieces):,} tokens; the limit is {MAX_TOKENS:,}.")
+        raise MhaError(
+            "{name} has {n_tokens:,} tokens; the limit is {limit:,}.",
+            name=name,
+            n_tokens=len(pieces),
+            limit=MAX_TOKENS,
+        )
     return spaced([piece if piece.strip() else NO_TEXT for piece in pieces])
 
 
@@ -104,8 +111,9 @@ def from_tensors(
     counts = {name: len(layers) for name, layers in parts.items()}
     if len(set(counts.values())) > 1:
         raise MhaError(
-            f"q, k and v are of {', '.join(map(str, counts.values()))} layers; all need as many. A leading "
-            f"axis counts layers; of a batch give one item, as in q[0]."
+            "q, k and v are of {counts} layers; all need as many. A leading "
+            "axis counts layers; of a batch give one item, as in q[0].",
+            counts=listed(counts.values(), "comma"),
         )
     rule = _rule(rule, scale, mask, bias)
     matrices = [None] * counts["q"] if w_o is None else _matrices(w_o, counts["q"])
@@ -150,8 +158,13 @@ def from_weights(
         expected = (len(sides.queries), len(sides.keys))
         if tuple(layer_weights.shape[1:]) != expected:
             raise MhaError(
-                f"weights of layer {number} have shape {tuple(layer_weights.shape)}; with "
-                f"{_lengths(*expected)} they are (head, {expected[0]}, {expected[1]})."
+                "weights of layer {number} have shape {shape}; with "
+                "{lengths} they are (head, {n_query}, {n_key}).",
+                number=number,
+                shape=tuple(layer_weights.shape),
+                lengths=_lengths(*expected),
+                n_query=expected[0],
+                n_key=expected[1],
             )
         check_weights(f"layer {number}", layer_weights)
         layers.append(
@@ -172,7 +185,7 @@ def _layers(name: str, value: Any) -> list[Tensor]:
         parts = list(whole) if whole.dim() >= 4 else [whole]
     layers = [_layer_tensor(name, _tensor(name, part)) for part in parts]
     if not layers:
-        raise MhaError(f"{name} has no layer; give at least one array (head, row, column).")
+        raise MhaError("{name} has no layer; give at least one array (head, row, column).", name=name)
     return layers
 
 
@@ -182,7 +195,12 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
         tensor = tensor[0]
     if tensor.dim() != 3 or 0 in tensor.shape:
         advice = " One item of the batch has to be chosen, as in x[0]." if tensor.dim() == 4 else ""
-        raise MhaError(f"{name} has a layer of shape {shape}; expected (head, row, column).{advice}")
+        raise MhaError(
+            "{name} has a layer of shape {shape}; expected (head, row, column).{advice}",
+            name=name,
+            shape=shape,
+            advice=advice,
+        )
     check_finite(name, tensor)
     return tensor.clone(memory_format=torch.contiguous_format)
 
@@ -191,16 +209,25 @@ def _tensor(name: str, value: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(value).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError):
-        raise MhaError(f"{name} is {type(value).__name__}; give an array of numpy or torch.") from None
+        raise MhaError(
+            "{name} is {type}; give an array of numpy or torch.", name=name, type=type(value).__name__
+        ) from None
     if tensor.is_complex():
-        raise MhaError(f"{name} has complex numbers; give real ones.")
+        raise MhaError("{name} has complex numbers; give real ones.", name=name)
     if tensor.layout is not torch.strided or (tensor.is_floating_point() and tensor.dtype.itemsize < 2):
-        raise MhaError(f"{name} is {tensor.layout} of {tensor.dtype}; give a dense array of 16 bits or more.")
+        raise MhaError(
+            "{name} is {layout} of {dtype}; give a dense array of 16 bits or more.",
+            name=name,
+            layout=tensor.layout,
+            dtype=tensor.dtype,
+        )
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         return tensor
     whole = tensor.numpy()
     if whole.size and max(int(whole.max()), -int(whole.min())) > MAX_WHOLE:
-        raise MhaError(f"{name} has whole numbers above 2^24, which float32 rounds; give float64 numbers.")
+        raise MhaError(
+            "{name} has whole numbers above 2^24, which float32 rounds; give float64 numbers.", name=name
+        )
     return tensor.float()
 
 
@@ -213,12 +240,15 @@ def _check_dtypes(number: int, tensors: dict[str, Tensor | None]) -> None:
     }
     for name, dtype in dtypes.items():
         if dtype == "bool":
-            raise MhaError(f"{name} of layer {number} is boolean; give numbers.")
+            raise MhaError("{name} of layer {number} is boolean; give numbers.", name=name, number=number)
     if len(set(dtypes.values())) > 1:
         each = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise MhaError(
-            f"The arrays of layer {number} are of several number types: {each}. All of a layer need one, "
-            f"as in k.astype({dtypes['q']!r}) of numpy or k.to(torch.{dtypes['q']})."
+            "The arrays of layer {number} are of several number types: {dtypes}. All of a layer need one, "
+            "as in k.astype({dtype!r}) of numpy or k.to(torch.{dtype}).",
+            number=number,
+            dtypes=each,
+            dtype=dtypes["q"],
         )
 
 
@@ -227,7 +257,9 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
         if not (scale is None and mask is None and bias is None):
             raise MhaError("rule replaces scale, mask and bias; leave these out, or rule.")
         if not isinstance(rule, ScoreRule):
-            raise MhaError(f"rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {rule!r:.80}.")
+            raise MhaError(
+                "rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {rule:.80}.", rule=repr(rule)
+            )
         return rule
     mask = None if mask is None else _table("mask", mask)
     bias = None if bias is None else _table("bias", bias)
@@ -235,7 +267,8 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
         raise MhaError("bias has to be numbers that are added to scores, at most −∞ among them.")
     if scale is not None and not _is_factor(scale):
         raise MhaError(
-            f"scale is what q kᵀ is multiplied with, such as d_k ** -0.5: a number, not 0; got {scale!r}."
+            "scale is what q kᵀ is multiplied with, such as d_k ** -0.5: a number, not 0; got {scale}.",
+            scale=repr(scale),
         )
     return ScoreRule(scale=None if scale is None else float(scale), mask=mask, bias=bias)
 
@@ -253,7 +286,9 @@ def _table(name: str, value: Any) -> Tensor:
     if table.dim() == 4 and table.shape[0] == 1:
         table = table[0]
     if table.dim() not in (2, 3):
-        raise MhaError(f"{name} has shape {tuple(table.shape)}; expected ([head,] query, key).")
+        raise MhaError(
+            "{name} has shape {shape}; expected ([head,] query, key).", name=name, shape=tuple(table.shape)
+        )
     return table.clone()
 
 
@@ -263,7 +298,9 @@ def _matrices(w_o: Any, count: int) -> list[Tensor]:
         whole = _tensor("w_o", w_o)
         parts = list(whole) if whole.dim() == 3 else [whole]
     if len(parts) != count:
-        raise MhaError(f"w_o is of {len(parts)} layers and q of {count}; both need as many.")
+        raise MhaError(
+            "w_o is of {n_parts} layers and q of {count}; both need as many.", n_parts=len(parts), count=count
+        )
     matrices = [_tensor("w_o", part).clone() for part in parts]
     for matrix in matrices:
         check_finite("w_o", matrix)
@@ -280,17 +317,27 @@ def _check_shapes(number: int, shapes: list[tuple], n_query: int, n_key: int) ->
     )
     if not fits:
         raise MhaError(
-            f"q {shapes[0]}, k {shapes[1]} and v {shapes[2]} of layer {number} do not fit; with "
-            f"{_lengths(n_query, n_key)} expected q (h, {n_query}, d_k), k (n_kv, {n_key}, d_k), "
-            f"v (n_kv, {n_key}, d_v) with h a multiple of n_kv."
+            "q {q}, k {k} and v {v} of layer {number} do not fit; with "
+            "{lengths} expected q (h, {n_query}, d_k), k (n_kv, {n_key}, d_k), "
+            "v (n_kv, {n_key}, d_v) with h a multiple of n_kv.",
+            q=shapes[0],
+            k=shapes[1],
+            v=shapes[2],
+            number=number,
+            lengths=_lengths(n_query, n_key),
+            n_query=n_query,
+            n_key=n_key,
         )
 
 
 def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
     if w_o is not None and (w_o.dim() != 2 or w_o.shape[0] != height or not w_o.shape[1]):
         raise MhaError(
-            f"w_o of layer {number} has shape {tuple(w_o.shape)}; expected ({height}, d_model), which "
-            f"is h · d_v rows. The weight of an nn.Linear is transposed: give its .T."
+            "w_o of layer {number} has shape {shape}; expected ({height}, d_model), which "
+            "is h · d_v rows. The weight of an nn.Linear is transposed: give its .T.",
+            number=number,
+            shape=tuple(w_o.shape),
+            height=height,
         )
 
 

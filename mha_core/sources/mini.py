@@ -60,7 +60,7 @@ def trace(
     and for a text that is empty or longer than `limit` tokens.
     """
     if not isinstance(trained, bool):
-        raise MhaError(f"trained is True or False; got {trained!r}.")
+        raise MhaError("trained is True or False; got {trained}.", trained=repr(trained))
     plan = find(language(text), architecture, h, d_model)
     edits = checked(edits)
     return follow(model(plan, trained=trained, device=device), text, limit=limit, edits=edits)
@@ -102,7 +102,9 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     if not plans:
         others = listed(dict.fromkeys(plan.architecture for plan in of_language), "or")
         raise MhaError(
-            f"No {kind} comes with Headscope; {others} can be used.",
+            "No {kind} comes with Headscope; {others} can be used.",
+            kind=kind,
+            others=others,
             fixes=({name: getattr(near[0], name) for name in ("architecture", "h", "d_model")},),
         )
     table = "; ".join(
@@ -110,8 +112,13 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
         for width in sorted({width for _, width in plans})
     )
     raise MhaError(
-        f"No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
-        f"The page Train trains others, with d_model up to {LIVE_WIDTHS[-1]} and any h that divides it.",
+        "No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
+        "The page Train trains others, with d_model up to {largest} and any h that divides it.",
+        kind=kind,
+        h=h,
+        d_model=d_model,
+        table=table,
+        largest=LIVE_WIDTHS[-1],
         fixes=tuple({"h": plan.h, "d_model": plan.d_model} for plan in near[:NEAREST]),
     )
 

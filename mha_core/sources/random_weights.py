@@ -156,7 +156,7 @@ def _check_cost(
         else f"The products of q, k, v and W take {billions}, {seconds} {of}; the limit is {most} "
         f"(max_flops)."
     )
-    raise MhaError(f"{reason}{advice}", fixes=tuple(fixes))
+    raise MhaError("{reason}{advice}", reason=reason, advice=advice, fixes=tuple(fixes))
 
 
 def _spec(

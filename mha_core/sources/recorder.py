@@ -130,9 +130,10 @@ def record(
     """
     if model is not None and not isinstance(model, nn.Module):
         raise MhaError(
-            f"mha.record takes the model as a torch.nn.Module and its tokens by name; got "
-            f"{type(model).__name__}. Write mha.record(model, tokens=…), or mha.record(tokens=…); the model "
-            f"of a torch.export program is program.module()."
+            "mha.record takes the model as a torch.nn.Module and its tokens by name; got "
+            "{type}. Write mha.record(model, tokens=…), or mha.record(tokens=…); the model "
+            "of a torch.export program is program.module().",
+            type=type(model).__name__,
         )
     one_of("misfit", misfit, MISFITS, parameter="misfit")
     if check is not None:
@@ -144,7 +145,7 @@ def record(
     if batch is not None:
         at_least_1("batch", batch, "texts")
     if kinds is not None and not isinstance(kinds, list | tuple):
-        raise MhaError(f"kinds is a list with the kind of each call; got {shown(kinds)}.")
+        raise MhaError("kinds is a list with the kind of each call; got {kinds}.", kinds=shown(kinds))
     return Recorder(
         sides_of(tokens, keys),
         whole("item", item),
@@ -231,9 +232,10 @@ class Recorder:
         traces = self.traces
         if len(traces) > 1:
             raise MhaError(
-                f"{len(traces)} forward passes were recorded; rec.traces has a trace of each. A pass ends "
-                f"where a module, or a function without modules, is called again in the block; what is one "
-                f"pass belongs into one module or function."
+                "{n_traces} forward passes were recorded; rec.traces has a trace of each. A pass ends "
+                "where a module, or a function without modules, is called again in the block; what is one "
+                "pass belongs into one module or function.",
+                n_traces=len(traces),
             )
         return traces[0]
 
@@ -255,7 +257,7 @@ class Recorder:
         if self.misfit == "raise" and skipped:
             raise MhaError(skipped[0])
         if not fitting:
-            raise MhaError(" ".join((self._nothing(passes), *mixers)))
+            raise MhaError(listed((self._nothing(passes), *mixers), "space"))
         index("item", self.item, self._n_texts, of="The batch")  # one text alone is shared by all items
         return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
 
@@ -360,7 +362,11 @@ class Recorder:
 
     def _kinds_by_caller(self, calls: Sequence[RecordedCall]) -> Sequence[str]:
         if len(self.kinds) != len(calls):
-            raise MhaError(f"kinds names {len(self.kinds)} calls, and {len(calls)} were recorded.")
+            raise MhaError(
+                "kinds names {n_kinds} calls, and {n_calls} were recorded.",
+                n_kinds=len(self.kinds),
+                n_calls=len(calls),
+            )
         return [one_of("kind of layer", kind, KINDS, parameter="kinds") for kind in self.kinds]
 
     def _kinds_by_lengths(self, calls: Sequence[RecordedCall]) -> list[str]:
@@ -368,8 +374,10 @@ class Recorder:
         kinds, length = self._kinds_by_sizes(), len(self.sides.queries)
         if not self.sides.same and len(kinds) < 3:
             raise MhaError(
-                f"tokens and keys are {length} each, so lengths do not tell whose call is whose; say it with "
-                f"kinds=: encoder, decoder or cross for each of the {len(calls)} calls."
+                "tokens and keys are {length} each, so lengths do not tell whose call is whose; say it with "
+                "kinds=: encoder, decoder or cross for each of the {n_calls} calls.",
+                length=length,
+                n_calls=len(calls),
             )
         return [kinds[call.sizes] for call in calls]
 
@@ -393,8 +401,10 @@ class Recorder:
         if len(items) > 1 or items != {1}:
             given = listed(sorted(map(str, items)), "or")
             raise MhaError(
-                f"it reads {n_read} sequences at once, and the model was given {given} items. It cannot be "
-                f"told whose each is; record one item at a time."
+                "it reads {n_read} sequences at once, and the model was given {given} items. It cannot be "
+                "told whose each is; record one item at a time.",
+                n_read=n_read,
+                given=given,
             )
         index("item", self.item, 1, of="The batch")
         index("part", self.part, n_read, of="The item")
@@ -440,7 +450,9 @@ class Recorder:
                     return
                 if is_kernel(function):
                     name = getattr(function, "__name__", function)
-                    raise MhaError(f"attention was not followed: the code calls the operator {name} itself.")
+                    raise MhaError(
+                        "attention was not followed: the code calls the operator {name} itself.", name=name
+                    )
                 if function is not SDPA:
                     kwargs, args = flex_arguments(*args, **kwargs), ()
                     result = result[0]
@@ -471,7 +483,7 @@ class Recorder:
         lengths = (query.shape[-2], key.shape[-2]) if query.dim() > 1 else ()
         lead, axis = self._reader.lead(batch, query, key, value, alone=where.items(lengths) == {1})
         if not self._eager_mode.are_of_tokens(key, value):
-            raise MhaError(f"attention was not followed: {following.NO_TOKENS}.")
+            raise MhaError("attention was not followed: {reason}.", reason=following.NO_TOKENS)
         self._find_parts(where, lengths, batch if axis is None else lead[axis])
         attended, about = self._reader.attended(
             lead, axis, self._index, query, key, value, attn_mask, *args, **kwargs
@@ -493,9 +505,10 @@ class Recorder:
         apart = self._reader.difference(attended, output, project)
         if apart > 0:
             raise MhaError(
-                f"it is not shown: the result of this call is not what its queries, keys, values and mask "
-                f"give (a difference of {apart:.2g} where the largest number is 1). Its function was "
-                f"replaced, or one of its arguments is a tensor whose numbers mean something else."
+                "it is not shown: the result of this call is not what its queries, keys, values and mask "
+                "give (a difference of {difference:.2g} where the largest number is 1). Its function was "
+                "replaced, or one of its arguments is a tensor whose numbers mean something else.",
+                difference=apart,
             )
 
     @memory_errors("Its recording")

@@ -20,10 +20,16 @@ def index(what: str, at: int, count: int, *, of: str) -> int:
     """
     number = whole(what, at)
     if not count:
-        raise MhaError(f"{of} has no {what}s; {what} {shown(number)} was asked for.")
+        raise MhaError(
+            "{name} has no {what}s; {what} {number} was asked for.", name=of, what=what, number=shown(number)
+        )
     if not -count <= number < count:
         raise MhaError(
-            f"{of} has {what}s 0 to {count - 1}; {what} {shown(number)} was asked for.",
+            "{name} has {what}s 0 to {last}; {what} {number} was asked for.",
+            name=of,
+            what=what,
+            last=count - 1,
+            number=shown(number),
             fixes=({what: 0 if number < 0 else count - 1},),
         )
     return number % count
@@ -36,7 +42,7 @@ def whole(what: str, at: int) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(at, bool):
-        raise MhaError(f"{what} is a whole number; got {shown(at)}.")
+        raise MhaError("{what} is a whole number; got {at}.", what=what, at=shown(at))
     return number
 
 
@@ -54,7 +60,11 @@ def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[i
     if numbers.dtype == bool and numbers.shape == (count,):
         return np.flatnonzero(numbers).tolist()
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise MhaError(f"{what}s are a slice, a whole number or a list of them; got {shown(picked)}.")
+        raise MhaError(
+            "{what}s are a slice, a whole number or a list of them; got {picked}.",
+            what=what,
+            picked=shown(picked),
+        )
     if not numbers.size:
         return []
     for edge in (numbers.min(), numbers.max()):

@@ -223,7 +223,8 @@ class LayerTrace:
     def _tensor(self, name: str) -> Tensor:
         if name not in self.tensors:
             raise MhaError(
-                f"{NAMES.get(name, name)} of this layer are not known; ask for its weights instead."
+                "{names} of this layer are not known; ask for its weights instead.",
+                names=NAMES.get(name, name),
             )
         return self.tensors[name]
 
@@ -430,7 +431,9 @@ def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]
     for layer in layers:
         queries, keys = (texts[side] for side in KINDS[layer.kind])
         if queries is None or keys is None:
-            raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and there are none.")
+            raise MhaError(
+                "A {kind} layer needs the tokens of a target, and there are none.", kind=layer.kind
+            )
         with_sides.append(replace(layer, sides=Sides(queries, keys)))
     return tuple(with_sides)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_core import device as devices
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
 
 if TYPE_CHECKING:
     from mha_core.traces.layer import LayerTrace
@@ -86,27 +86,35 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Size]:
 def described(text: str) -> object:
     """The values of a JSON text. Raises `MhaError` for a huge one, and for NaN, infinite or huge numbers."""
     if len(text) > MAX_HEADER:
-        raise MhaError(f"its description has {len(text):,} characters; the limit is {MAX_HEADER:,}.")
+        raise MhaError(
+            "its description has {length:,} characters; the limit is {limit:,}.",
+            length=len(text),
+            limit=MAX_HEADER,
+        )
     return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
 
 
 def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise MhaError(f"its description has {text[:20]}, which is no finite number.")
+        raise MhaError("its description has {number}, which is no finite number.", number=text[:20])
     return number
 
 
 def _whole(text: str) -> int:
     if len(text) > len(str(MAX_WHOLE)) + 1 or abs(int(text)) > MAX_WHOLE:
-        raise MhaError(f"its description has a whole number of {len(text)} digits; 2^64 is the limit.")
+        raise MhaError(
+            "its description has a whole number of {length} digits; 2^64 is the limit.", length=len(text)
+        )
     return int(text)
 
 
 def check_count(what: str, count: int, limit: int) -> None:
     """Raise `MhaError` for more tokens, layers or heads than `limit`."""
     if count > limit:
-        raise MhaError(f"it has {count:,} {what}; the limit is {limit:,}.")
+        raise MhaError(
+            "it has {count:,} {what}; the limit is {limit:,}.", count=count, what=what, limit=limit
+        )
 
 
 def check_cost(
@@ -136,14 +144,22 @@ def check_cost(
     what_works = "A file of fewer layers, fewer heads or a shorter text works."
     if max_bytes is not None and held > max_bytes:
         raise MhaError(
-            f"its tensors and the scores of a block of rows take about {held / 1e9:,.2f} GB; the limit is "
-            f"{max_bytes / 1e9:,.2f} GB (max_bytes). {what_works}"
+            "its tensors and the scores of a block of rows take about {size:,.2f} GB; the limit is "
+            "{limit:,.2f} GB (max_bytes). {what_works}",
+            size=held / 1e9,
+            limit=max_bytes / 1e9,
+            what_works=what_works,
         )
     if max_flops is not None and flops > max_flops:
         raise MhaError(
-            f"the scores of its layers ({len(layers)}) take {flops / 1e9:,.1f} billion operations, at least "
-            f"{flops * devices.seconds_per_operation():,.2g} s on this processor; the limit is "
-            f"{max_flops / 1e9:,.1f} billion (max_flops). {what_works}"
+            "the scores of its layers ({n_layers}) take {operations:,.1f} billion operations, at least "
+            "{seconds:,.2g} s on this processor; the limit is "
+            "{limit:,.1f} billion (max_flops). {what_works}",
+            n_layers=len(layers),
+            operations=flops / 1e9,
+            seconds=flops * devices.seconds_per_operation(),
+            limit=max_flops / 1e9,
+            what_works=what_works,
         )
 
 
@@ -154,19 +170,29 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
     the tensor's name, what it has and what it has to have.
     """
     if not {"q", "weights"} & sizes.keys() or ("q" in sizes and not {"k", "v"} <= sizes.keys()):
-        raise MhaError(f"{where} has neither weights nor queries, keys and values.")
+        raise MhaError("{where} has neither weights nor queries, keys and values.", where=where)
     known = {"query": n_query, "key": n_key, "distance": n_query + n_key - 1}
     for name in AXES:  # in this order: q, k, v and weights decide
         if name in sizes:
             _check_size(f"{name.removeprefix('rule.')} of {where}", name, sizes[name], known)
     if known["head"] % known.get("kv_head", 1):
-        raise MhaError(f"{known['head']} heads of {where} cannot share {known['kv_head']} key/value heads.")
+        raise MhaError(
+            "{n_heads} heads of {where} cannot share {n_kv_heads} key/value heads.",
+            n_heads=known["head"],
+            where=where,
+            n_kv_heads=known["kv_head"],
+        )
     inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}
     for letter, x in inputs.items():
         _check_matrix(where, letter, x, sizes)
     if {"w_o", "b_o"} <= sizes.keys() and sizes["b_o"].shape != sizes["w_o"].shape[1:]:
         shape, columns = sizes["b_o"].shape, sizes["w_o"].shape[1:]
-        raise MhaError(f"b_o of {where} has shape {shape}; it has to be {columns}, as the columns of w_o.")
+        raise MhaError(
+            "b_o of {where} has shape {shape}; it has to be {columns}, as the columns of w_o.",
+            where=where,
+            shape=shape,
+            columns=columns,
+        )
     for name, other in (("q", "k"), ("w_q", "b_q"), ("w_k", "b_k"), ("w_v", "b_v"), ("w_o", "b_o")):
         _check_types(where, name, other, sizes)
 
@@ -181,8 +207,17 @@ def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) ->
     rows = sizes[x].shape[1] if x in sizes else w.shape[0]
     if w.shape != (rows, heads * width) or (b is not None and b.shape != (heads * width,)):
         raise MhaError(
-            f"w_{letter} of {where} has shape {w.shape} and its bias {b and b.shape}; it has to be "
-            f"({rows}, {heads * width}), as the {product} of {heads} heads and width {width} that it makes."
+            "w_{letter} of {where} has shape {shape} and its bias {bias}; it has to be "
+            "({rows}, {columns}), as the {product} of {heads} heads and width {width} that it makes.",
+            letter=letter,
+            where=where,
+            shape=w.shape,
+            bias=b and b.shape,
+            rows=rows,
+            columns=heads * width,
+            product=product,
+            heads=heads,
+            width=width,
         )
 
 
@@ -190,8 +225,13 @@ def _check_types(where: str, name: str, other: str, sizes: Mapping[str, Size]) -
     """Hold two tensors that are added or multiplied to one number type."""
     if {name, other} <= sizes.keys() and sizes[name].dtype != sizes[other].dtype:
         raise MhaError(
-            f"{name} of {where} has the number type {sizes[name].dtype} and {other} {sizes[other].dtype}; "
-            f"they have to have the same."
+            "{name} of {where} has the number type {dtype} and {other} {other_dtype}; "
+            "they have to have the same.",
+            name=name,
+            where=where,
+            dtype=sizes[name].dtype,
+            other=other,
+            other_dtype=sizes[other].dtype,
         )
 
 
@@ -201,7 +241,12 @@ def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None
     if name == "index_choice":
         dtypes = ("int64", "int32", "int16")
     if dtype not in dtypes:
-        raise MhaError(f"{what} has the number type {dtype}; it has to be {' or '.join(dtypes)}.")
+        raise MhaError(
+            "{what} has the number type {dtype}; it has to be {dtypes}.",
+            what=what,
+            dtype=dtype,
+            dtypes=listed(dtypes, "or"),
+        )
     if name in BROADCAST and len(shape) == len(axes) - 1:
         axes = axes[1:]
     for axis, length in zip(axes, shape, strict=False):
@@ -212,13 +257,17 @@ def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None
         if len(axes) == len(shape):
             return
     rule = ", ".join(f"{known[axis]} ({axis})" if axis in known else axis or "any size" for axis in axes)
-    raise MhaError(f"{what} has shape {shape}; it has to be ({rule}), no size 0.")
+    raise MhaError(
+        "{what} has shape {shape}; it has to be ({rule}), no size 0.", what=what, shape=shape, rule=rule
+    )
 
 
 def check_finite(what: str, tensor: Tensor, *, infinite: bool = False) -> None:
     """Raise `MhaError` for a tensor with NaN, or with infinite numbers where these have no meaning."""
     if tensor.is_floating_point() and not (~tensor.isnan() if infinite else tensor.isfinite()).all():
-        raise MhaError(f"{what} has numbers that are not finite (NaN or infinite); all of them have to be.")
+        raise MhaError(
+            "{what} has numbers that are not finite (NaN or infinite); all of them have to be.", what=what
+        )
 
 
 def check_weights(where: str, weights: Tensor) -> None:
@@ -227,9 +276,12 @@ def check_weights(where: str, weights: Tensor) -> None:
     rounding = HALF_ROUNDING if weights.dtype in HALF else ROUNDING
     if weights.dtype == torch.bool or not weights.min() >= 0 or not largest_sum <= 1 + rounding:
         raise MhaError(
-            f"weights of {where} are no attention weights: the smallest is {float(weights.min()):.4g} "
-            f"and a row sums to up to {largest_sum:.4g}. Weights are at least 0 and a row sums to 1 or less. "
-            f"Scores become weights by torch.softmax(scores, dim=-1)."
+            "weights of {where} are no attention weights: the smallest is {smallest:.4g} "
+            "and a row sums to up to {largest_sum:.4g}. Weights are at least 0 and a row sums to 1 or less. "
+            "Scores become weights by torch.softmax(scores, dim=-1).",
+            where=where,
+            smallest=float(weights.min()),
+            largest_sum=largest_sum,
         )
 
 
@@ -243,8 +295,12 @@ def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
     factors = (1.0, abs(rule.factor(q.shape[-1])), abs(rule.factor(q.shape[-1])) / rule.temperature)
     if not bound * max(factors) <= largest:
         raise MhaError(
-            f"q and k of {where} are too large: scores can reach {bound * max(factors):.2g}, and numbers of "
-            f"their type {largest:.2g}. Divide q or k by {bound * max(factors) / largest:.2g} or more."
+            "q and k of {where} are too large: scores can reach {score:.2g}, and numbers of "
+            "their type {largest:.2g}. Divide q or k by {divisor:.2g} or more.",
+            where=where,
+            score=bound * max(factors),
+            largest=largest,
+            divisor=bound * max(factors) / largest,
         )
 
 
@@ -278,9 +334,14 @@ def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -
     for name, length in lengths.items():
         if not length <= largest**0.5:
             raise MhaError(
-                f"{name} of {where} can be too large: it has a length up to {length:.2g}, and the square of "
-                f"that is no number of its type, whose largest is {largest:.2g}. Divide it by "
-                f"{length / largest**0.5:.2g} or more."
+                "{name} of {where} can be too large: it has a length up to {length:.2g}, and the square of "
+                "that is no number of its type, whose largest is {largest:.2g}. Divide it by "
+                "{divisor:.2g} or more.",
+                name=name,
+                where=where,
+                length=length,
+                largest=largest,
+                divisor=length / largest**0.5,
             )
     if dtype == torch.float16 and output > torch.finfo(dtype).max and "w_o" in norms:
         for head in range(layer.n_heads):

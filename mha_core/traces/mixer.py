@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError, Phrase, one_of
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.tensors import array
 
@@ -90,8 +90,12 @@ class MixerTrace:
         size = len(heads) * self.n_tokens**2
         if size > MAX_NUMBERS:
             raise MhaError(
-                f"The matrices of all {self.n_heads} {self.unit}s have {size:,} numbers, at most "
-                f"{MAX_NUMBERS:,} can be had at once; ask for one, as in head=0.",
+                "The matrices of all {n_heads} {unit}s have {size:,} numbers, at most "
+                "{limit:,} can be had at once; ask for one, as in head=0.",
+                n_heads=self.n_heads,
+                unit=self.unit,
+                size=size,
+                limit=MAX_NUMBERS,
                 fixes=({"head": 0},),
             )
         mixing = self.proven(heads)
@@ -100,9 +104,11 @@ class MixerTrace:
     def weights(self, head: int | None = None, **_: object) -> np.ndarray:
         """Raises `MhaError`: this layer has no softmax, so no weights; `mixing` has its matrix."""
         raise MhaError(
-            f"{self.name or 'This layer'} is no softmax attention ({self.rule}), so it has no weights that "
-            f"sum to 1; mixing({'' if head is None else f'head={head}'}) is the signed matrix by which it "
-            f"mixes the tokens."
+            "{name} is no softmax attention ({rule}), so it has no weights that sum to 1; {call} is the "
+            "signed matrix by which it mixes the tokens.",
+            name=self.name or Phrase("This layer"),
+            rule=self.rule,
+            call="mixing()" if head is None else f"mixing(head={head})",
         )
 
     def head_index(self, head: int) -> int:
@@ -136,6 +142,9 @@ class MixerTrace:
         apart = (output - parts["output"]).abs().max().item()
         if not apart <= TOLERANCE.get(self.tensors["v"].dtype, FULL_PRECISION) * largest:
             raise MhaError(
-                f"{self.name or 'This layer'} ({self.rule}) is not linear in its values: the matrix of its "
-                f"own code gives another output, off by {apart:.2g}. So it has no matrix."
+                "{name} ({rule}) is not linear in its values: the matrix of its own code gives another "
+                "output, off by {difference:.2g}. So it has no matrix.",
+                name=self.name or Phrase("This layer"),
+                rule=self.rule,
+                difference=apart,
             )

@@ -98,8 +98,9 @@ class ModelProjections(Projections):
         matrix, traced_versions = self._references[name]
         if _versions(matrix) != traced_versions:
             raise MhaError(
-                f"{SYMBOLS[name]} is the model's own, and the model has changed it since this trace was "
-                f"made, as training does. Trace again, or save a trace before: a file has its own."
+                "{matrix} is the model's own, and the model has changed it since this trace was "
+                "made, as training does. Trace again, or save a trace before: a file has its own.",
+                matrix=SYMBOLS[name],
             )
         tensor = on_cpu(matrix if isinstance(matrix, Tensor) else matrix.tensor())
         if tensor.untyped_storage().data_ptr() != _parameters(matrix)[0].untyped_storage().data_ptr():

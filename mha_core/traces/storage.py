@@ -26,7 +26,7 @@ from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import NUMBERS, ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, at_least_1
+from mha_core.errors import MhaError, Phrase, at_least_1
 from mha_core.traces import limits
 from mha_core.traces.answers import MAX_QUESTIONS, MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
@@ -69,7 +69,9 @@ def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
         _check_numbers(header, tensors)
         _check_results(header, tensors, parts[1])
     except MhaError as error:
-        raise MhaError(f"{Path(path).name} cannot be saved: {error}") from None
+        raise MhaError(
+            "{name} cannot be saved: {reason}", name=Path(path).name, reason=error.phrase
+        ) from None
     write_file(path, tensors, {HEADER: text})
 
 
@@ -126,8 +128,12 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
     if size > MAX_MIXING:
         names = ", ".join(dict.fromkeys(mixer.rule for mixer in mixers))
         raise MhaError(
-            f"The matrices of {len(mixers)} layers without softmax ({names}) have {size:,} numbers, a file "
-            f"takes at most {MAX_MIXING:,}; save a shorter text, or leave these layers out with mixers=False."
+            "The matrices of {n_layers} layers without softmax ({names}) have {size:,} numbers, a file "
+            "takes at most {limit:,}; save a shorter text, or leave these layers out with mixers=False.",
+            n_layers=len(mixers),
+            names=names,
+            size=size,
+            limit=MAX_MIXING,
         )
     headers, tensors = [], {}
     for number, mixer in enumerate(mixers):
@@ -211,7 +217,7 @@ def check_path(path: str | PathLike) -> None:
     except UnicodeEncodeError:  # half of a character, which no disk takes
         named = False
     if not named:
-        raise MhaError(f"A file is named by its path, as in 'trace.safetensors'; got {path!r}.")
+        raise MhaError("A file is named by its path, as in 'trace.safetensors'; got {path}.", path=repr(path))
 
 
 def check_folder(path: str | PathLike) -> None:
@@ -222,9 +228,9 @@ def check_folder(path: str | PathLike) -> None:
     check_path(path)
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise MhaError(f"{path} is no file, so none is saved in its place.")
+        raise MhaError("{path} is no file, so none is saved in its place.", path=path)
     if not path.parent.is_dir():
-        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+        raise MhaError("There is no folder {folder} to save {name} in.", folder=path.parent, name=path.name)
 
 
 def read(
@@ -244,7 +250,7 @@ def read(
     for name, value, unit in (("max_bytes", max_bytes, "bytes"), ("max_flops", max_flops, "operations")):
         if value is not None:  # NaN would be no limit: nothing is larger
             at_least_1(name, value, unit)
-    with open_file(path, HEADER, kind="a saved trace") as (text, file):
+    with open_file(path, HEADER, kind=Phrase("a saved trace")) as (text, file):
         header = limits.described(text)
         _check_version(header)
         sizes = file_sizes(file)
@@ -320,14 +326,22 @@ def _check_values(where: str, part: dict) -> None:
     A scale of 0 stays: an edit can set it, and then all scores are 0.
     """
     if not isinstance(part["name"], str):
-        raise MhaError(f"the name of {where} is {part['name']!r:.80}; it has to be text.")
+        raise MhaError(
+            "the name of {where} is {name!r:.80}; it has to be text.", where=where, name=part["name"]
+        )
     for field in NUMBERS:
         value = part["rule"].get(field, getattr(ScoreRule, field))
         optional = getattr(ScoreRule, field) is None
         if (value is None and optional) or (isinstance(value, int | float) and not isinstance(value, bool)):
             continue
         allowed = "a number or null" if optional else "a number"
-        raise MhaError(f"{field} of {where} is {value!r:.80}; it has to be {allowed}.")
+        raise MhaError(
+            "{field} of {where} is {value!r:.80}; it has to be {allowed}.",
+            field=field,
+            where=where,
+            value=value,
+            allowed=allowed,
+        )
 
 
 def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
@@ -366,24 +380,30 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
     """
     check_path(path)
     if os.path.exists(path) and not os.path.isfile(path):  # of a pipe, who opens it waits for a writer
-        raise MhaError(f"{path} cannot be read as {kind}: it is no file.")
+        raise MhaError("{path} cannot be read as {kind}: it is no file.", path=str(path), kind=kind)
     try:
         Path(path).open("rb").close()  # safetensors calls every file that it may not open a missing one
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)
             if header is not None:
-                with memory_errors("It"):
+                with memory_errors(Phrase("It")):
                     yield header, file
                 return
     except FileNotFoundError:
-        raise MhaError(f"There is no file {path}.") from None
+        raise MhaError("There is no file {path}.", path=str(path)) from None
     except MhaError as error:
-        raise MhaError(f"{path} cannot be opened: {error}") from None
+        raise MhaError("{path} cannot be opened: {reason}", path=str(path), reason=error.phrase) from None
     except SafetensorError as error:
-        broken = f"it is broken, or no safetensors file ({error})"
-        raise MhaError(f"{path} cannot be read as {kind}: {broken}.") from None
+        raise MhaError(
+            "{path} cannot be read as {kind}: it is broken, or no safetensors file ({reason}).",
+            path=str(path),
+            kind=kind,
+            reason=str(error),
+        ) from None
     except OSError as error:
-        raise MhaError(f"{path} cannot be read as {kind}: {error}.") from None
+        raise MhaError(
+            "{path} cannot be read as {kind}: {reason}.", path=str(path), kind=kind, reason=str(error)
+        ) from None
     except (
         KeyError,
         TypeError,
@@ -393,8 +413,25 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
         IndexError,
         OverflowError,
     ) as error:
-        raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
-    raise MhaError(f"{path} is a safetensors file but not {kind}.")
+        raise MhaError(
+            "{path} is damaged: its header does not fit its content ({reason}).",
+            path=str(path),
+            reason=repr(error),
+        ) from None
+    raise MhaError("{path} is a safetensors file but not {kind}.", path=str(path), kind=kind)
+
+
+@contextmanager
+def named(path: str | PathLike, name: str) -> Iterator[None]:
+    """Refusals of a file under the name that people know it by: strangers are not told its path."""
+    try:
+        yield
+    except MhaError as error:
+        fields = {
+            field: value.replace(str(path), name) if type(value) is str else value
+            for field, value in error.phrase.fields.items()
+        }
+        raise MhaError(error.phrase.template, **fields) from None
 
 
 def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
@@ -409,7 +446,11 @@ def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
 def _check_version(header: dict) -> None:
     """Raise `MhaError` for another version of the format."""
     if header["version"] != VERSION:
-        raise MhaError(f"it has format version {header['version']}; this release reads {VERSION}.")
+        raise MhaError(
+            "it has format version {version}; this release reads {known}.",
+            version=header["version"],
+            known=VERSION,
+        )
 
 
 def _answers(header: dict) -> Answers:
@@ -434,7 +475,10 @@ def _answer(answer: list | None) -> Answer | None:
         is_share = isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1 + 1e-3
         if not isinstance(word, str) or not is_share:
             raise MhaError(
-                f"an answer is {word!r:.80} with probability {p!r:.80}; it has to be text and a share."
+                "an answer is {word!r:.80} with probability {probability!r:.80}; it has to be text and a "
+                "share.",
+                word=word,
+                probability=p,
             )
     return tuple((word, float(p)) for word, p in answer)
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import regex
 
-from mha_core.errors import MhaError, at_least_1, listed, named_type, shown
+from mha_core.errors import MhaError, Phrase, at_least_1, listed, named_type, shown
 
 MAX_TOKENS = 4096
-EMPTY = "There is no text to look at; type at least one word."
+EMPTY = Phrase("There is no text to look at; type at least one word.")
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
@@ -44,8 +44,11 @@ INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 def too_long(count: int, limit: int, *, rule: str, fix: str) -> MhaError:
     """The refusal of a text with `count` tokens; `fix` is its beginning, which is short enough."""
     return MhaError(
-        f"The text has {count:,} tokens and {rule} {limit:,}; "
-        f"remove {count - limit:,} or keep the first {limit:,}.",
+        "The text has {count:,} tokens and {rule} {limit:,}; remove {excess:,} or keep the first {limit:,}.",
+        count=count,
+        rule=rule,
+        limit=limit,
+        excess=count - limit,
         fixes=({"text": fix},),
     )
 
@@ -56,7 +59,8 @@ def check_characters(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise MhaError(
-            f"The text has half of a character (U+{ord(text[error.start]):04X}); remove it.",
+            "The text has half of a character (U+{character:04X}); remove it.",
+            character=ord(text[error.start]),
             fixes=({"text": text.encode(errors="ignore").decode()},),
         ) from None
 
@@ -106,7 +110,7 @@ class Tokens:
         several times or was cut into pieces.
         """
         if not isinstance(word, str):
-            raise MhaError(f"A word is looked up, as in index('it'); got {word!r}.")
+            raise MhaError("A word is looked up, as in index('it'); got {word}.", word=repr(word))
         form = unicodedata.normalize("NFC", word)
         stem, _, nth = form.rpartition("~")
         labels, *pieces = self._places
@@ -118,11 +122,19 @@ class Tokens:
             if stem and nth.isdecimal() and (positions := places.get(stem, [])):
                 if len(nth) > 9 or not 1 <= int(nth) <= len(positions):
                     places = listed(positions, "and")
-                    raise MhaError(f"There are {len(positions)} {stem!r}, at {places}; not {nth}.")
+                    raise MhaError(
+                        "There are {n} {stem!r}, at {places}; not {nth}.",
+                        n=len(positions),
+                        stem=stem,
+                        places=places,
+                        nth=nth,
+                    )
                 return positions[int(nth) - 1]
         if len(positions) > 1:
             raise MhaError(
-                f"{word!r} is at the positions {listed(positions, 'and')}; say which, as in '{word}~2'.",
+                "{word!r} is at the positions {positions}; say which, as in '{word}~2'.",
+                word=word,
+                positions=listed(positions, "and"),
                 fixes=tuple({"token": at} for at in positions),
             )
         if not positions:
@@ -148,12 +160,18 @@ class Tokens:
             if label.partition("\u2009")[0] == word:
                 cut = [position for position, number in enumerate(words.of) if number == at]
                 return MhaError(
-                    f"{word!r} was cut into {listed([self.pieces[position] for position in cut], 'and')}, at "
-                    f"the positions {listed(cut, 'and')}.",
+                    "{word!r} was cut into {pieces}, at the positions {positions}.",
+                    word=word,
+                    pieces=listed([self.pieces[position] for position in cut], "and"),
+                    positions=listed(cut, "and"),
                     fixes=tuple({"token": position} for position in cut),
                 )
         near = difflib.get_close_matches(word, self.pieces, 3, 0.6) or self.pieces[:8]
-        return MhaError(f"There is no token {shown(word)}; there is {listed(dict.fromkeys(near), 'and')}.")
+        return MhaError(
+            "There is no token {word}; there is {near}.",
+            word=shown(word),
+            near=listed(dict.fromkeys(near), "and"),
+        )
 
 
 def spaced(pieces: Sequence[str], *, special: tuple[int, ...] = ()) -> Tokens:
@@ -206,7 +224,7 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     Raises `MhaError` for text without a single token and for more than `limit` tokens.
     """
     if not isinstance(text, str):
-        raise MhaError(f"The text must be a string; got {named_type(text)}.")
+        raise MhaError("The text must be a string; got {type}.", type=named_type(text))
     check_characters(text)
     pieces, spans = [], []
     for chunk, offset in _between_separators(text):

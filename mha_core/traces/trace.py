@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_core.attention.edits import Edit
-from mha_core.errors import MhaError, named_type, one_of, shown
+from mha_core.errors import MhaError, Phrase, named_type, one_of, shown
 from mha_core.traces import storage
 from mha_core.traces.answers import Answer
 from mha_core.traces.indices import Picked, index
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mha_core.export.head_view import HeadView
 
 UNKNOWN = {
-    "x": "The input X of this layer is not known.",
-    "x_v": "This layer has no inputs of its own for V: they are X.",
+    "x": Phrase("The input X of this layer is not known."),
+    "x_v": Phrase("This layer has no inputs of its own for V: they are X."),
 }
 AXES = {"query": "query: word looking", "key": "key: word looked at", "token": "token"}  # titles in a figure
 
@@ -65,26 +65,47 @@ class AttentionTrace:
         if not isinstance(self.source, Source):
             object.__setattr__(self, "source", array_source(self.source))
         if not isinstance(self.tokens, Tokens):
-            raise MhaError(f"tokens are Tokens, as mha.words(text) has them; got {named_type(self.tokens)}.")
+            raise MhaError(
+                "tokens are Tokens, as mha.words(text) has them; got {type}.", type=named_type(self.tokens)
+            )
         for name, kind in (("layers", LayerTrace), ("mixers", MixerTrace)):
             parts = getattr(self, name)
             if not isinstance(parts, list | tuple) or not all(isinstance(part, kind) for part in parts):
-                raise MhaError(f"{name} are a tuple of {kind.__name__}; got {shown(parts)}.")
+                raise MhaError(
+                    "{name} are a tuple of {type}; got {parts}.",
+                    name=name,
+                    type=kind.__name__,
+                    parts=shown(parts),
+                )
         sides = Sides(self.tokens, self.tokens)
         object.__setattr__(self, "layers", tuple(_with_sides(layer, sides) for layer in self.layers))
         if self.answers and len(self.answers) != len(self.answered):
-            raise MhaError(f"{len(self.answered)} tokens cannot go with {len(self.answers)} answers.")
+            raise MhaError(
+                "{n_tokens} tokens cannot go with {n_answers} answers.",
+                n_tokens=len(self.answered),
+                n_answers=len(self.answers),
+            )
         if not isinstance(self.questions, Mapping):
-            raise MhaError(f"questions are a mapping from names to answers; got {shown(self.questions)}.")
+            raise MhaError(
+                "questions are a mapping from names to answers; got {questions}.",
+                questions=shown(self.questions),
+            )
         object.__setattr__(self, "questions", MappingProxyType(dict(self.questions)))
         for question, answers in self.questions.items():
             if len(answers) != len(self.answered):
                 raise MhaError(
-                    f"{len(self.answered)} tokens cannot go with {len(answers)} answers to {question!r}."
+                    "{n_tokens} tokens cannot go with {n_answers} answers to {question!r}.",
+                    n_tokens=len(self.answered),
+                    n_answers=len(answers),
+                    question=question,
                 )
         for mixer in self.mixers:
             if mixer.n_tokens != len(self.tokens):
-                raise MhaError(f"{len(self.tokens)} tokens cannot go with a mixer of {mixer.n_tokens}.")
+                raise MhaError(
+                    "{n_tokens} tokens cannot go with a mixer of {n_mixed}.",
+                    n_tokens=len(self.tokens),
+                    n_mixed=mixer.n_tokens,
+                )
 
     @property
     def nbytes(self) -> int:
@@ -173,7 +194,7 @@ class AttentionTrace:
         one_of("matrix", name, MATRICES, parameter="name")
         matrix, one_layer = MATRICES[name], self.layer(layer)
         if not matrix.of_layer and head is None:
-            raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
+            raise MhaError("{name} is a matrix of one head; say which, as in head=0.", name=name)
         values = matrix.values(one_layer, head, rows=rows, keys=keys)
         if values is None:
             raise MhaError(UNKNOWN[name])
@@ -217,8 +238,9 @@ class AttentionTrace:
         shapes, sides = {array.shape for array in arrays}, {one.sides for one in layers}
         if len(shapes) > 1 or len(sides) > 1:
             raise MhaError(
-                f"The layers differ in shape or in their texts, so {name} of all is no one array; say which, "
-                f"as in layer=0."
+                "The layers differ in shape or in their texts, so {name} of all is no one array; say which, "
+                "as in layer=0.",
+                name=name,
             )
         no_heads = matrix.of_layer or head is not None
         dims = [*([] if no_heads else ["kv_head" if name in ("k", "v") else "head"]), *matrix.axes]
@@ -344,14 +366,21 @@ def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
         layer = replace(layer, sides=sides)
     if layer.sides.same == (layer.kind == "cross"):
         raise MhaError(
-            f"A layer of the kind {layer.kind} has {'one text' if layer.sides.same else 'two texts'} for its "
-            f"sides; layers between two texts, and they alone, are of the kind cross."
+            "A layer of the kind {kind} has one text for its sides; layers between two texts, and they "
+            "alone, are of the kind cross."
+            if layer.sides.same
+            else "A layer of the kind {kind} has two texts for its sides; layers between two texts, and they "
+            "alone, are of the kind cross.",
+            kind=layer.kind,
         )
     queries, keys = len(layer.sides.queries), len(layer.sides.keys)
     if (layer.n_query, layer.n_key) != (queries, keys):
         raise MhaError(
-            f"{queries} tokens that look at {keys} cannot go with {layer.n_query} queries and "
-            f"{layer.n_key} keys."
+            "{queries} tokens that look at {keys} cannot go with {n_query} queries and {n_key} keys.",
+            queries=queries,
+            keys=keys,
+            n_query=layer.n_query,
+            n_key=layer.n_key,
         )
     return layer
 
@@ -374,7 +403,7 @@ def load(
     try:
         return AttentionTrace(*parts)
     except MhaError as error:
-        raise MhaError(f"{path} is damaged: {error}") from None
+        raise MhaError("{path} is damaged: {reason}", path=str(path), reason=error.phrase) from None
 
 
 def _axis_labels(layer: LayerTrace, rows: Picked = None, keys: Picked = None) -> dict[str, Sequence[str]]:

@@ -35,9 +35,11 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     Raises `MhaError` for anything but a layer, and for rows that are no slice, or none of its rows.
     """
     if not isinstance(layer, LayerTrace):
-        raise MhaError(f"One layer is compared, as in trace.layers[0]; got {named_type(layer)}.")
+        raise MhaError("One layer is compared, as in trace.layers[0]; got {type}.", type=named_type(layer))
     if not isinstance(rows, slice | None) or (rows and rows.step not in (None, 1)):
-        raise MhaError(f"rows is a slice without a step, as in slice(0, 10), or None; got {shown(rows)}.")
+        raise MhaError(
+            "rows is a slice without a step, as in slice(0, 10), or None; got {rows}.", rows=shown(rows)
+        )
     if not layer.knows("q"):
         return Check(None, reason="only the weights of this layer are known, not what they were made of")
     rule = layer.rule
@@ -53,7 +55,9 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
         unit = torch.eye(layer.n_key, dtype=dtype).expand(layer.n_heads, -1, -1).contiguous()
     start, stop, _ = (rows or slice(None)).indices(layer.n_query)
     if start >= stop:
-        raise MhaError(f"{shown(rows)} has none of the {layer.n_query} rows of this layer.")
+        raise MhaError(
+            "{rows} has none of the {n_query} rows of this layer.", rows=shown(rows), n_query=layer.n_query
+        )
     results = []
     for block in row_blocks(stop - start, layer.n_heads * layer.n_key):
         results += _differences(_with_rows(layer, slice(start + block.start, start + block.stop)), k, v, unit)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mha_core import resources
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.limits import FLOATS, Size, check_finite, described
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.storage import file_sizes, open_file, replacing, write_file
@@ -176,7 +176,7 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
     What the header says is held to the shapes and number types of the tensors before a model of that size is
     made and before its numbers are read.
     """
-    with open_file(path, HEADER, kind="a model of the small language") as (header, file):
+    with open_file(path, HEADER, kind=Phrase("a model of the small language")) as (header, file):
         header = described(header)
         if header["version"] == 1:
             raise MhaError(
@@ -184,12 +184,18 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
                 "and hidden words alone; train it again on the page Train."
             )
         if header["version"] != VERSION:
-            raise MhaError(f"it has format version {header['version']}; this release reads {VERSION}.")
+            raise MhaError(
+                "it has format version {version}; this release reads {known}.",
+                version=header["version"],
+                known=VERSION,
+            )
         plan = Plan(**header["plan"])
         if header["vocabulary"] != lexicon(plan.language).digest:
             raise MhaError(
-                f"it was trained with another vocabulary ({header['vocabulary']}); the words of "
-                f"this release are {lexicon(plan.language).digest}."
+                "it was trained with another vocabulary ({vocabulary}); the words of "
+                "this release are {known}.",
+                vocabulary=header["vocabulary"],
+                known=lexicon(plan.language).digest,
             )
         if {question: tuple(heads) for question, heads in header["questions"].items()} != heads_of(plan.h):
             raise ValueError(f"questions {header['questions']!r}")
@@ -212,10 +218,22 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
 
 def _check_sizes(expected: dict[str, tuple[int, ...]], sizes: dict[str, Size]) -> None:
     """Raise `MhaError` for tensors that are missing, that nobody reads, or that have another shape."""
-    for names, fault in ((expected.keys() - sizes, "lacks"), (sizes.keys() - expected, "has the unknown")):
+    for names, lacking in ((expected.keys() - sizes, True), (sizes.keys() - expected, False)):
         if names:
-            raise MhaError(f"it {fault} {listed(sorted(names)[:4], 'and')}, {len(names):,} tensors in all.")
+            raise MhaError(
+                "it lacks {names}, {n:,} tensors in all."
+                if lacking
+                else "it has the unknown {names}, {n:,} tensors in all.",
+                names=listed(sorted(names)[:4], "and"),
+                n=len(names),
+            )
     for name, shape in expected.items():
         size = sizes[name]
         if size.shape != shape or size.dtype not in FLOATS:
-            raise MhaError(f"{name} is {size.dtype} of shape {size.shape}; its plan needs {shape}.")
+            raise MhaError(
+                "{name} is {dtype} of shape {shape}; its plan needs {expected}.",
+                name=name,
+                dtype=size.dtype,
+                shape=size.shape,
+                expected=shape,
+            )

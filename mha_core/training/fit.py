@@ -55,7 +55,9 @@ class Plan:
             object.__setattr__(self, "rate", 0.004 * (64 / self.d_model) ** 0.7)
         if not _is_number(self.rate) or not 0 < self.rate <= 1:
             raise MhaError(
-                f"rate {self.rate!r} is out of range; above 0 and up to 1 work.", fixes=({"rate": None},)
+                "rate {rate!r} is out of range; above 0 and up to 1 work.",
+                rate=self.rate,
+                fixes=({"rate": None},),
             )
 
     @property

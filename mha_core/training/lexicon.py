@@ -144,8 +144,11 @@ class Lexicon:
         if len(tokens) > limit:
             kept = self.sentences(text, limit=limit)[0]
             raise MhaError(
-                f"The text has {len(tokens) - 1} tokens; the small models read up to {limit - 1} at a time. "
-                f"Take one sentence, as {shown(kept)}.",
+                "The text has {n_tokens} tokens; the small models read up to {limit} at a time. "
+                "Take one sentence, as {sentence}.",
+                n_tokens=len(tokens) - 1,
+                limit=limit - 1,
+                sentence=shown(kept),
                 fixes=({"text": kept},),
             )
         return tokens, numbers

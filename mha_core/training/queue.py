@@ -138,8 +138,9 @@ class Trainings:
                     raise _too_many([waiting.plan for waiting in of_user], self.max_waiting_of_user)
                 if len(self._waiting) >= self.max_waiting:
                     raise MhaError(
-                        f"{len(self._waiting)} trainings are waiting already; come back in a few minutes, "
-                        f"or look at one that has been trained."
+                        "{n} trainings are waiting already; come back in a few minutes, "
+                        "or look at one that has been trained.",
+                        n=len(self._waiting),
                     )
                 job.state = "waiting"
                 self._jobs.pop(plan, None)
@@ -231,9 +232,13 @@ class Trainings:
             models = (folder.load(name) for folder in self._folders() if name)
             trained = next(filter(None, models), None)
             if trained is None:
-                gone = f"No model here is called {name!r} (any more); the page Train can train it again."
-                none = "None of the models that were trained here is chosen; the page Train trains one."
-                raise MhaError(gone if name else none, fixes=({"source": "mini"},))
+                raise MhaError(
+                    "No model here is called {name!r} (any more); the page Train can train it again."
+                    if name
+                    else "None of the models that were trained here is chosen; the page Train trains one.",
+                    name=name,
+                    fixes=({"source": "mini"},),
+                )
             return trained
 
         return self._read.get(name, read)
@@ -310,7 +315,7 @@ class Trainings:
             if self.runs is not None:
                 self.runs.save(job.name, trained)
         except MhaError as error:
-            job.unsaved = str(error)
+            job.unsaved = error.phrase
         job.trained = trained
 
     def _train(self, job: Job) -> None:
@@ -330,20 +335,27 @@ class Trainings:
 
 def _too_many(plans: list[Plan], most: int) -> MhaError:
     """The error for a user with too many waiting trainings; its fixes lead to those, to stop one of them."""
-    names = listed([Job(plan).name for plan in plans], "and")
-    if len(plans) == 1:
-        what = f"{names} waits for you already; stop it, or come back when it has begun."
-    else:
-        what = f"{names} wait for you already; stop one of them, or come back when one has begun."
     settings = ("h", "d_model", "architecture", "language", "seed")
     fixes = tuple({name: getattr(plan, name) for name in settings} for plan in plans)
-    return MhaError(f"{what} For one visitor at most {most} may wait.", fixes=fixes)
+    return MhaError(
+        "{names} waits for you already; stop it, or come back when it has begun. For one visitor at most "
+        "{limit} may wait."
+        if len(plans) == 1
+        else "{names} wait for you already; stop one of them, or come back when one has begun. For one "
+        "visitor at most {limit} may wait.",
+        names=listed([Job(plan).name for plan in plans], "and"),
+        limit=most,
+        fixes=fixes,
+    )
 
 
 def _no_step(name: str, step: int, steps: list[int]) -> MhaError:
     near = sorted(sorted(steps, key=lambda other: abs(other - step))[:2])
     return MhaError(
-        f"{name} has no step {step:,} that can be looked at (any more); {listed(near, 'or')} can.",
+        "{name} has no step {step:,} that can be looked at (any more); {near} can.",
+        name=name,
+        step=step,
+        near=listed(near, "or"),
         fixes=tuple({"step": other} for other in near),
     )
 

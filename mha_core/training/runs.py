@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from mha_core.errors import MhaError
+from mha_core.traces.storage import named
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
 
@@ -33,7 +34,11 @@ class Runs:
             checkpoints.save_model(self._path(name), trained)
         except OSError as error:
             LOG.error("a model cannot be saved", exc_info=error)  # visitors are not told the folder
-            raise MhaError(f"{name} cannot be saved: {error.strerror or type(error).__name__}.") from None
+            raise MhaError(
+                "{name} cannot be saved: {reason}.",
+                name=name,
+                reason=error.strerror or type(error).__name__,
+            ) from None
         self._remove_oldest()
 
     def load(self, name: str) -> Trained | None:
@@ -44,13 +49,15 @@ class Runs:
         path = self._path(name)
         if not path.is_file():
             return None
-        try:
+        with named(path, name):
             trained = checkpoints.load_model(path)
-        except MhaError as error:
-            raise MhaError(str(error).replace(str(path), name)) from None
         prefix = title(trained)
         if name != prefix and not name.startswith(f"{prefix}-"):
-            raise MhaError(f"The file of {name} has another model in it, {prefix}; it is not opened.")
+            raise MhaError(
+                "The file of {name} has another model in it, {prefix}; it is not opened.",
+                name=name,
+                prefix=prefix,
+            )
         return trained
 
     def look_at(self, name: str) -> None:

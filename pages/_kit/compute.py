@@ -135,8 +135,9 @@ def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
     if not trace.layers:
         rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
         raise mha.MhaError(
-            f"No layer of this model has attention weights ({rules}). The page Real model shows the matrices "
-            f"by which they mix the words.",
+            "No layer of this model has attention weights ({rules}). The page Real model shows the matrices "
+            "by which they mix the words.",
+            rules=rules,
             fixes=({"source": "mini"},),
         )
     return trace

@@ -260,7 +260,7 @@ class LoadedModels:
             loading.error = _with_float32(error) if dtype in HALF_PRECISION else error
         # Third-party files and code can raise anything; the app reports it and goes on.
         except Exception as error:
-            loading.error = MhaError(f"{name} cannot be loaded ({_reason(error)}).")
+            loading.error = MhaError("{name} cannot be loaded ({reason}).", name=name, reason=_reason(error))
         finally:
             loading.ended = time.monotonic()
             loading.finished.set()
@@ -286,7 +286,7 @@ def _reason(error: Exception) -> str:
 
 def _with_float32(error: MhaError) -> MhaError:
     """The same error with float32 as a fix: some models do not run in half precision on every device."""
-    return MhaError(str(error), fixes=(*error.fixes, {"dtype": "float32"}))
+    return MhaError(error.phrase, fixes=(*error.fixes, {"dtype": "float32"}))
 
 
 def trace_bytes(trace: AttentionTrace) -> int:
@@ -380,7 +380,7 @@ def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace
     entry = loaded_model(scene)
     if entry is None:
         raise loaded().refused(key_of(scene)) or MhaError(
-            f"{scene.model} is not loaded.", fixes=({"source": "mini"},)
+            "{name} is not loaded.", name=scene.model, fixes=({"source": "mini"},)
         )
     kind = _kind(entry, scene) if edits else None
     edits = [replace(edit, kind=kind) for edit in edits]
@@ -394,7 +394,7 @@ def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> TracesByKin
     """
     entry = loaded_model(scene)
     if entry is None:
-        raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
+        raise MhaError("{name} is not loaded.", name=scene.model, fixes=({"source": "mini"},))
     kind = _kind(entry, scene) if edits else None
     edits = [replace(edit, kind=kind) for edit in edits]
     return entry.read(text, _target(entry, scene), edits, answers=True)
@@ -406,7 +406,7 @@ def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:
     Raises `MhaError` where the model is not loaded.
     """
     if (entry := loaded_model(scene)) is None:
-        raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
+        raise MhaError("{name} is not loaded.", name=scene.model, fixes=({"source": "mini"},))
     trace = entry.read(scene.text, _target(entry, scene)).whole
     return trace, _kind(entry, scene)
 
@@ -488,7 +488,7 @@ def refusal(scene: Scene) -> MhaError | None:
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
     if hosted() and scene.model not in local_models():
-        return MhaError(f"{scene.model} is not on this server, and nothing is downloaded here.")
+        return MhaError("{name} is not on this server, and nothing is downloaded here.", name=scene.model)
     return None
 
 

@@ -14,6 +14,7 @@ from mha_core import AttentionTrace, MhaError, load, resources
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import FileSource, Source
+from mha_core.traces.storage import named
 from pages._server import limits
 
 MAX_FIELD = 100  # characters of one field of a file's source
@@ -100,12 +101,10 @@ def read(name: str, content: bytes, *, bounded: bool = True) -> OpenedFile:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.safetensors"
         path.write_bytes(content)
-        try:
+        with named(path, name):
             saved = load(path, limit=figures.tokens, **cost)
-        except MhaError as error:
-            raise MhaError(str(error).replace(str(path), name)) from None
     if not saved.layers:
-        raise MhaError(f"{name} holds no layer.")
+        raise MhaError("{name} holds no layer.", name=name)
     answers = _brief(saved.answers)
     questions = {question[:MAX_FIELD]: _brief(found) for question, found in saved.questions.items()}
     source = FileSource(name, _short(saved.source))

@@ -40,8 +40,10 @@ class Turns:
         with self._changed:
             if len(self._queue) > self.max_waiting:
                 raise MhaError(
-                    f"{len(self._queue)} long texts or effects are computed or wait for it; at most "
-                    f"{self.max_waiting} wait. Come back in a minute, or take a shorter text."
+                    "{n} long texts or effects are computed or wait for it; at most "
+                    "{limit} wait. Come back in a minute, or take a shorter text.",
+                    n=len(self._queue),
+                    limit=self.max_waiting,
                 )
             self._queue.append(ticket)
         try:

@@ -75,8 +75,10 @@ class Caller(NamedTuple):
             if getattr(frame.f_locals["self"], "num_key_value_groups", 1) == q_shape[2]:
                 return q_shape[2]
             raise MhaError(
-                f"It has {q_shape[2]} queries, and {type(frame.f_locals['self']).__name__} reads one token "
-                f"of each text, so it cannot be told what they are."
+                "It has {n_query} queries, and {model} reads one token "
+                "of each text, so it cannot be told what they are.",
+                n_query=q_shape[2],
+                model=type(frame.f_locals["self"]).__name__,
             )
         return 1
 

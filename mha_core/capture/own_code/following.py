@@ -669,7 +669,7 @@ def _dropped(args: tuple) -> float:
     """The share of numbers that a call of dropout sets to zero."""
     p = float(args[1]) if len(args) > 1 else 0.5
     if not 0 < p < 1:
-        raise MhaError(f"dropout of {p}")
+        raise MhaError("dropout of {probability}", probability=p)
     return p
 
 

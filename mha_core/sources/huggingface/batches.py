@@ -59,7 +59,7 @@ def follow_many(
             results = (trace if isinstance(trace, MhaError) else reduce(trace) for trace in traces)
         for number, result in zip(numbers, results, strict=True):
             if isinstance(result, MhaError):
-                raise MhaError(f"Text {number}: {result}") from result
+                raise MhaError("Text {number}: {reason}", number=number, reason=result.phrase) from result
             yield result
 
 
@@ -70,7 +70,10 @@ def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator
         if any(part is nothing for part in pair):
             more, fewer = ("targets", "texts") if pair[0] is nothing else ("texts", "targets")
             raise MhaError(
-                f"target has one for each text, and there are {number - 1:,} {fewer} and more {more}."
+                "target has one for each text, and there are {n_pairs:,} {fewer} and more {more}.",
+                n_pairs=number - 1,
+                fewer=fewer,
+                more=more,
             )
         yield pair
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import regex
 import torch
 
-from mha_core.errors import MhaError, shown
+from mha_core.errors import MhaError, Phrase, shown
 from mha_core.sources.huggingface.memory import check_memory
 
 WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
@@ -62,13 +62,16 @@ class Folder:
             return config
         except FileNotFoundError:
             if (self.path / ADAPTER).exists():
-                raise MhaError(_adapter_message(self.name)) from None
+                raise _no_model(self.name) from None
             raise MhaError(
-                f"{self.name} has no config.json, so it is no transformers model; "
-                f"a folder that `save_pretrained` wrote can be used."
+                "{name} has no config.json, so it is no transformers model; "
+                "a folder that `save_pretrained` wrote can be used.",
+                name=self.name,
             ) from None
         except (OSError, ValueError) as error:
-            raise MhaError(f"The config.json of {self.name} cannot be read: {error}.") from None
+            raise MhaError(
+                "The config.json of {name} cannot be read: {reason}.", name=self.name, reason=str(error)
+            ) from None
 
     @property
     def weights(self) -> list[Path]:
@@ -117,22 +120,26 @@ def fingerprint(source: str) -> tuple | None:
 def _check_file(path: Path, name: str) -> None:
     """Raise `MhaError` for a folder or a pipe in place of a file: who opens a pipe waits for its writer."""
     if path.exists() and not path.is_file():
-        raise MhaError(f"{path.name} of {name} cannot be read: it is no file.")
+        raise MhaError("{file} of {name} cannot be read: it is no file.", file=path.name, name=name)
 
 
-def _adapter_message(name: str) -> str:
-    return (
-        f"{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "
-        f"(`model.merge_and_unload().save_pretrained(folder)`), or load both in Python and give the model: "
-        f"mha.trace(text, source=model, tokenizer=tokenizer)."
+def _no_model(name: str) -> MhaError:
+    """The refusal of an adapter."""
+    return MhaError(
+        "{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "
+        "(`model.merge_and_unload().save_pretrained(folder)`), or load both in Python and give the model: "
+        "mha.trace(text, source=model, tokenizer=tokenizer).",
+        name=name,
     )
 
 
 def _quantised(name: str, how: str) -> MhaError:
     """The refusal of a model with quantised weights; `how` says which."""
     return MhaError(
-        f"{name} is quantised ({how}); what its attention computes cannot be shown exactly. "
-        f"The original model can be used."
+        "{name} is quantised ({how}); what its attention computes cannot be shown exactly. "
+        "The original model can be used.",
+        name=name,
+        how=how,
     )
 
 
@@ -140,8 +147,8 @@ def _refuse_quantised(folder: Folder) -> None:
     """Raise `MhaError` if the weights are quantised, as the configuration says."""
     config = folder.config.get("quantization_config")
     if config is not None:
-        method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
-        raise _quantised(folder.name, method)
+        method = config.get("quant_method") if isinstance(config, dict) else None
+        raise _quantised(folder.name, method or Phrase("somehow"))
 
 
 def _checked(folder: Folder) -> Folder:
@@ -149,27 +156,34 @@ def _checked(folder: Folder) -> Folder:
     try:
         files = list(folder.path.iterdir())
     except OSError as error:  # a folder of somebody else
-        raise MhaError(f"The folder {folder.name} cannot be read: {error.strerror}.") from None
+        raise MhaError(
+            "The folder {name} cannot be read: {reason}.", name=folder.name, reason=error.strerror
+        ) from None
     for file in files:
         if MODEL_FILE.fullmatch(file.name):
             _check_file(file, folder.name)
     _refuse_quantised(folder)
     if not folder.weights:
-        raise MhaError(_no_weights(folder.name, [file.name for file in files]))
+        raise _no_weights(folder.name, [file.name for file in files])
     if (part := _missing_part(folder)) is not None:
-        raise MhaError(f"{folder.name} is incomplete: {part} is missing.")
+        raise MhaError("{name} is incomplete: {part} is missing.", name=folder.name, part=part)
     return folder
 
 
-def _no_weights(name: str, files: list[str]) -> str:
+def _no_weights(name: str, files: list[str]) -> MhaError:
+    """The refusal of a model without weights in safetensors, which names what it has instead."""
     if any(PICKLES.fullmatch(file) for file in files):
-        return (
-            f"The weights of {name} come as a pickle, which can run any program when it is opened; only "
-            f"safetensors are loaded. Many models have them in a newer revision, or converted."
+        return MhaError(
+            "The weights of {name} come as a pickle, which can run any program when it is opened; only "
+            "safetensors are loaded. Many models have them in a newer revision, or converted.",
+            name=name,
         )
     if any(file.endswith(".gguf") for file in files):
-        return f"The weights of {name} are a GGUF file, mostly quantised; a model in safetensors can be used."
-    return f"{name} has no weights: no model.safetensors."
+        return MhaError(
+            "The weights of {name} are a GGUF file, mostly quantised; a model in safetensors can be used.",
+            name=name,
+        )
+    return MhaError("{name} has no weights: no model.safetensors.", name=name)
 
 
 def _missing_part(folder: Folder) -> str | None:
@@ -180,7 +194,7 @@ def _missing_part(folder: Folder) -> str | None:
     try:
         parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise MhaError(f"The index of the weights of {folder.name} is damaged.") from None
+        raise MhaError("The index of the weights of {name} is damaged.", name=folder.name) from None
     return next((file for file in parts if not (folder.path / file).exists()), None)
 
 
@@ -216,7 +230,9 @@ def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
             entries = json.loads(opened.read(length))
         return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise MhaError(f"{file.name} is damaged and cannot be read: {error}.") from None
+        raise MhaError(
+            "{file} is damaged and cannot be read: {reason}.", file=file.name, reason=str(error)
+        ) from None
 
 
 def check_stopped(cancelled: Callable[[], bool] | None) -> None:
@@ -243,22 +259,27 @@ def find(
         fixes = ({"revision": None},)
         if not isinstance(revision, str) or not is_revision(revision):
             raise MhaError(
-                f"{shown(revision)} is no revision; one is a commit, a tag or a branch, such as main.",
+                "{revision} is no revision; one is a commit, a tag or a branch, such as main.",
+                revision=shown(revision),
                 fixes=fixes,
             )
         if name == PACKAGE or local_folder(name) is not None:
-            raise MhaError(f"{name} is on this machine as it is; leave revision out.", fixes=fixes)
+            raise MhaError("{name} is on this machine as it is; leave revision out.", name=name, fixes=fixes)
     if name == PACKAGE:
         if (path := package()) is None:
             raise MhaError(
-                f"{name} is not installed: {INSTALL_PACKAGE} in the folder of Headscope's checkout."
+                "{name} is not installed: {command} in the folder of Headscope's checkout.",
+                name=name,
+                command=INSTALL_PACKAGE,
             )
         return _checked(Folder(name, path, MINILM_SHA256[:12]))
     if (path := local_folder(name)) is not None:
         return _checked(Folder(name, path, None))
     if is_path(name) or os.path.exists(name):
-        raise MhaError(f"There is no folder {name}.")
-    no_id = MhaError(f"{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.")
+        raise MhaError("There is no folder {name}.", name=name)
+    no_id = MhaError(
+        "{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.", name=name
+    )
     if not ID.fullmatch(name) or "--" in name or ".." in name or len(name) > MAX_ID:
         raise no_id
     try:
@@ -303,11 +324,11 @@ def _download(
         if "model.safetensors" in sizes:  # some models have the same weights in parts besides
             sizes = {f: s for f, s in sizes.items() if not (f.endswith(".safetensors") and "-of-" in f)}
         if ADAPTER in files and "config.json" not in files:
-            raise MhaError(_adapter_message(name))
+            raise _no_model(name)
         if not any(WEIGHTS.fullmatch(file) for file in sizes):
-            raise MhaError(_no_weights(name, list(files)))
+            raise _no_weights(name, list(files))
         if "config.json" not in files:
-            raise MhaError(f"{name} has no config.json, so it is no transformers model.")
+            raise MhaError("{name} has no config.json, so it is no transformers model.", name=name)
         check_memory(name, sum(s for f, s in sizes.items() if WEIGHTS.fullmatch(f)), "cpu")
         total, done = sum(sizes.values()), 0
         for file, size in sorted(sizes.items(), key=lambda entry: entry[1]):  # the small ones may refuse it
@@ -320,7 +341,7 @@ def _download(
                 tqdm_class=_bar(done, total, progress, cancelled),
             )
             if Path(path).parent.name != info.sha:
-                raise MhaError(f"{name} changed while it was downloaded; try again.")
+                raise MhaError("{name} changed while it was downloaded; try again.", name=name)
             done += size
             if progress is not None:
                 progress("download", done, total)
@@ -340,20 +361,26 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         raise
     except errors.GatedRepoError:
         raise MhaError(
-            f"{name} is gated: its owner wants its terms accepted on huggingface.co/{name}; "
-            f"then log in once with “hf auth login”."
+            "{name} is gated: its owner wants its terms accepted on huggingface.co/{name}; "
+            "then log in once with “hf auth login”.",
+            name=name,
         ) from None
     except errors.RevisionNotFoundError:
-        raise MhaError(f"{name} has no revision {revision!r}.", fixes=({"revision": None},)) from None
+        raise MhaError(
+            "{name} has no revision {revision!r}.", name=name, revision=revision, fixes=({"revision": None},)
+        ) from None
     except errors.RepositoryNotFoundError:
         raise MhaError(
-            f"The Hugging Face hub has no model {name!r} that is public. Ids look like "
-            f"google-bert/bert-base-uncased; a folder can be used too."
+            "The Hugging Face hub has no model {name!r} that is public. Ids look like "
+            "google-bert/bert-base-uncased; a folder can be used too.",
+            name=name,
         ) from None
     except Exception as error:  # the HTTP library has errors of its own besides OSError
         raise MhaError(
-            f"{name} is not on this machine and the Hugging Face hub cannot be reached "
-            f"({type(error).__name__}). A folder can be used, or a model that is already here."
+            "{name} is not on this machine and the Hugging Face hub cannot be reached "
+            "({type}). A folder can be used, or a model that is already here.",
+            name=name,
+            type=type(error).__name__,
         ) from error
 
 
@@ -384,8 +411,9 @@ def library() -> bool:
 def library_missing() -> MhaError:
     """The refusal where transformers is not installed."""
     return MhaError(
-        f"Hugging Face models need the library transformers: {INSTALL_LIBRARY} in the folder of Headscope's "
+        "Hugging Face models need the library transformers: {command} in the folder of Headscope's "
         "checkout. The sources “mini” and “random” work without it.",
+        command=INSTALL_LIBRARY,
         fixes=({"source": "mini"}, {"source": "random"}),
     )
 
@@ -402,8 +430,10 @@ def package() -> Path | None:
             status = weights.stat()
             if _sha256(weights, status.st_size, status.st_mtime_ns) != MINILM_SHA256:
                 raise MhaError(
-                    f"The package {PACKAGE} at {folder} has other weights than all-MiniLM-L6-v2; "
-                    f"they are not loaded."
+                    "The package {package} at {folder} has other weights than all-MiniLM-L6-v2; "
+                    "they are not loaded.",
+                    package=PACKAGE,
+                    folder=folder,
                 )
             return folder
     return None

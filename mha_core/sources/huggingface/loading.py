@@ -35,11 +35,15 @@ def config(transformers, folder: Folder):
             if "auto_map" in entries
             else f"transformers {transformers.__version__} does not know that architecture"
         )
-        raise MhaError(f"{folder.name} is of the type {family!r}: {reason}.")
+        raise MhaError(
+            "{name} is of the type {family!r}: {reason}.", name=folder.name, family=family, reason=reason
+        )
     try:
         return transformers.AutoConfig.from_pretrained(folder.path, local_files_only=True)
     except Exception as error:
-        raise MhaError(f"The config.json of {folder.name} cannot be used: {error}.") from error
+        raise MhaError(
+            "The config.json of {name} cannot be used: {reason}.", name=folder.name, reason=str(error)
+        ) from error
 
 
 def tokenizer(transformers, folder: Folder):
@@ -54,8 +58,10 @@ def tokenizer(transformers, folder: Folder):
         except Exception as error:  # each kind of tokenizer raises others
             reason = first_line(error)
     raise MhaError(
-        f"The tokenizer of {folder.name} is missing or cannot be read ({reason}); "
-        f"`tokenizer.save_pretrained(folder)` puts it beside the model."
+        "The tokenizer of {name} is missing or cannot be read ({reason}); "
+        "`tokenizer.save_pretrained(folder)` puts it beside the model.",
+        name=folder.name,
+        reason=reason,
     )
 
 
@@ -76,18 +82,29 @@ def module(
     elif type(settings) in transformers.MODEL_MAPPING:
         auto = transformers.AutoModel
     elif (auto := own) is None:
-        raise MhaError(f"{folder.name} is of the type {settings.model_type!r}, which is no model of texts.")
+        raise MhaError(
+            "{name} is of the type {type!r}, which is no model of texts.",
+            name=folder.name,
+            type=settings.model_type,
+        )
     loaded, report = _loaded(auto, folder, settings, dtype)
     if auto is transformers.AutoModel and _misfits(report):
         loaded, report = _as_saved(transformers, folder, settings, dtype) or (loaded, report)
     if loaded.main_input_name != "input_ids":
-        raise MhaError(f"{folder.name} reads {loaded.main_input_name} and no text, so it cannot be traced.")
+        raise MhaError(
+            "{name} reads {input} and no text, so it cannot be traced.",
+            name=folder.name,
+            input=loaded.main_input_name,
+        )
     missing = report["missing_keys"]
     head = [key for key in missing if writes and not key.startswith(f"{loaded.base_model_prefix}.")]
     if wrong := _misfits(report | {"missing_keys": set(missing) - set(head)}):
         raise MhaError(
-            f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
-            f"another size, such as {wrong[0]}."
+            "The weights of {name} do not fit its config.json: {n_wrong} are missing or of "
+            "another size, such as {example}.",
+            name=folder.name,
+            n_wrong=len(wrong),
+            example=wrong[0],
         )
     if writes_sounds(settings):
         return loaded, None
@@ -109,7 +126,9 @@ def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Modu
             output_loading_info=True,
         )
     except Exception as error:
-        raise MhaError(f"{folder.name} cannot be loaded: {first_line(error)}.") from error
+        raise MhaError(
+            "{name} cannot be loaded: {reason}.", name=folder.name, reason=first_line(error)
+        ) from error
 
 
 def _misfits(report: Mapping) -> list[str]:

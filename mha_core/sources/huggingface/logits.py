@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import forward_pass, memory
 from mha_core.sources.huggingface.token_labels import readable
 from mha_core.sources.huggingface.tokenizer import letters_of
@@ -42,8 +42,11 @@ def rows(
     masks = [at for at, number in enumerate(ids) if number == mask and at not in unread]
     if kind == "masked" and not masks:
         raise MhaError(
-            f"{name} answers at a hidden word, and the text has none; "
-            + ("its tokenizer has no mask." if mask is None else f"write {tokenizer.mask_token} for a word.")
+            "{name} answers at a hidden word, and the text has none; its tokenizer has no mask."
+            if mask is None
+            else "{name} answers at a hidden word, and the text has none; write {mask} for a word.",
+            name=name,
+            mask=mask and tokenizer.mask_token,
         )
     everything = masks if kind == "masked" else [at for at in range(len(ids)) if at not in unread]
     if answers is True:
@@ -52,11 +55,15 @@ def rows(
     for one in answers:
         at = tokens.index(one) if isinstance(one, str) else one
         if isinstance(at, bool) or not isinstance(at, int) or not -len(ids) <= at < len(ids):
-            raise MhaError(f"answers names tokens 0 to {len(ids) - 1}, or True for all; got {one!r:.60}.")
+            raise MhaError(
+                "answers names tokens 0 to {last}, or True for all; got {one:.60}.",
+                last=len(ids) - 1,
+                one=repr(one),
+            )
         if (at := at % len(ids)) in unread:
-            raise MhaError(f"Nothing is answered at token {at}, which the attention_mask leaves out.")
+            raise MhaError("Nothing is answered at token {at}, which the attention_mask leaves out.", at=at)
         if at not in everything:
-            raise MhaError(f"{name} answers at hidden tokens, and token {at} is none.")
+            raise MhaError("{name} answers at hidden tokens, and token {at} is none.", name=name, at=at)
         chosen.append(at)
     return sorted(set(chosen))
 
@@ -73,11 +80,18 @@ def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int
     free = memory.free_bytes(str(weight.device))
     if needed <= min(max_bytes, needed if free is None else free):
         return
-    advice = "a shorter text" if n_rows == 1 or not leaves_rows_out(module) else "answers=[-1], the last row"
+    shorter = n_rows == 1 or not leaves_rows_out(module)
     raise MhaError(
-        f"The answers of {name} at {n_rows:,} tokens take {needed / 1e9:,.2f} GB; "
-        + (f"the limit is {max_bytes / 1e9:,.2f} GB (max_bytes)" if needed > max_bytes else "no more is free")
-        + f"; {advice} takes less."
+        "The answers of {name} at {n_rows:,} tokens take {size:,.2f} GB; the limit is {limit:,.2f} GB "
+        "(max_bytes); {advice} takes less."
+        if needed > max_bytes
+        else "The answers of {name} at {n_rows:,} tokens take {size:,.2f} GB; no more is free; {advice} "
+        "takes less.",
+        name=name,
+        n_rows=n_rows,
+        size=needed / 1e9,
+        limit=max_bytes / 1e9,
+        advice=Phrase("a shorter text") if shorter else Phrase("answers=[-1], the last row"),
     )
 
 
@@ -105,8 +119,11 @@ def logits_of(result: object, at: Sequence[int], *, n_tokens: int, name: str) ->
             return logits.float()
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else None
     raise MhaError(
-        f"{name} returns no scores of words for each of {n_tokens} tokens, but {shape or 'none'}, so its "
-        f"answers are not known."
+        "{name} returns no scores of words for each of {n_tokens} tokens, but {shape}, so its "
+        "answers are not known.",
+        name=name,
+        n_tokens=n_tokens,
+        shape=shape or Phrase("none"),
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 
 PASS_FACTOR = 1.15  # memory of a forward pass with its weights, by the weights alone
 
@@ -16,9 +16,15 @@ def check_memory(name: str, weights: int, device: str, *, dtype: str = "float32"
         return
     is_full = dtype == "float32"  # half precision is no advice to who has it already
     raise MhaError(
-        f"{name} needs about {weights * PASS_FACTOR / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on "
-        f"{'this machine' if device == 'cpu' else device}; a smaller model"
-        + (', or half precision (dtype="bfloat16"), needs less.' if is_full else " needs less."),
+        "{name} needs about {size:.1f} GB and {free:.1f} GB are free on {device}; a smaller model, or half "
+        'precision (dtype="bfloat16"), needs less.'
+        if is_full
+        else "{name} needs about {size:.1f} GB and {free:.1f} GB are free on {device}; a smaller model needs "
+        "less.",
+        name=name,
+        size=weights * PASS_FACTOR / 1e9,
+        free=free / 1e9,
+        device=Phrase("this machine") if device == "cpu" else device,
         fixes=({"dtype": "bfloat16"},) if is_full else (),
     )
 

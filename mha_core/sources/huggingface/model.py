@@ -26,7 +26,7 @@ from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
 from mha_core.cache import Cache
 from mha_core.capture import collector, families, rotary
-from mha_core.errors import MhaError, listed, one_of
+from mha_core.errors import MhaError, Phrase, listed, one_of
 from mha_core.sources.huggingface import beside, files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.logits import (
@@ -195,8 +195,9 @@ def unwrapped(module: object) -> nn.Module:
             return _traceable(inner)
         if any(getattr(config, "is_prompt_learning", False) for config in _adapter_configs(inner)):
             raise MhaError(
-                f"{type(inner).__name__} puts vectors of its own before the text (prompt learning), "
-                f"which are no tokens, so it cannot be traced. LoRA and other adapters inside the layers can."
+                "{model} puts vectors of its own before the text (prompt learning), "
+                "which are no tokens, so it cannot be traced. LoRA and other adapters inside the layers can.",
+                model=type(inner).__name__,
             )
         if isinstance(inner, nn.DataParallel | nn.parallel.DistributedDataParallel):
             inner = inner.module
@@ -207,9 +208,10 @@ def unwrapped(module: object) -> nn.Module:
         else:
             break
     raise MhaError(
-        f"source is of the type {type(module).__name__}, which is no transformers model. A name, a folder "
-        f"and a PreTrainedModel can be traced; any other torch code is recorded while it runs: "
-        f"with mha.record(tokens=…) as recorded: model(x)."
+        "source is of the type {model}, which is no transformers model. A name, a folder "
+        "and a PreTrainedModel can be traced; any other torch code is recorded while it runs: "
+        "with mha.record(tokens=…) as recorded: model(x).",
+        model=type(module).__name__,
     )
 
 
@@ -225,11 +227,14 @@ def _traceable(module: nn.Module) -> nn.Module:
     _, first, *_ = inspect.signature(type(module).forward).parameters
     if "input_ids" not in (module.main_input_name, first):
         raise MhaError(
-            f"{type(module).__name__} reads {module.main_input_name} and no text, so it cannot be traced."
+            "{model} reads {input} and no text, so it cannot be traced.",
+            model=type(module).__name__,
+            input=module.main_input_name,
         )
     if any(weight.is_meta for weight in module.parameters()):
         raise MhaError(
-            f"Some weights of {type(module).__name__} are not in memory (device “meta”); load it whole."
+            "Some weights of {model} are not in memory (device “meta”); load it whole.",
+            model=type(module).__name__,
         )
     return module
 
@@ -267,7 +272,11 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         mixers,
     )
     if route.name == "mixing" and not model.mixers:
-        raise MhaError(f"Nothing of {model.title} can be shown: {'; '.join(model.unattended)}.")
+        raise MhaError(
+            "Nothing of {name} can be shown: {reasons}.",
+            name=model.title,
+            reasons=listed(model.unattended, "semicolon"),
+        )
     return model
 
 
@@ -352,20 +361,27 @@ def question_of(
     that it would have to write, for a masked model without a mask in the text, and for too many bytes.
     """
     if not isinstance(answers, bool | list | tuple) or answers in ([], ()):
-        raise MhaError(f"answers is True, or a list of tokens, as in answers=[-1]; got {answers!r:.60}.")
+        raise MhaError(
+            "answers is True, or a list of tokens, as in answers=[-1]; got {answers:.60}.",
+            answers=repr(answers),
+        )
     if model.writes is None:
         raise MhaError(
-            f"{model.title} has no head that writes words ({model.architecture}), so it answers nothing."
+            "{name} has no head that writes words ({architecture}), so it answers nothing.",
+            name=model.title,
+            architecture=model.architecture,
         )
     if model.untrained_head is not None:
         raise MhaError(
-            f"{model.title} has no trained weights to answer with: {model.untrained_head} is missing from "
-            f"its files."
+            "{name} has no trained weights to answer with: {part} is missing from its files.",
+            name=model.title,
+            part=model.untrained_head,
         )
     if model.writes != "masked" and model.reads_ahead:
         raise MhaError(
-            f"{model.title} lets a token look at those behind it, which it would have to predict, so what it "
-            f"writes is no answer."
+            "{name} lets a token look at those behind it, which it would have to predict, so what it "
+            "writes is no answer.",
+            name=model.title,
         )
     name = "decoder_input_ids" if model.has_target else "input_ids"
     ids = inputs[name][0].tolist()
@@ -400,7 +416,7 @@ def reading(
     `given` are inputs of the model that the caller has for each token, or None.
     """
     if target is not None and not model.has_target:
-        raise MhaError(f"{model.title} reads one text and writes no other; leave the target out.")
+        raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.title)
     tokens, ids = read(model, text, limit)
     ids |= _given(
         model, len(tokens), {name: numbers for name, numbers in given.items() if numbers is not None}
@@ -421,8 +437,12 @@ def _given(model: Model, n_tokens: int, given: Mapping[str, PerToken]) -> dict[s
     if unknown := given.keys() - arguments.keys():
         taken = [name for name in ("attention_mask", "position_ids") if name in arguments]
         raise MhaError(
-            f"{model.architecture} takes no {listed(sorted(unknown), 'or')}"
-            + (f"; it takes {taken[0]}." if taken else ", nor any other number for each token.")
+            "{model} takes no {names}; it takes {taken}."
+            if taken
+            else "{model} takes no {names}, nor any other number for each token.",
+            model=model.architecture,
+            names=listed(sorted(unknown), "or"),
+            taken=taken[0] if taken else None,
         )
     largest = {"attention_mask": 1, "position_ids": max_position(model.module)}
     ids = {name: per_token(name, numbers, n_tokens, largest=largest[name]) for name, numbers in given.items()}
@@ -440,10 +460,12 @@ def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, 
     if all(mask.any(-1).all() for mask in masks) or trial.same_as_run(model.as_run, model.module, inputs):
         return
     raise MhaError(
-        f"With this mask or these positions some tokens may look at nothing, and what {model.title} computes "
-        f"of the others depends on what these take: nothing, as here, or the mean of all, as in the model "
-        f"itself. Padding behind the text leaves none without a token to look at. What the model computes "
-        f"can be recorded: {RECORDED}."
+        "With this mask or these positions some tokens may look at nothing, and what {name} computes "
+        "of the others depends on what these take: nothing, as here, or the mean of all, as in the model "
+        "itself. Padding behind the text leaves none without a token to look at. What the model computes "
+        "can be recorded: {code}.",
+        name=model.title,
+        code=RECORDED,
     )
 
 
@@ -472,11 +494,15 @@ def _decoder_ids(
         limit = min(limit, max_tokens(module, model.tokenizer, side="decoder"))
         ids = decoder_ids(module, model.tokenizer, target, limit=limit, name=name)
     elif edited:
-        raise MhaError(f"With edits {name} needs a target, so that both ways are of one text; type one.")
+        raise MhaError(
+            "With edits {name} needs a target, so that both ways are of one text; type one.", name=name
+        )
     elif model.untrained_head is not None:
         raise MhaError(
-            f"{name} has no trained weights to write a target with ({model.untrained_head} is missing from "
-            f"its files); type one."
+            "{name} has no trained weights to write a target with ({part} is missing from "
+            "its files); type one.",
+            name=name,
+            part=model.untrained_head,
         )
     else:
         with _errors_of(model):
@@ -494,8 +520,9 @@ def _errors_of(model: Model) -> Iterator[None]:
         raise
     except Exception as error:  # any library's any error
         raise MhaError(
-            f"{model.title} cannot be traced on this text: inside it an error was raised "
-            f"({loading.first_line(error)})."
+            "{name} cannot be traced on this text: inside it an error was raised ({reason}).",
+            name=model.title,
+            reason=loading.first_line(error),
         ) from error
 
 
@@ -531,9 +558,12 @@ def flow(
     """
     if model.foreign and not trial.same_as_run(model.as_run, model.module, inputs):
         raise MhaError(
-            f"{model.architecture} attends by {model.foreign[0]!r}, a function of your own. For this text it "
-            f"does not compute what the model's own attention computes. What it does compute can be "
-            f"recorded: {RECORDED}."
+            "{architecture} attends by {function!r}, a function of your own. For this text it "
+            "does not compute what the model's own attention computes. What it does compute can be "
+            "recorded: {code}.",
+            architecture=model.architecture,
+            function=model.foreign[0],
+            code=RECORDED,
         )
     with _recording(model) as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)
@@ -565,8 +595,9 @@ def complete(
     skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
     if not layers and not mixers:
         raise MhaError(
-            f"Nothing of {model.title} can be shown: "
-            f"{'; '.join(skipped) or 'it has no attention layer that could be seen'}."
+            "Nothing of {name} can be shown: {reasons}.",
+            name=model.title,
+            reasons=listed(skipped or [Phrase("it has no attention layer that could be seen")], "semicolon"),
         )
     return layers, skipped
 
@@ -658,7 +689,9 @@ def model_of(
             raise MhaError("A model in memory is traced as it is; leave revision, device and dtype out.")
         return _adopted(source, tokenizer)
     if tokenizer is not None:
-        raise MhaError(f"{source} has its own tokenizer; leave tokenizer= out, or give a model in memory.")
+        raise MhaError(
+            "{source} has its own tokenizer; leave tokenizer= out, or give a model in memory.", source=source
+        )
     key = (str(source), revision, device, dtype, answers)
     with _loading:
         fingerprint = files.fingerprint(str(source))  # before it is loaded: it may be saved meanwhile

@@ -46,8 +46,9 @@ def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, 
         ids = [start, *labels[:-1]]
     if None in ids:
         raise MhaError(
-            f"It is not known with which token a target of {name} begins: neither its config nor its "
-            f"generation config has a decoder_start_token_id. Set it there."
+            "It is not known with which token a target of {name} begins: neither its config nor its "
+            "generation config has a decoder_start_token_id. Set it there.",
+            name=name,
         )
     check_length(len(ids), limit, name, "target")
     return ids
@@ -83,7 +84,7 @@ def _shifted(shift: Callable[[Tensor], Tensor] | None, labels: list[int]) -> lis
 def written_target(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
     """What the decoder reads while the model writes a target, the most probable token each time."""
     if not module.can_generate():
-        raise MhaError(f"{name} cannot write a target itself; type one.")
+        raise MhaError("{name} cannot write a target itself; type one.", name=name)
     with torch.no_grad():
         # Without a cache: some models lay it out for as many layers as the encoder has.
         ids = module.generate(

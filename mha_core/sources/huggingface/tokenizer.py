@@ -48,7 +48,7 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
     offsets = encoding["offset_mapping"] if fast else None
     tokens = readable_tokens(text, raw, special=special, letters=letters, offsets=offsets)
     if all(special):
-        raise MhaError(f"The tokenizer of {name} finds nothing in this text; type another word.")
+        raise MhaError("The tokenizer of {name} finds nothing in this text; type another word.", name=name)
     if len(tokens) > limit:
         last = max(0, limit - sum(special) - 1)
         raise too_long(len(tokens), limit, rule=f"{name} takes", fix=tokens.text[: tokens.spans[last][1]])
@@ -62,27 +62,35 @@ def using_tokenizer(name: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # each kind of tokenizer raises others
-            raise MhaError(f"The tokenizer of {name} cannot read this text ({first_line(error)}).") from error
+            raise MhaError(
+                "The tokenizer of {name} cannot read this text ({reason}).",
+                name=name,
+                reason=first_line(error),
+            ) from error
 
 
 def check_tokenizer(tokenizer, name: str) -> None:
     """Raise `MhaError` where there is no tokenizer, or none of transformers."""
     if tokenizer is None:
         raise MhaError(
-            f"{name} has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
-            f"or the ids of the tokens instead of the text."
+            "{name} has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
+            "or the ids of the tokens instead of the text.",
+            name=name,
         )
     if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise MhaError(
-            f"tokenizer is of the type {type(tokenizer).__name__}; a tokenizer of transformers can be used, "
-            f"such as AutoTokenizer.from_pretrained(…) gives."
+            "tokenizer is of the type {type}; a tokenizer of transformers can be used, "
+            "such as AutoTokenizer.from_pretrained(…) gives.",
+            type=type(tokenizer).__name__,
         )
 
 
 def check_length(n: int, limit: int, name: str, what: str = "text") -> None:
     """Raise `MhaError` for more than `limit` tokens."""
     if n > limit:
-        raise MhaError(f"The {what} has {n:,} tokens and {name} takes {limit:,}.")
+        raise MhaError(
+            "The {what} has {n:,} tokens and {name} takes {limit:,}.", what=what, n=n, name=name, limit=limit
+        )
 
 
 def token_ids(tokenizer, ids: Ids) -> list[int]:
@@ -95,11 +103,14 @@ def token_ids(tokenizer, ids: Ids) -> list[int]:
         if len(shape) == 2 and shape[0] == 1:
             ids, shape = ids[0], shape[1:]
         if len(shape) != 1:
-            raise MhaError(f"Ids of the shape {shape} are no single text; one row (token) can be traced.")
+            raise MhaError(
+                "Ids of the shape {shape} are no single text; one row (token) can be traced.", shape=shape
+            )
         ids = ids.tolist()
     if not isinstance(ids, Sequence) or isinstance(ids, bytes | bytearray):
         raise MhaError(
-            f"A text is a string, or the ids of its tokens, and this is of the type {type(ids).__name__}."
+            "A text is a string, or the ids of its tokens, and this is of the type {type}.",
+            type=type(ids).__name__,
         )
     if not ids:
         raise MhaError("There are no tokens to look at; give at least one.")
@@ -107,11 +118,17 @@ def token_ids(tokenizer, ids: Ids) -> list[int]:
         check_tokenizer(tokenizer, "The model")
         vocabulary = set(tokenizer.get_vocab())
         if unknown := [piece for piece in ids if piece not in vocabulary]:
-            raise MhaError(f"The tokenizer has no piece {unknown[0]!r}; a text is given as one string.")
+            raise MhaError(
+                "The tokenizer has no piece {piece!r}; a text is given as one string.", piece=unknown[0]
+            )
         return [int(number) for number in tokenizer.convert_tokens_to_ids(list(ids))]
     for number in ids:
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number <= MAX_ID:
-            raise MhaError(f"{number!r} is no id of a token; ids are whole numbers from 0 to {MAX_ID:,}.")
+            raise MhaError(
+                "{number!r} is no id of a token; ids are whole numbers from 0 to {limit:,}.",
+                number=number,
+                limit=MAX_ID,
+            )
     return [index(number) for number in ids]
 
 
@@ -139,8 +156,11 @@ def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
     embedding = _table_size(module)
     if embedding is not None and max(ids) >= embedding:
         raise MhaError(
-            f"{name} has no vector for the token {max(ids):,}: it has {embedding:,}, from 0 on. "
-            f"The tokenizer, or the ids, belong to another model."
+            "{name} has no vector for the token {number:,}: it has {n_known:,}, from 0 on. "
+            "The tokenizer, or the ids, belong to another model.",
+            name=name,
+            number=max(ids),
+            n_known=embedding,
         )
 
 
@@ -170,11 +190,19 @@ def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int
     if table is None or tuple(table.shape) not in ((n,), (1, n)):
         got = named_type(numbers) if table is None else f"the shape {tuple(table.shape)}"
         raise MhaError(
-            f"{name} has a number for each of the {n} tokens of the text, ({n},) or (1, {n}); got {got}."
+            "{name} has a number for each of the {n} tokens of the text, ({n},) or (1, {n}); got {got}.",
+            name=name,
+            n=n,
+            got=got,
         )
     for number in table.flatten().tolist():
         if number not in range(largest + 1):
-            raise MhaError(f"{name} has whole numbers from 0 to {largest:,}; got {number!r}.")
+            raise MhaError(
+                "{name} has whole numbers from 0 to {largest:,}; got {number}.",
+                name=name,
+                largest=largest,
+                number=repr(number),
+            )
     return table.flatten().long().tolist()
 
 

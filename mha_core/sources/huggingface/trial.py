@@ -29,7 +29,7 @@ from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
 from mha_core.capture.families import has, without_attention
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
@@ -202,8 +202,10 @@ def _tried(module: nn.Module, ours: str) -> Route:
         reference = forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
-            f"{type(module).__name__} does not run on a text alone: "
-            f"{type(error).__name__}: {error}. So nothing of it can be traced."
+            "{model} does not run on a text alone: {type}: {reason}. So nothing of it can be traced.",
+            model=type(module).__name__,
+            type=type(error).__name__,
+            reason=str(error),
         ) from error
     names = watch(module)  # now, since the pass may have changed the model
     route = _route(module, names, ours if has_interface else "", inputs, reference)
@@ -235,7 +237,7 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
                         _prove_beyond_budgets(module, names, ours, by)
                     return Route("attend", difference, skipped=skipped, by=by)
         except Unproven as error:
-            difference, reason = None, str(error)
+            difference, reason = None, error.phrase
     _set(module, "eager")
     notes = (reason,) if reason else ()
     from mha_core.sources.huggingface.own_code import try_own_code
@@ -246,8 +248,14 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     if not returned_weights:
         if not reason and _has_mixers_alone(module, names, inputs, close):
             return Route("mixing", 0.0)
-        reasons = (*without_attention(module).values(), *notes) or ("it has no attention that could be seen",)
-        raise MhaError(f"Nothing of {type(module).__name__} can be shown: {'; '.join(reasons)}.")
+        reasons = (*without_attention(module).values(), *notes) or (
+            Phrase("it has no attention that could be seen"),
+        )
+        raise MhaError(
+            "Nothing of {model} can be shown: {reasons}.",
+            model=type(module).__name__,
+            reasons=listed(reasons, "semicolon"),
+        )
     if reason:
         return Route("weights", 0.0, f"{reason} {WEIGHTS_ALONE}", notes=notes)
     return Route("weights", 0.0, MISSING if difference is None else DIFFERENT)
@@ -297,8 +305,9 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
         if gap(output(reference), output(forward(module, inputs))) > 0:
             return
     raise Unproven(
-        f"{type(module).__name__} treats attention functions differently by their names, and ours was not "
-        f"proven for texts longer than what a token may look at."
+        "{model} treats attention functions differently by their names, and ours was not "
+        "proven for texts longer than what a token may look at.",
+        model=type(module).__name__,
     )
 
 
@@ -380,9 +389,10 @@ def sites(
     """
     if route.name != "attend":
         raise MhaError(
-            f"{type(module).__name__} computes its attention by code of its own, which is watched and not "
-            f"replaced; an edit would change the picture and not the model. Models that take an attention "
-            f"function can be edited, as can source='mini' and source='random'."
+            "{model} computes its attention by code of its own, which is watched and not "
+            "replaced; an edit would change the picture and not the model. Models that take an attention "
+            "function can be edited, as can source='mini' and source='random'.",
+            model=type(module).__name__,
         )
     module, names = _to_run(route, module, names, inputs)
     collector, attentions = Collector(names, route.by), {}
@@ -464,7 +474,7 @@ def _trial(
         try:
             ours = forward(module, inputs)
         except UnknownKeyword as error:
-            raise Unproven(str(error)) from error
+            raise Unproven(error.phrase) from error
     if not collector.calls:
         return None
     weights = [

@@ -22,9 +22,12 @@ def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({}))
         other = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
     except Exception as error:  # any library's any error: what hangs on the model is not ours
         raise MhaError(
-            f"{type(module).__name__} holds something that cannot be copied ({type(error).__name__}: "
-            f"{error}), so it cannot be traced without changing it. Its attention can be recorded: "
-            f"with mha.record(tokens=…) as recorded: model(**inputs)."
+            "{model} holds something that cannot be copied ({type}: "
+            "{reason}), so it cannot be traced without changing it. Its attention can be recorded: "
+            "with mha.record(tokens=…) as recorded: model(**inputs).",
+            model=type(module).__name__,
+            type=type(error).__name__,
+            reason=str(error),
         ) from error
     for part in other.modules():
         if getattr(part, "layers_are_rescaled", None) is False:

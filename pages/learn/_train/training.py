@@ -12,6 +12,7 @@ from mha_core.analysis.frames import Origin
 from mha_core.attention.module import MAX_HEADS, AttentionSpec
 from mha_core.figures.curves import curves
 from mha_core.traces.source import RunSource
+from mha_core.traces.storage import named
 from mha_core.training import checkpoints
 from mha_core.training.evaluation import famous
 from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
@@ -271,9 +272,10 @@ def _open(upload) -> None:
             path = Path(folder) / "model.safetensors"
             path.write_bytes(upload.getvalue())
             try:
-                opened = upload.file_id, compute.trainings().add(checkpoints.load_model(path))
+                with named(path, upload.name):
+                    opened = upload.file_id, compute.trainings().add(checkpoints.load_model(path))
             except MhaError as error:
-                st.error(literal(str(error).replace(str(path), upload.name)))
+                st.error(literal(error))
                 return
         st.session_state["opened_model"] = opened
     name = opened[1]
