@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-from mha_core.errors import MhaError, listed, shown
+from mha_core.errors import MhaError, Phrase, listed, shown
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def pick(name: str | None = None) -> Device:
             names=listed(names, "comma"),
             fixes=tuple({"device": other} for other in names),
         )
-    return Device(name, f"{name} was asked for")
+    return Device(name, Phrase("{name} was asked for", name=name))
 
 
 def leave_a_core() -> None:
@@ -94,7 +94,7 @@ def usual_dtype(device: str) -> str:
 
 
 REASONS = {
-    "cuda": lambda: f"GPU: {torch.cuda.get_device_name()}",
-    "mps": lambda: "GPU: Apple Metal",
-    "cpu": lambda: "CPU: no GPU found",
+    "cuda": lambda: Phrase("GPU: {name}", name=torch.cuda.get_device_name()),
+    "mps": lambda: Phrase("GPU: Apple Metal"),
+    "cpu": lambda: Phrase("CPU: no GPU found"),
 }

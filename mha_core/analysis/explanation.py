@@ -17,7 +17,7 @@ from mha_core.attention.edits import Position
 from mha_core.attention.module import project_packed
 from mha_core.attention.positions import rotary_angles
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
-from mha_core.errors import MhaError, named_type, one_of
+from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
 from mha_core.traces.facts import Adjustment, Clip, Factor, Norm, Rotary
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
@@ -209,11 +209,11 @@ def explain(
     """
     if not isinstance(trace, AttentionTrace):
         raise MhaError("A number of a trace is explained; got {type}.", type=named_type(trace))
-    one_of("matrix with explained numbers", name, EXPLAINED, parameter="name")
+    one_of(Phrase("matrix with explained numbers"), name, EXPLAINED, parameter="name")
     axes, steps_to = EXPLAINED[name]
     picked = {"head": head, "query": query, "key": key, "dimension": dimension}
     if [axis for axis, at in picked.items() if at is not None] != list(axes):
-        places = ", ".join(f"{axis}=" for axis in axes)
+        places = listed((f"{axis}=" for axis in axes), "comma")
         raise MhaError(
             "A number of {name} has its place by layer=, {places}, and by nothing else.",
             name=name,
@@ -282,7 +282,7 @@ def _of_scores(cell: Cell) -> list[Equation]:
     """The steps to a score, raw, scaled, masked or as a weight."""
     layer = cell.layer
     if not layer.knows("q"):
-        reason = layer.about.missing or "only its weights are known, not what they were made of"
+        reason = layer.about.missing or Phrase("only its weights are known, not what they were made of")
         raise MhaError("{name} of this layer cannot be explained: {reason}.", name=cell.name, reason=reason)
     row = ScoreRow(cell, whole=cell.name == "weights" and layer.n_key * layer.d_k <= MAX_KEY_NUMBERS)
     steps = [row.score()]
@@ -493,11 +493,13 @@ def _of_projection(cell: Cell) -> list[Equation]:
     parts = projection_parts(layer)
     if name not in parts:
         latent = layer.about.latent
-        reason = f"; they come from short vectors of {latent.kv_rank} numbers" if latent else ""
         raise MhaError(
-            "X or the matrix W^{letter} of this layer is not known{reason}.",
+            "X or the matrix W^{letter} of this layer is not known; they come from short vectors of {width} "
+            "numbers."
+            if latent
+            else "X or the matrix W^{letter} of this layer is not known.",
             letter=name.upper(),
-            reason=reason,
+            width=latent and latent.kv_rank,
         )
     x, matrix, bias, _ = parts[name]
     token, head = (cell.query, cell.head) if name == "q" else (cell.key, cell.kv_head)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.attention.functional import row_blocks
-from mha_core.errors import MhaError, at_least_1, listed, named_type, shown
+from mha_core.errors import MhaError, Phrase, at_least_1, listed, named_type, shown
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, Tokens, special_positions
@@ -168,7 +168,7 @@ def similarity(
     layers = (remaining,) if isinstance(remaining, LayerTrace) else of_one_kind(remaining).layers
     n_query, n_key, n_heads = layers[0].n_query, layers[0].n_key, sum(layer.n_heads for layer in layers)
     queries = None
-    if max_rows is not None and at_least_1("max_rows", max_rows, "rows") < n_query:
+    if max_rows is not None and at_least_1("max_rows", max_rows, Phrase("rows")) < n_query:
         queries = np.linspace(0, n_query - 1, max_rows).astype(int)
     distances, common = np.zeros((2, n_heads, n_heads))
     count = n_query if queries is None else len(queries)
@@ -268,7 +268,7 @@ def _listed_positions(without: Iterable) -> list:
 
 def _remaining_positions(count: int, without: Sequence[int]) -> list[int]:
     """The positions below `count` that are not left out; negative ones count from the end, as in numpy."""
-    left_out = {index("token", at, count, of="The text") for at in without}
+    left_out = {index("token", at, count, of=Phrase("The text")) for at in without}
     positions = [at for at in range(count) if at not in left_out]
     if not positions:
         raise MhaError("All {count} tokens would be left out; leave one at least.", count=count)

@@ -5,7 +5,7 @@ import pandas as pd
 
 from mha_core.analysis.patterns import Without, blocks, leave_out, of_one_kind
 from mha_core.attention.functional import row_blocks
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError, Phrase, listed, one_of
 from mha_core.traces.indices import Picked
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
@@ -37,7 +37,7 @@ def rollout(
     """
     remaining = of_one_kind(leave_out(trace, without))
     if trace.mixers:
-        rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        rules = listed(dict.fromkeys(mixer.rule for mixer in trace.mixers), "comma")
         raise MhaError(
             "A rollout goes through every layer, and {n_layers} layers of this model have no "
             "weights ({rules}); look at single layers, and at mixing() of trace.mixers.",
@@ -47,7 +47,7 @@ def rollout(
     trace, last = remaining, remaining.layer_index(layer)
     if not isinstance(residual, int | float) or not 0 <= residual <= 1:
         raise MhaError("residual {residual} is out of range; 0 to 1 work.", residual=residual)
-    one_of("way to join heads", heads, HEADS, parameter="heads")
+    one_of(Phrase("way to join heads"), heads, HEADS, parameter="heads")
     if not trace.sides.same:
         raise MhaError("A rollout stays in one text; these layers look from one text at another.")
     shares = np.eye(len(trace.tokens))

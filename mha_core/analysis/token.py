@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mha_core.errors import Phrase
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
@@ -196,7 +197,7 @@ def _layer(
         "token",
         token,
         len(layer_trace.sides.queries if of == "query" else layer_trace.sides.keys),
-        of="This text",
+        of=Phrase("This text"),
     )
     return layer_trace
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from mha_core.attention import masks
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
-from mha_core.errors import MhaError, listed, named_type, one_of
+from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
 
 MAX_NUMBERS = 1 << 22  # that an edit may hold, or lay out in a layer: 16 MB
 MAX_EDITS = 64
@@ -106,7 +106,7 @@ class Edit(ABC):
         if self.layer is not None:
             object.__setattr__(self, "layer", _whole("layer", self.layer))
         if self.kind is not None:
-            one_of("kind of attention", self.kind, KINDS, parameter="kind")
+            one_of(Phrase("kind of attention"), self.kind, KINDS, parameter="kind")
         for axis in ("heads", "rows", "keys"):
             if getattr(self, axis, None) is not None:
                 object.__setattr__(self, axis, _picked(axis, getattr(self, axis)))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.traces.indices import index
 
 
@@ -52,14 +52,15 @@ def text_axis(
             "says that all are heads; or give what was computed to mha.from_tensors(q=, k=, v=, tokens=).",
             sizes=sizes,
         )
-    number = "how many texts there are" if batch is None else f"where the {batch} texts are"
-    given = "give batch=, or " if batch is None else ""
     raise MhaError(
-        "It has {sizes} heads or texts, and it cannot be told {number}; {given}record one text at a time, "
-        "with batch=1, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=).",
+        "It has {sizes} heads or texts, and it cannot be told how many texts there are; give batch=, or "
+        "record one text at a time, with batch=1, or give what was computed to "
+        "mha.from_tensors(q=, k=, v=, tokens=)."
+        if batch is None
+        else "It has {sizes} heads or texts, and it cannot be told where the {batch} texts are; record one "
+        "text at a time, with batch=1, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=).",
         sizes=sizes,
-        number=number,
-        given=given,
+        batch=batch,
     )
 
 
@@ -75,7 +76,7 @@ def inner_axes(tensor: Tensor) -> tuple[int, ...]:
 
 def item_index(item: int, n_items: int) -> int:
     """The index of an item of a batch, 0 for what all items share; raises `MhaError` as `index` does."""
-    return 0 if n_items == 1 else index("item", item, n_items, of="The batch")
+    return 0 if n_items == 1 else index("item", item, n_items, of=Phrase("The batch"))
 
 
 def unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:

@@ -275,8 +275,11 @@ def _check_numbers(part: Tensor) -> None:
     if part.is_meta:
         raise MhaError("Its tensors have no numbers (device “meta”); what runs on them cannot be recorded.")
     if part.is_nested or torch._C._functorch.is_batchedtensor(part):
-        how = "nested tensors" if part.is_nested else "tensors of torch.vmap"
-        raise MhaError("It has {how}, of which it cannot be told what is a head and what is a text.", how=how)
+        raise MhaError(
+            "It has nested tensors, of which it cannot be told what is a head and what is a text."
+            if part.is_nested
+            else "It has tensors of torch.vmap, of which it cannot be told what is a head and what is a text."
+        )
 
 
 def _as_computed_with(part: Tensor) -> Tensor:

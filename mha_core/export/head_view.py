@@ -17,7 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from mha_core import resources
-from mha_core.errors import MhaError, in_range, listed, named_type, shown
+from mha_core.errors import MhaError, Phrase, in_range, listed, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.scene.focus import Focus, focus_on
@@ -147,11 +147,11 @@ def view(
         raise MhaError("beside is a second trace; got {type}.", type=named_type(beside))
     traces = [trace] if beside is None else [trace, beside]
     _check_layers(traces)
-    layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
+    layer = index("layer", -1 if layer is None else layer, len(trace.layers), of=Phrase("This trace"))
     chosen = trace.layers[layer]
     if token is not None:
         token = trace.sides.queries.index(token) if isinstance(token, str) else token
-        token = index("token", token, chosen.n_query, of="This trace")
+        token = index("token", token, chosen.n_query, of=Phrase("This trace"))
     head = chosen.head_index(head)
     if heads is not None and not isinstance(heads, Iterable):
         raise MhaError("heads are a list of heads, as in heads=[0, 2]; got {heads}.", heads=repr(heads))

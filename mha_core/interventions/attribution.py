@@ -20,7 +20,7 @@ from mha_core import device as devices
 from mha_core.attention.functional import HALF
 from mha_core.attention.module import AttentionSpec
 from mha_core.capture.decomposition import Contribution, Decomposition, Leaf, NoDecomposition
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.interventions.traced_model import (
     CLOSE,
     HALF_CLOSE,
@@ -169,10 +169,10 @@ def attribution(
     head = one.head_index(head)
     query, key = _place("query", query, one.sides.queries), _place("key", key, one.sides.keys)
     if not one.knows("q"):
-        reason = one.about.missing or "only its weights are known"
+        reason = one.about.missing or Phrase("only its weights are known")
         raise MhaError("Scores of this layer cannot be split by who wrote them: {reason}.", reason=reason)
     _check_size(trace.layers[:layer])
-    with devices.memory_errors("This split"):
+    with devices.memory_errors(Phrase("This split")):
         decomposition, again, words, close = _again(trace, source, tokenizer)
         check_same(trace, again, close)
         followed = again.layer(layer)
@@ -186,7 +186,8 @@ def attribution(
                 ]
         except NoDecomposition as reason:
             raise MhaError(
-                "Queries and keys of this layer cannot be split by who wrote them: {reason}.", reason=reason
+                "Queries and keys of this layer cannot be split by who wrote them: {reason}.",
+                reason=str(reason),
             ) from None
     (query_writers, q), (key_writers, k) = (_by_writer(each, heads, words, layer, again) for each in parts)
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])

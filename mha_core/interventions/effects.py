@@ -124,7 +124,7 @@ def effects(
     """
     check_trace(trace)
     one_of("method", method, METHODS)
-    with devices.memory_errors("This experiment"):
+    with devices.memory_errors(Phrase("This experiment")):
         experiment, position = _experiment(trace, at, source, tokenizer, _texts(baseline))
         with torch.no_grad():
             scores = experiment.logits(experiment.ones())[0]

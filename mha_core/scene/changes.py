@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mha_core.attention import edits
 from mha_core.attention.edits import MAX_EDITS, Edit
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.scene.swaps import Swap
 
 Change = Edit | Swap
@@ -40,8 +40,10 @@ KINDS = {
 }
 OF_OWN_MODULES = ("concatenated", "position")  # kinds that no third-party model can take
 OLD = {"unordered": "position,code=none"}  # as links had it
-RULE = (
-    f"a change is {listed(KINDS, 'or')}, with its places as in cut,layer=2,from=9,to=3; at most {MAX_EDITS}"
+RULE = Phrase(
+    "a change is {kinds}, with its places as in cut,layer=2,from=9,to=3; at most {limit}",
+    kinds=listed(KINDS, "or"),
+    limit=MAX_EDITS,
 )
 MAX_RANGE = 10_000  # positions of a range in a link
 Value = int | float | str | range | None  # a range counts from 1, too

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from mha_core.errors import listed
+from mha_core.errors import Phrase, listed
 from mha_core.scene.link import nearest, outside
 from mha_core.scene.token_names import names
 
@@ -93,22 +93,24 @@ def refusal(name: str, value: str) -> str | None:
     if name in LEAST:
         return outside(name, value, LEAST[name], MAX_NUMBER)
     if name in CHOICES:
-        return None if value in ("", *CHOICES[name]) else f"{name} is {listed(CHOICES[name], 'or')}"
+        rule = Phrase("{name} is {names}", name=name, names=listed(CHOICES[name], "or"))
+        return None if value in ("", *CHOICES[name]) else rule
     if len(value) > MAX_WORDS:
-        return f"{name} has at most {MAX_WORDS:,} characters"
+        return Phrase("{name} has at most {limit:,} characters", name=name, limit=MAX_WORDS)
     if name == "threshold":
-        return None if not value or _is_share(value) else "threshold is a number from 0"
+        return None if not value or _is_share(value) else Phrase("threshold is a number from 0")
     if name == "heads":
         wrong = value and any(not one or outside(name, one, 0, MAX_NUMBER) for one in value.split(","))
-        return (
-            f"heads are whole numbers from 0 to {MAX_NUMBER:,}, with commas between them" if wrong else None
+        rule = Phrase(
+            "heads are whole numbers from 0 to {limit:,}, with commas between them", limit=MAX_NUMBER
         )
+        return rule if wrong else None
     if name == "number":
         places = value.split(",")
         wrong = value and (
             len(places) != 2 or any(not at or outside(name, at, 1, MAX_NUMBER) for at in places)
         )
-        return "number is a row and a column from 1, as in 9,3" if wrong else None
+        return Phrase("number is a row and a column from 1, as in 9,3") if wrong else None
     return None
 
 

@@ -5,7 +5,7 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from mha_core.errors import MhaError, listed, named_type
+from mha_core.errors import MhaError, Phrase, listed, named_type
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, SEVERAL
 from mha_core.scene.source_settings import SETTINGS
@@ -87,17 +87,21 @@ def refusal(name: str, value: str, most: Mapping[str, int] | None = None) -> str
     """
     most = largest() if most is None else most
     if names := choices().get(name):
-        return None if value in names else f"{name} is {listed(names, 'or')}"
+        return None if value in names else Phrase("{name} is {names}", name=name, names=listed(names, "or"))
     if name in SWITCHES:
-        return None if value.lower() in ("true", "false") else f"{name} is true or false"
+        return None if value.lower() in ("true", "false") else Phrase("{name} is true or false", name=name)
     if name == "revision":
-        return None if not value or _is_revision(value) else "revision is a branch, tag or commit of the hub"
+        return (
+            None
+            if not value or _is_revision(value)
+            else Phrase("revision is a branch, tag or commit of the hub")
+        )
     if name in LEAST:
         return outside(name, value, LEAST[name], most[name])
     if name == "against" and value and value.partition(":")[0] not in KINDS:
-        return f"against is {listed(KINDS, 'or')}, with a value as in h:1"
+        return Phrase("against is {kinds}, with a value as in h:1", kinds=listed(KINDS, "or"))
     if CHARACTERS in most and len(value) > most[CHARACTERS]:
-        return f"{name} has at most {most[CHARACTERS]:,} characters"
+        return Phrase("{name} has at most {limit:,} characters", name=name, limit=most[CHARACTERS])
     return None
 
 
@@ -105,7 +109,11 @@ def outside(name: str, value: str, least: int, most: int) -> str | None:
     """The rule for a whole number that the value breaks; "" is no number, and can be."""
     number = as_number(value)
     can_be = not value or (number is not None and least <= number <= most)
-    return None if can_be else f"{name} is a whole number from {least} to {most:,}"
+    return (
+        None
+        if can_be
+        else Phrase("{name} is a whole number from {low} to {high:,}", name=name, low=least, high=most)
+    )
 
 
 def nearest(value: str, least: int, most: int) -> int | None:

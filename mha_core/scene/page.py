@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mha_core.errors import MhaError, listed, one_of
+from mha_core.errors import MhaError, Phrase, listed, one_of
 
 HOME = "heads"  # the page of an address without a path
 MAX_CHARACTERS = 10_000  # characters of a value
@@ -68,7 +68,7 @@ class Page:
         one_of("page", self.name, PAGES)
         for field, _ in self.fields:
             if field not in PAGES[self.name]:
-                own = listed(PAGES[self.name], "and") or "none"
+                own = listed(PAGES[self.name], "and") if PAGES[self.name] else Phrase("none")
                 raise MhaError(
                     "The page {name} has no field {field!r}; its own fields are {own}.",
                     name=self.name,

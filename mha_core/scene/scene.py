@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from mha_core.errors import MAX_SHOWN, MhaError, listed, one_of
+from mha_core.errors import MAX_SHOWN, MhaError, Phrase, listed, one_of
 from mha_core.scene import link as grammar
 from mha_core.scene.focus import Focus
 from mha_core.scene.focus import refusal as focus_refusal
@@ -81,7 +81,9 @@ class Scene:
         scene, refused = opened(values)
         name, values = moved(name, values)
         if name not in PAGES:
-            refused += (Refused("page", name, f"the page is {listed(PAGES, 'or')}", HOME),)
+            refused += (
+                Refused("page", name, Phrase("the page is {names}", names=listed(PAGES, "or")), HOME),
+            )
             name = HOME
         return Opened(replace(scene, page=Page.of(name, section, values)), refused)
 
@@ -164,12 +166,13 @@ class Scene:
     def _check_source(self) -> None:
         others = [name for name in SETTINGS if name not in OF_THE_APP]
         if self.source in OF_THE_APP:
-            done = "trained" if self.source == "run" else "opened"
             raise MhaError(
-                "The source {source!r} of this scene is only in the app in which it was {done}; "
+                "The source {source!r} of this scene is only in the app in which it was trained; "
+                "{others} can be had anywhere."
+                if self.source == "run"
+                else "The source {source!r} of this scene is only in the app in which it was opened; "
                 "{others} can be had anywhere.",
                 source=self.source,
-                done=done,
                 others=listed(others, "and"),
                 fixes=tuple({"source": name} for name in others),
             )
@@ -182,8 +185,10 @@ class Scene:
 
 
 DEFAULTS = Scene()
-OLDER = "the weights have been trained again since, so that its layers and heads are others and were left out"
-OTHER = "the weights are others here, so that its layers and heads are others and were left out"
+OLDER = Phrase(
+    "the weights have been trained again since, so that its layers and heads are others and were left out"
+)
+OTHER = Phrase("the weights are others here, so that its layers and heads are others and were left out")
 MAX_TRIED = 256  # sizes; among so many in a row one is a multiple of any h, also one of even parts
 NESTED = ("focus", "page")  # fields that are values with fields of their own
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention.edits import Edit
-from mha_core.errors import MhaError, at_least_1, in_range, listed, named_type
+from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import batches, model
 from mha_core.sources.huggingface.tokenizer import Ids, PerToken
@@ -145,7 +145,7 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     """
     _check_settings(source, settings)
     _check_text(text, source)
-    with devices.memory_errors("This trace"):
+    with devices.memory_errors(Phrase("This trace")):
         if _is_built_in(source):
             return SOURCES[source](text, **settings)
         return model.trace(text, source=source, **settings)
@@ -232,7 +232,7 @@ def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Calla
     for number, text in enumerate(texts, start=1):
         try:
             _check_text(text, "random")
-            with devices.memory_errors("This trace"):
+            with devices.memory_errors(Phrase("This trace")):
                 trace = source(text, **settings)
         except MhaError as error:
             raise MhaError("Text {number}: {reason}", number=number, reason=error.phrase) from error
@@ -252,8 +252,12 @@ def _check_text(text: Any, source: Any) -> None:
     if strings and (built_in or any(" " in entry for entry in strings)):  # else pieces of a tokenizer
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
     if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
-        ids = "" if built_in else ", or the ids of its tokens"
-        raise MhaError("The text must be a string{ids}; got {type}.", ids=ids, type=named_type(text))
+        raise MhaError(
+            "The text must be a string; got {type}."
+            if built_in
+            else "The text must be a string, or the ids of its tokens; got {type}.",
+            type=named_type(text),
+        )
 
 
 def _check_settings(source: Any, settings: dict[str, Any]) -> None:
@@ -265,7 +269,11 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
             sources=listed(map(repr, SOURCES), "comma"),
             type=named_type(source),
         )
-    for name, unit in (("limit", "tokens"), ("max_bytes", "bytes"), ("max_flops", "operations")):
+    for name, unit in (
+        ("limit", Phrase("tokens")),
+        ("max_bytes", Phrase("bytes")),
+        ("max_flops", Phrase("operations")),
+    ):
         at_least_1(name, settings.get(name, 1), unit)
     arguments = _arguments(source)
     for name, value in settings.items():
@@ -274,7 +282,7 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
         others = [other for other in SOURCES if other != source and name in _arguments(other)]
         owners = [f"source={other!r}" for other in others]
         if not others and _is_built_in(source) and name in _arguments(""):
-            owners = ["Hugging Face models"]
+            owners = [Phrase("Hugging Face models")]
         if owners:
             raise MhaError(
                 "{name} is an argument of {owners}, not of {source}, which takes {arguments}.",
@@ -313,5 +321,5 @@ def _description(source: Any) -> str:
     if _is_built_in(source):
         return f"source={source!r}"
     if isinstance(source, nn.Module):
-        return f"a model in memory ({type(source).__name__})"
-    return f"source={str(source)!r} (a Hugging Face model)"
+        return Phrase("a model in memory ({type})", type=type(source).__name__)
+    return Phrase("source={name!r} (a Hugging Face model)", name=str(source))

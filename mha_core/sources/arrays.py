@@ -17,7 +17,7 @@ from torch import Tensor
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.limits import (
     INFINITE,
@@ -76,7 +76,7 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
     return spaced([piece if piece.strip() else NO_TEXT for piece in pieces])
 
 
-@memory_errors("This trace")
+@memory_errors(Phrase("This trace"))
 def from_tensors(
     *,
     q: Any,
@@ -124,7 +124,7 @@ def from_tensors(
         _check_shapes(number, shapes, n_query, n_key)
         _check_dtypes(number, named | {"w_o": matrix})
         _check_matrix(number, matrix, height=shapes[0][0] * shapes[2][2])
-        _check_rule(f"layer {number}", named, rule, sides)
+        _check_rule(Phrase("layer {number}", number=number), named, rule, sides)
         check_scores(f"layer {number}", named["q"], named["k"], rule)
         layer = LayerTrace(
             MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides
@@ -136,7 +136,7 @@ def from_tensors(
     return AttentionTrace(sides.queries, tuple(layers), described)
 
 
-@memory_errors("This trace")
+@memory_errors(Phrase("This trace"))
 def from_weights(
     weights: Any,
     tokens: "str | Sequence[str] | Tokens",
@@ -194,12 +194,13 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
     if tensor.dim() == 4 and shape[0] == 1:
         tensor = tensor[0]
     if tensor.dim() != 3 or 0 in tensor.shape:
-        advice = " One item of the batch has to be chosen, as in x[0]." if tensor.dim() == 4 else ""
         raise MhaError(
-            "{name} has a layer of shape {shape}; expected (head, row, column).{advice}",
+            "{name} has a layer of shape {shape}; expected (head, row, column). One item of the batch has to "
+            "be chosen, as in x[0]."
+            if tensor.dim() == 4
+            else "{name} has a layer of shape {shape}; expected (head, row, column).",
             name=name,
             shape=shape,
-            advice=advice,
         )
     check_finite(name, tensor)
     return tensor.clone(memory_format=torch.contiguous_format)
@@ -346,8 +347,14 @@ def _check_rule(where: str, tensors: dict[str, Tensor], rule: ScoreRule, sides: 
     tensors = tensors | {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
     check_sizes(where, sizes_of(tensors), len(sides.queries), len(sides.keys), same=sides.same)
     for name, tensor in tensors.items():
-        check_finite(f"{name.removeprefix('rule.')} of {where}", tensor, infinite=name in INFINITE)
+        check_finite(
+            Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where),
+            tensor,
+            infinite=name in INFINITE,
+        )
 
 
 def _lengths(n_query: int, n_key: int) -> str:
-    return f"{n_query} tokens" if n_query == n_key else f"{n_query} tokens that look at {n_key}"
+    if n_query == n_key:
+        return Phrase("{n} tokens", n=n_query)
+    return Phrase("{n_query} tokens that look at {n_key}", n_query=n_query, n_key=n_key)

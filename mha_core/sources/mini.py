@@ -15,7 +15,7 @@ from mha_core.attention.edits import Concatenation, Edit, Position, Site, by_lay
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, in_range, listed, one_of
+from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.answers import NOTHING, Answer, most_probable
 from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
@@ -98,7 +98,11 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
         return round(width + heads, 9), width
 
     near = sorted(plans.values() or of_language, key=distance)
-    kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
+    kind = (
+        Phrase("{architecture} model for Chinese", architecture=architecture)
+        if language == "zh"
+        else Phrase("{architecture} model for English", architecture=architecture)
+    )
     if not plans:
         others = listed(dict.fromkeys(plan.architecture for plan in of_language), "or")
         raise MhaError(
@@ -107,17 +111,21 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
             others=others,
             fixes=({name: getattr(near[0], name) for name in ("architecture", "h", "d_model")},),
         )
-    table = "; ".join(
-        f"d_model {width} with h {listed(sorted(n for n, w in plans if w == width), 'or')}"
+    table = [
+        Phrase(
+            "d_model {d_model} with h {h}",
+            d_model=width,
+            h=listed(sorted(n for n, w in plans if w == width), "or"),
+        )
         for width in sorted({width for _, width in plans})
-    )
+    ]
     raise MhaError(
         "No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
         "The page Train trains others, with d_model up to {largest} and any h that divides it.",
         kind=kind,
         h=h,
         d_model=d_model,
-        table=table,
+        table=listed(table, "semicolon"),
         largest=LIVE_WIDTHS[-1],
         fixes=tuple({"h": plan.h, "d_model": plan.d_model} for plan in near[:NEAREST]),
     )

@@ -17,7 +17,7 @@ from mha_core.attention.functional import CELLS, MIN_ROWS, attend
 from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, in_range, listed, one_of
+from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import EditedSource, RandomSource, Source
 from mha_core.traces.tensors import on_cpu
@@ -144,19 +144,32 @@ def _check_cost(
     fitting = [f"{name} {value:,}" for fix in fixes for name, value in fix.items()]
     if count and tokens.spans[count - 1][1]:
         fixes.append({"text": tokens.text[: tokens.spans[count - 1][1]]})
-        fitting.append(f"the first {count:,} tokens")
-    advice = f" With all else as it is, {listed(fitting, 'or')} would fit." if fitting else ""
-    of, (total_bytes, total_flops) = f"(layers {layers}, tokens {len(tokens):,})", needed()
-    billions, most = f"{total_flops / 1e9:,.1f} billion operations", f"{max_flops / 1e9:,.1f} billion"
-    seconds = f"at least {total_flops * devices.seconds_per_operation():,.2g} s on this processor"
-    reason = (
-        f"W, q, k, v and x take about {total_bytes / 1e9:,.2f} GB while they are computed {of}; the limit is "
-        f"{max_bytes / 1e9:,.2f} GB (max_bytes)."
+        fitting.append(Phrase("the first {n:,} tokens", n=count))
+    total_bytes, total_flops = needed()
+    sentences = [
+        Phrase(
+            "W, q, k, v and x take about {size:,.2f} GB while they are computed (layers {layers}, tokens "
+            "{n_tokens:,}); the limit is {limit:,.2f} GB (max_bytes).",
+            size=total_bytes / 1e9,
+            layers=layers,
+            n_tokens=len(tokens),
+            limit=max_bytes / 1e9,
+        )
         if total_bytes > max_bytes
-        else f"The products of q, k, v and W take {billions}, {seconds} {of}; the limit is {most} "
-        f"(max_flops)."
-    )
-    raise MhaError("{reason}{advice}", reason=reason, advice=advice, fixes=tuple(fixes))
+        else Phrase(
+            "The products of q, k, v and W take {operations:,.1f} billion operations, at least "
+            "{seconds:,.2g} s on this processor (layers {layers}, tokens {n_tokens:,}); the limit is "
+            "{limit:,.1f} billion (max_flops).",
+            operations=total_flops / 1e9,
+            seconds=total_flops * devices.seconds_per_operation(),
+            layers=layers,
+            n_tokens=len(tokens),
+            limit=max_flops / 1e9,
+        )
+    ]
+    if fitting:
+        sentences.append(Phrase("With all else as it is, {sizes} would fit.", sizes=listed(fitting, "or")))
+    raise MhaError(listed(sentences, "space"), fixes=tuple(fixes))
 
 
 def _spec(

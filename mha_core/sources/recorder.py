@@ -48,7 +48,7 @@ from mha_core.capture.sdpa import (
 )
 from mha_core.capture.token_mixing import TokenMixing
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, at_least_1, listed, one_of, shown
+from mha_core.errors import MhaError, Phrase, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import index, whole
@@ -143,7 +143,7 @@ def record(
                 'check="mixing" checks the modules of a model: mha.record(model, tokens=…, check=…).'
             )
     if batch is not None:
-        at_least_1("batch", batch, "texts")
+        at_least_1("batch", batch, Phrase("texts"))
     if kinds is not None and not isinstance(kinds, list | tuple):
         raise MhaError("kinds is a list with the kind of each call; got {kinds}.", kinds=shown(kinds))
     return Recorder(
@@ -240,7 +240,7 @@ class Recorder:
         return traces[0]
 
     @property
-    @memory_errors("This trace")
+    @memory_errors(Phrase("This trace"))
     def traces(self) -> tuple[AttentionTrace, ...]:
         """A trace for each forward pass recorded so far, in order.
 
@@ -258,7 +258,9 @@ class Recorder:
             raise MhaError(skipped[0])
         if not fitting:
             raise MhaError(listed((self._nothing(passes), *mixers), "space"))
-        index("item", self.item, self._n_texts, of="The batch")  # one text alone is shared by all items
+        index(
+            "item", self.item, self._n_texts, of=Phrase("The batch")
+        )  # one text alone is shared by all items
         return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
 
     def _without_attention(self, recorded: Collection[str]) -> list[str]:
@@ -367,7 +369,7 @@ class Recorder:
                 n_kinds=len(self.kinds),
                 n_calls=len(calls),
             )
-        return [one_of("kind of layer", kind, KINDS, parameter="kinds") for kind in self.kinds]
+        return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in self.kinds]
 
     def _kinds_by_lengths(self, calls: Sequence[RecordedCall]) -> list[str]:
         """The kind of each call, by its numbers of queries and keys."""
@@ -406,8 +408,8 @@ class Recorder:
                 n_read=n_read,
                 given=given,
             )
-        index("item", self.item, 1, of="The batch")
-        index("part", self.part, n_read, of="The item")
+        index("item", self.item, 1, of=Phrase("The batch"))
+        index("part", self.part, n_read, of=Phrase("The item"))
         self._n_parts = n_read
 
     def _place(self) -> Place:
@@ -466,7 +468,7 @@ class Recorder:
         place.forward_pass.unread.append(f"{place.text}: {reason}")
         self._unread.add(place.module)
 
-    @memory_errors("Its recording")
+    @memory_errors(Phrase("Its recording"))
     def _add_sdpa(
         self, place: Place, where: Caller, result: Tensor, query, key, value, attn_mask=None, *args, **kwargs
     ) -> None:
@@ -511,7 +513,7 @@ class Recorder:
                 difference=apart,
             )
 
-    @memory_errors("Its recording")
+    @memory_errors(Phrase("Its recording"))
     def _add_forward(self, place: Place, where: Caller, arguments: dict, output: Tensor) -> None:
         """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0

@@ -5,9 +5,9 @@ from operator import index as whole_number
 
 import numpy as np
 
-from mha_core.errors import MhaError, shown
+from mha_core.errors import MhaError, Phrase, shown
 
-LAYER = "This layer"  # as messages call it
+LAYER = Phrase("This layer")  # as messages call it
 
 Picked = slice | int | Sequence[int] | np.ndarray | None
 

@@ -26,7 +26,7 @@ from mha_core.attention.functional import (
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.traces.facts import Adjustments, Facts
 from mha_core.traces.indices import LAYER, Picked, index, indices
 from mha_core.traces.projections import ModelProjections
@@ -41,7 +41,7 @@ KINDS = {
     "decoder": ("target", "target"),
     "cross": ("target", "text"),
 }
-NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
+NAMES = {"q": Phrase("The queries"), "k": Phrase("The keys"), "v": Phrase("The values")}
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_core import device as devices
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, Phrase, listed
 
 if TYPE_CHECKING:
     from mha_core.traces.layer import LayerTrace
@@ -141,7 +141,7 @@ def check_cost(
         flops += cells * (2 * widths + SOFTMAX)
         block = max(block, min(cells, max(CELLS, MIN_ROWS * heads * n_key)))
     held = sum(math.prod(shape) * BYTES.get(dtype, 1) for shape, dtype in sizes.values()) + 12 * block
-    what_works = "A file of fewer layers, fewer heads or a shorter text works."
+    what_works = Phrase("A file of fewer layers, fewer heads or a shorter text works.")
     if max_bytes is not None and held > max_bytes:
         raise MhaError(
             "its tensors and the scores of a block of rows take about {size:,.2f} GB; the limit is "
@@ -174,7 +174,12 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
     known = {"query": n_query, "key": n_key, "distance": n_query + n_key - 1}
     for name in AXES:  # in this order: q, k, v and weights decide
         if name in sizes:
-            _check_size(f"{name.removeprefix('rule.')} of {where}", name, sizes[name], known)
+            _check_size(
+                Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where),
+                name,
+                sizes[name],
+                known,
+            )
     if known["head"] % known.get("kv_head", 1):
         raise MhaError(
             "{n_heads} heads of {where} cannot share {n_kv_heads} key/value heads.",
@@ -256,9 +261,12 @@ def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None
     else:
         if len(axes) == len(shape):
             return
-    rule = ", ".join(f"{known[axis]} ({axis})" if axis in known else axis or "any size" for axis in axes)
+    rule = [f"{known[axis]} ({axis})" if axis in known else axis or Phrase("any size") for axis in axes]
     raise MhaError(
-        "{what} has shape {shape}; it has to be ({rule}), no size 0.", what=what, shape=shape, rule=rule
+        "{what} has shape {shape}; it has to be ({rule}), no size 0.",
+        what=what,
+        shape=shape,
+        rule=listed(rule, "comma"),
     )
 
 
@@ -345,5 +353,8 @@ def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -
             )
     if dtype == torch.float16 and output > torch.finfo(dtype).max and "w_o" in norms:
         for head in range(layer.n_heads):
-            check_finite(f"v times w_o of head {head} of {where}", torch.tensor(layer.contribution(head)))
-        check_finite(f"v times w_o and b_o of {where}", torch.tensor(layer.result()))
+            check_finite(
+                Phrase("v times w_o of head {head} of {where}", head=head, where=where),
+                torch.tensor(layer.contribution(head)),
+            )
+        check_finite(Phrase("v times w_o and b_o of {where}", where=where), torch.tensor(layer.result()))

@@ -26,7 +26,7 @@ from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import NUMBERS, ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, Phrase, at_least_1
+from mha_core.errors import MhaError, Phrase, at_least_1, listed
 from mha_core.traces import limits
 from mha_core.traces.answers import MAX_QUESTIONS, MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
@@ -126,7 +126,7 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
     """
     size = sum(mixer.n_heads * mixer.n_tokens**2 for mixer in mixers)
     if size > MAX_MIXING:
-        names = ", ".join(dict.fromkeys(mixer.rule for mixer in mixers))
+        names = listed(dict.fromkeys(mixer.rule for mixer in mixers), "comma")
         raise MhaError(
             "The matrices of {n_layers} layers without softmax ({names}) have {size:,} numbers, a file "
             "takes at most {limit:,}; save a shorter text, or leave these layers out with mixers=False.",
@@ -246,8 +246,11 @@ def read(
     the file says of itself is held to `MAX_LAYERS`, `MAX_HEADS`, `limit`, and to the shapes and number types
     of the tensors before these are read, and their numbers before anything is computed from them.
     """
-    at_least_1("limit", limit, "tokens")
-    for name, value, unit in (("max_bytes", max_bytes, "bytes"), ("max_flops", max_flops, "operations")):
+    at_least_1("limit", limit, Phrase("tokens"))
+    for name, value, unit in (
+        ("max_bytes", max_bytes, Phrase("bytes")),
+        ("max_flops", max_flops, Phrase("operations")),
+    ):
         if value is not None:  # NaN would be no limit: nothing is larger
             at_least_1(name, value, unit)
     with open_file(path, HEADER, kind=Phrase("a saved trace")) as (text, file):
@@ -276,14 +279,14 @@ def file_sizes(file: safe_open) -> dict[str, Size]:
 
 def _check_counts(header: dict, sizes: Mapping[str, Size], limit: int) -> None:
     """Raise `MhaError` for more layers, tokens or heads than there may be."""
-    check_count("layers", len(header["layers"]), MAX_LAYERS)
-    check_count("layers without softmax", len(header.get("mixers", ())), MAX_LAYERS)
+    check_count(Phrase("layers"), len(header["layers"]), MAX_LAYERS)
+    check_count(Phrase("layers without softmax"), len(header.get("mixers", ())), MAX_LAYERS)
     for text in header["texts"]:
-        check_count("tokens", len(text["pieces"]), limit)
+        check_count(Phrase("tokens"), len(text["pieces"]), limit)
     for part in header["layers"]:
         for key in part["tensors"].values():
             shape = sizes[key].shape
-            check_count("heads", shape[0] if len(shape) > 2 else 1, MAX_HEADS)
+            check_count(Phrase("heads"), shape[0] if len(shape) > 2 else 1, MAX_HEADS)
 
 
 def _check_cost(
@@ -308,8 +311,9 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
     for number, part in enumerate(header["layers"]):
         queries, keys = _sides(part, texts)
         named = {name: sizes[key] for name, key in part["tensors"].items()}
-        limits.check_sizes(f"layer {number}", named, len(queries), len(keys), same=queries is keys)
-        _check_values(f"layer {number}", part)
+        where = Phrase("layer {number}", number=number)
+        limits.check_sizes(where, named, len(queries), len(keys), same=queries is keys)
+        _check_values(where, part)
     for part in header.get("mixers", ()):
         own = {name: sizes[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
         heads, n_tokens, d_v = own["v"].shape
@@ -334,7 +338,7 @@ def _check_values(where: str, part: dict) -> None:
         optional = getattr(ScoreRule, field) is None
         if (value is None and optional) or (isinstance(value, int | float) and not isinstance(value, bool)):
             continue
-        allowed = "a number or null" if optional else "a number"
+        allowed = Phrase("a number or null") if optional else Phrase("a number")
         raise MhaError(
             "{field} of {where} is {value!r:.80}; it has to be {allowed}.",
             field=field,
@@ -348,12 +352,17 @@ def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
     """Raise `MhaError` for NaN, for meaningless infinities, and for weights that softmax cannot give."""
     names = {}
     for number, part in enumerate(header["layers"]):
+        where = Phrase("layer {number}", number=number)
         for name, key in part["tensors"].items():
-            names.setdefault(key, (name, f"layer {number}"))  # a tensor that layers share is checked once
+            names.setdefault(key, (name, where))  # a tensor that layers share is checked once
     for part in header.get("mixers", ()):
-        names |= {key: (name, "a layer without softmax") for name, key in part["tensors"].items()}
+        names |= {key: (name, Phrase("a layer without softmax")) for name, key in part["tensors"].items()}
     for key, (name, where) in names.items():
-        check_finite(f"{name} of {where}", tensors[key], infinite=name in limits.INFINITE)
+        check_finite(
+            Phrase("{name} of {where}", name=name, where=where),
+            tensors[key],
+            infinite=name in limits.INFINITE,
+        )
         if name == "weights":
             limits.check_weights(where, tensors[key])
 
@@ -363,7 +372,7 @@ def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[La
     norms = {key: limits.norm(tensor) for key, tensor in tensors.items() if tensor.is_floating_point()}
     for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
         if layer.knows("q"):
-            where, named = f"layer {number}", part["tensors"]
+            where, named = Phrase("layer {number}", number=number), part["tensors"]
             limits.check_scores(where, layer.tensors["q"], layer.tensors["k"], layer.rule)
             held = {name: norms[key] for name, key in named.items() if key in norms}
             limits.check_results(where, layer, held)
@@ -461,14 +470,14 @@ def _answers(header: dict) -> Answers:
 def _questions(header: dict) -> dict[str, Answers]:
     """The answers to each question; raises as `_answers` does, and for too many questions."""
     questions = header["questions"]
-    check_count("questions", len(questions), MAX_QUESTIONS)
+    check_count(Phrase("questions"), len(questions), MAX_QUESTIONS)
     return {question: tuple(map(_answer, answers)) for question, answers in questions.items()}
 
 
 def _answer(answer: list | None) -> Answer | None:
     if answer is None:
         return None
-    check_count("words in an answer", len(answer), MAX_WORDS)
+    check_count(Phrase("words in an answer"), len(answer), MAX_WORDS)
     if not answer:
         raise MhaError("an answer has no word; where a model gives none it has to be null.")
     for word, p in answer:

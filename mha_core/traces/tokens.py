@@ -235,8 +235,8 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
             spans.append((offset + match.start(), offset + match.end()))
     if not pieces:
         raise MhaError(EMPTY)
-    if len(pieces) > at_least_1("limit", limit, "tokens"):
-        raise too_long(len(pieces), limit, rule="the limit is", fix=text[: spans[limit - 1][1]])
+    if len(pieces) > at_least_1("limit", limit, Phrase("tokens")):
+        raise too_long(len(pieces), limit, rule=Phrase("the limit is"), fix=text[: spans[limit - 1][1]])
     return Tokens(text, tuple(pieces), tuple(spans))
 
 

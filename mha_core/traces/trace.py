@@ -149,7 +149,7 @@ class AttentionTrace:
 
         Raises `MhaError` for a kind that the trace does not have.
         """
-        one_of("kind of layer in this trace", kind, self.kinds, parameter="kind")
+        one_of(Phrase("kind of layer in this trace"), kind, self.kinds, parameter="kind")
         if self.kinds == (kind,) and kind in ("self", "cross"):
             return self
         layers = tuple(layer for layer in self.layers if layer.kind == kind)
@@ -166,12 +166,16 @@ class AttentionTrace:
 
     def layer_index(self, layer: int) -> int:
         """The index of a layer, from 0; ``-1`` is the last one."""
-        of = f", whose {len(self.mixers)} layers without softmax are its mixers," if self.mixers else ""
-        return index("layer", layer, len(self.layers), of=f"This trace{of}")
+        of = (
+            Phrase("This trace, whose {n} layers without softmax are its mixers,", n=len(self.mixers))
+            if self.mixers
+            else Phrase("This trace")
+        )
+        return index("layer", layer, len(self.layers), of=of)
 
     def mixer(self, mixer: int) -> MixerTrace:
         """One layer without softmax by its index in `mixers`. Raises `MhaError` for an index out of range."""
-        return self.mixers[index("mixer", mixer, len(self.mixers), of="This trace")]
+        return self.mixers[index("mixer", mixer, len(self.mixers), of=Phrase("This trace"))]
 
     def frame(
         self,
@@ -359,7 +363,7 @@ def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
 
     Raises `MhaError` where the layer's kind, texts and sizes do not match.
     """
-    one_of("kind of layer", layer.kind, KINDS, parameter="kind")
+    one_of(Phrase("kind of layer"), layer.kind, KINDS, parameter="kind")
     if layer.kind == "cross" and not layer.sides.named:
         raise MhaError("A cross layer stands between two texts; say which, as in sides=Sides(queries, keys).")
     if (layer.kind == "self" and layer.sides != sides) or not layer.sides.named:

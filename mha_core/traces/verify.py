@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from mha_core.attention.functional import row_blocks
 from mha_core.attention.module import project_packed, project_per_head
-from mha_core.errors import MhaError, named_type, shown
+from mha_core.errors import MhaError, Phrase, named_type, shown
 from mha_core.traces.layer import LayerTrace
 
 # The largest difference that rounding can cause for values around 1; torch may add in another order.
@@ -41,12 +41,19 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
             "rows is a slice without a step, as in slice(0, 10), or None; got {rows}.", rows=shown(rows)
         )
     if not layer.knows("q"):
-        return Check(None, reason="only the weights of this layer are known, not what they were made of")
+        return Check(
+            None, reason=Phrase("only the weights of this layer are known, not what they were made of")
+        )
     rule = layer.rule
     if rule.soft_cap is not None or rule.sinks is not None:
-        return Check(None, reason="torch's function knows no soft cap and no sinks")
+        return Check(None, reason=Phrase("torch's function knows no soft cap and no sinks"))
     if rule.patched_weights is not None and layer.n_key > MAX_UNIT:
-        return Check(None, reason=f"torch's function knows no patched weights of more than {MAX_UNIT} keys")
+        return Check(
+            None,
+            reason=Phrase(
+                "torch's function knows no patched weights of more than {limit} keys", limit=MAX_UNIT
+            ),
+        )
     # Some models rotate q and k in float32 and keep v in half precision; torch's function takes one type.
     dtype = torch.promote_types(layer.tensors["q"].dtype, layer.tensors["v"].dtype)
     k, v = (_for_each_head(layer, name).to(dtype) for name in "kv")
@@ -62,7 +69,7 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     for block in row_blocks(stop - start, layer.n_heads * layer.n_key):
         results += _differences(_with_rows(layer, slice(start + block.start, start + block.stop)), k, v, unit)
     if not results:
-        return Check(None, reason="every row is fully masked, which torch does not define")
+        return Check(None, reason=Phrase("every row is fully masked, which torch does not define"))
     return Check(max(difference for difference, _ in results), all(passed for _, passed in results))
 
 

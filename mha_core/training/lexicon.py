@@ -11,7 +11,7 @@ from zlib import crc32
 import regex
 
 from mha_core import resources
-from mha_core.errors import MhaError, one_of, shown
+from mha_core.errors import MhaError, Phrase, one_of, shown
 from mha_core.traces.tokens import Tokens, words
 
 PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
@@ -312,7 +312,9 @@ def spelled(part: str) -> list[str]:
 @cache
 def lexicon(code: str = "en") -> Lexicon:
     """The small language of that code, "en" or "zh". Raises `MhaError` for another one."""
-    file = resources.path("assets", "small_languages", f"{one_of('small language', code, LANGUAGES)}.toml")
+    file = resources.path(
+        "assets", "small_languages", f"{one_of(Phrase('small language'), code, LANGUAGES)}.toml"
+    )
     grammar = tomllib.loads(file.read_text(encoding="utf-8"))
     nouns = []
     for group, entries in grammar["nouns"].items():

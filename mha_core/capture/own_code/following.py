@@ -49,7 +49,7 @@ from mha_core.capture.own_code.scores import (
     scores_after,
 )
 from mha_core.capture.rotary import rotation_codes
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.traces.tensors import version
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
@@ -100,7 +100,7 @@ NO_PRODUCT = (
 )
 NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
 UNDIVIDED = "values are multiplied with exponentials of scores that are not divided by their sum"
-NO_TOKENS = "its keys are no tokens: they are channels, or mixtures of all tokens"
+NO_TOKENS = Phrase("its keys are no tokens: they are channels, or mixtures of all tokens")
 UNREADABLE = "its tensors have no numbers that can be read: they are meta, nested, sparse or of torch.vmap"
 
 

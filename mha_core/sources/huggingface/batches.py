@@ -12,7 +12,7 @@ from mha_core.capture.batch import Batch
 from mha_core.capture.collector import collecting
 from mha_core.capture.gap import gap
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import forward_pass, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.model import Model, complete, flow, follow, inputs_of, read, trace_of
@@ -68,12 +68,11 @@ def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator
     nothing = object()
     for number, pair in enumerate(zip_longest(texts, targets, fillvalue=nothing), start=1):
         if any(part is nothing for part in pair):
-            more, fewer = ("targets", "texts") if pair[0] is nothing else ("texts", "targets")
             raise MhaError(
-                "target has one for each text, and there are {n_pairs:,} {fewer} and more {more}.",
-                n_pairs=number - 1,
-                fewer=fewer,
-                more=more,
+                "target has one for each text, and there are {n:,} texts and more targets."
+                if pair[0] is nothing
+                else "target has one for each text, and there are {n:,} targets and more texts.",
+                n=number - 1,
             )
         yield pair
 
@@ -81,7 +80,7 @@ def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator
 def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
     """The result of a function, or the refusal that it raised."""
     try:
-        with memory_errors("Its trace"):
+        with memory_errors(Phrase("Its trace")):
             return function(*args, **settings)
     except MhaError as error:
         return error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.files import Folder
 
@@ -31,9 +31,11 @@ def config(transformers, folder: Folder):
     family = entries.get("model_type")
     if family not in transformers.CONFIG_MAPPING:
         reason = (
-            "its own code would have to run, which is never done"
+            Phrase("its own code would have to run, which is never done")
             if "auto_map" in entries
-            else f"transformers {transformers.__version__} does not know that architecture"
+            else Phrase(
+                "transformers {version} does not know that architecture", version=transformers.__version__
+            )
         )
         raise MhaError(
             "{name} is of the type {family!r}: {reason}.", name=folder.name, family=family, reason=reason
@@ -48,13 +50,13 @@ def config(transformers, folder: Folder):
 
 def tokenizer(transformers, folder: Folder):
     """The tokenizer. Raises `MhaError` for one that is missing or cannot be read."""
-    reason = "there is no file of it"
+    reason = Phrase("there is no file of it")
     if any(TOKENIZER.fullmatch(file.name) for file in folder.path.iterdir()):
         try:
             loaded = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
             if loaded.vocab_size > len(loaded.all_special_ids):  # transformers can build an empty one
                 return loaded
-            reason = "it has no words"
+            reason = Phrase("it has no words")
         except Exception as error:  # each kind of tokenizer raises others
             reason = first_line(error)
     raise MhaError(

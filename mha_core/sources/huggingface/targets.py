@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface.tokenizer import (
     Ids,
     check_length,
@@ -50,7 +50,7 @@ def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, 
             "generation config has a decoder_start_token_id. Set it there.",
             name=name,
         )
-    check_length(len(ids), limit, name, "target")
+    check_length(len(ids), limit, name, Phrase("target"))
     return ids
 
 

@@ -8,7 +8,7 @@ from operator import index
 import torch
 from torch import Tensor, nn
 
-from mha_core.errors import MhaError, named_type
+from mha_core.errors import MhaError, Phrase, named_type
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.sources.huggingface.token_labels import BYTES, LATIN, readable_tokens
 from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
@@ -51,7 +51,12 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
         raise MhaError("The tokenizer of {name} finds nothing in this text; type another word.", name=name)
     if len(tokens) > limit:
         last = max(0, limit - sum(special) - 1)
-        raise too_long(len(tokens), limit, rule=f"{name} takes", fix=tokens.text[: tokens.spans[last][1]])
+        raise too_long(
+            len(tokens),
+            limit,
+            rule=Phrase("{name} takes", name=name),
+            fix=tokens.text[: tokens.spans[last][1]],
+        )
     return tokens, {key: list(encoding[key]) for key in INPUTS if key in encoding}
 
 
@@ -85,7 +90,7 @@ def check_tokenizer(tokenizer, name: str) -> None:
         )
 
 
-def check_length(n: int, limit: int, name: str, what: str = "text") -> None:
+def check_length(n: int, limit: int, name: str, what: str = Phrase("text")) -> None:
     """Raise `MhaError` for more than `limit` tokens."""
     if n > limit:
         raise MhaError(
@@ -188,7 +193,7 @@ def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int
     except (TypeError, ValueError, RuntimeError, OverflowError):  # rows of several lengths, words, an object
         table = None
     if table is None or tuple(table.shape) not in ((n,), (1, n)):
-        got = named_type(numbers) if table is None else f"the shape {tuple(table.shape)}"
+        got = named_type(numbers) if table is None else Phrase("the shape {shape}", shape=tuple(table.shape))
         raise MhaError(
             "{name} has a number for each of the {n} tokens of the text, ({n},) or (1, {n}); got {got}.",
             name=name,
