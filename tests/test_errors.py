@@ -1,9 +1,12 @@
 """What every room refuses with: a number out of range, a name that nobody knows, a list read out."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from mha_core.errors import at_least_1, in_range, listed, one_of, shown
+from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, one_of, shown
 
 
 def test_the_limits_themselves_are_accepted():
@@ -64,3 +67,35 @@ def test_a_number_that_python_does_not_write_is_refused_all_the_same(number, ref
 def test_a_value_is_repeated_whole_up_to_80_characters():
     assert shown("x" * 78) == repr("x" * 78)
     assert shown("x" * 79) == f"'{'x' * 79}…"
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_an_error_that_went_to_another_process_says_the_same_and_is_still_made_of_its_fields(again):
+    fixes = ({"h": 2}, {"h": 4})
+    error = MhaError("{n:,} heads; {fits} fit {{}}.", n=3000, fits=listed([2, 4], "or"), fixes=fixes)
+    other = again(error)
+    assert str(other) == str(error) == "3,000 heads; 2 or 4 fit {}."
+    assert (other.fixes, other.phrase.template) == (fixes, "{n:,} heads; {fits} fit {{}}.")
+    assert other.phrase.fields["n"] == 3000
+    assert other.phrase.fields["fits"].values == (2, 4)
+
+
+def test_a_message_without_fields_is_taken_as_it_is():
+    assert str(MhaError("{n} of {}")) == "{n} of {}"
+
+
+def test_an_error_says_the_phrase_of_another_one_with_fixes_of_its_own():
+    first = MhaError("{n} heads", n=3)
+    second = MhaError(first.phrase, fixes=({"h": 2},))
+    assert (str(second), second.phrase.fields, second.fixes) == ("3 heads", {"n": 3}, ({"h": 2},))
+
+
+@pytest.mark.parametrize(("word", "text"), [("comma", "1, 2"), ("semicolon", "1; 2"), ("space", "1 2")])
+def test_a_list_can_be_read_out_without_a_word_before_the_last_one(word, text):
+    assert listed([1, 2], word) == text
+    assert listed([], word) == ""
+
+
+def test_a_phrase_is_text():
+    phrase = Phrase("layer {layer}", layer=1)
+    assert {phrase: 1}["layer 1"] == 1

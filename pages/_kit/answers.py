@@ -15,7 +15,7 @@ from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
 from pages._kit.model_source import TracesByKind
-from pages._kit.text import isolated, joined, literal, short, t
+from pages._kit.text import isolated, joined, literal, said, short, t
 
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named where the model does not know
@@ -186,7 +186,7 @@ def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Tra
         with st.spinner(t("answer.ask_wait")):
             return [_answered(scene, text, edits) for text, edits in texts]
     except MhaError as error:
-        st.info(t("answer.refused", reason=literal(str(error))), icon=":material/forum:")
+        st.info(t("answer.refused", reason=literal(said(error))), icon=":material/forum:")
         return []
 
 

@@ -21,7 +21,7 @@ from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, LANG, language, languages, usual_language
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
-from pages._kit.text import ASSETS, catalogue, literal, t
+from pages._kit.text import ASSETS, catalogue, literal, said, t
 from pages._server import limits, streamlit_parts
 
 MAX_SENTENCES = 2  # side by side
@@ -312,7 +312,7 @@ def _source() -> None:
         sources,
         format_func=lambda source: t(f"source.{source}"),
         key="whose_weights",
-        help=f"{t('control.source_help')}\n\n{compute.device().reason}",
+        help=f"{t('control.source_help')}\n\n{said(compute.device().reason)}",
         on_change=lambda: go(source=st.session_state.whose_weights),
     )
 
@@ -510,7 +510,7 @@ def _file() -> None:
         on_change=uploads.take,
     )
     if refusal := st.session_state.get("file_refused"):
-        st.error(literal(refusal))
+        st.error(literal(said(refusal)))
     opened = uploads.opened()
     if opened is None:
         return

@@ -5,6 +5,7 @@ import numpy as np
 from mha_core import AttentionTrace, MhaError, explain
 from mha_core.analysis.explanation import EXPLAINED, Equation, Explanation
 from mha_core.traces.matrices import MATRICES
+from pages._kit.text import said
 
 STEPS = ("score", "projection", "mixture", "columns", "heads", "softmax", "scale", "cap", "bias", "mask")
 STEPS += ("temperature", "norm", "clip", "rotary", "gate", "patch", "rounding")
@@ -34,7 +35,7 @@ def of_cell(
         described["to"] = sides.keys.labels[column] if column_axis == "key" else column + 1
         return described | _as_json(explain(trace, name, layer=layer, **place))
     except (MhaError, IndexError) as refusal:  # another text has come meanwhile
-        return described | {"refusal": str(refusal)}
+        return described | {"refusal": said(refusal)}
 
 
 def _as_json(explanation: Explanation) -> dict:

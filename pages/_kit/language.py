@@ -18,8 +18,8 @@ _of_run: ContextVar[str | None] = ContextVar("language", default=None)
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The languages of the files in assets/languages."""
-    return tuple(sorted(path.stem for path in FILES.glob("*.json")))
+    """The languages of the files in assets/languages; those of error messages have a dot in their names."""
+    return tuple(sorted(path.stem for path in FILES.glob("*.json") if "." not in path.stem))
 
 
 def language() -> str:

@@ -20,7 +20,7 @@ from mha_core.analysis.frames import (
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from pages._kit import charts, compute
 from pages._kit.heatmaps import Heatmap
-from pages._kit.text import literal, number, t
+from pages._kit.text import literal, number, said, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 MAX_CHECKED_ROWS = 1024  # that are compared with torch
@@ -69,7 +69,7 @@ def check_badge(layer: LayerTrace, query: int) -> None:
     check = compute.of(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
     hint = t("check.help")
     if check.difference is None:
-        st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)
+        st.badge(t("check.impossible", reason=said(check.reason)), color="gray", help=hint)
     elif check.passed:
         difference = literal(number(check.difference))
         st.badge(t("check.passed", difference=difference), icon=":material/check:", color="green", help=hint)

@@ -9,7 +9,7 @@ from mha_core.traces.source import FileSource, ModelSource, RandomSource, Traine
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import charts, model_source, state
-from pages._kit.text import joined, literal, number, t
+from pages._kit.text import joined, literal, number, said, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
 
@@ -44,7 +44,7 @@ def about(trace: AttentionTrace) -> None:
 def layer(trace: AttentionTrace, number: int) -> None:
     """The input of a layer and the use of its output."""
     if note := _layer(trace, number):
-        st.caption(literal(note))
+        st.caption(literal(said(note)))
 
 
 def notes(trace: AttentionTrace) -> list[str]:
@@ -147,9 +147,9 @@ def skipped(trace: AttentionTrace) -> None:
     if reasons := trace.source.skipped:
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:
-                st.markdown(literal(reason))
+                st.markdown(literal(said(reason)))
     for note in trace.source.notes:
-        st.caption(literal(note))
+        st.caption(literal(said(note)))
     if n_biased := sum(bool(layer.about.bias) for layer in trace.layers):
         st.caption(t("real.bias_by_words", count=n_biased))
 

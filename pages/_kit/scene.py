@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source, refusals, state, unknown_words, uploads
-from pages._kit.text import literal, t
+from pages._kit.text import literal, said, t
 
 
 def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene, AttentionTrace]:
@@ -68,7 +68,7 @@ def second_trace(scene: Scene, *, says: bool = True) -> AttentionTrace | None:
         _, trace, reasons = compute.nearest(scene, field="twin")
     except MhaError as error:
         if says:
-            st.caption(t("error.twin", reason=literal(error)))
+            st.caption(t("error.twin", reason=literal(said(error))))
         return None
     if says:
         refusals.instead(reasons, trace, scene, field="twin")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from mha_core.errors import SEPARATORS, Listed, MhaError, Phrase
 from pages._kit.language import DEFAULT, FILES, language
 
 PAGES = Path(__file__).parents[1]  # in a checkout and in a wheel alike
@@ -52,6 +53,42 @@ def _text(key: str) -> str:
 def joined(values: Iterable[object]) -> str:
     """Values as a list in a sentence of the reader's language."""
     return t("list.comma").join(map(str, values))
+
+
+@cache
+def messages(language: str) -> dict[str, str]:
+    """The templates of errors and phrases in a language, by the English ones; it may lack them."""
+    file = FILES / f"errors.{language}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def said(message: object) -> str:
+    """An error, a phrase or a list in the reader's language; in English where that lacks its template."""
+    return str(_said(message))
+
+
+def _said(value: object) -> object:
+    """A value as it stands in a sentence: a number is left as it is, for its place says how it is written."""
+    match value:
+        case MhaError():
+            return _said(value.phrase)
+        case Phrase():
+            words = messages(language()).get(value.template, value.template)
+            fields = {name: _said(field) for name, field in value.fields.items()}
+            return words.format(**fields) if fields else words
+        case Listed():
+            return _listed([said(one) for one in value.values], value.word)
+        case _:
+            return value
+
+
+def _listed(words: list[str], word: str) -> str:
+    if word == "space":
+        return " ".join(words)
+    if word in SEPARATORS:
+        return t(f"list.{word}").join(words)
+    *most, last = words
+    return t(f"list.{word}", first=joined(most), last=last) if most else last
 
 
 def literal(text: object) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, load, resources
+from mha_core.errors import Phrase
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import FileSource, Source
@@ -19,7 +20,7 @@ from pages._server import limits
 
 MAX_FIELD = 100  # characters of one field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
-NOTHING = "No saved trace is open; open one above."
+NOTHING = Phrase("No saved trace is open; open one above.")
 
 
 class OpenedFile(NamedTuple):
@@ -46,7 +47,8 @@ def begin() -> None:
     try:
         file = on_disk(path, os.stat(path).st_mtime_ns)
     except (MhaError, OSError) as error:
-        st.session_state.opened_trace, st.session_state.file_refused = None, str(error)
+        reason = error.phrase if isinstance(error, MhaError) else str(error)
+        st.session_state.opened_trace, st.session_state.file_refused = None, reason
         return
     st.session_state.opened_trace, st.session_state.file = file, file.digest
     if "source" not in st.session_state and "source" not in st.query_params:
@@ -81,7 +83,7 @@ def take() -> None:
     try:
         file = read(upload.name, upload.getvalue())
     except MhaError as error:
-        st.session_state.file_refused = str(error)
+        st.session_state.file_refused = error.phrase
         return
     st.session_state.opened_trace, st.session_state.file = file, file.digest
 

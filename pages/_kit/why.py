@@ -12,7 +12,7 @@ from mha_core.scene import token_names
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
 from pages._kit import compute, heatmaps, model_source
-from pages._kit.text import isolated, literal, number, signed, t
+from pages._kit.text import isolated, literal, number, said, signed, t
 from pages._server.turns import in_turn
 
 FOLD = "why"  # its key
@@ -50,7 +50,7 @@ def fold(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: i
                 place = {"layer": number, "head": head, "query": query, "key": key}
                 why = compute.of(whole, _split, source=_source(scene, trace), **place)
         except MhaError as refusal:
-            st.info(literal(refusal), icon=":material/block:")
+            st.info(literal(said(refusal)), icon=":material/block:")
             return
         _draw(whole, why)
 

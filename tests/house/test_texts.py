@@ -2,6 +2,7 @@
 
 import ast
 import json
+import pickle
 import re
 import string
 from collections.abc import Iterable
@@ -14,17 +15,20 @@ from streamlit.testing.v1 import AppTest
 from mha_core.analysis.derivation import STEPS, adjust
 from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.export import head_view
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.traces.matrices import MATRICES
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import language, text
-from pages._kit.text import literal
+from pages._kit.text import literal, said
 from pages.models._real import literature
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
+FILES = sorted((ROOT / "assets" / "languages").glob("*.json"))
+LANGUAGES = [file for file in FILES if "." not in file.stem]
+MESSAGES = [file for file in FILES if file.stem.startswith("errors.")]
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
 MEASURES = json.loads((ROOT / "assets" / "published_heads.json").read_text(encoding="utf-8"))["findings"]
@@ -64,6 +68,48 @@ def _key(node: ast.expr) -> str:
 
 def placeholders(words: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
+
+
+def messages_in(code: str) -> list[tuple[str, set[str]]]:
+    """The template of each error and phrase, in <> where it is put together, and the fields it is given."""
+    names = {"MhaError", "Phrase", *re.findall(r"class (\w+)\(MhaError\)", sources())}
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names:
+            fields = {word.arg for word in node.keywords} - {"fixes"}
+            found += [(template, fields) for template in _templates(node.args[0])]
+    return found
+
+
+def _templates(node: ast.expr) -> list[str]:
+    """The templates of an argument: one, or one of two; none where it is a phrase made elsewhere."""
+    if isinstance(node, ast.IfExp):
+        return [*_templates(node.body), *_templates(node.orelse)]
+    if isinstance(node, ast.Constant):
+        return [node.value]
+    return [f"<{ast.unparse(node)}>"] if isinstance(node, ast.JoinedStr | ast.BinOp) else []
+
+
+@cache
+def messages() -> list[tuple[str, set[str]]]:
+    files = (file for room in ("mha_core", "pages") for file in sorted((ROOT / room).rglob("*.py")))
+    return [message for file in files for message in messages_in(file.read_text(encoding="utf-8"))]
+
+
+def faults(found: Iterable[tuple[str, set[str]]]) -> list[str]:
+    """The templates that cannot be translated, or that name a field which nobody gives them."""
+    return [words for words, fields in found if words.startswith("<") or _named(words) - fields]
+
+
+def _named(words: str) -> set[str]:
+    return set(re.findall(r"\{(\w+)[!:}]", words.replace("{{", "")))
+
+
+def differences(translated: dict[str, str]) -> set[str]:
+    """The templates that a translation lacks, has too many, or has with other fields."""
+    ours = {template for template, _ in messages()}
+    others = {one for one in ours & translated.keys() if _named(translated[one]) != _named(one)}
+    return ours ^ translated.keys() | others
 
 
 @cache
@@ -155,6 +201,36 @@ def test_no_key_is_written_twice_and_no_text_is_blank(file):
     keys = [key for key, _ in pairs]
     assert sorted({key for key in keys if keys.count(key) > 1}) == []
     assert [key for key, words in pairs if not words.strip()] == []
+
+
+def test_every_message_is_a_template_and_its_fields_stand_beside_it():
+    assert faults(messages()) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ['MhaError(f"{n} heads")', 'Phrase("a " + name)', 'mha.MhaError("{n} heads")', 'Stopped("{n}", m=1)'],
+)
+def test_a_message_that_nobody_can_translate_is_noticed(code):
+    assert len(faults(messages_in(code))) == 1
+
+
+def test_every_message_is_said_in_the_languages_that_have_messages():
+    translated = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in MESSAGES}
+    assert {name: found for name, words in translated.items() if (found := differences(words))} == {}
+    assert [name for name, words in translated.items() if not all(map(str.strip, words.values()))] == []
+
+
+def test_a_message_that_a_language_lacks_or_says_with_other_fields_is_noticed():
+    template, kept = (
+        "{name} {value} is out of range; {low} to {high} work.",
+        {one: one for one, _ in messages()},
+    )
+    assert differences(kept) == set()
+    assert differences(kept | {template: "{name} {low} {high}"}) == {template}
+    assert differences(kept | {"of an earlier release": "alt"}) == {"of an earlier release"}
+    del kept[template]
+    assert differences(kept) == {template}
 
 
 NASTY = [
@@ -274,6 +350,88 @@ def test_a_text_that_a_language_lacks_is_said_in_english(key, said):
 def test_a_key_that_no_language_has_is_an_error_and_not_a_blank():
     with pytest.raises(KeyError, match="nowhere"):
         text.t("nowhere")
+
+
+@pytest.fixture
+def german(tmp_path, monkeypatch):
+    """A reader of German, in which one message is not said yet."""
+    for name, words in {
+        "en": {"list.or": "{first} or {last}", "list.comma": ", ", "list.semicolon": "; "},
+        "de": {"list.or": "{first} oder {last}", "list.comma": " / ", "list.semicolon": " | "},
+        "errors.de": {
+            "{n:,} tokens; {fits} {{fit}}.": "{fits} {{passen}}, nicht {n:.1f} Wörter.",
+            "nothing": "{nichts}",
+            "layer {layer}": "Schicht {layer}",
+            "Nothing of {name} is shown: {reasons}.": "Nichts von {name}: {reasons}",
+            "{word!r} is at {place}": "Bei {place}: {word!r}",
+        },
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(words), encoding="utf-8")
+    for module in (text, language):
+        monkeypatch.setattr(module, "FILES", tmp_path)
+    monkeypatch.setattr(text, "language", lambda: "de")
+    clear = (text.catalogue.cache_clear, text.messages.cache_clear, language.languages.cache_clear)
+    for one in clear:
+        one()
+    yield
+    for one in clear:
+        one()
+
+
+FITS = listed([1, 2, Phrase("layer {layer}", layer=3)], "or")
+SENTENCES = {  # each message in English and in German
+    "with a list": (
+        MhaError("{n:,} tokens; {fits} {{fit}}.", n=1500, fits=FITS),
+        "1,500 tokens; 1, 2 or layer 3 {fit}.",
+        "1 / 2 oder Schicht 3 {passen}, nicht 1500.0 Wörter.",
+    ),
+    "in a message": (
+        MhaError(
+            "Nothing of {name} is shown: {reasons}.",
+            name="{m}",
+            reasons=listed([Phrase("layer {layer}", layer="b"), "c"], "semicolon"),
+        ),
+        "Nothing of {m} is shown: layer b; c.",
+        "Nichts von {m}: Schicht b | c",
+    ),
+    "in a row": (
+        MhaError(listed([Phrase("nothing"), Phrase("layer {layer}", layer=1)], "space")),
+        "nothing layer 1",
+        "{nichts} Schicht 1",
+    ),
+    "as it was written": (
+        Phrase("{word!r} is at {place}", word="it", place=listed(["a"], "or")),
+        "'it' is at a",
+        "Bei a: 'it'",
+    ),
+    "in English alone": (
+        MhaError("{n:,} heads of {place}", n=2000, place=Phrase("layer {layer}", layer=1)),
+        "2,000 heads of layer 1",
+        "2,000 heads of Schicht 1",
+    ),
+    "without fields": (MhaError("A {brace} stays."), "A {brace} stays.", "A {brace} stays."),
+    "no phrase": ("layer 1", "layer 1", "layer 1"),
+}
+
+
+@pytest.mark.usefixtures("german")
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_a_message_is_said_in_the_language_of_the_reader(kind):
+    message, english, translated = SENTENCES[kind]
+    for one in (message, pickle.loads(pickle.dumps(message))):
+        assert (str(one), said(one)) == (english, translated)
+
+
+@pytest.mark.usefixtures("german")
+def test_the_messages_of_a_language_are_no_language():
+    assert language.languages() == ("de", "en")
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_a_message_is_said_in_english_where_there_are_no_others(kind, monkeypatch):
+    monkeypatch.setattr(text, "language", lambda: "en")
+    message, english, _ = SENTENCES[kind]
+    assert said(message) == english
 
 
 # Chinese (assets/languages/STYLE.md)

@@ -21,7 +21,7 @@ from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, compute, head_view, model_info, runs, state, uploads
 from pages._kit.language import DEFAULT, begin_in_language
-from pages._kit.text import PAGES, literal, t
+from pages._kit.text import PAGES, literal, said, t
 from pages._server import limits
 
 MAX_SEED = 999
@@ -63,7 +63,7 @@ def _plan() -> Plan:
 
 def _refuse(error: MhaError) -> None:
     """Sizes that do not fit together, with buttons for the nearest that do."""
-    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    st.error(literal(said(error)), title=t("error.title"), icon=":material/straighten:")
     with st.container(horizontal=True):
         for number, fix in enumerate(error.fixes):
             [(name, value)] = fix.items()
@@ -154,7 +154,7 @@ def _watch(plan: Plan) -> None:
 
 def _full(error: MhaError) -> None:
     """A training that may not wait, with a button to each of one's own that do: there they are stopped."""
-    st.warning(literal(error), icon=":material/hourglass_top:")
+    st.warning(literal(said(error)), icon=":material/hourglass_top:")
     with st.container(horizontal=True):
         for number, fix in enumerate(error.fixes):
             values = {f"train_{name}": value for name, value in fix.items()}
@@ -191,7 +191,7 @@ def _progress(job: Job) -> None:
     }[job.state]
     st.progress(job.step / job.plan.steps, words)
     if job.unsaved:
-        st.caption(t("train.unsaved", reason=literal(job.unsaved)))
+        st.caption(t("train.unsaved", reason=literal(said(job.unsaved))))
 
 
 def _figures(job: Job, records: list, at: int) -> None:
@@ -275,7 +275,7 @@ def _open(upload) -> None:
                 with named(path, upload.name):
                     opened = upload.file_id, compute.trainings().add(checkpoints.load_model(path))
             except MhaError as error:
-                st.error(literal(error))
+                st.error(literal(said(error)))
                 return
         st.session_state["opened_model"] = opened
     name = opened[1]

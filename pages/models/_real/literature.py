@@ -8,7 +8,7 @@ from mha_core.analysis.literature import LINK, Finding, MeanScore, findings, mea
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import model_source, state
-from pages._kit.text import literal, t
+from pages._kit.text import literal, said, t
 
 MODELS = {  # the models in papers, each with the names that it may have on this machine
     "google-bert/bert-base-uncased": ("google-bert/bert-base-uncased", "bert-base-uncased"),
@@ -136,7 +136,7 @@ def _measure(scene: Scene, name: str, published: tuple[Finding, ...]) -> dict[Fi
             scores[finding] = measure(finding, trace)
     except MhaError as error:
         bar.empty()
-        st.warning(literal(error))
+        st.warning(literal(said(error)))
         return {}
     bar.empty()
     st.session_state.measure = None

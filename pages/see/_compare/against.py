@@ -18,7 +18,7 @@ from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, state
 from pages._kit.pair import PairSide
 from pages._kit.scene import second_trace
-from pages._kit.text import isolated, literal, t
+from pages._kit.text import isolated, literal, said, t
 
 HEADS = (1, 2, 4, 8, 16, 32)  # numbers of heads that are offered for random weights, where they fit
 
@@ -154,5 +154,5 @@ def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:
     try:
         return there, compute.trace(there)
     except MhaError as error:
-        st.info(literal(error), icon=":material/straighten:")
+        st.info(literal(said(error)), icon=":material/straighten:")
         return there, None

@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.comparison import compare, divergence, is_same_text
 from pages._kit import compute, heatmaps, pair, state
-from pages._kit.text import literal, short, t
+from pages._kit.text import literal, said, short, t
 
 ROW = 96  # pixels of the picture with one row
 HIDDEN_SHARE = 0.005  # of the weight: less that goes to tokens without a partner is not worth a sentence
@@ -30,7 +30,7 @@ def of_weights(sides: pair.Pair) -> None:
     try:
         compared = compare(first, second, heads=tuple(side.head for side in sides))
     except MhaError as error:
-        st.caption(literal(error))
+        st.caption(literal(said(error)))
         return
     st.subheader(t("compare.by_words"))
     st.caption(t("compare.by_words_how"))

@@ -9,7 +9,7 @@ from mha_core import AttentionSpec, MhaError
 from mha_core.analysis.published_sizes import PublishedSizes, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
-from pages._kit.text import literal, t
+from pages._kit.text import literal, said, t
 
 MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
 BYTES = {"fp32": 4, "bf16": 2}
@@ -137,7 +137,7 @@ def _take(presets: Mapping[str, Mapping[str, int | None]]) -> None:
 
 def _refuse(error: MhaError) -> None:
     """Sizes that do not fit together, with buttons for the nearest that do."""
-    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    st.error(literal(said(error)), title=t("error.title"), icon=":material/straighten:")
     with st.container(horizontal=True):
         for number, fix in enumerate(error.fixes):
             [(name, value)] = fix.items()

@@ -14,7 +14,7 @@ from mha_core.attention.edits import Concatenation, Edit
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, model_source, pair
 from pages._kit.matrices import of_picture
-from pages._kit.text import joined, literal, number, t
+from pages._kit.text import joined, literal, number, said, t
 from pages.understand._what_if.sides import Rearranged
 
 SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
@@ -81,7 +81,7 @@ def reached(
     try:
         cells = ~np.stack(_cone(text, edits))
     except MhaError as error:
-        st.caption(literal(str(error)))
+        st.caption(literal(said(error)))
         return
     part = (None, None) if rows is None else (rows.start, rows.stop)
     outputs = [
