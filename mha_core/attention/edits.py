@@ -119,20 +119,22 @@ class Edit(ABC):
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         """The score rule with this edit. Raises `MhaError` where the edit does not fit the attention."""
 
-    def describe(self) -> str:
+    def describe(self) -> Phrase:
         """The edit in a few words for titles and captions, where all counts start at 1."""
-        places = [] if self.layer is None else [f"layer {_ordinal(self.layer)}"]
+        places = [] if self.layer is None else [Phrase("layer {layer}", layer=_ordinal(self.layer))]
         places += [] if self.kind is None else [self.kind]
         for axis in ("heads", "rows", "keys"):
             picked = getattr(self, axis, None)
             if picked is not None:
-                named = ", ".join(one if isinstance(one, str) else _ordinal(one) for one in picked)
-                places.append(f"{axis if len(picked) > 1 else axis[:-1]} {named}")
-        return f"{self.what()}: {', '.join(places)}" if places else self.what()
+                places.append(_place(axis, picked))
+        change = self.what()
+        return (
+            Phrase("{change}: {places}", change=change, places=listed(places, "comma")) if places else change
+        )
 
-    def what(self) -> str:
+    @abstractmethod
+    def what(self) -> Phrase:
         """What it does, in a few words."""
-        return self.name
 
     def to_json(self) -> dict[str, object]:
         """The edit as JSON values; `read` is the inverse."""
@@ -161,6 +163,9 @@ class Hide(Edit):
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return rule.hiding(~self.cells(site))
 
+    def what(self) -> Phrase:
+        return Phrase("hide")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mask(Edit):
@@ -187,8 +192,8 @@ class Mask(Edit):
         hidden = self.cells(site)
         return rule.hiding(~hidden) if hidden.any() else rule
 
-    def what(self) -> str:
-        return f"mask {self.mask}"
+    def what(self) -> Phrase:
+        return Phrase("mask {mask}", mask=self.mask)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +211,8 @@ class Scale(Edit):
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return replace(rule, scale=self.factor)
 
-    def what(self) -> str:
-        return f"scale {self.factor:.4g}"
+    def what(self) -> Phrase:
+        return Phrase("scale {factor:.4g}", factor=self.factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +230,8 @@ class Temperature(Edit):
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return replace(rule, temperature=rule.temperature * self.temperature)
 
-    def what(self) -> str:
-        return f"temperature {self.temperature:.4g}"
+    def what(self) -> Phrase:
+        return Phrase("temperature {temperature:.4g}", temperature=self.temperature)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,8 +257,9 @@ class Bias(Edit):
             return rule  # another kernel would round otherwise
         return replace(rule, bias=bias if rule.bias is None else rule.bias + bias.to(rule.bias))
 
-    def what(self) -> str:
-        return f"bias {self.values:+.4g}" if isinstance(self.values, float) else self.name
+    def what(self) -> Phrase:
+        is_number = isinstance(self.values, float)
+        return Phrase("bias {number:+.4g}", number=self.values) if is_number else Phrase("bias")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,8 +309,8 @@ class Weights(Edit):
                 )
         return replace(rule, patched_weights=_over(patches, rule.patched_weights))
 
-    def what(self) -> str:
-        return "uniform weights" if self.values is None else "patched weights"
+    def what(self) -> Phrase:
+        return Phrase("uniform weights" if self.values is None else "patched weights")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,8 +338,8 @@ class Output(Edit):
             patched_outputs=_over(_laid_out(self, site, width, COMPUTED), rule.patched_outputs),
         )
 
-    def what(self) -> str:
-        return "off" if self.values == 0.0 else "patched output"
+    def what(self) -> Phrase:
+        return Phrase("off" if self.values == 0.0 else "patched output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,8 +369,8 @@ class Concatenation(Edit):
         identity = torch.eye(width, device=w_o.weight.device, dtype=w_o.weight.dtype)
         w_o.weight, w_o.bias = nn.Parameter(identity, requires_grad=False), None
 
-    def what(self) -> str:
-        return "W^O = I"
+    def what(self) -> Phrase:
+        return Phrase("W^O = I")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,8 +393,8 @@ class Position(Edit):
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return rule
 
-    def what(self) -> str:
-        return f"position {self.code}"
+    def what(self) -> Phrase:
+        return Phrase("position {code}", code=self.code)
 
 
 TYPES: Mapping[str, type[Edit]] = {
@@ -579,6 +585,20 @@ def _tuples(values: object) -> object:
     return tuple(map(_tuples, values)) if isinstance(values, list) else values
 
 
+def _place(axis: str, picked: tuple[int | str, ...]) -> Phrase:
+    """The heads, rows or keys of an edit, for readers."""
+    named = listed((one if isinstance(one, str) else _ordinal(one) for one in picked), "comma")
+    match axis:
+        case "heads":
+            return Phrase("heads {places}" if len(picked) > 1 else "head {places}", places=named)
+        case "rows":
+            return Phrase("rows {places}" if len(picked) > 1 else "row {places}", places=named)
+        case _:
+            return Phrase("keys {places}" if len(picked) > 1 else "key {places}", places=named)
+
+
 def _ordinal(number: int) -> str:
     """The count of an index from 0, for readers: 1 for 0, and the last one for −1."""
-    return str(number + 1) if number >= 0 else f"{-number}. from the end" if number < -1 else "last"
+    if number < -1:
+        return Phrase("{n}. from the end", n=-number)
+    return str(number + 1) if number >= 0 else Phrase("last")

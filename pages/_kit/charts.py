@@ -12,11 +12,12 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Crop, Origin, Span
+from mha_core.errors import listed
 from mha_core.figures.packed import Packed
 from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
 from pages._kit import components
-from pages._kit.text import joined, t
+from pages._kit.text import joined, said, t
 
 CONFIG = {
     "displaylogo": False,
@@ -104,11 +105,11 @@ def say_part(drawn: Crop, sides: Sides, *more: str) -> None:
 
 
 def changes(source: Source) -> str:
-    """The edits of the numbers, in the words of the library; of many their count and the first."""
-    listed = "; ".join(edit.describe() for edit in source.edits)
-    if len(listed) <= MAX_TEXT:
-        return t("save.edited", changes=listed)
-    return t("save.edited_much", changes=listed[:MAX_TEXT], count=len(source.edits))
+    """The edits of the numbers; of many their count and the first."""
+    edits = said(listed((edit.describe() for edit in source.edits), "semicolon"))
+    if len(edits) <= MAX_TEXT:
+        return t("save.edited", changes=edits)
+    return t("save.edited_much", changes=edits[:MAX_TEXT], count=len(source.edits))
 
 
 def _weights(origin: Origin) -> str:

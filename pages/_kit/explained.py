@@ -44,7 +44,7 @@ def _as_json(explanation: Explanation) -> dict:
         "steps": [_step(step, explanation.key) for step in explanation.steps],
         "code": explanation.pytorch(),
         "latex": explanation.latex,
-        "edits": list(explanation.edits),
+        "edits": list(map(said, explanation.edits)),
     }
 
 
