@@ -13,6 +13,8 @@ from types import FunctionType, MappingProxyType, ModuleType
 import torch
 from torch import nn
 
+from mha_core.errors import Phrase
+
 # By what a part of a model asks for a file: its class, its own name in the model, an attribute, or what its
 # code uses, a function, a method or a buffer.
 FILES = {
@@ -87,14 +89,18 @@ def without_attention(model: nn.Module) -> dict[str, str]:
     for name, part in model.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
             if _attends(part) and not any(name.startswith(f"{other}.") for other in layers):
-                layers[name] = f"{name or part.original_name}: it is made by torch.jit, where nothing is seen"
+                layers[name] = Phrase(
+                    "{name}: it is made by torch.jit, where nothing is seen", name=name or part.original_name
+                )
             continue
         kind = type(part).__name__
         mixes = MIXERS.search(kind) is not None and AROUND.search(kind) is None
         mixes |= hasattr(part, STATE) or isinstance(part, nn.RNNBase)
         mixes |= asked_by(name, part) in WITHOUT_SOFTMAX
         if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
-            layers[name] = f"{name}: {kind} mixes tokens by other means than attention"
+            layers[name] = Phrase(
+                "{name}: {kind} mixes tokens by other means than attention", name=name, kind=kind
+            )
     return layers
 
 
@@ -113,7 +119,7 @@ def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
             f"{name}.".startswith(f"{layer}.") or layer.rpartition(".")[0] == block for layer in named
         )
         if wide and not is_of_mixer:
-            said = f"{name}: {type(part).__name__} mixes neighbouring tokens"
+            said = Phrase("{name}: {kind} mixes neighbouring tokens", name=name, kind=type(part).__name__)
             hooks.append(part.register_forward_hook(lambda *_, key=name, said=said: used.update({key: said})))
     if hooks:
         run()

@@ -16,13 +16,14 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.families import asked_by
 from mha_core.capture.token_mixing import MIXES, UNCHECKED, TokenMixing
+from mha_core.errors import Phrase
 from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.trial import Route, attempt
 from mha_core.sources.huggingface.twin import twin
 
-BESIDE = "it mixes tokens beside what is shown"
+BESIDE = Phrase("it mixes tokens beside what is shown")
 REARRANGED = ("bands", "chunks")  # of families: attention in another layout, in parts that do nothing else
-NOT_CHECKED = "Whether anything beside its attention mixes tokens could not be checked."
+NOT_CHECKED = Phrase("Whether anything beside its attention mixes tokens could not be checked.")
 
 
 def checked(route: Route, module: nn.Module, known: Iterable[str]) -> Route:
@@ -33,7 +34,7 @@ def checked(route: Route, module: nn.Module, known: Iterable[str]) -> Route:
     found = attempt(lambda: mixing(route, module, known, forward_pass.probe(module)))
     if found is None or UNCHECKED in found.values():
         return replace(route, notes=(*route.notes, NOT_CHECKED))
-    return replace(route, skipped=(*route.skipped, *(f"{name}: {BESIDE}" for name in found)))
+    return replace(route, skipped=(*route.skipped, *(forward_pass.left_out(name, BESIDE) for name in found)))
 
 
 def mixing(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mha_core.capture import families
 from mha_core.capture.call import Call
+from mha_core.errors import Phrase
 from mha_core.traces.layer import LayerTrace
 
 PassLayers = tuple[tuple[LayerTrace, ...], tuple[str, ...]]  # and what was left out, with its reason
@@ -22,9 +23,15 @@ RETURNED = {
     "cross_attentions": "cross",
 }
 # Why a layer is left out.
-IN_PARTS = "its weights are not those of token to token"
+IN_PARTS = Phrase("its weights are not those of token to token")
+NO_WEIGHTS = Phrase("what the model returns by the name of weights are none")
 _results: ContextVar[list | None] = ContextVar("headscope_results", default=None)
-ELSEWHERE = "it does not look from token to token, or at two texts at once"
+ELSEWHERE = Phrase("it does not look from token to token, or at two texts at once")
+
+
+def left_out(name: str, reason: str) -> Phrase:
+    """The sentence on a part of a model that is not shown."""
+    return Phrase("{name}: {reason}", name=name, reason=reason)
 
 
 def has_target(module: nn.Module) -> bool:

@@ -13,7 +13,7 @@ from mha_core.sources.huggingface.files import Folder
 # May be missing from the files: heads for a task, and numbers that are computed.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
 UNUSED = re.compile(r"pooler|final_logits_bias|position_ids|classifier|score\b")  # by a head that writes
-SOUNDS = "it reads codes of sounds and no text"
+SOUNDS = Phrase("it reads codes of sounds and no text")
 TOKENIZER = re.compile(
     r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
 )

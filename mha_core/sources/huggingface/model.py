@@ -245,7 +245,8 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     Raises `MhaError` if there is none.
     """
     register()
-    unread = (f"decoder: {loading.SOUNDS}",) if loading.writes_sounds(module.config) else ()
+    writes_sounds = loading.writes_sounds(module.config)
+    unread = (forward_pass.left_out("decoder", loading.SOUNDS),) if writes_sounds else ()
     module = (module.text_encoder if unread else module).eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again

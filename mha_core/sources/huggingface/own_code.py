@@ -14,6 +14,7 @@ from mha_core.capture.call import Call
 from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.gap import gap
 from mha_core.capture.own_code.following import CollectingMode
+from mha_core.errors import Phrase
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
@@ -22,15 +23,15 @@ from mha_core.sources.huggingface.forward_pass import (
     are_weights,
     forward,
     kind,
+    left_out,
     sizes,
 )
 
-BY_WORDS = (
+BY_WORDS = Phrase(
     "What is added to the scores of this layer depends on the words, too: it is made for this text, "
     "and is not what stands between the same two places of another one."
 )
-BESIDE = "it mixes other values by weights that the model does not return"
-MORE = "softmaxes that short texts do not have: {n}, which could not be followed"
+BESIDE = Phrase("it mixes other values by weights that the model does not return")
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,18 @@ class OwnCode:
             return None
         layers, skipped, shared = [], [*self.skipped], {}
         if watcher.softmaxes.total() > self.softmaxes:
-            skipped.append(MORE.format(n=watcher.softmaxes.total() - self.softmaxes))
+            skipped.append(
+                Phrase(
+                    "softmaxes that short texts do not have: {n}, which could not be followed",
+                    n=watcher.softmaxes.total() - self.softmaxes,
+                )
+            )
         calls.reverse()
         for n, is_shown in enumerate(self.shown):
             call = calls.pop()  # each is let go when it has been copied
             layer_kind = kind(call, module, names, inputs)
             if layer_kind is None or not is_shown:
-                skipped.append(f"{call.name}: {ELSEWHERE if layer_kind is None else BESIDE}")
+                skipped.append(left_out(call.name, ELSEWHERE if layer_kind is None else BESIDE))
                 continue
             layer = call.layer(layer_kind, shared)
             if n in self.by_words:
@@ -155,7 +161,7 @@ def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, i
         size = tuple(matrix.shape[2:])
         left[size] -= 1
         if left[size] < 0:
-            unseen.append(f"{name} layer: {IN_PARTS}")
+            unseen.append(left_out(f"{name} layer", IN_PARTS))
     return tuple(unseen)
 
 

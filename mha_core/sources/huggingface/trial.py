@@ -33,11 +33,13 @@ from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
+    NO_WEIGHTS,
     RETURNED,
     PassLayers,
     are_weights,
     forward,
     kind,
+    left_out,
     output,
     probe,
     returned,
@@ -52,13 +54,18 @@ from mha_core.traces.tokens import Tokens
 if TYPE_CHECKING:  # loaded where a trial follows a model's own code
     from mha_core.sources.huggingface.own_code import OwnCode
 
-WEIGHTS_ALONE = "It returns its weights; queries, keys and values are not known."
-MISSING = (
-    f"This architecture computes attention in a way of its own, outside the common interface. {WEIGHTS_ALONE}"
+WEIGHTS_ALONE = Phrase("It returns its weights; queries, keys and values are not known.")
+MISSING = Phrase(
+    "This architecture computes attention in a way of its own, outside the common interface. It returns its "
+    "weights; queries, keys and values are not known."
 )
-DIFFERENT = f"What this architecture computes differs from the common attention function. {WEIGHTS_ALONE}"
-ANOTHER_WAY = (
-    f"For this text the model computes attention in another way than for short ones. {WEIGHTS_ALONE}"
+DIFFERENT = Phrase(
+    "What this architecture computes differs from the common attention function. It returns its weights; "
+    "queries, keys and values are not known."
+)
+ANOTHER_WAY = Phrase(
+    "For this text the model computes attention in another way than for short ones. It returns its weights; "
+    "queries, keys and values are not known."
 )
 LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # no model's own code
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
@@ -66,12 +73,7 @@ BUDGET = re.compile(r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|
 LONG_PROBE = 64  # tokens
 EAGER = "eager_attention_forward"  # as each file of transformers calls its own function
 SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys are no choice of 64 keys, 2 of 2 are
-IMPRECISE = (
-    "There was no room for a copy of the model in float32, or it does not run in it, so the trial ran in "
-    "{dtype}: small differences from the model's own attention would not have been noticed."
-)
-
-ABSENT = "for this text it does not attend as it does for short ones"
+ABSENT = Phrase("for this text it does not attend as it does for short ones")
 
 Result = TypeVar("Result")
 
@@ -162,7 +164,12 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
     if route is None:
         route = _tried(twin(module), ours)
         if half:
-            note = IMPRECISE.format(dtype=str(half[0].dtype).removeprefix("torch."))
+            note = Phrase(
+                "There was no room for a copy of the model in float32, or it does not run in it, so the "
+                "trial ran in {dtype}: small differences from the model's own attention would not have been "
+                "noticed.",
+                dtype=str(half[0].dtype).removeprefix("torch."),
+            )
             route = replace(route, notes=(*route.notes, note))
     names, layers = _adjusted(module, route, ours)
     return replace(route, layers=layers), names
@@ -225,7 +232,9 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     returned_weights, difference, reason = returned(module, reference), None, ""
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
     skipped = tuple(
-        f"{layer_kind} layer: {IN_PARTS}" for layer_kind, matrix in returned_weights if matrix.dim() > 4
+        left_out(f"{layer_kind} layer", IN_PARTS)
+        for layer_kind, matrix in returned_weights
+        if matrix.dim() > 4
     )
     close = _close(module)
     if ours and _set(module, ours):
@@ -257,7 +266,7 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
             reasons=listed(reasons, "semicolon"),
         )
     if reason:
-        return Route("weights", 0.0, f"{reason} {WEIGHTS_ALONE}", notes=notes)
+        return Route("weights", 0.0, listed((reason, WEIGHTS_ALONE), "space"), notes=notes)
     return Route("weights", 0.0, MISSING if difference is None else DIFFERENT)
 
 
@@ -427,12 +436,12 @@ def layers_of(
         call = calls.pop()
         layer_kind = kind(call, module, names, inputs)
         if layer_kind is None:
-            skipped.append(f"{call.name}: {ELSEWHERE}")
+            skipped.append(left_out(call.name, ELSEWHERE))
         else:
             layers.append(call.layer(layer_kind, shared))
     absent = Counter(route.layers) - Counter(layer.name for layer in layers)
     absent -= Counter(entry.partition(":")[0] for entry in skipped)
-    return tuple(layers), (*skipped, *(f"{name}: {ABSENT}" for name in absent.elements()))
+    return tuple(layers), (*skipped, *(left_out(name, ABSENT) for name in absent.elements()))
 
 
 def _close(module: nn.Module) -> float:
@@ -525,9 +534,9 @@ def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
     for layer_kind, matrix in returned(module, reference):
         weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
-            skipped.append(f"{layer_kind} layer: {IN_PARTS}")
+            skipped.append(left_out(f"{layer_kind} layer", IN_PARTS))
         elif not are_weights(weights):
-            skipped.append(f"{layer_kind} layer: what the model returns by the name of weights are none")
+            skipped.append(left_out(f"{layer_kind} layer", NO_WEIGHTS))
         else:
             tensors = MappingProxyType({"weights": weights[0].detach().to("cpu").clone()})
             layers.append(LayerTrace(tensors, kind=layer_kind, about=Facts(missing=missing)))
