@@ -63,7 +63,7 @@ def show(
     strips: Sequence[Strip],
     *,
     clears: Sequence[str] = (),
-    stays: bool = False,
+    sticky: bool = False,
 ) -> None:
     """The rows with more than one number and the texts; a choice moves the scene.
 
@@ -80,7 +80,7 @@ def show(
         [strip.data for strip in strips],
         key="chooser",
         on_pick=pick,
-        stays=stays,
+        sticky=sticky,
     )
 
 
@@ -91,7 +91,7 @@ def of_head(
     head: int,
     query: int,
     limit: float,
-    stays: bool = False,
+    sticky: bool = False,
     alone: bool = False,
 ) -> None:
     """The layer, the head, and the sentence, shaded by the row of the token `query` up to `limit`.
@@ -102,7 +102,7 @@ def of_head(
     if alone:
         of_layer = trace.layers[layer]
         shaded = [shaded[0]._replace(every=(of_layer.weights(head), of_layer.allowed(head)))]
-    show([layers(trace, layer), heads(trace, layer, head)], shaded, stays=stays)
+    show([layers(trace, layer), heads(trace, layer, head)], shaded, sticky=sticky)
 
 
 def layers(trace: AttentionTrace, layer: int) -> NumberRow:

@@ -108,7 +108,7 @@ def chooser(
     *,
     key: str,
     on_pick: Callable[[dict], None],
-    stays: bool,
+    sticky: bool,
 ) -> None:
     """Rows of numbered layers and heads, and texts as words (chooser.js has the fields of each).
 
@@ -118,16 +118,16 @@ def chooser(
 
     def picked() -> None:
         chosen = dict(st.session_state[key].picked)
-        told = chosen.pop("told", None)
-        state.hear(told)
-        on_pick({} if told else chosen)  # the focus that was told has it by its name
+        moved = chosen.pop("moved", None)
+        state.receive(moved)
+        on_pick({} if moved else chosen)  # the focus that was sent has it by its name
 
     _chooser(
         key=key,
         data={
             "rows": list(rows),
             "strips": list(strips),
-            "stays": stays,
+            "sticky": sticky,
             "focus": state.address(),
             "texts": {
                 "hint": t("token.hint", weight="{weight}", **names),

@@ -64,7 +64,7 @@ def of_traces(
         source=views.caption_of(traces, layer),
         texts=views.texts(language()),
     )
-    header |= {"brief": titles is None, "tells": True, **(more or {})}
+    header |= {"brief": titles is None, "reports": True, **(more or {})}
     focus = state.focus()
     if 1 < focus.sentence <= len(traces):
         nth = focus.sentence - 1

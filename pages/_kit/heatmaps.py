@@ -198,7 +198,7 @@ def draw(
     steps: Mapping[str, StepMatrices] | None = None,
     traces: Mapping[str, AttentionTrace] | None = None,
     names: Sequence[str] | None = None,
-    stays: Mapping[str, int] | None = None,
+    with_cell: Mapping[str, int] | None = None,
     painted: Callable[[str, range, range], None] | None = None,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
@@ -207,8 +207,8 @@ def draw(
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
     drawn (scene/step.js). `traces` are those whose numbers the matrices of these names have: a click on a
     cell then says where its number comes from. With the `names` of all tokens of the text a frame around a
-    row follows the focus among them without the server. With the tokens of a cell `stays` is chosen of the
-    focus, where other tokens would choose another.
+    row follows the focus among them without the server. Choosing the tokens of a cell sets the fields `with_cell`
+    of the focus, too, where other tokens would choose others.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
@@ -237,8 +237,8 @@ def draw(
 
     def picked() -> None:
         cell = st.session_state[key].picked
-        state.hear(cell.get("told"))
-        _choose(row=cell["row"], column=cell["column"], **(stays or {}))
+        state.receive(cell.get("moved"))
+        _choose(row=cell["row"], column=cell["column"], **(with_cell or {}))
         if cell.get("explained"):
             st.session_state[_explained(key)] = _asked(explains, **cell["explained"])
 
@@ -246,13 +246,13 @@ def draw(
 
     def paint() -> None:
         order = st.session_state[key].painted
-        state.hear(order.get("told"))
+        state.receive(order.get("moved"))
         if painted is not None and (area := _area(cells, **order)) is not None:
             painted(*area)
 
     def plotted() -> None:
         asked = st.session_state[key].plotted
-        state.hear(asked.get("told"))
+        state.receive(asked.get("moved"))
         st.session_state[_plot(key)] = asked["name"]
 
     _heatmaps(

@@ -57,20 +57,20 @@ def in_fragment() -> tuple[Scene, AttentionTrace]:
     return replace(scene, focus=state.focus()), trace
 
 
-def second_trace(scene: Scene, *, says: bool = True) -> AttentionTrace | None:
+def second_trace(scene: Scene, *, explains: bool = True) -> AttentionTrace | None:
     """The trace of the second sentence; None where there is none or it cannot be computed.
 
-    The page `says` why it is not what was asked for; a fragment of it says nothing again.
+    The page `explains` why it is not what was asked for; a fragment of it says nothing again.
     """
     if scene.source == "file" or not scene.twin.strip():
         return None
     try:
         _, trace, reasons = compute.nearest(scene, field="twin")
     except MhaError as error:
-        if says:
+        if explains:
             st.caption(t("error.twin", reason=literal(said(error))))
         return None
-    if says:
+    if explains:
         refusals.instead(reasons, trace, scene, field="twin")
         first = compute.peek(scene)
         unknown_words.show(trace, again=first is not None and bool(first.tokens.unknown))

@@ -31,20 +31,20 @@ def begin() -> bool:
     Returns whether it did.
     """
     new = "focus" not in st.session_state or streamlit_parts.after_history()
-    _hear()
+    _receive()
     if streamlit_parts.after_history():
         _take_link()
     return new
 
 
-def _hear() -> None:
+def _receive() -> None:
     """Take up what the browser has sent since; it stands in every message until another is sent."""
     if "focus" not in st.session_state:
         _take_link()
-    hear((st.session_state.get("address") or {}).get("focus"))
+    receive((st.session_state.get("address") or {}).get("focus"))
 
 
-def hear(sent: Mapping | None) -> None:
+def receive(sent: Mapping | None) -> None:
     """Take up what the browser has sent of the focus, perhaps with a message about a part of the page.
 
     It counts what it sends: an older message stands in later ones, too.
@@ -65,12 +65,12 @@ def _take_link() -> None:
 
 def _take(link: Mapping[str, object]) -> None:
     st.session_state["focus"] = Focus.of_link(link)
-    st.session_state["focus_heard"] = Focus().link() | strings(link)
+    st.session_state["focus_received"] = Focus().link() | strings(link)
 
 
 def focus() -> Focus:
     """What the pictures of the page look at."""
-    _hear()
+    _receive()
     return st.session_state["focus"]
 
 
@@ -95,10 +95,10 @@ def _is_optional(name: str) -> bool:
 
 
 def address() -> dict[str, dict[str, str]]:
-    """For the browser: the focus, and the one that it was heard to hold before."""
+    """For the browser: the focus, and the one that the server had received before."""
     return {
         "focus": focus().link(),
-        "heard": st.session_state["focus_heard"],
+        "received": st.session_state["focus_received"],
     }
 
 
@@ -163,7 +163,7 @@ def go(**values: object) -> None:
     A token is named by its word or its number from 1. The link follows a control that the page has drawn by
     itself, and Streamlit refuses a second writer; for the others it is written here.
     """
-    _hear()
+    _receive()
     names = [field.name for field in fields(Focus) if field.name in values]
     moves = {name: "" if (value := values.pop(name)) is None else str(value) for name in names}
     if moves.get("token"):

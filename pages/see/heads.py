@@ -37,7 +37,7 @@ if scene.source == "model":
     if answered and not answered[0].answers:
         st.caption(t("answer.elsewhere"))
 weights = sentences.show(
-    trace, twin, scene, layer=layer, head=head, token=query, tells=opened, answered=answered
+    trace, twin, scene, layer=layer, head=head, token=query, reports=opened, answered=answered
 )
 if trace.layers[layer].knows("w_o") and st.button(
     t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"

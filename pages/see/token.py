@@ -23,7 +23,7 @@ def page() -> None:
     row = both[0].looks.weights.iloc[subject.head]
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
     place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
-    chooser.of_head(trace, **place, limit=limit, stays=True)
+    chooser.of_head(trace, **place, limit=limit, sticky=True)
     answers.reading(trace, **place)
     model_info.layer(trace, subject.layer)
     model_info.collapsed(trace, subject.layer)

@@ -95,9 +95,9 @@ export class Rescaled {
     const name = head * this.nQuery + query;
     let shares = this.sums.get(name);
     if (!shares) {
-      shares = { stays: 0, away: 0 };
+      shares = { kept: 0, away: 0 };
       this.layer.row(head, query).forEach((w, key) => {
-        shares[this.hidden.has(key) ? "away" : "stays"] += w;
+        shares[this.hidden.has(key) ? "away" : "kept"] += w;
       });
       this.sums.set(name, shares);
     }
@@ -111,13 +111,13 @@ export class Rescaled {
   score = (head, query, key) => this.layer.score?.(head, query, key) ?? NaN;
 
   weight(head, query, key) {
-    const { stays } = this.shares(head, query);
-    return this.hidden.has(key) || !stays ? 0 : this.layer.weight(head, query, key) / stays;
+    const { kept } = this.shares(head, query);
+    return this.hidden.has(key) || !kept ? 0 : this.layer.weight(head, query, key) / kept;
   }
 
   row(head, query) {
-    const { stays } = this.shares(head, query);
-    return this.layer.row(head, query).map((w, key) => (this.hidden.has(key) || !stays ? 0 : w / stays));
+    const { kept } = this.shares(head, query);
+    return this.layer.row(head, query).map((w, key) => (this.hidden.has(key) || !kept ? 0 : w / kept));
   }
 
   column(head, key) {

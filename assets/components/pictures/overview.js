@@ -5,7 +5,7 @@ import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
-import { tell } from "../scene/address.js";
+import { report } from "../scene/address.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { atRest, drawn, followLink } from "../streamlit/adapter.js";
 import { saveable } from "./charts.js";
@@ -371,7 +371,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const layers = [...openPayload(weights)[0].layers.values()];
   const { chosen, link } = data;
   showOverview(root, { header, layers, chosen, link }, (head) => {
-    tell();
+    report();
     setTriggerValue("picked", head);
   });
 }

@@ -4,7 +4,7 @@
 import { arrival } from "../numbers/blobs.js";
 import { makeButton } from "../page/elements.js";
 import { fill, isolated, questionId } from "../page/wording.js";
-import { follow, heldFocus, news } from "../scene/address.js";
+import { follow, heldFocus, unreported } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
@@ -228,7 +228,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const bytes = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // other matrices have come meanwhile
   root.heatmaps ??= new PageMatrices(root);
-  root.heatmaps.send = (name, value) => setTriggerValue(name, { ...value, ...news() });
+  root.heatmaps.send = (name, value) => setTriggerValue(name, { ...value, ...unreported() });
   root.heatmaps.open(data, bytes);
   drawn(root);
 }

@@ -3,8 +3,8 @@
 // of it with the messages that are sent anyway: it is the state of a component of the frame, which each of them
 // carries, also the one that asks for another page. So no answer has to be waited for, and none is lost.
 //
-// A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
-// with `follow`. Before it sends a message of its own it calls `tell`, or puts `news` into the message.
+// A picture moves it with `move`, and then calls `report` where the server draws something from it, too. It follows it
+// with `follow`. Before it sends a message of its own it calls `report`, or puts `unreported` into the message.
 
 import { moveAsLiked, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
@@ -41,25 +41,25 @@ export function move(changes) {
   if (send) hold({ ...held, ...changes });
 }
 
-// Whether the server has not heard of the focus yet; then it does with the message that leaves in a moment.
-export function tell() {
-  const { told } = news();
-  if (told) send(told);
-  return told !== undefined;
+// Report the focus to the server, in a message that leaves in a moment. Returns whether it was not known there yet.
+export function report() {
+  const { moved } = unreported();
+  if (moved) send(moved);
+  return moved !== undefined;
 }
 
-// What the server has not heard of yet, as a part of another message, which may ask for a part of the page alone: the
-// component of the frame would ask for all of it.
-/** @returns {{ told?: { count: number, link: LinkFocus } }} */
-export function news() {
+// The focus that the server does not know yet, as a part of another message. That one may run a part of the page alone;
+// the component of the frame would run all of it.
+/** @returns {{ moved?: { count: number, link: LinkFocus } }} */
+export function unreported() {
   const now = JSON.stringify(held);
   if (!send || now === known) return {};
   known = now;
   count += 1;
-  return { told: { count, link: held } };
+  return { moved: { count, link: held } };
 }
 
-// As long as the element is on the page it is told of each focus that something else has moved to.
+// As long as the element is on the page it hears of each focus that something else has moved to.
 /** @param {HTMLElement} element */
 export function follow(element, act) {
   followers.set(element, act);
@@ -77,7 +77,7 @@ export function connect(server, setState) {
     moveAsLiked();
     applyOnEnter();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
-    for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
+    for (const act of ["keydown", "click", "change"]) document.addEventListener(act, reportBefore, true);
     // Of the link as it was opened: Streamlit takes values that are the defaults out of the address, and the hash too.
     const [opened] = performance.getEntriesByType("navigation");
     holdSection(new URL(opened.name).hash.slice(1)); // which leaves the address in the next line
@@ -91,7 +91,7 @@ export function connect(server, setState) {
 export function take(server) {
   // An answer to what was held before comes too late: the user has moved on meanwhile.
   // The server can move it several times before it hears of it anew.
-  if (![JSON.stringify(inOrder(server.heard)), taken].includes(JSON.stringify(held))) return;
+  if (![JSON.stringify(inOrder(server.received)), taken].includes(JSON.stringify(held))) return;
   taken = JSON.stringify(inOrder(server.focus));
   known = taken;
   hold(server.focus);
@@ -137,12 +137,12 @@ function goBack() {
 // A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once,
 // and the message about the focus would leave behind that and ask for this page again: the link is followed next.
 /** @param {any} event */
-function tellBefore(event) {
+function reportBefore(event) {
   const control = event.target.closest?.(CONTROLS);
   if (!control || event.target.shadowRoot || event.key === "Tab") return;
   const link = event.target.closest("a[href]");
-  if (!link) tell();
-  else if (event.type === "click" && !event.ctrlKey && !event.metaKey && !event.shiftKey && tell()) {
+  if (!link) report();
+  else if (event.type === "click" && !event.ctrlKey && !event.metaKey && !event.shiftKey && report()) {
     event.preventDefault();
     event.stopImmediatePropagation();
     setTimeout(() => link.click());

@@ -4,7 +4,7 @@
 import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
 import { pageOf } from "../page/saved_page.js";
-import { follow, heldFocus, move, ready, tell } from "../scene/address.js";
+import { follow, heldFocus, move, ready, report } from "../scene/address.js";
 import { linkOf, placeOf } from "../scene/focus_link.js";
 import { showView } from "../view/head_view.js";
 import { drawn } from "./adapter.js";
@@ -26,21 +26,21 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   }
   const goTo = (changes) => {
     move(changes);
-    if (data.tells) tell(); // other figures of the page look there, too
+    if (data.reports) report(); // other figures of the page look there, too
   };
   const open = ({ layer, head }) => goTo({ layer: String(layer + 1), head: String(head + 1), heads: "" });
   const moved = () => goTo(linkOf(root.view.selection, heldFocus()));
   const hide = (nth, token) => {
     move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) }); // its word is another then
-    tell();
+    report();
     setTriggerValue("hidden", { panel: nth, word: token });
   };
   const plot = (asked) => {
-    tell();
+    report();
     setTriggerValue("plotted", asked);
   };
   const explain = (place) => {
-    tell();
+    report();
     setTriggerValue("explained", place);
   };
   // What is not here the server sends; until then the view stays where it is.
@@ -59,7 +59,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const follower = (focus) => {
     const there = placeOf(focus, data, panels);
     if (isHere(there)) view.goTo(there);
-    else tell();
+    else report();
   };
   follower(heldFocus());
   follow(root, follower);

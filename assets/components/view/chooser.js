@@ -5,12 +5,12 @@
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, first, heads }], strips: [{ field, title,
 // caption, tokens, names: what a link calls these, weights (null where hidden; null for a text that is not looked at),
 // query, limit, chosen, every: the weights that each token gives, where all that follows is in the browser }],
-// stays: whether the words stay in sight on a phone, focus: that of the server }.
+// sticky: whether the words stay in sight on a phone, focus: that of the server }.
 
 import { fadeWhereMore, make, makeButton } from "../page/elements.js";
 import { exact, fill, isRtl } from "../page/wording.js";
 import { inkOn, lookOf, shade, themeColours } from "../pictures/colours.js";
-import { follow, heldFocus, move, news, ready, take } from "../scene/address.js";
+import { follow, heldFocus, move, ready, take, unreported } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { drawn, stay } from "../streamlit/adapter.js";
@@ -21,7 +21,7 @@ const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the
 
 /**
  * What was chosen and not yet sent: a position for each field.
- * @typedef {{ waiting: Map<string, number>, timer: number, data: any, tell: ((chosen: object) => void) | null }} ChooserState
+ * @typedef {{ waiting: Map<string, number>, timer: number, data: any, send: ((chosen: object) => void) | null }} ChooserState
  */
 /** @type {WeakMap<Element, ChooserState>} */
 const choices = new WeakMap();
@@ -175,7 +175,7 @@ function sendChoices(choice) {
   if (!Object.keys(chosen).length) return;
   const linked = Object.entries(chosen).map(([field, at]) => [field, inLink(choice.data, field, at)]);
   move(Object.fromEntries(linked));
-  choice.tell(chosen);
+  choice.send(chosen);
 }
 
 // A choice as the focus has it: words by their names, layers and heads by the numbers that they show.
@@ -196,13 +196,13 @@ function reveal(strip) {
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".chooser");
   if (!choices.has(root)) {
-    choices.set(root, { waiting: new Map(), timer: 0, data, tell: null });
+    choices.set(root, { waiting: new Map(), timer: 0, data, send: null });
     followChoices(root, choices.get(root));
     linkPointing(root);
-    if (data.stays) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
+    if (data.sticky) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
   }
   const choice = choices.get(root);
-  choice.tell = (chosen) => setTriggerValue("picked", { ...chosen, ...news() });
+  choice.send = (chosen) => setTriggerValue("picked", { ...chosen, ...unreported() });
   ready.then(() => take(data.focus));
   choice.data = data;
   show(root, choice);

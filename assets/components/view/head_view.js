@@ -46,7 +46,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {Record<string, string>} texts
  * @property {boolean} [brief] titles leave out the words that all of them begin with
  * @property {boolean} [follows] the view looks at the focus of the page, which can load other layers and heads
- * @property {boolean} [tells] other figures of the page look there, too
+ * @property {boolean} [reports] other figures of the page look there, too
  * @property {{ nth: number, query: [string, number][], key: [string, number][] }} [asked] which tokens of a further
  *   sentence the focus means, by the words that a link says for them
  * @property {string[][]} [edits] of each panel the edits of its attention, in words

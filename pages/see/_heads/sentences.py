@@ -32,19 +32,19 @@ def show(
     layer: int,
     head: int,
     token: int,
-    tells: bool,
+    reports: bool,
     answered: Sequence[AttentionTrace] = (),
 ) -> tuple[str, str] | None:
     """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
 
-    It `tells` each move where the page shows more that follows it. `answered` are traces of the same
+    It `reports` each move where the page shows more that follows it. `answered` are traces of the same
     sentences with the model's answers, where they have been asked for. Returns what `of_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     more = {
         "strips": True,
         "matrices": True,
-        "tells": tells,
+        "reports": reports,
         "answers": [answers.in_words(one) for one in answered or traces.values()],
         "hides": [hidden_words.hints(one, field) for field, one in traces.items()],
         "notes": model_info.notes(trace),

@@ -43,7 +43,7 @@ def _hops() -> None:
     *_, query = indices(trace, scene)
     first, second = _heads(trace, scene, query, layer=layer)
     _choose(trace, query, first=first, second=second, layer=layer)
-    twin = second_trace(scene, says=False)
+    twin = second_trace(scene, explains=False)
     for name, sentence_trace in (("first", trace), ("twin", twin)):
         if sentence_trace:
             if twin:
@@ -180,7 +180,7 @@ def _show_matrices(
     settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
     drawn = compute.of(trace, _matrices, scale=state.focus().scale, **settings)
     traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": first, "hop2": second}
-    heatmaps.draw(drawn, key=f"hops-{key}", traces=traces, stays=heads)
+    heatmaps.draw(drawn, key=f"hops-{key}", traces=traces, with_cell=heads)
 
 
 def _matrices(
