@@ -207,8 +207,8 @@ def draw(
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
     drawn (scene/step.js). `traces` are those whose numbers the matrices of these names have: a click on a
     cell then says where its number comes from. With the `names` of all tokens of the text a frame around a
-    row follows the focus among them without the server. Choosing the tokens of a cell sets the fields `with_cell`
-    of the focus, too, where other tokens would choose others.
+    row follows the focus among them without the server. Choosing the tokens of a cell sets the fields
+    `with_cell` of the focus, too, where other tokens would choose others.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
