@@ -101,3 +101,23 @@ def test_nothing_on_a_page_is_left_in_english(chinese, name):
         and "/" not in text  # the name of a model on the hub
     }
     assert left == {}
+
+
+def test_a_refusal_and_its_repairs_are_said_in_chinese(chinese):
+    page = chinese("?source=random&h=3&d_model=64")
+    expect(page.get_by_role("alert")).to_contain_text("不能平均分给 3 个头")
+    page.get_by_role("button", name="改用 d_model 66").click()
+    expect(page.get_by_role("spinbutton", name="d_model", exact=True)).to_have_value("66")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):
+    page = chinese()
+    page.locator(".view summary", has_text="保存").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="HTML").click()
+    download.value.save_as(tmp_path / "saved.html")
+    saved = page.context.new_page()
+    saved.goto((tmp_path / "saved.html").as_uri())
+    expect(saved.locator(".status").first).to_contain_text("看 动物 1.00")
+    assert speaks(saved) == "zh-CN"
