@@ -15,10 +15,10 @@ from tests.house import reference
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
-CHINESE = "assets/README.zh.md"
+CHINESE = {"README.md": "assets/README.zh.md", "assets/deploy/README.md": "assets/deploy/README.zh.md"}
 PAGES = [
     "README.md",
-    CHINESE,
+    *CHINESE.values(),
     "mha_core/README.md",
     "assets/deploy/README.md",
     "mha_core/export/README.md",
@@ -98,17 +98,23 @@ def test_the_readme_is_short():
     assert len(text("README.md").split()) <= MAX_WORDS
 
 
-def test_the_chinese_readme_has_the_same_code():
+@pytest.mark.parametrize("page", CHINESE)
+def test_a_chinese_page_has_the_same_code_and_the_same_figures_in_its_tables(page):
     """Its comments are Chinese."""
 
     def code(page: str) -> list[str]:
-        blocks = re.findall(r"^```\w+\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
+        blocks = re.findall(r"^```\w*\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
         return [re.sub(r" *#.*", "", block) for block in blocks]
 
-    assert code(CHINESE) == code("README.md")
+    def figures(page: str) -> list[list[str]]:
+        rows = re.findall(r"^\|.*", text(page), re.MULTILINE)
+        return [re.findall(r"\d(?:[\d,.]*\d)?", row) for row in rows]
+
+    assert code(CHINESE[page]) == code(page)
+    assert figures(CHINESE[page]) == figures(page)
 
 
-@pytest.mark.parametrize("page", ["README.md", CHINESE])
+@pytest.mark.parametrize("page", ["README.md", CHINESE["README.md"]])
 def test_the_two_commands_that_set_up_are_what_they_were(page):
     prefix = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
     commands = re.findall(r"^```bash\n(python3 .*?)\n```", text(page), re.MULTILINE)
