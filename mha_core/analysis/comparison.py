@@ -1,4 +1,4 @@
-"""The weights of two heads on one sentence: word by word, also where two tokenizers cut it differently."""
+"""Compares two heads' weights on one sentence, word by word, even if two tokenizers split it differently."""
 
 from dataclasses import dataclass
 from difflib import SequenceMatcher

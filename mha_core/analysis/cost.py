@@ -1,6 +1,6 @@
 """What one layer of attention costs: its tensors' shapes, parameters, operations, memory and cache.
 
-Counts of numbers; times the bytes of a number, 4 in fp32 and 2 in half precision, they are memory.
+Sizes are counts of numbers. For memory, multiply by the bytes of a number: 4 in fp32, 2 in half precision.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Word vectors as tables: a map of them, the neighbours of a word, and the agreement of differences.
+"""Word vectors as tables: a map, the neighbours of a word, and whether pairs differ in one direction.
 
 The vectors are a frame with one row for each word, ``(word, d_model)``.
 """

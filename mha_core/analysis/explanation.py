@@ -1,6 +1,6 @@
 """Where one number of a trace comes from: the steps to it, down to the last product, with their numbers.
 
-The terms of a step are the trace's own numbers, and what they make is compared with the number in the trace.
+The terms of each step are numbers of the trace, and their result is compared with the number in the trace.
 A new matrix is a function of a `Cell` and a line in `EXPLAINED`.
 """
 

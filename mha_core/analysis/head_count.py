@@ -1,4 +1,4 @@
-"""Scores by the number of heads h: of the shipped models, and published ones."""
+"""How scores depend on the number of heads h, in the shipped models and in Vaswani et al. 2017."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

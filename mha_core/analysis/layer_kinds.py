@@ -1,4 +1,4 @@
-"""What each layer of a model is: full attention, a window, the choice of an index, linear, latent, gated."""
+"""The kind of each layer of a model: full attention, window, learned index, linear, latent, gated."""
 
 import re
 from dataclasses import dataclass

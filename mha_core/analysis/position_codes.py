@@ -1,4 +1,4 @@
-"""Position codes as tables: what is added or rotated at each position, and how two of them meet."""
+"""Position codes as tables: what each adds or rotates at a position, and how that affects scores."""
 
 from dataclasses import dataclass, replace
 

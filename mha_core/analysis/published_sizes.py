@@ -1,4 +1,4 @@
-"""The sizes of attention in well-known models, as their papers and configurations have them."""
+"""The sizes of attention in well-known models, from their papers and configurations."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Code in PyTorch, as a reader sees it: of a step from X to Z, of a position code, and of one number.
+"""PyTorch code for the reader: of a step from X to Z, of a position code, and of one number.
 
 The code of a step and of a position code works on all heads at once. Its names are those of the formulas: x
 (or y, the text that is looked at, or the input that V has of its own), w_q, b_q, q, k, v, scores, weights,

@@ -1,1 +1,1 @@
-"""What is looked at: the scene, where it looks, how its tokens are named, and its link."""
+"""The scene, which decides what is on screen: where it looks, how it names tokens, and its link."""

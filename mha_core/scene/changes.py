@@ -1,6 +1,6 @@
-"""What if: changes as they stand in a link, ``cut,layer=2,from=9,to=3-5;swap,from=3,to=7``.
+"""The changes of What if, as a link writes them: ``cut,layer=2,from=9,to=3-5;swap,from=3,to=7``.
 
-They are edits of attention, and swaps of two words of its text. All counts are from 1.
+A change is an edit of attention or a swap of two words of the text. All counts are from 1.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Where a new text is looked at first: its token, and the head that has an answer there."""
+"""Where the app looks first in a new text: the token, and a head that has an answer there."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a scene is compared with: one other scene, named in the link as in ``against=h:1``."""
+"""The one other scene that a scene is compared with, as a link names it: ``against=h:1``."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The page that shows a scene, with what that page alone is asked."""
+"""The page that shows a scene, and the fields that only this page has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

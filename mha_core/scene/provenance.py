@@ -1,4 +1,4 @@
-"""The scene that a trace shows: its text, and the settings that its source was asked for."""
+"""Finds the scene that a trace shows: its text and the settings of its source."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What each source of a scene can be asked for."""
+"""The settings that each source of a scene has."""
 
 # Besides the text.
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""Two words of the text change places: the text that it becomes, and which token is then which."""
+"""Swaps two words of a text: the new text, and where each token is in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

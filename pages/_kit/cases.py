@@ -1,4 +1,4 @@
-"""The cases: scenes in each of which one fact can be seen, and the case that the open page belongs to."""
+"""The cases, which are scenes that show one fact each, and the case that the open page belongs to."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a page is about, chosen in its picture: the layer, the head, and the tokens of its sentence.
+"""The chooser of a page: you click the layer, the head and the tokens of its sentence.
 
 For pages whose numbers come from the server: a choice is one run of the page. Positions count from 0.
 """

@@ -1,4 +1,4 @@
-"""The shared controls: drawn once by the frame, bound to the URL, of each page those that it uses."""
+"""The controls that pages share. The frame draws those that the page uses and binds them to the URL."""
 
 import json
 from collections.abc import Mapping, Sequence, Set

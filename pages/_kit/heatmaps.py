@@ -1,4 +1,4 @@
-"""Matrices as pictures of our own, each of them large on request, and on request as a figure of plotly's."""
+"""Matrices as heatmaps of our own. On request, one of them is drawn large, or by plotly."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

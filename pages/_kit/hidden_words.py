@@ -1,4 +1,4 @@
-"""Hidden words of a sentence, which the model has to guess: a click hides a word, another gives it back."""
+"""Hides words of a sentence for the model to guess: one click hides a word, another shows it again."""
 
 import streamlit as st
 

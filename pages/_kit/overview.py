@@ -1,4 +1,4 @@
-"""All layers and heads of a text at a glance: below the view of one, open where there are many."""
+"""The overview of all layers and heads, below the view of one layer. It starts open where there are many."""
 
 import json
 from collections.abc import Mapping, Sequence

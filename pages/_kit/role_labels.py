@@ -1,4 +1,4 @@
-"""What heads are asked and what they were measured to do, as labels."""
+"""Labels for what heads are asked and for the roles they were measured to have."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Why there? A fold with the score of a query and a key, split by who wrote the two."""
+"""The fold that explains a score, split by the parts of the model that wrote query and key."""
 
 from collections.abc import Sequence
 from functools import partial

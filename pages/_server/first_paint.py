@@ -1,4 +1,4 @@
-"""Streamlit's page as it is sent: with our style rules and scripts, and files that it asks for late."""
+"""Adds our style rules and scripts to Streamlit's page, and names the files it would ask for late."""
 
 import gzip
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What stands between the network and the app: the headers of every response, and the limits of strangers."""
+"""Adds headers to every response, and holds visitors to the limits of pages and messages."""
 
 import asyncio
 import contextlib

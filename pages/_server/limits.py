@@ -1,4 +1,4 @@
-"""What visitors may have and what is kept for them: on one's own machine, and on a server for strangers."""
+"""The limits of visitors and caches, on your own machine and on a server for strangers."""
 
 import os
 from dataclasses import dataclass, field, fields

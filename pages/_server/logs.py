@@ -1,7 +1,7 @@
-"""The log of the server: what failed and where, under a number that the visitor sees, too.
+"""The log of the server: what failed and where, under the number that the visitor sees.
 
-On a server for strangers it is JSON, a line for each event, without what people type: of a message its
-template alone, of an error its type and its places in the code, since the words of an error may quote a text.
+On a server for strangers it is JSON, one line for each event, without what people type. Of a message it
+has only the template, of an error only its type and its places in the code: their words may quote a text.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Links to pages that have become views of others: each leads to what it meant."""
+"""Leads links to pages that have become views of other pages to what they meant."""
 
 import streamlit as st
 from starlette.responses import RedirectResponse

@@ -1,4 +1,4 @@
-"""Heavy work one after the other, in the order of asking; those who wait see their place."""
+"""Runs heavy work one at a time, in the order of the requests. Those who wait see their place."""
 
 import threading
 from collections import deque
