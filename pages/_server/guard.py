@@ -1,4 +1,4 @@
-"""Adds headers to every response, and holds visitors to the limits of pages and messages."""
+"""Adds headers to every response, and holds visitors to the limits on open pages and messages."""
 
 import asyncio
 import contextlib

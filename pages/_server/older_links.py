@@ -1,4 +1,4 @@
-"""Leads links to pages that have become views of other pages to what they meant."""
+"""Redirects links to pages that have become views of other pages."""
 
 import streamlit as st
 from starlette.responses import RedirectResponse
