@@ -242,7 +242,7 @@ def _ask_to_download(scene: Scene) -> None:
             t("real.curated", name=name, size=model_source.size(entry.bytes)),
             icon=":material/cloud_download:",
         )
-        st.markdown(literal(entry.notice))
+        st.markdown(literal(model_source.known_notice(entry)))
         if entry.gated:
             st.caption(t("real.gated", name=name))
     st.button(
