@@ -371,6 +371,16 @@ def test_settings_that_look_alike_are_told_apart():
     assert len({id(compute.trace(scene)) for scene in scenes}) == len(scenes)
 
 
+def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
+    computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
+    assert set(vars(Scene())) - computed == {"twin", "ask_model", "edits", "against", "focus", "page"}
+
+
+@pytest.mark.parametrize("source", SETTINGS)
+def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
+    assert set(Scene(source=source).settings()) == {"text", "source", *SETTINGS[source]}
+
+
 @pytest.mark.parametrize(
     ("link", "said"),
     [

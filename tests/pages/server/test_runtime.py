@@ -4,6 +4,7 @@ import gc
 import platform
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def test_what_has_been_imported_is_not_searched_for_garbage_and_the_rest_seldom(
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_streamlit_collects_no_garbage_after_a_run_and_watches_no_files():
+    """Either makes a class wait; the file beside app.py holds wherever it is started (test_wheel.py)."""
+    options = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert (options["runner"]["postScriptGC"], options["server"]["fileWatcherType"]) == (False, "none")
 
 
 def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):
