@@ -118,8 +118,8 @@ class Scene:
         link = grammar.written(grammar.LinkParts(page.name, values | dict(page.fields), page.section))
         return link.removeprefix("?") if page == Page() else link
 
-    def trace(self) -> "AttentionTrace":
-        """The trace of its text with its changes; of a model's several kinds of attention the scene's.
+    def trace(self, edits: "Sequence[Edit]" = ()) -> "AttentionTrace":
+        """The trace of its text with its changes, then `edits`; of several kinds of attention the scene's.
 
         Without its changes it is `dataclasses.replace(scene, edits="").trace()`. Raises `MhaError` as
         `mha.trace` does, for a source that the app alone has, and where no model is chosen.
@@ -129,11 +129,11 @@ class Scene:
         self._check_source()
         chosen, _ = changes.read(self.edits)
         trace = self._traced(self.text)
-        if chosen:
+        if chosen or edits:
             text, swapped = self.text, changes.swaps_of(chosen)
             if swapped:
                 text = swaps.text(swaps.typed(text, trace.sides), swapped)
-            edits = changes.edits_of(chosen)
+            edits = [*changes.edits_of(chosen), *edits]
             if len(trace.kinds) > 1:
                 edits = [replace(edit, kind=self._kind(trace)) for edit in edits]
             trace = self._traced(text, edits)

@@ -1,0 +1,140 @@
+"""A question posed about one scene: what may be answered, the key, and the answer run in the model."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mha_core.attention.edits import Edit
+from mha_core.errors import MhaError
+from mha_core.scene.places import indices
+from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import position
+from mha_core.traces.trace import AttentionTrace
+
+if TYPE_CHECKING:
+    from mha_core.lessons.question import Question
+
+Tracer = Callable[[Scene, Sequence[Edit]], AttentionTrace]
+
+
+class Key(NamedTuple):
+    """The right answers as a person would write them, the first one the model's own, and their margin.
+
+    The margin says how far the nearest wrong answer is, in the unit of the question. `answers` is empty
+    where only running an answer tells whether it is right.
+    """
+
+    answers: tuple[str, ...]
+    margin: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """An answer run in the model: the scene's own trace, and the one in which the answer holds.
+
+    `executed` is None where an answer changes nothing in the model, as an estimate of d_k, and where the
+    model cannot run it: then `refusal` says why.
+    """
+
+    own: AttentionTrace
+    executed: AttentionTrace | None
+    refusal: MhaError | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """A question about one scene. `tracer` computes a scene's trace with edits added to its own changes.
+
+    >>> scene = mha.Scene.of_link("layer=2&head=1&token=it").scene
+    >>> item = Item(Point(), scene)
+    >>> item.words[int(item.key.answers[0]) - 1]
+    'animal'
+    """
+
+    question: "Question"
+    scene: Scene
+    tracer: Tracer = field(default=Scene.trace, repr=False)
+
+    @cached_property
+    def trace(self) -> AttentionTrace:
+        return self.tracer(self.scene, ())
+
+    @cached_property
+    def place(self) -> tuple[int, int, int]:
+        """Layer, head and looking token, from 0. Raises `MhaError` for those that there are not."""
+        trace, focus = self.trace, self.scene.focus
+        if position(trace.sides.queries, focus.token) is None:
+            raise MhaError(
+                "The scene looks at the word {token!r}, which its text does not have.", token=focus.token
+            )
+        n_layers = len(trace.layers)
+        if focus.layer > n_layers or focus.head > trace.layers[focus.layer - 1].n_heads:
+            raise MhaError(
+                "The scene looks at layer {layer}, head {head}; the model has {n_layers} layers of {n_heads} "
+                "heads.",
+                layer=focus.layer,
+                head=focus.head,
+                n_layers=n_layers,
+                n_heads=trace.layers[min(focus.layer, n_layers) - 1].n_heads,
+            )
+        return indices(trace, self.scene)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that can be looked at."""
+        return self.trace.layers[self.place[0]].sides.keys.labels
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The words that look."""
+        return self.trace.layers[self.place[0]].sides.queries.labels
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """The weights with which the looking token looks at each word. (key,)"""
+        layer, head, token = self.place
+        return self.trace.layers[layer].weights(head, rows=[token])[0]
+
+    @cached_property
+    def looked_at(self) -> int:
+        """The position of the scene's looked-at word. Raises `MhaError` where it names none."""
+        name = self.scene.focus.key_token
+        at = position(self.trace.layers[self.place[0]].sides.keys, name) if name else None
+        if at is None:
+            raise MhaError(
+                "The question is about one weight: name the looked-at word in the scene, as key_token=animal."
+            )
+        return at
+
+    @cached_property
+    def key(self) -> Key:
+        """The right answers, computed from the trace. Raises `MhaError` where the question is ambiguous."""
+        return self.question.key(self)
+
+    @property
+    def answer(self) -> tuple[str, float] | None:
+        """The model's answer at the looking token, with its probability; None where it has none."""
+        return answer_at(self.trace, self.place[2])
+
+    def is_right(self, answer: str) -> bool | None:
+        """Whether an answer is right; None for one that is not scored. Raises `MhaError` for no answer."""
+        return self.question.is_right(self, answer)
+
+    def run(self, answer: str) -> Run:
+        """The answer run in the model. Raises `MhaError` for what is no answer to this question."""
+        scene, edits = self.question.executed(self, answer)
+        if scene is None:
+            return Run(self.trace, None)
+        try:
+            return Run(self.trace, self.tracer(scene, edits))
+        except MhaError as refusal:
+            return Run(self.trace, None, refusal)
+
+
+def answer_at(trace: AttentionTrace, token: int) -> tuple[str, float] | None:
+    """The model's best answer at a token, with its probability; None where it answers nothing there."""
+    answer = trace.answers[token] if trace.answers and token < len(trace.answers) else None
+    return answer and answer[0]

@@ -1,0 +1,384 @@
+"""A lesson: a TOML file of screens, each a question about one scene. The file's format, and its checker.
+
+    minutes = 6
+    title = "What is a head?"
+    goal = "You can say what one head looks at, and test it."
+    paper = "Draw the row of it. Why would a second head look elsewhere?"
+
+    [[screens]]
+    kind = "draw"
+    scene = "text=The animal didn't cross the street because it was too tired.&layer=2&head=1&token=it"
+    ask = "Draw where head 1 looks from it."
+    hints = ["Which word does it stand for?", "One word has nearly all the weight."]
+    notice = "The head answers the question what a pronoun stands for."
+
+A scene is a link. Text fields and scenes may be tables by language, ``scene.en = "…"``. A screen's other
+fields are the settings of its kind of question (`question.KINDS`). The lessons that come with the library
+have their texts in the catalogues, under ``lesson.<name>.title`` and ``lesson.<name>.<number>.ask``.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import NamedTuple
+
+from mha_core import resources
+from mha_core.errors import MhaError, Phrase, listed, shown
+from mha_core.lessons.item import Item, Tracer
+from mha_core.lessons.question import KINDS, Choose, Question, scene_of
+from mha_core.scene import changes
+from mha_core.scene.scene import Scene
+
+MAX_BYTES = 64_000  # of a file
+MAX_SCREENS = 24
+MAX_MINUTES = 120
+MAX_TEXT = 600  # characters of a text
+MAX_LINK = 2_000  # characters
+SOURCES = ("mini", "random", "model")  # of scenes: what anybody has
+TEXTS = ("title", "goal", "paper")  # of a lesson
+SCREEN = ("kind", "scene", "ask", "notice", "hints", "light")  # fields of every screen
+N_HINTS = 2  # texts; the third rung is a like case
+ANY = "*"  # the language of a text that is in no language's table
+LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]{2,4})?")
+Words = Mapping[str, str]  # a text by its language
+Several = Mapping[str, tuple[str, ...]]  # texts by their language
+
+
+class Problem(NamedTuple):
+    """What is wrong in a lesson file, and on which line."""
+
+    line: int
+    message: MhaError
+
+
+class LessonError(MhaError):
+    """A lesson file that cannot be read, with its `problems`."""
+
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One screen: a question, the links of its scene by language, and its texts by language.
+
+    `other` has the links of the second scene of a question between two pictures. `light` shows, after the
+    answer, the way of one number from q and k to the output.
+    """
+
+    question: Question
+    scenes: Words
+    other: Words = field(default_factory=dict)
+    ask: Words = field(default_factory=dict)
+    notice: Words = field(default_factory=dict)
+    hints: Several = field(default_factory=dict)
+    light: bool = False
+
+    def scene(self, language: str) -> Scene:
+        """The scene in a language, else the one for all, else the English or the first one.
+
+        Raises `MhaError` for a link with values that cannot be, or cannot be any more.
+        """
+        return scene_of(in_language(self.scenes, language))
+
+    def item(self, language: str, tracer: Tracer = Scene.trace) -> Item:
+        """The question about its scene in a language. Raises as `scene`."""
+        question = self.question
+        if isinstance(question, Choose):
+            question = replace(question, other=in_language(self.other, language))
+        return Item(question, self.scene(language), tracer)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson: its name, how many minutes it takes, its screens, and its texts by language.
+
+    `goal` is what one can do after it, `paper` a question on paper for a week later.
+    """
+
+    name: str
+    minutes: int
+    screens: tuple[Screen, ...]
+    title: Words = field(default_factory=dict)
+    goal: Words = field(default_factory=dict)
+    paper: Words = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str, name: str = "lesson") -> "Lesson":
+        """The lesson of a file's text. Raises `LessonError`, which names the line of each problem.
+
+        >>> Lesson.read("minutes = 5")
+        Traceback (most recent call last):
+        mha_core.lessons.lesson.LessonError: The lesson cannot be read. line 1: A lesson has 1 to 24 …
+        """
+        return _Reader(text, name).lesson()
+
+    def check(self, language: str, tracer: Tracer = Scene.trace) -> tuple[tuple[int, MhaError], ...]:
+        """The numbers from 1 of the screens whose question cannot be posed or is ambiguous, and why."""
+        wrong = []
+        for number, screen in enumerate(self.screens, start=1):
+            try:
+                _ = screen.item(language, tracer).key
+            except MhaError as error:
+                wrong.append((number, error))
+        return tuple(wrong)
+
+    def write(self) -> str:
+        """The lesson as the text of a file, which `read` reads."""
+        lines = [f"minutes = {self.minutes}", *_lines(self, TEXTS)]
+        for screen in self.screens:
+            lines += ["", "[[screens]]", f'kind = "{screen.question.kind}"', *_line("scene", screen.scenes)]
+            lines += _lines(screen, ("other", "ask", "notice", "hints"))
+            lines += ["light = true"] if screen.light else []
+            for name in settings_of(type(screen.question)):
+                lines += _line(name, {ANY: getattr(screen.question, name)})
+        return "\n".join(lines) + "\n"
+
+
+@cache
+def shipped() -> Mapping[str, Lesson]:
+    """The lessons that come with the library, by their names, in their order."""
+    files = sorted(resources.path("assets", "lessons").glob("*.toml"))
+    names = {file: file.stem.partition("-")[2] for file in files}  # 1-heads.toml
+    return {name: Lesson.read(file.read_text(encoding="utf-8"), name) for file, name in names.items()}
+
+
+def in_language(words: Words | Several, language: str) -> str | tuple[str, ...]:
+    """What is said in a language, else for all, else in English, else in the first one; "" without any."""
+    return next((words[one] for one in (language, ANY, "en") if one in words), next(iter(words.values()), ""))
+
+
+def settings_of(kind: type[Question]) -> tuple[str, ...]:
+    """The names of a kind's settings in a lesson file."""
+    return tuple(one.name for one in fields(kind) if one.name != "other")
+
+
+def _lines(holder: Lesson | Screen, names: tuple[str, ...]) -> list[str]:
+    return [line for name in names for line in _line(name, getattr(holder, name))]
+
+
+def _line(name: str, words: Mapping[str, object]) -> list[str]:
+    return [
+        f"{name} = {_value(value)}" if language == ANY else f"{name}.{language} = {_value(value)}"
+        for language, value in words.items()
+    ]
+
+
+def _value(value: object) -> str:
+    """A value as TOML: its strings and arrays are those of JSON, but for one control character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+class _Reader:
+    """Reads one file; it goes on after a problem, so that all of them are named at once."""
+
+    def __init__(self, text: str, name: str):
+        self.text, self.name, self.problems = text, name, []
+
+    def lesson(self) -> Lesson:
+        size = len(self.text.encode(errors="replace"))
+        if size > MAX_BYTES:
+            self._wrong(
+                0,
+                "",
+                MhaError(
+                    "A lesson has at most {limit:,} bytes; this one has {size:,}.", limit=MAX_BYTES, size=size
+                ),
+            )
+            raise self._unreadable()
+        try:
+            table = tomllib.loads(self.text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            line = re.search(r"at line (\d+)", str(error))
+            message = MhaError("This is not TOML: {reason}", reason=str(error))
+            self.problems.append(Problem(int(line[1]) if line else 1, message))
+            raise self._unreadable() from None
+        self._known(table, (*TEXTS, "minutes", "screens"), 0)
+        texts = {name: self._words(table, name, 0) for name in TEXTS}
+        minutes = table.get("minutes")
+        if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= MAX_MINUTES:
+            self._wrong(
+                0,
+                "minutes",
+                MhaError(
+                    "minutes is a whole number from 1 to {limit}; got {value}.",
+                    limit=MAX_MINUTES,
+                    value=shown(minutes),
+                ),
+            )
+        screens = table.get("screens")
+        if (
+            not isinstance(screens, list)
+            or not 1 <= len(screens) <= MAX_SCREENS
+            or not all(isinstance(one, dict) for one in screens)
+        ):
+            self._wrong(
+                0,
+                "screens",
+                MhaError(
+                    "A lesson has 1 to {limit} screens, each below a line [[screens]].", limit=MAX_SCREENS
+                ),
+            )
+            screens = []
+        read = [self._screen(one, number) for number, one in enumerate(screens, start=1)]
+        if self.problems:
+            raise self._unreadable()
+        return Lesson(self.name, minutes, tuple(read), **texts)
+
+    def _unreadable(self) -> LessonError:
+        problems = tuple(sorted(self.problems, key=lambda one: one.line))
+        lines = (Phrase("line {line}: {message}", line=at, message=error.phrase) for at, error in problems)
+        refusal = LessonError("The lesson cannot be read. {problems}", problems=listed(lines, "space"))
+        refusal.problems = problems
+        return refusal
+
+    def _screen(self, table: dict, number: int) -> Screen | None:
+        kind = KINDS.get(table.get("kind")) if isinstance(table.get("kind"), str) else None
+        if kind is None:
+            self._wrong(
+                number,
+                "kind",
+                MhaError(
+                    "The kind of a question is {kinds}; got {value}.",
+                    kinds=listed(KINDS, "or"),
+                    value=shown(table.get("kind")),
+                ),
+            )
+            return None
+        settings = settings_of(kind)
+        others = ("other",) if kind is Choose else ()
+        self._known(table, (*SCREEN, *others, *settings), number)
+        links = {name: self._links(table, name, number) for name in ("scene", *others)}
+        hints = self._texts(table, "hints", number)
+        light = table.get("light", False)
+        if not isinstance(light, bool):
+            self._wrong(number, "light", MhaError("light is true or false; got {value}.", value=shown(light)))
+        given = {
+            name: tuple(value) if isinstance(value := table[name], list) else value
+            for name in settings
+            if name in table
+        }
+        try:
+            question = kind(**given)
+        except (MhaError, TypeError) as error:
+            wrong = (
+                error
+                if isinstance(error, MhaError)
+                else MhaError(
+                    "{name} cannot be {value}.",
+                    name=next(iter(given)),
+                    value=shown(next(iter(given.values()))),
+                )
+            )
+            self._wrong(number, next(iter(given)), wrong)
+            return None
+        return Screen(
+            question,
+            links["scene"],
+            links.get("other", {}),
+            *(self._words(table, name, number) for name in ("ask", "notice")),
+            hints,
+            light is True,
+        )
+
+    def _links(self, table: dict, name: str, number: int) -> Words:
+        """Links by language, each with a scene that anybody has and whose changes are in attention."""
+        links = self._words(table, name, number, MAX_LINK)
+        if not links and name not in table:
+            self._wrong(
+                number,
+                "kind",
+                MhaError('The screen has no {name}: a link, as in scene = "text=How are you?".', name=name),
+            )
+        for language, link in links.items():
+            try:
+                scene = scene_of(link)
+                if scene.source not in SOURCES:
+                    raise MhaError(
+                        "The source of a lesson's scene is {sources}; got {source}.",
+                        sources=listed(SOURCES, "or"),
+                        source=scene.source,
+                    )
+                if changes.swaps_of(changes.read(scene.edits)[0]):
+                    raise MhaError(
+                        "A lesson's scene has the words in their order: write the text as it is to be read."
+                    )
+            except MhaError as error:
+                self._wrong(number, name if language == ANY else f"{name}.{language}", error)
+        return links
+
+    def _words(self, table: dict, name: str, number: int, limit: int = MAX_TEXT) -> Words:
+        """A text by its language; one without a table is for all."""
+        return {
+            language: text
+            for language, text in self._by_language(table, name, number)
+            if self._is_text(text, name, language, number, limit)
+        }
+
+    def _texts(self, table: dict, name: str, number: int) -> Several:
+        found = {}
+        for language, texts in self._by_language(table, name, number):
+            if not isinstance(texts, list) or len(texts) > N_HINTS:
+                self._wrong(
+                    number,
+                    name,
+                    MhaError("{name} are a list of at most {limit} texts.", name=name, limit=N_HINTS),
+                )
+            elif all(self._is_text(text, name, language, number, MAX_TEXT) for text in texts):
+                found[language] = tuple(texts)
+        return found
+
+    def _by_language(self, table: dict, name: str, number: int) -> list[tuple[str, object]]:
+        value = table.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, dict):
+            return [(ANY, value)]
+        for language in value:
+            if not LANGUAGE.fullmatch(language):
+                self._wrong(
+                    number,
+                    name,
+                    MhaError(
+                        "{language} is not the code of a language, as en or zh.", language=shown(language)
+                    ),
+                )
+        return [*value.items()]
+
+    def _is_text(self, text: object, name: str, language: str, number: int, limit: int) -> bool:
+        if isinstance(text, str) and text.strip() and len(text) <= limit:
+            return True
+        self._wrong(
+            number,
+            name if language == ANY else f"{name}.{language}",
+            MhaError("{name} is a text of at most {limit:,} characters.", name=name, limit=limit),
+        )
+        return False
+
+    def _known(self, table: dict, names: tuple[str, ...], number: int) -> None:
+        for name in table.keys() - {*names}:
+            self._wrong(
+                number,
+                name,
+                MhaError(
+                    "There is no field {name} here; there are {names}.",
+                    name=shown(name),
+                    names=listed(names, "and"),
+                ),
+            )
+
+    def _wrong(self, number: int, name: str, message: MhaError) -> None:
+        self.problems.append(Problem(self._line_of(number, name), message))
+
+    def _line_of(self, number: int, name: str) -> int:
+        """The line of a field of a screen, or of the lesson where the number is 0; else where that begins."""
+        begins, screen = 1, 0
+        for at, line in enumerate(self.text.splitlines(), start=1):
+            if re.match(r"\s*\[\[\s*screens\s*\]\]", line):
+                screen += 1
+                begins = at if screen == number else begins
+            if screen == number and re.match(rf"\s*{re.escape(name)}\s*[=.]", line):
+                return at
+        return begins

@@ -1,0 +1,602 @@
+"""The kinds of questions. Each is answered by an act on a picture, and an answer is written as a short text.
+
+=========  ============================================  ==========================
+kind       the act                                       an answer as text
+=========  ============================================  ==========================
+point      point at the word that is looked at most      ``3``
+cell       point at a cell of the empty matrix           ``9,3``: row and column
+draw       draw the row of weights                       ``3:60,7:40``, in per cent
+order      put heads in order                            ``3,1,2``
+choose     choose one of two pictures                    ``1`` or ``2``
+estimate   a number on a line                            ``0.85``
+flip       the change that flips the model's answer      ``cut,from=9,to=3``
+find       a sentence in which something holds           the sentence
+why        a reason in a sentence; it is not scored      the sentence
+=========  ============================================  ==========================
+
+Words, heads, rows and columns count from 1, as on screen. No key is written anywhere: it is computed from the
+trace. A question whose key is too close to another answer is refused with `MhaError`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from mha_core.attention.edits import Edit, Hide, Output, Weights
+from mha_core.errors import MhaError, Phrase, listed, one_of, shown
+from mha_core.lessons.item import Item, Key, answer_at
+from mha_core.scene import changes
+from mha_core.scene.changes import Change
+from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import as_number
+from mha_core.traces.answers import is_known
+
+MARGIN = 0.2  # of a weight, to the next: what is closer is ambiguous
+DRAWN = 0.25  # of the total variation between a drawn row and the true one: closer is right
+ON_LINE = 0.1  # of a line's length between an estimate and the number: closer is right
+MAX_HEADS = 8  # to put in order
+MAX_TEXT = 600  # characters of a typed answer
+MAX_TRIED = 64  # sentences that are tried for one in which a condition holds
+
+
+@dataclass(frozen=True)
+class Question(ABC):
+    """A kind of question with its settings; an `Item` poses it about a scene."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def key(self, item: Item) -> Key:
+        """The right answers. Raises `MhaError` where the question is ambiguous about the item's scene."""
+
+    @abstractmethod
+    def check(self, item: Item, answer: str) -> None:
+        """Raise `MhaError` for a text that is no answer to this question."""
+
+    @abstractmethod
+    def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
+        """The scene and the further edits in which the answer holds; None for one that runs nothing."""
+
+    def is_right(self, item: Item, answer: str) -> bool | None:
+        self.check(item, answer)
+        return answer in item.key.answers
+
+
+@dataclass(frozen=True)
+class Point(Question):
+    """Which word does the head look at most from the token? Run, the row looks at the answer alone."""
+
+    kind: ClassVar[str] = "point"
+
+    def key(self, item: Item) -> Key:
+        return _largest(item)
+
+    def check(self, item: Item, answer: str) -> None:
+        _count(answer, len(item.words), Phrase("word"))
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        self.check(item, answer)
+        return item.scene, [_looking(item, item.place[2], int(answer) - 1)]
+
+
+@dataclass(frozen=True)
+class Cell(Question):
+    """Where is the largest weight of the token's row in the whole matrix?
+
+    Run, the row of the chosen cell looks at its column alone.
+    """
+
+    kind: ClassVar[str] = "cell"
+
+    def key(self, item: Item) -> Key:
+        column, margin = _largest(item)
+        return Key((f"{item.place[2] + 1},{column[0]}",), margin)
+
+    def check(self, item: Item, answer: str) -> None:
+        row, comma, column = answer.partition(",")
+        if not comma:
+            raise MhaError("A cell is its row and its column, as 9,3; got {answer}.", answer=shown(answer))
+        _count(row, len(item.queries), Phrase("row"))
+        _count(column, len(item.words), Phrase("column"))
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        self.check(item, answer)
+        row, _, column = answer.partition(",")
+        return item.scene, [_looking(item, int(row) - 1, int(column) - 1)]
+
+
+@dataclass(frozen=True)
+class Draw(Question):
+    """Draw the row of weights. It is right where no more than a quarter of the weight is in a wrong place.
+
+    The distance is the total variation ½ Σ |drawn − true|. Run, the drawn row is the attention row.
+    """
+
+    kind: ClassVar[str] = "draw"
+
+    def key(self, item: Item) -> Key:
+        even = item.trace.layers[item.place[0]].allowed(item.place[1], rows=[item.place[2]])[0]
+        margin = distance(item.row, even / even.sum()) - DRAWN
+        if margin <= 0:
+            raise MhaError(
+                "The row of {token} is nearly even, so that an even row would be right, too.",
+                token=item.queries[item.place[2]],
+            )
+        return Key((written_row(item.row),), margin)
+
+    def check(self, item: Item, answer: str) -> None:
+        read_row(answer, len(item.words))
+
+    def is_right(self, item: Item, answer: str) -> bool:
+        _ = item.key  # it says where the question is ambiguous
+        return distance(read_row(answer, len(item.words)), item.row) <= DRAWN
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        layer, head, token = item.place
+        row = read_row(answer, len(item.words))
+        return item.scene, [Weights(values=row, heads=head, rows=token, layer=layer)]
+
+
+@dataclass(frozen=True)
+class Order(Question):
+    """Put the heads of the scene in order, the largest first, by a measure of the token's row.
+
+    "weight" is the weight on the looked-at word, "entropy" how spread out the row is, in nats, "effect" how
+    much of the answer's probability is gone without the head. Run, the head that was put first is switched
+    off.
+    """
+
+    kind: ClassVar[str] = "order"
+    by: str = "weight"
+
+    MEASURES: ClassVar[dict[str, float]] = {"weight": 0.1, "entropy": 0.2, "effect": 0.1}  # least gaps
+
+    def __post_init__(self):
+        one_of("by", self.by, self.MEASURES)
+
+    def heads(self, item: Item) -> tuple[int, ...]:
+        """The heads to put in order, from 1: those that the scene draws. Raises `MhaError` for too few."""
+        n_heads = item.trace.layers[item.place[0]].n_heads
+        named = [as_number(one) for one in item.scene.focus.heads.split(",") if one]
+        heads = tuple(dict.fromkeys(one for one in named if one and one <= n_heads))
+        if not 2 <= len(heads) <= MAX_HEADS:
+            raise MhaError(
+                "An order has 2 to {limit} heads; the scene names {count}, as in heads=1,2,3.",
+                limit=MAX_HEADS,
+                count=len(heads),
+            )
+        return heads
+
+    def key(self, item: Item) -> Key:
+        heads = self.heads(item)
+        values = {head: self.measure(item, head - 1) for head in heads}
+        ordered = sorted(heads, key=values.__getitem__, reverse=True)
+        margin = min(values[one] - values[other] for one, other in pairwise(ordered))
+        if margin < self.MEASURES[self.by]:
+            raise MhaError("Two of the heads are too close to each other to be put in order.")
+        return Key((",".join(map(str, ordered)),), margin)
+
+    def measure(self, item: Item, head: int) -> float:
+        """The number of a head, from 0, by which heads are put in order."""
+        layer, _, token = item.place
+        if self.by == "effect":
+            answer = item.answer
+            if answer is None:
+                raise MhaError(
+                    "This model answers nothing at the token, so that no head has an effect on it."
+                )
+            without = item.tracer(item.scene, [Output(heads=head, layer=layer)])
+            return answer[1] - dict(without.answers[token]).get(answer[0], 0.0)
+        row = item.trace.layers[layer].weights(head, rows=[token])[0]
+        if self.by == "weight":
+            return float(row[item.looked_at])
+        positive = row[row > 0]
+        return float(-(positive * np.log(positive)).sum())
+
+    def check(self, item: Item, answer: str) -> None:
+        if sorted(answer.split(",")) != sorted(map(str, self.heads(item))):
+            raise MhaError(
+                "An order names each of the heads {heads} once, as 3,1,2; got {answer}.",
+                heads=listed(self.heads(item), "and"),
+                answer=shown(answer),
+            )
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        self.check(item, answer)
+        first = int(answer.partition(",")[0]) - 1
+        return item.scene, [Output(heads=first, layer=item.place[0])]
+
+
+@dataclass(frozen=True)
+class Choose(Question):
+    """Which of two pictures of the head's weights is the scene's? The other is of the scene `other`, a link.
+
+    Run, the model shows the scene of the chosen picture.
+    """
+
+    kind: ClassVar[str] = "choose"
+    other: str = ""
+
+    def item_of_other(self, item: Item) -> Item:
+        """The item of the other scene. Raises `MhaError` for a link with values that cannot be."""
+        return replace(item, scene=scene_of(self.other))
+
+    def key(self, item: Item) -> Key:
+        own, other = (
+            one.trace.layers[one.place[0]].weights(one.place[1]) for one in (item, self.item_of_other(item))
+        )
+        margin = 1.0 if own.shape != other.shape else float(np.abs(own - other).max())
+        if margin < MARGIN:
+            raise MhaError("The two pictures are nearly the same.")
+        return Key((str(self._first(item) + 1),), margin)
+
+    def _first(self, item: Item) -> int:
+        """At which place the scene's own picture is, 0 or 1: a hash of both links decides."""
+        links = f"{item.scene.link()} {self.other}"
+        return blake2b(links.encode(), digest_size=1).digest()[0] % 2
+
+    def pictures(self, item: Item) -> tuple[Item, Item]:
+        """The items of both pictures, in the order in which they are shown."""
+        pair = (item, self.item_of_other(item))
+        return pair[::-1] if self._first(item) else pair
+
+    def check(self, item: Item, answer: str) -> None:
+        _count(answer, 2, Phrase("picture"))
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        self.check(item, answer)
+        return self.pictures(item)[int(answer) - 1].scene, ()
+
+
+@dataclass(frozen=True)
+class Estimate(Question):
+    """A number on a line, right within a tenth of the line: a weight, a scaled score, d_k, or the cache.
+
+    "weight" and "score" are those of the token and the looked-at word; "d_k" is the width of a head's keys,
+    "cache" how many numbers of keys and values the layer keeps of each token. Run, a weight becomes the
+    weight, and the rest of the row is scaled to fill up 1.
+    """
+
+    kind: ClassVar[str] = "estimate"
+    quantity: str = "weight"
+
+    QUANTITIES: ClassVar[tuple[str, ...]] = ("weight", "score", "d_k", "cache")
+
+    def __post_init__(self):
+        one_of("quantity", self.quantity, self.QUANTITIES)
+
+    def number(self, item: Item) -> float:
+        layer, head, token = item.place
+        of_layer = item.trace.layers[layer]
+        match self.quantity:
+            case "weight":
+                return float(item.row[item.looked_at])
+            case "score":
+                return float(of_layer.scaled(head, rows=[token], keys=[item.looked_at])[0, 0])
+            case "d_k":
+                return float(of_layer.d_k)
+            case _:
+                return float(of_layer.n_kv_heads * (of_layer.d_k + of_layer.d_v))
+
+    def line(self, item: Item) -> tuple[float, float]:
+        """Both ends of the line. They follow from the sizes and from all heads, not from the number asked."""
+        of_layer = item.trace.layers[item.place[0]]
+        d_model = of_layer.d_model or of_layer.n_heads * of_layer.d_v
+        match self.quantity:
+            case "weight":
+                return 0.0, 1.0
+            case "score":
+                scores = of_layer.scaled()
+                end = _round_up(float(np.abs(scores[np.isfinite(scores)]).max()))
+                return -end, end
+            case "d_k":
+                return 0.0, float(d_model)
+            case _:
+                return 0.0, float(3 * d_model)
+
+    def key(self, item: Item) -> Key:
+        (low, high), number = self.line(item), self.number(item)
+        if not math.isfinite(number):
+            raise MhaError("The cell is masked: it has no score.")
+        margin = abs(number - (low + high) / 2) / (high - low) - ON_LINE
+        if margin <= 0:
+            raise MhaError("The number is close to the middle of the line, so that a guess would be right.")
+        return Key((f"{number:.4g}",), margin)
+
+    def check(self, item: Item, answer: str) -> None:
+        self._read(item, answer)
+
+    def _read(self, item: Item, answer: str) -> float:
+        low, high = self.line(item)
+        try:
+            number = float(answer)
+        except ValueError:
+            number = math.nan
+        if not low <= number <= high or len(answer) > 24:
+            raise MhaError(
+                "The number is from {low:g} to {high:g}; got {answer}.",
+                low=low,
+                high=high,
+                answer=shown(answer),
+            )
+        return number
+
+    def is_right(self, item: Item, answer: str) -> bool:
+        (low, high), _ = self.line(item), item.key
+        return abs(self._read(item, answer) - self.number(item)) <= ON_LINE * (high - low)
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
+        weight = self._read(item, answer)
+        if self.quantity != "weight":
+            return None, ()
+        (layer, head, token), at = item.place, item.looked_at
+        row = item.row.astype(float).copy()
+        rest = row.sum() - row[at]
+        row *= (1 - weight) / rest if rest else 0.0
+        row[at] = weight
+        return item.scene, [Weights(values=row, heads=head, rows=token, layer=layer)]
+
+
+@dataclass(frozen=True)
+class Flip(Question):
+    """Which one change flips the model's answer at the token? It is built from the kinds in `changes`.
+
+    "cut" hides one word from another in all heads and layers, "off" switches a head off. Every single change
+    of these kinds is tried for the key: it is ambiguous where none flips the answer, or more than half do.
+    """
+
+    kind: ClassVar[str] = "flip"
+    changes: tuple[str, ...] = ("cut", "off")
+
+    KINDS: ClassVar[tuple[str, ...]] = ("cut", "off")
+
+    def __post_init__(self):
+        for kind in self.changes:
+            one_of("changes", kind, self.KINDS)
+
+    def candidates(self, item: Item) -> list[Change]:
+        """Each head off, and each word hidden from the token."""
+        token = item.place[2]
+        cuts = [Hide(rows=token, keys=key) for key in range(len(item.words))]
+        offs = [
+            Output(heads=head, layer=at)
+            for at, layer in enumerate(item.trace.layers)
+            for head in range(layer.n_heads)
+        ]
+        return (cuts if "cut" in self.changes else []) + (offs if "off" in self.changes else [])
+
+    def key(self, item: Item) -> Key:
+        answer, candidates = item.answer, self.candidates(item)
+        if answer is None:
+            raise MhaError("This model answers nothing at the token, so that no change flips its answer.")
+        flips = [change for change in candidates if self._flips(item, [change])]
+        if not 0 < len(flips) <= len(candidates) / 2:
+            raise MhaError(
+                "{count} of {total} changes flip the answer: it can be asked where at least one does, and at "
+                "most half of them.",
+                count=len(flips),
+                total=len(candidates),
+            )
+        return Key(tuple(map(changes.text, flips)), 1 - len(flips) / len(candidates))
+
+    def _flips(self, item: Item, edits: Sequence[Edit]) -> bool:
+        now = answer_at(item.tracer(item.scene, edits), item.place[2])
+        return now is not None and now[0] != item.answer[0]
+
+    def _read(self, item: Item, answer: str) -> Edit:
+        chosen, refused = changes.read(answer)
+        if refused or len(chosen) != 1 or changes.kind_of(chosen[0]) not in self.changes:
+            raise MhaError(
+                "The answer is one change of the kind {kinds}, as cut,from=9,to=3; got {answer}.",
+                kinds=listed(self.changes, "or"),
+                answer=shown(answer),
+            )
+        return chosen[0]
+
+    def check(self, item: Item, answer: str) -> None:
+        self._read(item, answer)
+
+    def is_right(self, item: Item, answer: str) -> bool:
+        _ = item.key
+        return self._flips(item, [self._read(item, answer)])
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        return item.scene, [self._read(item, answer)]
+
+
+@dataclass(frozen=True)
+class Find(Question):
+    """A sentence in which a `condition` holds, which is scored by running it.
+
+    "other_answer": one word of the scene's sentence is another, and so is the model's answer at the token.
+    "disagrees": the head looks most at another word than the model answers. "unsure": no answer at the token
+    has a probability of 0.3.
+    """
+
+    kind: ClassVar[str] = "find"
+    condition: str = "other_answer"
+
+    CONDITIONS: ClassVar[tuple[str, ...]] = ("other_answer", "disagrees", "unsure")
+
+    def __post_init__(self):
+        one_of("condition", self.condition, self.CONDITIONS)
+
+    def key(self, item: Item) -> Key:
+        """Raises `MhaError` where the condition holds in none or in all of the sentences that are tried."""
+        from mha_core.lessons.sentences import variants
+
+        if item.answer is None:
+            raise MhaError("This model answers nothing at the token.")
+        tried = found = 0
+        for text in variants(item, one_word=self.condition == "other_answer"):
+            tried += 1
+            found += self.holds(item, text)
+            if tried == MAX_TRIED or 0 < found < tried:
+                break
+        if not 0 < found < tried:
+            raise MhaError(
+                "The condition holds in {found} of {tried} sentences tried: there is nothing to find.",
+                tried=tried,
+                found=found,
+            )
+        return Key((), found / tried)
+
+    def holds(self, item: Item, text: str) -> bool:
+        """Whether the condition holds in a text. False where it does not have the scene's token."""
+        found = self._posed(item, text)
+        try:
+            answer, token = found.answer, found.place[2]
+        except MhaError:
+            return False
+        if answer is None:
+            return False
+        if self.condition == "unsure":
+            return not is_known(found.trace.answers[token])
+        if self.condition == "disagrees":
+            return found.words[int(found.row.argmax())].casefold() != answer[0].casefold()
+        pieces = item.trace.tokens.pieces, found.trace.tokens.pieces
+        changed = sum(one.casefold() != other.casefold() for one, other in zip(*pieces, strict=False))
+        return len(pieces[0]) == len(pieces[1]) and changed == 1 and answer[0] != item.answer[0]
+
+    def _posed(self, item: Item, text: str) -> Item:
+        return replace(item, scene=replace(item.scene, text=text, twin=""))
+
+    def check(self, item: Item, answer: str) -> None:
+        _check_sentence(answer)
+
+    def is_right(self, item: Item, answer: str) -> bool:
+        self.check(item, answer)
+        return self.holds(item, answer)
+
+    def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
+        self.check(item, answer)
+        return self._posed(item, answer).scene, ()
+
+
+@dataclass(frozen=True)
+class Why(Question):
+    """Why is it so? A sentence for the teacher, which is not scored."""
+
+    kind: ClassVar[str] = "why"
+
+    def key(self, item: Item) -> Key:
+        return Key((), math.inf)
+
+    def check(self, item: Item, answer: str) -> None:
+        _check_sentence(answer)
+
+    def is_right(self, item: Item, answer: str) -> None:
+        self.check(item, answer)
+
+    def executed(self, item: Item, answer: str) -> tuple[None, Sequence[Edit]]:
+        self.check(item, answer)
+        return None, ()
+
+
+KINDS: dict[str, type[Question]] = {
+    kind.kind: kind for kind in (Point, Cell, Draw, Order, Choose, Estimate, Flip, Find, Why)
+}
+
+
+def scene_of(link: str) -> Scene:
+    """The scene of a link. Raises `MhaError` for the first value that cannot be."""
+    scene, refused = Scene.of_link(link)
+    for one in refused:
+        raise MhaError("{name}={value}: {reason}.", name=one.name, value=shown(one.value), reason=one.reason)
+    return scene
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The total variation between two rows of weights, ½ Σ |one − other|: from 0 to 1."""
+    return float(np.abs(np.asarray(one, float) - np.asarray(other, float)).sum() / 2)
+
+
+def read_row(answer: str, n_key: int) -> np.ndarray:
+    """The row of weights of ``3:60,7:40``, in per cent with words from 1. (key,)
+
+    Raises `MhaError` where that is no row, or where it does not sum to 100.
+    """
+    row, wrong = (
+        np.zeros(n_key),
+        MhaError(
+            "A row of weights names words from 1 to {n_key} with whole per cents that sum to 100, as in "
+            "3:60,7:40; got {answer}.",
+            n_key=n_key,
+            answer=shown(answer),
+        ),
+    )
+    for part in answer.split(",") if len(answer) <= MAX_TEXT else [""]:
+        at, _, share = part.partition(":")
+        number, percent = as_number(at), as_number(share)
+        if not number or number > n_key or percent is None or percent > 100 or row[number - 1]:
+            raise wrong
+        row[number - 1] = percent / 100
+    if not math.isclose(row.sum(), 1.0, abs_tol=1e-6):
+        raise wrong
+    return row
+
+
+def written_row(row: np.ndarray) -> str:
+    """The row as ``3:60,7:40``, in whole per cents that sum to 100: the largest remainders are rounded up."""
+    percent = np.asarray(row, float) / float(np.sum(row)) * 100
+    whole = np.floor(percent).astype(int)
+    missing = 100 - int(whole.sum())
+    for at in np.argsort(whole - percent, kind="stable")[:missing]:
+        whole[at] += 1
+    return ",".join(f"{at + 1}:{share}" for at, share in enumerate(whole.tolist()) if share)
+
+
+def _largest(item: Item) -> Key:
+    """The largest weight of the token's row. Raises `MhaError` where another one is as large."""
+    order = np.argsort(-item.row, kind="stable")
+    margin = float(item.row[order[0]] - item.row[order[1]]) if len(order) > 1 else 0.0
+    if margin < MARGIN:
+        raise MhaError(
+            "{token} looks at {first} with {one:.2f} and at {second} with {two:.2f}: that is too close.",
+            token=item.queries[item.place[2]],
+            first=item.words[order[0]],
+            second=item.words[order[min(1, len(order) - 1)]],
+            one=float(item.row[order[0]]),
+            two=float(item.row[order[min(1, len(order) - 1)]]),
+        )
+    return Key((str(order[0] + 1),), margin)
+
+
+def _looking(item: Item, row: int, key: int) -> Weights:
+    """The edit by which a row of the head looks at one word alone."""
+    layer, head, _ = item.place
+    values = np.zeros(len(item.words))
+    values[key] = 1.0
+    return Weights(values=values, heads=head, rows=row, layer=layer)
+
+
+def _count(answer: str, count: int, what: Phrase) -> None:
+    number = as_number(answer)
+    if not number or number > count:
+        raise MhaError(
+            "The answer is the number of a {what} from 1 to {count}; got {answer}.",
+            what=what,
+            count=count,
+            answer=shown(answer),
+        )
+
+
+def _check_sentence(answer: str) -> None:
+    if not answer.strip() or len(answer) > MAX_TEXT:
+        raise MhaError(
+            "The answer is a sentence of at most {limit} characters; got {count}.",
+            limit=MAX_TEXT,
+            count=len(answer),
+        )
+
+
+def _round_up(number: float) -> float:
+    """The next of 1, 2, 5, 10, 20, 50, … from a number on."""
+    power = 10.0 ** math.floor(math.log10(number)) if number > 0 else 1.0
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= number)
