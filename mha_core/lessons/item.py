@@ -48,6 +48,8 @@ class Run:
 class Item:
     """A question about one scene. `tracer` computes a scene's trace with edits added to its own changes.
 
+    >>> from mha_core.lessons.item import Item
+    >>> from mha_core.lessons.question import Point
     >>> scene = mha.Scene.of_link("layer=2&head=1&token=it").scene
     >>> item = Item(Point(), scene)
     >>> item.words[int(item.key.answers[0]) - 1]

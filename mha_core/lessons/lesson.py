@@ -109,9 +109,12 @@ class Lesson:
     def read(cls, text: str, name: str = "lesson") -> "Lesson":
         """The lesson of a file's text. Raises `LessonError`, which names the line of each problem.
 
-        >>> Lesson.read("minutes = 5")
-        Traceback (most recent call last):
-        mha_core.lessons.lesson.LessonError: The lesson cannot be read. line 1: A lesson has 1 to 24 …
+        >>> from mha_core.lessons.lesson import Lesson, LessonError
+        >>> try:
+        ...     Lesson.read("minutes = 5")
+        ... except LessonError as error:
+        ...     print(error.problems[0].line, error.problems[0].message)
+        1 A lesson has 1 to 24 screens, each below a line [[screens]].
         """
         return _Reader(text, name).lesson()
 

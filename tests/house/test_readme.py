@@ -32,6 +32,8 @@ EXAMPLES = [
     "mha_core.attention.edits",
     "mha_core.interventions.attribution",
     "mha_core.interventions.effects",
+    "mha_core.lessons.item",
+    "mha_core.lessons.lesson",
     "mha_core.scene.scene",
     "mha_core.sources",
 ]
