@@ -12,9 +12,9 @@
     hints = ["Which word does it stand for?", "One word has nearly all the weight."]
     notice = "The head answers the question what a pronoun stands for."
 
-A scene is a link. Text fields and scenes may be tables by language, ``scene.en = "…"``. A screen's other
-fields are the settings of its kind of question (`question.KINDS`). The lessons that come with the library
-have their texts in the catalogues, under ``lesson.<name>.title`` and ``lesson.<name>.<number>.ask``.
+A scene is a link. Texts and scenes may differ by language, ``ask.en = "…"``; of a text's markup only emphasis
+is read, ``**word**`` and ``*word*``. A screen's other fields are the settings of its kind of question
+(`question.KINDS`).
 """
 
 import json

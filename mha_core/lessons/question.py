@@ -285,14 +285,14 @@ class Estimate(Question):
                 return float(of_layer.n_kv_heads * (of_layer.d_k + of_layer.d_v))
 
     def line(self, item: Item) -> tuple[float, float]:
-        """Both ends of the line. They follow from the sizes and from all heads, not from the number asked."""
+        """Both ends of the line. They follow from sizes, for a score from all scores of the head."""
         of_layer = item.trace.layers[item.place[0]]
         d_model = of_layer.d_model or of_layer.n_heads * of_layer.d_v
         match self.quantity:
             case "weight":
                 return 0.0, 1.0
             case "score":
-                scores = of_layer.scaled()
+                scores = of_layer.scaled(item.place[1])
                 end = _round_up(float(np.abs(scores[np.isfinite(scores)]).max()))
                 return -end, end
             case "d_k":
