@@ -193,7 +193,7 @@ class _Reader:
             raise self._unreadable()
         try:
             table = tomllib.loads(self.text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # of a number of 5,000 digits it is no TOMLDecodeError
             line = re.search(r"at line (\d+)", str(error))
             message = MhaError("This is not TOML: {reason}", reason=str(error))
             self.problems.append(Problem(int(line[1]) if line else 1, message))

@@ -1,0 +1,274 @@
+"""`python -m tests.lessons.items`: items of every kind of question, with keys computed a second time.
+
+An item is a question posed about a generated sentence, a word of it, and a head of a small model. Ambiguous
+ones are refused and counted by reason. The key of each of the others is compared with one from a softmax by
+hand, in float64, or from runs with edits written here. It also prints how often somebody is right who answers
+by a simple rule, which are the usual mistakes.
+"""
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice, pairwise
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+import mha_core as mha
+from mha_core.lessons.item import Item
+from mha_core.lessons.question import (
+    MARGIN,
+    MAX_TRIED,
+    Cell,
+    Choose,
+    Draw,
+    Estimate,
+    Find,
+    Flip,
+    Order,
+    Point,
+    Question,
+    Why,
+    written_row,
+)
+from mha_core.lessons.sentences import generated, variants
+from mha_core.scene.focus import Focus
+from mha_core.scene.scene import Scene
+from mha_core.scene.token_names import names
+
+MODELS = {
+    "en": [("glass-box", 2), ("glass-box", 4), ("glass-box", 8), ("standard", 4), ("grouped-query", 4)],
+    "zh": [("glass-box", 2), ("glass-box", 4), ("glass-box", 8)],
+}
+QUESTIONS: dict[str, list[Question]] = {
+    "point": [Point()],
+    "cell": [Cell()],
+    "draw": [Draw()],
+    "order": [Order("weight"), Order("entropy"), Order("effect")],
+    "choose": [Choose()],
+    "estimate": [Estimate(one) for one in Estimate.QUANTITIES],
+    "flip": [Flip(("cut",)), Flip(("off",)), Flip()],
+    "find": [Find(one) for one in Find.CONDITIONS],
+    "why": [Why()],
+}
+
+
+class Counts(NamedTuple):
+    """Of one kind in one language: how many items were posed, and what came of them."""
+
+    posed: int
+    refused: Counter  # by reason
+    kept: int
+    wrong: list[str]  # links of items whose key differs
+    ambiguous: list[str]  # links of items that were kept though two answers are as good
+    right_by: Counter  # of simple rules: how often their answer is right
+
+
+@lru_cache(maxsize=256)
+def traced(link: str, edits: tuple = ()) -> mha.AttentionTrace:
+    return Scene.of_link(link).scene.trace(edits)
+
+
+def tracer(scene: Scene, edits=()) -> mha.AttentionTrace:
+    """A scene's trace; where it looks makes no other one."""
+    return traced(replace(scene, focus=Focus()).link(), tuple(edits))
+
+
+def posed(kind: str, language: str, seed: int) -> Iterator[Item]:
+    """Items without end, always the same ones."""
+    rng = Random(f"{kind} {language} {seed}")
+    while True:
+        text = generated(language, rng)
+        architecture, h = rng.choice(MODELS[language])
+        scene = Scene(text=text, twin="", architecture=architecture, h=h)
+        tokens = tracer(scene).tokens
+        layer, head = rng.choice((1, 2, 2, 2)), rng.randint(1, h)
+        token, key = (names(tokens)[rng.randrange(1, len(tokens))] for _ in range(2))
+        heads = ",".join(str(one) for one in sorted(rng.sample(range(1, h + 1), min(h, 3))))
+        focus = Focus(layer=layer, head=head, token=token, key_token=key, heads=heads)
+        question = rng.choice(QUESTIONS[kind])
+        if kind == "choose":
+            other = replace(scene, focus=replace(focus, head=rng.randint(1, h)))
+            question = replace(question, other=other.link())
+        yield Item(question, replace(scene, focus=focus), tracer)
+
+
+def count(kind: str, language: str, kept: int, seed: int = 0) -> Counts:
+    """Pose items of a kind until so many are not refused."""
+    counts = Counts(0, Counter(), 0, [], [], Counter())
+    items = posed(kind, language, seed)
+    while counts.kept < kept:
+        item = next(items)
+        counts = counts._replace(posed=counts.posed + 1)
+        try:
+            key = item.key
+        except mha.MhaError as error:
+            counts.refused[error.phrase.template] += 1
+            continue
+        counts = counts._replace(kept=counts.kept + 1)
+        if not agrees(item):
+            counts.wrong.append(item.scene.link())
+        if key.margin <= 0:
+            counts.ambiguous.append(item.scene.link())
+        counts.right_by.update(rule for rule, answer in simple_answers(item).items() if item.is_right(answer))
+    return counts
+
+
+def weights_by_hand(trace: mha.AttentionTrace, layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scaled scores and weights of a head, (query, key) each, from q and k in float64."""
+    one = trace.layers[layer]
+    q, k = one.q[head].astype(float), one.k[head // (one.n_heads // one.n_kv_heads)].astype(float)
+    scores = np.array([[sum(a * b for a, b in zip(row, column, strict=True)) for column in k] for row in q])
+    scores = scores / math.sqrt(one.d_k)
+    exps = np.exp(scores - scores.max(-1, keepdims=True))
+    return scores, exps / exps.sum(-1, keepdims=True)
+
+
+def agrees(item: Item) -> bool:
+    """Whether the key of an item is the one that follows from its trace without the library's questions."""
+    question, (layer, head, token), key = item.question, item.place, item.key
+    scores, weights = weights_by_hand(item.trace, layer, head)
+    row = weights[token]
+    match question:
+        case Point() | Cell():
+            first, second = np.argsort(-row)[:2]
+            cell = str(first + 1) if question.kind == "point" else f"{token + 1},{first + 1}"
+            return key.answers == (cell,) and row[first] - row[second] > MARGIN - 1e-3
+        case Draw():
+            even = np.full(len(row), 1 / len(row))
+            return key.answers == (written_row(item.row),) and np.abs(row - even).sum() / 2 > 0.25 - 1e-3
+        case Order():
+            values = [_measure(item, int(one) - 1) for one in key.answers[0].split(",")]
+            least = {"weight": 0.1, "entropy": 0.2, "effect": 0.1}[question.by]
+            return all(one - other > least - 1e-3 for one, other in pairwise(values))
+        case Choose():
+            other = Scene.of_link(question.other).scene
+            _, drawn = weights_by_hand(tracer(other), other.focus.layer - 1, other.focus.head - 1)
+            chosen = question.pictures(item)[int(key.answers[0]) - 1]
+            return chosen is item and np.abs(weights - drawn).max() > MARGIN - 1e-3
+        case Estimate():
+            number = {
+                "weight": row[item.looked_at],
+                "score": scores[token, item.looked_at],
+                "d_k": item.scene.d_model / item.scene.h,
+                "cache": 2 * 64 // (2 if item.scene.architecture == "grouped-query" else 1),
+            }[question.quantity]
+            return math.isclose(float(key.answers[0]), number, rel_tol=2e-3, abs_tol=1e-3)
+        case Flip():
+            flips = {
+                one for one, edit in _single_changes(item).items() if _word(item, edit) != item.answer[0]
+            }
+            return set(key.answers) == flips
+        case Find():
+            return key.answers == () and _is_found(item)
+        case _:
+            return key.answers == ()
+
+
+def _is_found(item: Item) -> bool:
+    """Whether the first sentence that is taken for an answer is one."""
+    is_short = item.question.condition == "other_answer"
+    text = next(one for one in islice(variants(item, one_word=is_short), MAX_TRIED) if item.is_right(one))
+    found = replace(item.scene, text=text)
+    trace, (layer, head, _) = tracer(found), item.place
+    token = trace.tokens.index(item.scene.focus.token)
+    word, share = trace.answers[token][0]
+    if item.question.condition == "unsure":
+        return share < 0.3
+    if item.question.condition == "disagrees":
+        row = weights_by_hand(trace, layer, head)[1][token]
+        return trace.tokens.pieces[int(row.argmax())].casefold() != word.casefold()
+    before, after = item.trace.tokens.pieces, trace.tokens.pieces
+    changed = [one for one, other in zip(before, after, strict=True) if one.casefold() != other.casefold()]
+    return len(changed) == 1 and word != item.answer[0]
+
+
+def _measure(item: Item, head: int) -> float:
+    layer, _, token = item.place
+    row = weights_by_hand(item.trace, layer, head)[1][token]
+    if item.question.by == "weight":
+        return row[item.looked_at]
+    if item.question.by == "entropy":
+        return -sum(weight * math.log(weight) for weight in row if weight > 0)
+    without = tracer(item.scene, (mha.edits.Output(values=0.0, heads=head, layer=layer),)).answers[token]
+    return item.answer[1] - dict(without).get(item.answer[0], 0.0)
+
+
+def _single_changes(item: Item) -> dict[str, mha.edits.Edit]:
+    token, found = item.place[2], {}
+    if "cut" in item.question.changes:
+        for key in range(len(item.words)):
+            found[f"cut,from={token + 1},to={key + 1}"] = mha.edits.Hide(rows=[token], keys=[key])
+    if "off" in item.question.changes:
+        for layer in range(len(item.trace.layers)):
+            for head in range(item.scene.h):
+                edit = mha.edits.Output(values=0.0, heads=[head], layer=layer)
+                found[f"off,layer={layer + 1},head={head + 1}"] = edit
+    return found
+
+
+def _word(item: Item, edit: mha.edits.Edit) -> str:
+    return tracer(item.scene, (edit,)).answers[item.place[2]][0][0]
+
+
+def simple_answers(item: Item) -> dict[str, str]:
+    """What somebody answers who goes by a simple rule, by the name of the rule."""
+    token, n = item.place[2], len(item.words)
+    match item.question:
+        case Point():
+            rules = {
+                "[CLS]": 1,
+                "the word itself": token + 1,
+                "the word before": token,
+                "the word after": token + 2,
+            }
+            return {rule: str(at) for rule, at in rules.items() if 1 <= at <= n}
+        case Cell():
+            row, column = item.key.answers[0].split(",")
+            return {"row and column exchanged": f"{column},{row}", "the diagonal": f"{row},{row}"}
+        case Draw():
+            return {
+                "an even row": written_row(np.full(n, 1 / n)),
+                "half on the word itself": written_row(np.eye(n)[token] + 1 / n),
+                "all on the largest": f"{int(item.row.argmax()) + 1}:100",
+            }
+        case Order():
+            heads = item.question.heads(item)
+            return {"in the order of their numbers": ",".join(map(str, heads))}
+        case Choose():
+            return {"the first picture": "1"}
+        case Estimate():
+            low, high = item.question.line(item)
+            return {"the middle of the line": f"{(low + high) / 2}", "the right end": f"{high}"}
+        case Flip():
+            return (
+                {"the word itself": f"cut,from={token + 1},to={token + 1}"}
+                if "cut" in item.question.changes
+                else {}
+            )
+        case _:
+            return {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1000, help="items of each kind and language")
+    parser.add_argument("--kinds", nargs="*", default=list(QUESTIONS), choices=list(QUESTIONS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for kind in options.kinds:
+        for language in MODELS:
+            counts = count(kind, language, options.count)
+            shares = {rule: round(n / counts.kept, 3) for rule, n in counts.right_by.items()}
+            row = counts._asdict() | {"refused": dict(counts.refused), "right_by": shares}
+            print(json.dumps({"kind": kind, "language": language} | row, ensure_ascii=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Lesson files: what they say, what is wrong in them and on which line, and the lessons that are shipped."""
+
+import random
+import re
+import string
+
+import pytest
+
+from mha_core.lessons.lesson import ANY, Lesson, LessonError, Screen, in_language, shipped
+from mha_core.lessons.question import KINDS, Choose, Estimate, Find, Flip, Order, Why
+from tests.lessons.items import tracer
+
+SCENE = 'scene = "text=How are you?&source=random&layer=1&token=are"'
+ONE = f'minutes = 5\n[[screens]]\nkind = "point"\n{SCENE}\n'
+MAX_WORDS = 40  # of a question, before the first act
+MAX_CHARACTERS = 80  # of a Chinese one
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+def test_a_lesson_of_its_own_needs_four_lines():
+    lesson = Lesson.read(ONE, "greeting")
+    assert (lesson.name, lesson.minutes, len(lesson.screens)) == ("greeting", 5, 1)
+    item = lesson.screens[0].item("en")
+    assert item.words == ("How", "are", "you", "?")
+
+
+def test_a_language_has_its_own_texts_and_scenes_and_else_those_for_all_or_english():
+    text = ONE + 'ask.en = "Where?"\nask.zh = "哪里？"\nnotice = "Look."\n'
+    screen = Lesson.read(text).screens[0]
+    assert [in_language(screen.ask, one) for one in ("zh", "en", "fr")] == ["哪里？", "Where?", "Where?"]
+    assert in_language(screen.notice, "zh") == "Look."
+    assert in_language(screen.hints, "zh") == ""
+
+
+# What is wrong in a file, the line that is named, and words of the message.
+WRONG = {
+    "not TOML": ("minutes = 5\nx = = 2", 2, "TOML"),
+    "no screens": ("minutes = 5", 1, "1 to 24 screens"),
+    "too many screens": ("minutes = 5\n" + "[[screens]]\n" * 25, 1, "1 to 24 screens"),
+    "screens of another type": ("minutes = 5\nscreens = [1]", 2, "1 to 24 screens"),
+    "no minutes": (ONE.replace("minutes = 5\n", ""), 1, "minutes"),
+    "minutes in words": (ONE.replace("5", '"five"'), 1, "minutes"),
+    "a true number of minutes": (ONE.replace("5", "true"), 1, "minutes"),
+    "an unknown field": (ONE + "colour = 1", 5, "colour"),
+    "an unknown field of the lesson": ("points = 3\n" + ONE, 1, "points"),
+    "an unknown kind": (ONE.replace("point", "quiz"), 3, "quiz"),
+    "a kind that is a table": (ONE.replace('kind = "point"', "kind = {}"), 3, "kind"),
+    "no scene": (ONE.replace(SCENE, ""), 3, "scene"),
+    "a scene with a value that cannot be": (ONE.replace("layer=1", "h=9999"), 4, "h='9999'"),
+    "a scene that only this app has": (ONE.replace("source=random", "source=run"), 4, "run"),
+    "a scene with words exchanged": (ONE.replace("layer=1", "edits=swap,from=1,to=2"), 4, "order"),
+    "a setting that there is not": (ONE + 'by = "weight"', 5, "by"),
+    "a setting with a wrong value": (ONE.replace('"point"', '"order"') + 'by = "size"', 5, "size"),
+    "a setting of the wrong type": (ONE.replace('"point"', '"order"') + "by = [1]", 5, "by"),
+    "changes that there are not": (ONE.replace('"point"', '"flip"') + 'changes = ["swap"]', 5, "swap"),
+    "changes that are a number": (ONE.replace('"point"', '"flip"') + "changes = 3", 5, "changes"),
+    "no second picture": (ONE.replace('"point"', '"choose"'), 3, "other"),
+    "a text that is none": (ONE + "ask = 3", 5, "ask"),
+    "a blank text": (ONE + 'ask = "  "', 5, "ask"),
+    "a text that is too long": (ONE + f'ask = "{"x" * 601}"', 5, "600"),
+    "three hints": (ONE + 'hints = ["a", "b", "c"]', 5, "hints"),
+    "hints that are a text": (ONE + 'hints = "a"', 5, "hints"),
+    "a language that is none": (ONE + 'ask."<b>" = "a"', 5, "<b>"),
+    "light that is a text": (ONE + 'light = "yes"', 5, "light"),
+    "the second of two screens": (ONE + f'[[screens]]\nkind = "cell"\n{SCENE}\nask = 1', 8, "ask"),
+    "too many bytes": (ONE + "#" * 64_000, 1, "64,000 bytes"),
+    "deep nesting": ("x = " + "[" * 5_000, 1, "TOML"),
+    "a number of many digits": (f"minutes = {'9' * 5_000}", 1, ""),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_a_file_is_named_with_its_line(name):
+    text, line, words = WRONG[name]
+    with pytest.raises(LessonError) as refusal:
+        Lesson.read(text)
+    first = refusal.value.problems[0]
+    assert first.line == line
+    assert words in str(first.message)
+    assert f"line {line}: " in str(refusal.value)
+
+
+def test_all_that_is_wrong_is_named_at_once():
+    text = ONE.replace("5", "0").replace("point", "quiz") + f'[[screens]]\nkind = "cell"\n{SCENE}\nask = 1'
+    with pytest.raises(LessonError) as refusal:
+        Lesson.read(text)
+    assert [one.line for one in refusal.value.problems] == [1, 3, 8]
+
+
+def test_no_file_of_a_stranger_gives_anything_but_a_lesson_or_its_problems():
+    rng, whole = random.Random(0), next(iter(shipped().values())).write()
+    for _ in range(300):
+        text = list(whole[: rng.randrange(len(whole))] if rng.random() < 0.3 else whole)
+        for _ in range(rng.randrange(1, 8)):
+            at = rng.randrange(len(text) + 1)
+            text[at : at + rng.randrange(12)] = rng.choice(
+                ["", "\0", "\u202e", "=", '"', "[", "\n", "9" * 20, "{"]
+            )
+        try:
+            lesson = Lesson.read("".join(text))
+        except LessonError:
+            continue
+        else:
+            assert Lesson.read(lesson.write(), lesson.name) == lesson
+
+
+def random_lesson(rng: random.Random) -> Lesson:
+    def text() -> str:
+        signs = string.printable + '注意力"\\\u007f\u0001é'
+        return "".join(rng.choices(signs, k=rng.randrange(1, 40))).strip() or "x"
+
+    def words(make=text) -> dict:
+        languages = rng.choice([[ANY], ["en", "zh"], ["zh"], []])
+        return {language: make() for language in languages}
+
+    questions = [
+        *(kind() for kind in KINDS.values()),
+        Order("effect"),
+        Estimate("cache"),
+        Flip(("off",)),
+        Find("unsure"),
+    ]
+    link = "text=How are you?&source=random&layer=1&token=are"
+    screens = []
+    for question in rng.choices(questions, k=rng.randrange(1, 6)):
+        other = {ANY: link + "&seed=1"} if isinstance(question, Choose) else {}
+        hints = words(lambda: (text(), text()))
+        screens.append(
+            Screen(question, {"en": link, "zh": link}, other, words(), words(), hints, rng.random() < 0.5)
+        )
+    return Lesson("lesson", rng.randrange(1, 121), tuple(screens), words(), words(), words())
+
+
+def test_a_written_lesson_is_read_as_it_was():
+    rng = random.Random(1)
+    for _ in range(60):
+        lesson = random_lesson(rng)
+        assert Lesson.read(lesson.write()) == lesson
+
+
+@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_question_of_a_shipped_lesson_is_ambiguous(name, language):
+    assert shipped()[name].check(language, tracer) == ()
+
+
+@pytest.mark.parametrize("lesson", shipped().values(), ids=lambda lesson: lesson.name)
+def test_a_shipped_lesson_says_everything_in_both_languages_in_few_words(lesson):
+    for words in (lesson.title, lesson.goal, lesson.paper):
+        assert words.keys() == {"en", "zh"}
+    for screen in lesson.screens:
+        assert screen.ask.keys() == screen.notice.keys() == screen.hints.keys() == {"en", "zh"}
+        assert len(screen.ask["en"].split()) <= MAX_WORDS
+        assert len(HAN.findall(screen.ask["zh"])) <= MAX_CHARACTERS
+        assert {len(hints) for hints in screen.hints.values()} == {2}
+    kinds = {screen.question.kind for screen in lesson.screens}
+    assert len(kinds) >= 4
+    assert isinstance(lesson.screens[-1].question, Why)
+    assert 5 <= lesson.minutes <= 10
+
+
+def test_a_screen_whose_scene_is_gone_is_named_and_the_others_go_on():
+    gone = 'scene = "text=How are you?&source=model&model=nobody/nowhere&token=are"'
+    text = ONE + f'[[screens]]\nkind = "point"\n{gone}'
+    lesson = Lesson.read(text)
+    ((number, error),) = lesson.check("en")
+    assert number == 2
+    assert "nobody/nowhere" in str(error)
