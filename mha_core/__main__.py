@@ -64,6 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _trace(args)
         if args.command == "open":
             _open(args.opened)
+        if args.command == "lesson":
+            if args.words[0] == "check" and len(args.words) == 2:
+                return _check_lesson(args.words[1])
+            if len(args.words) != 1:
+                parser.error("a lesson is one file: headscope lesson FILE, or headscope lesson check FILE")
+            _open_lesson(args.words[0])
         return _app(options)
     except (mha.MhaError, OSError) as error:
         print(f"headscope: {error}", file=sys.stderr)
@@ -126,6 +132,11 @@ def _parser() -> argparse.ArgumentParser:
     opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
     said = "what trace.save or headscope trace wrote, or a link of the app, in quotation marks"
     opened.add_argument("opened", metavar="FILE|LINK", help=said)
+
+    meaning = "open the app on a lesson file, or check its lines and questions"
+    lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    said = "a lesson as a TOML file (assets/lessons/README.md says how to write one)"
+    lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=said)
     return parser
 
 
@@ -152,6 +163,37 @@ def _open(word: str) -> None:
         return
     mha.load(word)
     os.environ[resources.OPENED] = str(Path(word).resolve())
+
+
+def _open_lesson(word: str) -> None:
+    """Leave for the app which lesson it is to offer and open."""
+    from mha_core.lessons.lesson import Lesson
+    from mha_core.scene import link
+
+    lesson = Lesson.open(word)
+    os.environ[resources.LESSON] = str(Path(word).resolve())
+    os.environ[resources.LINK] = f"/{link.written(link.LinkParts('lessons', {'lesson': lesson.name}))}"
+
+
+def _check_lesson(word: str) -> int:
+    """Print what is wrong in a lesson, or each screen with the margin of its key; 1 where something is."""
+    from mha_core.lessons.lesson import Lesson, LessonError
+
+    try:
+        lesson = Lesson.open(word)
+    except LessonError as error:
+        for line, message in error.problems:
+            print(f"{word}:{line}: {message}")
+        return 1
+    wrong = 0
+    for language in lesson.languages:
+        refused = dict(lesson.check(language))
+        wrong += len(refused)
+        for number, screen in enumerate(lesson.screens, start=1):
+            place = f"{word}: screen {number} ({language}), {screen.question.kind}"
+            said = refused.get(number) or f"margin {screen.item(language).key.margin:.2f}"
+            print(f"{place}: {said}")
+    return 1 if wrong else 0
 
 
 def _trace(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 OPENED = "HEADSCOPE_OPENED"  # of the environment: the saved trace that the app shows at first
 LINK = "HEADSCOPE_LINK"  # of the environment: the link that the first visit of the app is sent to
+LESSON = "HEADSCOPE_LESSON"  # of the environment: a lesson file that the page Lessons offers, too
 RUNS = "HEADSCOPE_RUNS"  # of the environment: the folder of finished models, which servers may share
 PACKAGE = Path(__file__).resolve().parent
 

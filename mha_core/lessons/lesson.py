@@ -18,11 +18,14 @@ is read, ``**word**`` and ``*word*``. A screen's other fields are the settings o
 """
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from os import PathLike
+from pathlib import Path
 from typing import NamedTuple
 
 from mha_core import resources
@@ -118,6 +121,19 @@ class Lesson:
         """
         return _Reader(text, name).lesson()
 
+    @classmethod
+    def open(cls, path: str | PathLike) -> "Lesson":
+        """The lesson of a file, which has its name. Raises `LessonError` and `OSError`."""
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        return cls.read(content.decode(errors="replace"), Path(path).stem)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in which its scenes differ, or English, which stands for any."""
+        named = (language for screen in self.screens for language in screen.scenes if language != ANY)
+        return tuple(dict.fromkeys(named)) or ("en",)
+
     def check(self, language: str, tracer: Tracer = Scene.trace) -> tuple[tuple[int, MhaError], ...]:
         """The numbers from 1 of the screens whose question cannot be posed or is ambiguous, and why."""
         wrong = []
@@ -145,7 +161,16 @@ def shipped() -> Mapping[str, Lesson]:
     """The lessons that come with the library, by their names, in their order."""
     files = sorted(resources.path("assets", "lessons").glob("*.toml"))
     names = {file: file.stem.partition("-")[2] for file in files}  # 1-heads.toml
-    return {name: Lesson.read(file.read_text(encoding="utf-8"), name) for file, name in names.items()}
+    return {name: replace(Lesson.open(file), name=name) for file, name in names.items()}
+
+
+def offered() -> Mapping[str, Lesson]:
+    """The shipped lessons and, by the name of its file, the one of `HEADSCOPE_LESSON`.
+
+    Raises `LessonError` and `OSError` for a file that cannot be read.
+    """
+    path = os.environ.get(resources.LESSON)
+    return {**shipped(), **({(own := Lesson.open(path)).name: own} if path else {})}
 
 
 def in_language(words: Words | Several, language: str) -> str | tuple[str, ...]:

@@ -27,7 +27,7 @@ def started(monkeypatch) -> list[list[str]]:
     """What the command would become: the words after the interpreter's name."""
     commands = []
     monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
-    for name in (resources.OPENED, resources.LINK):
+    for name in (resources.OPENED, resources.LINK, resources.LESSON):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
         monkeypatch.delenv(name)
     return commands
@@ -368,3 +368,52 @@ print([name for name in ("torch", "numpy", "pandas", "plotly", "streamlit") if n
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [f"headscope {mha.__version__}", "[]"]
+
+
+# Lessons
+
+LESSON = 'minutes = 3\n[[screens]]\nkind = "point"\nscene = "text=How are you?&source=random&h=2&layer=1&token={word}"\n'
+
+
+def lesson_file(folder: Path, text: str) -> str:
+    path = folder / "greeting.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_lesson_opens_in_the_app(tmp_path, started):
+    path = lesson_file(tmp_path, LESSON.format(word="How"))
+    assert command.main(["lesson", path]) == 0
+    assert len(started) == 1
+    assert os.environ[resources.LESSON] == path
+    assert os.environ[resources.LINK] == "/lessons?lesson=greeting"
+
+
+def test_a_checked_lesson_says_how_clear_each_question_is(tmp_path, capsys):
+    path = lesson_file(tmp_path, LESSON.format(word="How"))
+    assert command.main(["lesson", "check", path]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: screen 1 (en), point: margin 0.")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LESSON.format(word="they"), "screen 1 (en), point: The scene looks at the word 'they'"),
+        (LESSON + "ask = 3", ":5: ask is a text"),
+        ("x = = 1", ":1: This is not TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_lesson_is_printed_and_the_exit_code_is_1(tmp_path, capsys, text, said):
+    assert command.main(["lesson", "check", lesson_file(tmp_path, text)]) == 1
+    assert said in capsys.readouterr().out
+
+
+def test_a_lesson_that_cannot_be_read_does_not_open_the_app(tmp_path, started, capsys):
+    assert command.main(["lesson", lesson_file(tmp_path, "minutes = 3")]) == 1
+    assert command.main(["lesson", str(tmp_path / "nowhere.toml")]) == 1
+    assert started == []
+    assert "1 to 24 screens" in capsys.readouterr().err
+
+
+def test_a_lesson_is_one_file(capsys):
+    assert "headscope lesson check FILE" in refused(capsys, "lesson", "one.toml", "two.toml")

@@ -8,6 +8,7 @@ import pytest
 
 from mha_core.lessons.lesson import ANY, Lesson, LessonError, Screen, in_language, shipped
 from mha_core.lessons.question import KINDS, Choose, Estimate, Find, Flip, Order, Why
+from tests.house.test_texts import broken_rules
 from tests.lessons.items import tracer
 
 SCENE = 'scene = "text=How are you?&source=random&layer=1&token=are"'
@@ -157,6 +158,15 @@ def test_a_shipped_lesson_says_everything_in_both_languages_in_few_words(lesson)
     assert len(kinds) >= 4
     assert isinstance(lesson.screens[-1].question, Why)
     assert 5 <= lesson.minutes <= 10
+
+
+@pytest.mark.parametrize("lesson", shipped().values(), ids=lambda lesson: lesson.name)
+def test_the_chinese_of_a_lesson_keeps_the_rules_of_all_texts(lesson):
+    texts = [lesson.title, lesson.goal, lesson.paper]
+    for screen in lesson.screens:
+        texts += [screen.ask, screen.notice, *({"zh": hint} for hint in screen.hints["zh"])]
+    plain = (words["zh"].replace("*", "") for words in texts)
+    assert {words: rules for words in plain if (rules := broken_rules(words))} == {}
 
 
 def test_a_screen_whose_scene_is_gone_is_named_and_the_others_go_on():
