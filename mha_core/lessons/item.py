@@ -9,9 +9,12 @@ import numpy as np
 
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError
+from mha_core.scene.first_look import has_answer
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import position
+from mha_core.traces.answers import Answer
+from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace
 
 if TYPE_CHECKING:
@@ -116,10 +119,27 @@ class Item:
         """The right answers, computed from the trace. Raises `MhaError` where the question is ambiguous."""
         return self.question.key(self)
 
+    @cached_property
+    def asked(self) -> str | None:
+        """What a small model is asked about the token that this head answers, a name in `QUESTIONS`.
+
+        None of another model, and of a head that answers nothing there: then it is the model's own answer.
+        """
+        trace, (layer, head, token) = self.trace, self.place
+        if layer != len(trace.layers) - 1 or not isinstance(trace.source.origin, TrainedSource):
+            return None
+        questions = [one for one in trace.source.origin.questions[head].split() if one in trace.questions]
+        return next((one for one in questions if has_answer(trace, one, token)), None)
+
     @property
-    def answer(self) -> tuple[str, float] | None:
-        """The model's answer at the looking token, with its probability; None where it has none."""
-        return answer_at(self.trace, self.place[2])
+    def answer(self) -> Answer | None:
+        """The model's answer at the looking token, the best word first; None where it has none."""
+        return self.answer_in(self.trace)
+
+    def answer_in(self, trace: AttentionTrace) -> Answer | None:
+        """The answer to the same question in another run."""
+        answers = trace.questions[self.asked] if self.asked else trace.answers
+        return answers[self.place[2]] if answers and self.place[2] < len(answers) else None
 
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer is right; None for one that is not scored. Raises `MhaError` for no answer."""
@@ -134,9 +154,3 @@ class Item:
             return Run(self.trace, self.tracer(scene, edits))
         except MhaError as refusal:
             return Run(self.trace, None, refusal)
-
-
-def answer_at(trace: AttentionTrace, token: int) -> tuple[str, float] | None:
-    """The model's best answer at a token, with its probability; None where it answers nothing there."""
-    answer = trace.answers[token] if trace.answers and token < len(trace.answers) else None
-    return answer and answer[0]

@@ -30,7 +30,7 @@ import numpy as np
 
 from mha_core.attention.edits import Edit, Hide, Output, Weights
 from mha_core.errors import MhaError, Phrase, listed, one_of, shown
-from mha_core.lessons.item import Item, Key, answer_at
+from mha_core.lessons.item import Item, Key
 from mha_core.scene import changes
 from mha_core.scene.changes import Change
 from mha_core.scene.scene import Scene
@@ -191,8 +191,9 @@ class Order(Question):
                 raise MhaError(
                     "This model answers nothing at the token, so that no head has an effect on it."
                 )
-            without = item.tracer(item.scene, [Output(heads=head, layer=layer)])
-            return answer[1] - dict(without.answers[token]).get(answer[0], 0.0)
+            word, share = answer[0]
+            without = item.answer_in(item.tracer(item.scene, [Output(heads=head, layer=layer)]))
+            return share - dict(without).get(word, 0.0)
         row = item.trace.layers[layer].weights(head, rows=[token])[0]
         if self.by == "weight":
             return float(row[item.looked_at])
@@ -386,8 +387,8 @@ class Flip(Question):
         return Key(tuple(map(changes.text, flips)), 1 - len(flips) / len(candidates))
 
     def _flips(self, item: Item, edits: Sequence[Edit]) -> bool:
-        now = answer_at(item.tracer(item.scene, edits), item.place[2])
-        return now is not None and now[0] != item.answer[0]
+        now = item.answer_in(item.tracer(item.scene, edits))
+        return now is not None and now[0][0] != item.answer[0][0]
 
     def _read(self, item: Item, answer: str) -> Edit:
         chosen, refused = changes.read(answer)
@@ -451,18 +452,18 @@ class Find(Question):
         """Whether the condition holds in a text. False where it does not have the scene's token."""
         found = self._posed(item, text)
         try:
-            answer, token = found.answer, found.place[2]
+            answer = found.answer
         except MhaError:
             return False
         if answer is None:
             return False
         if self.condition == "unsure":
-            return not is_known(found.trace.answers[token])
+            return not is_known(answer)
         if self.condition == "disagrees":
-            return found.words[int(found.row.argmax())].casefold() != answer[0].casefold()
+            return found.words[int(found.row.argmax())].casefold() != answer[0][0].casefold()
         pieces = item.trace.tokens.pieces, found.trace.tokens.pieces
         changed = sum(one.casefold() != other.casefold() for one, other in zip(*pieces, strict=False))
-        return len(pieces[0]) == len(pieces[1]) and changed == 1 and answer[0] != item.answer[0]
+        return len(pieces[0]) == len(pieces[1]) and changed == 1 and answer[0][0] != item.answer[0][0]
 
     def _posed(self, item: Item, text: str) -> Item:
         return replace(item, scene=replace(item.scene, text=text, twin=""))

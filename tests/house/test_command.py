@@ -372,7 +372,8 @@ print([name for name in ("torch", "numpy", "pandas", "plotly", "streamlit") if n
 
 # Lessons
 
-LESSON = 'minutes = 3\n[[screens]]\nkind = "point"\nscene = "text=How are you?&source=random&h=2&layer=1&token={word}"\n'
+SCENE = "text=How are you?&source=random&h=2&layer=1&token={word}"
+LESSON = f'minutes = 3\n[[screens]]\nkind = "point"\nscene = "{SCENE}"\n'
 
 
 def lesson_file(folder: Path, text: str) -> str:

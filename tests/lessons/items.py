@@ -162,7 +162,7 @@ def agrees(item: Item) -> bool:
             return math.isclose(float(key.answers[0]), number, rel_tol=2e-3, abs_tol=1e-3)
         case Flip():
             flips = {
-                one for one, edit in _single_changes(item).items() if _word(item, edit) != item.answer[0]
+                one for one, edit in _single_changes(item).items() if _word(item, edit) != item.answer[0][0]
             }
             return set(key.answers) == flips
         case Find():
@@ -178,7 +178,7 @@ def _is_found(item: Item) -> bool:
     found = replace(item.scene, text=text)
     trace, (layer, head, _) = tracer(found), item.place
     token = trace.tokens.index(item.scene.focus.token)
-    word, share = trace.answers[token][0]
+    word, share = answers_of(trace, layer, head, token)[0]
     if item.question.condition == "unsure":
         return share < 0.3
     if item.question.condition == "disagrees":
@@ -186,7 +186,7 @@ def _is_found(item: Item) -> bool:
         return trace.tokens.pieces[int(row.argmax())].casefold() != word.casefold()
     before, after = item.trace.tokens.pieces, trace.tokens.pieces
     changed = [one for one, other in zip(before, after, strict=True) if one.casefold() != other.casefold()]
-    return len(changed) == 1 and word != item.answer[0]
+    return len(changed) == 1 and word != item.answer[0][0]
 
 
 def _measure(item: Item, head: int) -> float:
@@ -196,8 +196,24 @@ def _measure(item: Item, head: int) -> float:
         return row[item.looked_at]
     if item.question.by == "entropy":
         return -sum(weight * math.log(weight) for weight in row if weight > 0)
-    without = tracer(item.scene, (mha.edits.Output(values=0.0, heads=head, layer=layer),)).answers[token]
-    return item.answer[1] - dict(without).get(item.answer[0], 0.0)
+    without = tracer(item.scene, (mha.edits.Output(values=0.0, heads=head, layer=layer),))
+    question, (word, share) = question_of(item.trace, *item.place), answers_of(item.trace, *item.place)[0]
+    return share - dict((without.questions[question] if question else without.answers)[token]).get(word, 0.0)
+
+
+def question_of(trace: mha.AttentionTrace, layer: int, head: int, token: int) -> str | None:
+    """The first question asked of a head of the last layer that has another word than this for an answer."""
+    own = trace.tokens.pieces[token].casefold()
+    for question in trace.source.origin.questions[head].split() if layer == len(trace.layers) - 1 else ():
+        answer = trace.questions.get(question, {token: None})[token]
+        if answer and answer[0][0] != "[CLS]" and answer[0][0].casefold() != own:
+            return question
+    return None
+
+
+def answers_of(trace: mha.AttentionTrace, layer: int, head: int, token: int) -> tuple:
+    question = question_of(trace, layer, head, token)
+    return (trace.questions[question] if question else trace.answers)[token]
 
 
 def _single_changes(item: Item) -> dict[str, mha.edits.Edit]:
@@ -214,7 +230,8 @@ def _single_changes(item: Item) -> dict[str, mha.edits.Edit]:
 
 
 def _word(item: Item, edit: mha.edits.Edit) -> str:
-    return tracer(item.scene, (edit,)).answers[item.place[2]][0][0]
+    trace, question = tracer(item.scene, (edit,)), question_of(item.trace, *item.place)
+    return (trace.questions[question] if question else trace.answers)[item.place[2]][0][0]
 
 
 def simple_answers(item: Item) -> dict[str, str]:

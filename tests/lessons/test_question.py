@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.lessons.item import Item, answer_at
+from mha_core.lessons.item import Item
 from mha_core.lessons.question import (
     Cell,
     Choose,
@@ -98,10 +98,17 @@ def test_an_answer_runs_in_the_model(question, answer, edits, word):
     ran = item(question).run(answer)
     same = mha.trace(TIRED, source="mini", h=4, d_model=64, edits=edits)
     assert ran.executed.answers == same.answers
-    assert answer_at(ran.own, 8)[0] == "animal"
-    assert answer_at(ran.executed, 8)[0] == word
+    assert ran.own.answers[8][0][0] == "animal"
+    assert ran.executed.answers[8][0][0] == word
     for layer, other in zip(ran.executed.layers, same.layers, strict=True):
         np.testing.assert_array_equal(layer.weights(), other.weights())
+
+
+def test_what_changes_is_the_answer_to_the_question_that_the_head_is_asked():
+    asked = item(Point(), f"text={TIRED}&layer=2&head=2&token=cross")  # who crosses?
+    ran = asked.run("7")
+    assert (asked.answer[0][0], asked.answer_in(ran.executed)[0][0]) == ("animal", "street")
+    assert ran.own.answers == ran.executed.answers  # nobody asks this head what a word stands for
 
 
 def test_an_estimated_weight_becomes_the_weight_and_the_row_still_sums_to_one():
