@@ -3,9 +3,13 @@
 import random
 import re
 import string
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from mha_core import resources
+from mha_core.lessons import lesson as lessons
 from mha_core.lessons.lesson import ANY, Lesson, LessonError, Screen, in_language, shipped
 from mha_core.lessons.question import KINDS, Choose, Estimate, Find, Flip, Order, Why
 from tests.house.test_texts import broken_rules
@@ -176,3 +180,53 @@ def test_a_screen_whose_scene_is_gone_is_named_and_the_others_go_on():
     ((number, error),) = lesson.check("en")
     assert number == 2
     assert "nobody/nowhere" in str(error)
+
+
+# The teacher's page
+
+READMES = {"en": resources.path("assets", "lessons", "README.md")}
+READMES["zh"] = READMES["en"].with_name("README.zh.md")
+
+
+@pytest.mark.parametrize("language", READMES)
+def test_the_example_of_the_teachers_page_is_a_whole_lesson(language):
+    (block,) = re.findall(r"```toml\n(.*?)```", READMES[language].read_text(encoding="utf-8"), re.DOTALL)
+    lesson = Lesson.read(block)
+    assert lesson.check(language, tracer) == ()
+    for words in (lesson.title, lesson.goal, lesson.paper, lesson.screens[0].ask, lesson.screens[0].hints):
+        assert words.keys() == {ANY}
+
+
+@pytest.mark.parametrize("language", READMES)
+def test_the_teachers_page_names_all_lessons_kinds_and_settings(language):
+    page = READMES[language].read_text(encoding="utf-8")
+    for lesson in shipped().values():
+        assert f"| {lesson.title[language]} | {lesson.minutes} |" in page
+    for kind, question in KINDS.items():
+        assert f"| `{kind}` |" in page
+        for setting in lessons.settings_of(question):
+            assert f"`{setting} = " in page
+
+
+def words_said(name: str, number: int, answers: list[str]) -> Counter:
+    """What the model says with each of these answers to a screen of a lesson."""
+    item = shipped()[name].screens[number - 1].item("en", tracer)
+    return Counter(item.answer_in(item.run(one).executed)[0][0] for one in answers)
+
+
+def test_what_the_teachers_page_says_of_wrong_answers_is_so():
+    every = [str(at) for at in range(1, 14)]
+    assert words_said("heads", 1, every) == {"[CLS]": 10, "animal": 1, "street": 1, "tired": 1}
+    said = words_said("heads", 3, every)  # "the" is there twice
+    assert len(said) == 12
+    for lesson, screen in (("one-number", 4), ("does-a-weight-decide", 2)):
+        assert words_said(lesson, screen, ["0", "0.1", "0.2", "0.3"]) == {"street": 4}
+        assert words_said(lesson, screen, ["0.4", "0.7", "1"]) == {"animal": 3}
+    standard = shipped()["does-a-weight-decide"].screens[3].item("en", tracer)
+    cuts = [f"cut,from={standard.place[2] + 1},to={at}" for at in every]
+    offs = [f"off,layer={layer},head={head}" for layer in (1, 2) for head in range(1, 5)]
+    both = replace(standard, question=Flip())
+    assert {both.answer_in(both.run(cut).executed)[0][0] for cut in cuts} == {"animal"}
+    assert [standard.is_right(off) for off in offs].count(True) == 1
+    many = shipped()["does-a-weight-decide"].screens[4].item("en", tracer)
+    assert len(many.key.answers) == 1
