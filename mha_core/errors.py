@@ -1,10 +1,19 @@
 """The one error that a person can cause, its sentences, and the checks that raise it for one value."""
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import islice
 
 MAX_SHOWN = 80  # characters of a value in a message
 SEPARATORS = {"comma": ", ", "semicolon": "; ", "space": " "}
+CONJUNCTIONS = ("and", "or")
+
+# What a template from a file may hold: {name}, {name!r}, {name:,} or {name:.3g}, and escaped braces.
+PLACE = re.compile(r"\{[^\W\d]\w*(?:![rs])?(?::[+,]?(?:\.\d{1,3})?[a-z]?)?\}|\{\{|\}\}")
+MAX_PLACES = 16
+MAX_LENGTH = 20_000  # characters of a phrase from a file
+MAX_DEPTH = 8  # phrases inside each other
+MAX_NUMBER = 2**64  # of a field in a file, as in the rest of its header
 
 
 class Phrase(str):
@@ -128,3 +137,61 @@ def named_type(value: object) -> str:
 def listed(values: Iterable, word: str) -> Listed:
     """``[1, 2, 3]`` and "or" as ``1, 2 or 3``; a name of `SEPARATORS` as ``1, 2, 3``."""
     return Listed(values, word)
+
+
+def text_to_json(text: str) -> str | dict:
+    """A text as JSON: a phrase or a list with its parts, so that a file can be read in another language.
+
+    `text_from_json` is the inverse. A phrase whose fields have no place in JSON becomes its English text.
+    """
+    values = _to_json(text)
+    try:
+        is_same = text_from_json(values) == text
+    except (KeyError, TypeError, ValueError):
+        is_same = False
+    return values if is_same else str(text)
+
+
+def _to_json(value: object) -> object:
+    match value:
+        case Phrase():
+            fields = {name: _to_json(field) for name, field in value.fields.items()}
+            return {"template": value.template, "fields": fields}
+        case Listed():
+            return {"values": list(map(_to_json, value.values)), "word": value.word}
+        case str():
+            return str(value)
+        case _:
+            is_number = isinstance(value, int | float) and abs(value) <= MAX_NUMBER
+            return value if value is None or is_number else str(value)
+
+
+def text_from_json(values: object, *, depth: int = MAX_DEPTH) -> str:
+    """The text that `text_to_json` wrote.
+
+    The file may come from a stranger: a template can name its fields and nothing else, and what it makes is
+    limited in size. Raises `KeyError`, `TypeError` or `ValueError` for anything else.
+    """
+    match values:
+        case str():
+            return values
+        case {"template": str(template), "fields": dict(fields)} if depth and len(values) == 2:
+            rest, n_places = PLACE.subn("", template)
+            if fields and (n_places > MAX_PLACES or "{" in rest or "}" in rest):
+                raise ValueError(f"a template is {template[:MAX_SHOWN]!r}")
+            fields = {name: _field_from_json(field, depth - 1) for name, field in fields.items()}
+            text = Phrase(template, **fields)
+        case {"values": list(entries), "word": str(word)} if depth and len(values) == 2:
+            if word not in (*SEPARATORS, *CONJUNCTIONS):
+                raise ValueError(f"a list is joined by {word[:MAX_SHOWN]!r}")
+            text = Listed([_field_from_json(entry, depth - 1) for entry in entries], word)
+        case _:
+            raise ValueError(f"a text is {str(values)[:MAX_SHOWN]}")
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a text has {len(text):,} characters")
+    return text
+
+
+def _field_from_json(value: object, depth: int) -> object:
+    is_number = value is None or isinstance(value, int | float)
+    return value if is_number else text_from_json(value, depth=depth)

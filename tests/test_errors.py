@@ -1,12 +1,24 @@
 """What every room refuses with: a number out of range, a name that nobody knows, a list read out."""
 
 import copy
+import json
 import pickle
 
 import numpy as np
 import pytest
 
-from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, one_of, shown
+from mha_core.errors import (
+    MAX_LENGTH,
+    MhaError,
+    Phrase,
+    at_least_1,
+    in_range,
+    listed,
+    one_of,
+    shown,
+    text_from_json,
+    text_to_json,
+)
 
 
 def test_the_limits_themselves_are_accepted():
@@ -99,3 +111,72 @@ def test_a_list_can_be_read_out_without_a_word_before_the_last_one(word, text):
 def test_a_phrase_is_text():
     phrase = Phrase("layer {layer}", layer=1)
     assert {phrase: 1}["layer 1"] == 1
+
+
+# Texts in files
+
+IN_FILES = {
+    "plain": "{n} is no template",
+    "phrase": Phrase("{name!r}: {n:,} of {share:.2g}", name="h.0", n=3000, share=0.25),
+    "without fields": Phrase("{n} of {}"),
+    "nested": Phrase("{place}: {reason} {{}}", place="a", reason=listed([1, Phrase("layer {n}", n=2)], "or")),
+    "no value": Phrase("{value}", value=None),
+}
+
+
+@pytest.mark.parametrize("kind", IN_FILES)
+def test_a_text_comes_back_from_a_file_with_its_parts(kind):
+    text = IN_FILES[kind]
+    again = text_from_json(json.loads(json.dumps(text_to_json(text), allow_nan=False)))
+    assert (again, type(again)) == (text, type(text))
+    assert getattr(again, "template", None) == getattr(text, "template", None)
+    assert getattr(again, "fields", None) == getattr(text, "fields", None)
+
+
+@pytest.mark.parametrize("value", [float("inf"), 10**99, (1, 2)], ids=str)
+def test_a_field_that_json_does_not_have_leaves_the_english_text(value):
+    text = Phrase("{value!r} is large", value=value)
+    assert text_from_json(text_to_json(text)) == text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"template": "{a.__class__}", "fields": {"a": 1}},
+        {"template": "{a[0]}", "fields": {"a": "bc"}},
+        {"template": "{a:>999999999}", "fields": {"a": 1}},
+        {"template": "{a:{b}}", "fields": {"a": 1, "b": "9"}},
+        {"template": "{0} {a}", "fields": {"a": 1}},
+        {"template": "{b}", "fields": {"a": 1}},
+        {"template": "{a:,}", "fields": {"a": "many"}},
+        {"template": "{a:,}", "fields": {"a": None}},
+        {"template": "{a}" * 17, "fields": {"a": 1}},
+        {"template": "{a}{a}", "fields": {"a": "x" * MAX_LENGTH}},
+        {"template": "{a}", "fields": {"a": []}},
+        {"template": "a", "fields": []},
+        {"template": "a"},
+        {"template": "a", "fields": {}, "more": 1},
+        {"values": [1, 2], "word": "nor"},
+        {"values": [], "word": "or"},
+        {},
+        [],
+        None,
+        1,
+    ],
+    ids=lambda written: str(written)[:40],
+)
+def test_what_is_no_text_of_ours_is_refused(written):
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        text_from_json(written)
+
+
+def test_phrases_may_be_inside_each_other_so_often():
+    text = Phrase("a")
+    for _ in range(50):
+        text = Phrase("{inner}", inner=text)
+    assert text_to_json(text) == "a"  # and no file of ours has it
+    deep = {"template": "a", "fields": {}}
+    for _ in range(50):
+        deep = {"template": "{inner}", "fields": {"inner": deep}}
+    with pytest.raises(ValueError, match="a text is"):
+        text_from_json(deep)

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import ClassVar, TypeVar
 
+from mha_core.errors import text_from_json, text_to_json
+
 Fact = TypeVar("Fact")
 
 
@@ -105,6 +107,7 @@ class LatentProjection:
     value_width: int | None = None
 
 
+REASONS = ("bias", "missing")  # facts that are sentences
 TYPES = {
     "rotary": Rotary,
     "latent": LatentProjection,
@@ -145,6 +148,7 @@ class Facts:
         }
         for name in entries.keys() & TYPES.keys():
             entries[name] = {size: n for size, n in asdict(entries[name]).items() if n is not None}
+        entries |= {name: text_to_json(entries[name]) for name in REASONS if name in entries}
         if (adjustments := entries.pop("adjustments", None)) is not None:
             entries["between"] = {
                 name: [_step_to_json(step) for step in steps] for name, steps in adjustments.items()
@@ -157,6 +161,7 @@ class Facts:
         values = dict(entries)
         for name in values.keys() & TYPES.keys():
             values[name] = _checked(TYPES[name](**values[name]))
+        values |= {name: text_from_json(values[name]) for name in REASONS if name in values}
         if (adjustments := values.pop("between", None)) is not None:
             rotary = values.get("rotary")
             values["adjustments"] = Adjustments(

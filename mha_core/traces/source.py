@@ -8,7 +8,7 @@ from typing import ClassVar, get_args, get_origin
 
 from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
-from mha_core.errors import MhaError
+from mha_core.errors import Listed, MhaError, Phrase, listed, text_from_json, text_to_json
 
 FactValue = str | int | float | None
 
@@ -51,7 +51,7 @@ class RandomSource(Source):
 
     kind: ClassVar[str] = "random"
     CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position")
-    name: ClassVar[str] = "random"
+    name: ClassVar[str] = Phrase("random")
     seed: int
     position: str
     mask: str
@@ -190,7 +190,7 @@ class FileSource(DerivedSource):
         return self.saved.edits
 
     def caption_facts(self) -> dict[str, object]:
-        return self.saved.caption_facts() | {"name": f"{self.name} (file)"}
+        return self.saved.caption_facts() | {"name": Phrase("{name} (file)", name=self.name)}
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class EditedSource(DerivedSource):
         return self.unedited
 
     def caption_facts(self) -> dict[str, object]:
-        edits = "; ".join(edit.describe() for edit in self.edits)
-        return self.unedited.caption_facts() | {"edited": f"({edits})"}
+        edits = listed((edit.describe() for edit in self.edits), "semicolon")
+        return self.unedited.caption_facts() | {"edited": Phrase("({edits})", edits=edits)}
 
 
 SourceValue = str | Mapping[str, FactValue] | ArraySource
@@ -219,6 +219,7 @@ TYPES = {
     )
 }
 WORDS = ("name", "architecture")  # facts that a caption has without their names
+READ = {Edit: read_edit, str: text_from_json}  # the entries of a tuple from a file
 
 
 def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> ArraySource:
@@ -232,12 +233,27 @@ def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> A
     return kind(name=facts.pop("name", None), facts=facts)
 
 
-def caption(facts: Mapping[str, object]) -> str:
+def caption(facts: Mapping[str, object]) -> Listed:
     """Facts in one line: ``mini, glass-box, h=4, d_model=64``."""
-    words = dict.fromkeys(
-        str(facts[name]) for name in WORDS if facts.get(name)
-    )  # one, where both are the same
-    return ", ".join([*words, *(f"{k}={v}" for k, v in facts.items() if k not in WORDS and v is not None)])
+    words = dict.fromkeys(facts[name] for name in WORDS if facts.get(name))  # one, where both are the same
+    named = (_named(name, value) for name, value in facts.items() if name not in WORDS and value is not None)
+    return listed([*words, *named], "comma")
+
+
+def _named(name: str, value: object) -> str:
+    """A fact with its name, as ``seed=0``."""
+    match name:
+        case "seed":
+            return Phrase("seed={value}", value=value)
+        case "mask":
+            return Phrase("mask={value}", value=value)
+        case "position":
+            return Phrase("position={value}", value=value)
+        case "step":
+            return Phrase("step={value}", value=value)
+        case "edited":
+            return Phrase("edited={value}", value=value)
+    return f"{name}={value}"
 
 
 def read(value: object) -> Source:
@@ -256,7 +272,7 @@ def _from_values(kind: type[Source], values: Mapping[str, object]) -> Source:
         if entry.type is Source:
             value = read(value)
         elif get_origin(entry.type) is tuple:
-            value = tuple(map(read_edit, value) if get_args(entry.type)[0] is Edit else value)
+            value = tuple(map(READ[get_args(entry.type)[0]], value))
         if not _has_type(value, entry.type):
             raise ValueError(f"{entry.name} of a source is {value!r}")
         arguments[entry.name] = value
@@ -282,5 +298,5 @@ def _json_value(value: object) -> object:
     if isinstance(value, Source):
         return value.to_json()
     if isinstance(value, tuple):
-        return [entry.to_json() if isinstance(entry, Edit) else entry for entry in value]
+        return [entry.to_json() if isinstance(entry, Edit) else text_to_json(entry) for entry in value]
     return dict(value) if isinstance(value, Mapping) else value

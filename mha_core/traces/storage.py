@@ -26,7 +26,7 @@ from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import NUMBERS, ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, Phrase, at_least_1, listed
+from mha_core.errors import MhaError, Phrase, at_least_1, listed, text_from_json, text_to_json
 from mha_core.traces import limits
 from mha_core.traces.answers import MAX_QUESTIONS, MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
@@ -140,15 +140,16 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
         own = dict(mixer.tensors) | {"mixing": mixer.proven(range(mixer.n_heads))}
         names = {name: f"mixer{number}.{name}" for name in own}
         tensors |= {names[name]: tensor.contiguous() for name, tensor in own.items()}
-        facts = {"rule": mixer.rule, "unit": mixer.unit, "name": mixer.name, "convolution": mixer.convolution}
+        facts = {"rule": text_to_json(mixer.rule), "unit": mixer.unit}
+        facts |= {"name": mixer.name, "convolution": mixer.convolution}
         headers.append(facts | {"tensors": names})
     return headers, tensors
 
 
 def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
     own = {name: tensors[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
-    facts = {name: part[name] for name in ("rule", "unit", "name", "convolution")}
-    return MixerTrace(MappingProxyType(own), **facts)
+    facts = {name: part[name] for name in ("unit", "name", "convolution")}
+    return MixerTrace(MappingProxyType(own), text_from_json(part["rule"]), **facts)
 
 
 def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:

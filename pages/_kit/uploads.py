@@ -125,9 +125,9 @@ def _short(source: Source) -> Source:
     values = {field.name: getattr(source, field.name) for field in fields(source)}
     for name, value in values.items():
         if isinstance(value, str):
-            values[name] = value[:MAX_FIELD]
+            values[name] = _cut(value, MAX_FIELD)
         elif isinstance(value, tuple):
-            items = value if name == "edits" else [item[:MAX_ITEM] for item in value[:MAX_ITEMS]]
+            items = value if name == "edits" else [_cut(item, MAX_ITEM) for item in value[:MAX_ITEMS]]
             values[name] = tuple(items)
         elif isinstance(value, Source):
             values[name] = _short(value)
@@ -137,3 +137,8 @@ def _short(source: Source) -> Source:
                 for key, item in value.items()
             }
     return replace(source, **values)
+
+
+def _cut(text: str, length: int) -> str:
+    """The beginning of a text; a short one is returned as it is, so that a phrase can be translated."""
+    return text if len(text) <= length else text[:length]
