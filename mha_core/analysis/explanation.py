@@ -404,7 +404,7 @@ class ScoreRow:
             sink = scores[len(scores) - n_sinks :].astype(np.float32)
             sum_of_all = float(largest + np.log(total))
             code = pytorch.softmax(cell.key, sink) if self.whole else pytorch.share(sum_of_all)
-        labels = (*cell.layer.sides.keys.labels, *["sink"] * n_sinks)
+        labels = (*cell.layer.sides.keys.labels, *[Phrase("sink")] * n_sinks)
         return Equation("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
 
 
@@ -473,7 +473,7 @@ def _of_result(cell: Cell) -> list[Equation]:
     outputs, matrix = layer.concat(rows=[cell.query])[0], array(layer.projections.w_o[:, at])
     products = outputs.astype(np.float64) * matrix
     terms = products.reshape(layer.n_heads, layer.d_v).sum(1)
-    labels = tuple(f"head {head + 1}" for head in range(layer.n_heads))
+    labels = tuple(Phrase("head {head}", head=head + 1) for head in range(layer.n_heads))
     bias = None if layer.projections.b_o is None else float(layer.projections.b_o[at])
     z, w = (outputs, "the outputs of all heads"), (matrix, f"column {at + 1} of W^O")
     code = pytorch.products("value = z @ w", bias, z=z, w=w)

@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from mha_core.errors import MhaError
+
 # Operations that are linear in their first argument, where all others are constant.
 LINEAR = {
     *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze"),
@@ -90,7 +92,7 @@ class Contribution:
     last: bool = False
 
 
-class NoDecomposition(Exception):
+class NoDecomposition(MhaError):
     """A tensor is no known sum of what was written; the message is the reason."""
 
 

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.gap import CLOSE, gap
+from mha_core.errors import Phrase
 
-MIXES = "mixes tokens by what it computes, which is not shown"
-UNCHECKED = "could not be checked for mixing tokens"
-BESIDE = "was not checked for mixing tokens beside its attention"
+MIXES = Phrase("mixes tokens by what it computes, which is not shown")
+UNCHECKED = Phrase("could not be checked for mixing tokens")
+BESIDE = Phrase("was not checked for mixing tokens beside its attention")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 

@@ -187,7 +187,7 @@ def attribution(
         except NoDecomposition as reason:
             raise MhaError(
                 "Queries and keys of this layer cannot be split by who wrote them: {reason}.",
-                reason=str(reason),
+                reason=reason.phrase,
             ) from None
     (query_writers, q), (key_writers, k) = (_by_writer(each, heads, words, layer, again) for each in parts)
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])

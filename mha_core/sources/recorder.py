@@ -48,7 +48,7 @@ from mha_core.capture.sdpa import (
 )
 from mha_core.capture.token_mixing import TokenMixing
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, Phrase, at_least_1, listed, one_of, shown
+from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import index, whole
@@ -58,24 +58,26 @@ from mha_core.traces.tensors import compact, contiguous_copy, version
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
-NOTHING = (
+NOTHING = Phrase(
     "No attention was recorded. Looked for, in this thread and inside the block: calls of "
     "torch.nn.functional.scaled_dot_product_attention and multi_head_attention_forward, of flex_attention, "
     "and products of queries and keys that go through a softmax to the values. The flash_attn package and "
     "modules made by torch.jit cannot be seen. mha.from_tensors(q=, k=, v=, tokens=) takes what such code "
     "computes."
 )
-NO_VALUES = "no values were multiplied with its weights"
-OUTSIDE = "it runs outside the model that is recorded."
-LOOP = "it is computed for one item at a time, and it cannot be told for which; record one item at a time."
-SLICES = (
+NO_VALUES = Phrase("no values were multiplied with its weights")
+OUTSIDE = Phrase("it runs outside the model that is recorded.")
+LOOP = Phrase(
+    "it is computed for one item at a time, and it cannot be told for which; record one item at a time."
+)
+SLICES = Phrase(
     "it is one of several calls in a row, which may be a head of every text each, or some heads of one text, "
     "and it cannot be told which; record one item at a time."
 )
-TWO_TEXTS = "its queries and its keys are of two texts; give the tokens of the second one as keys=."
+TWO_TEXTS = Phrase("its queries and its keys are of two texts; give the tokens of the second one as keys=.")
 MISFITS = ("name", "raise")
 CHECKS = ("mixing",)
-NOT_CHECKED = (
+NOT_CHECKED = Phrase(
     "Whether anything but the attention that is named mixes tokens was not checked; mha.record(model, "
     'tokens=…, check="mixing") does.'
 )
@@ -269,7 +271,11 @@ class Recorder:
         modules = [root for root in called if isinstance(root, nn.Module)]
         modules = modules if self.model is None else [self.model]
         layers = {name: text for each in modules for name, text in without_attention(each).items()}
-        layers = {name: f"{text}." for name, text in layers.items() if name not in recorded}
+        layers = {
+            name: Phrase("{sentence}.", sentence=text)
+            for name, text in layers.items()
+            if name not in recorded
+        }
         found = {} if self._mixing is None else self._mixing.findings
         by_reason: dict[str, list[str]] = {}
         for name, reason in found.items():
@@ -283,17 +289,20 @@ class Recorder:
         attempts = (each for each in self._eager_mode.attempts if each.is_attention)
         return any(each.place.module is module for each in (*calls, *attempts)) or module in self._unread
 
-    def _nothing(self, passes: "Sequence[SortedPass]") -> str:
+    def _nothing(self, passes: "Sequence[SortedPass]") -> Listed:
         """Why there is no trace."""
         misfits = [reason for each in passes for reason in each.misfits]
         unread = [reason for each in passes for reason in each.unread]
         unfollowed = _counted(reason for each in passes for reason in each.unfollowed)
         if misfits:
             misfits[1:] = [
-                "Give one token for each position, without those that are written and never read; where "
-                "queries look at another text, give its tokens as keys=."
+                Phrase(
+                    "Give one token for each position, without those that are written and never read; where "
+                    "queries look at another text, give its tokens as keys=."
+                )
             ]
-        return " ".join((*unread[:1], *misfits, *unfollowed) if misfits or unread else (NOTHING, *unfollowed))
+        found = (*unread[:1], *misfits) or (NOTHING,)
+        return listed((*found, *unfollowed), "space")
 
     def _trace(self, forward: "SortedPass", elsewhere: list[str]) -> AttentionTrace:
         shared, calls = SharedTensors(), forward.calls
@@ -325,8 +334,8 @@ class Recorder:
             call for call in calls if call.sizes in kinds and call not in of_two and call not in doubts
         ]
         misfits = [self._misfit(call) for call in calls if call.sizes not in kinds]
-        misfits += [f"{call.place.text}: {TWO_TEXTS}" for call in of_two if call.sizes in kinds]
-        misfits += [f"{call.place.text}: {reason}" for call, reason in doubts.items()]
+        misfits += [_at(call.place, TWO_TEXTS) for call in of_two if call.sizes in kinds]
+        misfits += [_at(call.place, reason) for call, reason in doubts.items()]
         misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
         unfollowed = [
             reason
@@ -344,9 +353,14 @@ class Recorder:
 
     def _misfit(self, call: RecordedCall) -> str:
         """The reason why a call is no layer."""
-        allowed = ", ".join(f"{queries} and {keys}" for queries, keys in self._kinds_by_sizes())
         n_query, n_key = call.sizes
-        return f"{call.place.text}: {n_query} queries and {n_key} keys; the tokens allow {allowed}."
+        reason = Phrase(
+            "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
+            n_query=n_query,
+            n_key=n_key,
+            allowed=listed((listed(sizes, "and") for sizes in self._kinds_by_sizes()), "comma"),
+        )
+        return _at(call.place, reason)
 
     def _without_room(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
         """A call without the room that a cache has behind the text, if that makes it fit."""
@@ -357,10 +371,12 @@ class Recorder:
 
     def _other_parts(self, call: RecordedCall) -> str:
         """What is left out of a layer that shows one part of an item."""
-        return (
-            f"{call.place.text}: it reads the item in {call.n_parts} parts. Part {self.part}, from 0, is "
-            f"shown; part= chooses another."
+        reason = Phrase(
+            "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another.",
+            n_parts=call.n_parts,
+            part=self.part,
         )
+        return _at(call.place, reason)
 
     def _kinds_by_caller(self, calls: Sequence[RecordedCall]) -> Sequence[str]:
         if len(self.kinds) != len(calls):
@@ -460,12 +476,13 @@ class Recorder:
                     result = result[0]
                 self._add_sdpa(place, where, result, *args, **kwargs)
             except MhaError as error:
-                self._skip(place, str(error))
+                self._skip(place, error.phrase)
             except Exception as error:  # of ours: the model shall not notice
-                self._skip(place, f"it was not recorded, by an error of ours: {error!r}")
+                reason = Phrase("it was not recorded, by an error of ours: {error}", error=repr(error))
+                self._skip(place, reason)
 
     def _skip(self, place: Place, reason: str) -> None:
-        place.forward_pass.unread.append(f"{place.text}: {reason}")
+        place.forward_pass.unread.append(_at(place, reason))
         self._unread.add(place.module)
 
     @memory_errors(Phrase("Its recording"))
@@ -566,7 +583,7 @@ class Recorder:
                 about = Facts(by_hand=True, dropout=followed.dropout)
                 self._add(place, attended, about, result, axis, output=output, frame=where.frame)
         except MhaError as error:
-            self._skip(place, str(error))
+            self._skip(place, error.phrase)
         return True
 
     def _add(
@@ -685,23 +702,49 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
     """The reason why an attention over these tokens, or over rearranged ones, is no layer; else none."""
     if attempt.followed:
         return ""
-    end = f"was not followed: {attempt.lost or NO_VALUES}."
-    for sizes in (attempt.sizes, *attempt.factors):
-        if sizes in kinds:
-            return f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens {end}"
+    reason = attempt.lost or NO_VALUES
+    for n_query, n_key in (attempt.sizes, *attempt.factors):
+        if (n_query, n_key) in kinds:
+            sentence = Phrase(
+                "attention over {n_query} × {n_key} tokens was not followed: {reason}.",
+                n_query=n_query,
+                n_key=n_key,
+                reason=reason,
+            )
+            return _at(attempt.place, sentence)
     if attempt.is_attention and attempt.lost and not attempt.rearranged:
-        return f"{attempt.place.text}: attention over {attempt.sizes[0]} × {attempt.sizes[1]} {end}"
-    return f"{attempt.place.text}: attention {end}" if attempt.rearranged else ""
+        n_query, n_key = attempt.sizes
+        sentence = Phrase(
+            "attention over {n_query} × {n_key} was not followed: {reason}.",
+            n_query=n_query,
+            n_key=n_key,
+            reason=reason,
+        )
+        return _at(attempt.place, sentence)
+    if not attempt.rearranged:
+        return ""
+    return _at(attempt.place, Phrase("attention was not followed: {reason}.", reason=reason))
+
+
+def _at(place: Place, reason: str) -> Phrase:
+    """The sentence on a call at a place in the code."""
+    return Phrase("{place}: {reason}", place=place.text, reason=reason)
 
 
 def _of_modules(names: Sequence[str], reason: str) -> str:
     """A sentence on modules, of which the first ones are named."""
-    more = [f"{len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
-    return f"{listed([*names[:MAX_LISTED], *more], 'and')}: {'each ' if names[1:] else 'it '}{reason}."
+    n_more = len(names) - MAX_LISTED
+    more = [Phrase("{count} more", count=n_more)] if n_more > 0 else []
+    return Phrase(
+        "{names}: each {reason}." if names[1:] else "{names}: it {reason}.",
+        names=listed([*names[:MAX_LISTED], *more], "and"),
+        reason=reason,
+    )
 
 
 def _counted(reasons: Iterable[str]) -> tuple[str, ...]:
     """Each sentence once, with how often it is true."""
     return tuple(
-        reason if count == 1 else f"{reason} ({count} times)" for reason, count in Counter(reasons).items()
+        reason if count == 1 else Phrase("{reason} ({count} times)", reason=reason, count=count)
+        for reason, count in Counter(reasons).items()
     )

@@ -17,6 +17,7 @@ from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache
 from mha_core.device import Device, pick
+from mha_core.errors import listed
 from mha_core.scene.scene import Scene
 from mha_core.scene.source_settings import SETTINGS
 from mha_core.sources import mini
@@ -133,7 +134,7 @@ def cache_key(scene: Scene) -> str:
 def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
     """The trace itself. Raises `MhaError` for one of a model without softmax attention."""
     if not trace.layers:
-        rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        rules = listed(dict.fromkeys(mixer.rule for mixer in trace.mixers), "comma")
         raise mha.MhaError(
             "No layer of this model has attention weights ({rules}). The page Real model shows the matrices "
             "by which they mix the words.",

@@ -54,7 +54,7 @@ def _step(step: Equation, key: int | None) -> dict:
         "chosen": key if step.name == "softmax" else None,
         "name": step.name,
         "value": _finite(step.value),
-        "labels": list(step.labels),
+        "labels": list(map(said, step.labels)),
         "factors": [[_finite(one) for one in factor.tolist()] for factor in step.factors],
         "terms": [_finite(term) for term in step.terms.tolist()],
     }

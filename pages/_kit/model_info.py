@@ -137,7 +137,7 @@ def brief(trace: AttentionTrace) -> None:
         )
         exact(trace)
     if trace.mixers:
-        rules = joined(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        rules = joined(dict.fromkeys(said(mixer.rule) for mixer in trace.mixers))
         st.caption(t("real.mixers", count=len(trace.mixers), rules=literal(rules)))
     skipped(trace)
 

@@ -47,6 +47,7 @@ NAMED = {
     "steps.{}.title": {step.__name__ for step in (*STEPS, adjust)},
 }
 SPECIAL = set(string.punctuation)
+SENTENCE = re.compile(r"\b[a-z]{2,} [a-z]+ [a-z]+")
 
 
 @cache
@@ -70,10 +71,15 @@ def placeholders(words: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
 
 
+@cache
+def message_names() -> frozenset[str]:
+    """What is called with a template: errors and phrases."""
+    return frozenset({"MhaError", "Phrase", *re.findall(r"class (\w+)\(MhaError\)", sources())})
+
+
 def messages_in(code: str) -> list[tuple[str, set[str]]]:
     """The template of each error and phrase, in <> where it is put together, and the fields it is given."""
-    names = {"MhaError", "Phrase", *re.findall(r"class (\w+)\(MhaError\)", sources())}
-    found = []
+    names, found = message_names(), []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names:
             fields = {word.arg for word in node.keywords} - {"fixes"}
@@ -96,6 +102,21 @@ def messages() -> list[tuple[str, set[str]]]:
     return [message for file in files for message in messages_in(file.read_text(encoding="utf-8"))]
 
 
+def plain_sentences(code: str) -> list[str]:
+    """The sentences in code that are no templates; not docstrings, warnings, regular expressions, reprs."""
+    names, left_out = message_names(), set()
+    for node in ast.walk(tree := ast.parse(code)):
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_repr = isinstance(node, ast.FunctionDef) and node.name == "__repr__"
+        called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if is_docstring or is_repr or called in names | {"warn", "compile"} or called.endswith("Error"):
+            left_out.update(ast.walk(node))
+        if isinstance(node, ast.JoinedStr):  # one text with its parts
+            left_out.update(node.values)
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr)]
+    return [words for node in texts if node not in left_out and SENTENCE.search(words := str(_key(node)))]
+
+
 def faults(found: Iterable[tuple[str, set[str]]]) -> list[str]:
     """The templates that cannot be translated, or that name a field which nobody gives them."""
     return [words for words, fields in found if words.startswith("<") or _named(words) - fields]
@@ -105,10 +126,14 @@ def _named(words: str) -> set[str]:
     return set(re.findall(r"\{(\w+)[!:}]", words.replace("{{", "")))
 
 
+def _places(words: str) -> set[str]:
+    return set(re.findall(r"\{\w+[^}]*\}", words.replace("{{", "")))
+
+
 def differences(translated: dict[str, str]) -> set[str]:
-    """The templates that a translation lacks, has too many, or has with other fields."""
+    """The templates that a translation lacks, has too many, or has with other fields or forms of numbers."""
     ours = {template for template, _ in messages()}
-    others = {one for one in ours & translated.keys() if _named(translated[one]) != _named(one)}
+    others = {one for one in ours & translated.keys() if _places(translated[one]) != _places(one)}
     return ours ^ translated.keys() | others
 
 
@@ -215,6 +240,20 @@ def test_a_message_that_nobody_can_translate_is_noticed(code):
     assert len(faults(messages_in(code))) == 1
 
 
+@pytest.mark.parametrize("room", ["capture", "interventions", "sources"])
+def test_every_sentence_on_a_model_is_a_template(room):
+    files = sorted((ROOT / "mha_core" / room).rglob("*.py"))
+    assert [words for file in files for words in plain_sentences(file.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ['skip("its scores are lost")', 'skip(f"{name} is not shown here")', 'LOST = "it went through tanh"'],
+)
+def test_a_sentence_that_is_no_template_is_noticed(code):
+    assert len(plain_sentences(code)) == 1
+
+
 def test_every_message_is_said_in_the_languages_that_have_messages():
     translated = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in MESSAGES}
     assert {name: found for name, words in translated.items() if (found := differences(words))} == {}
@@ -228,6 +267,7 @@ def test_a_message_that_a_language_lacks_or_says_with_other_fields_is_noticed():
     )
     assert differences(kept) == set()
     assert differences(kept | {template: "{name} {low} {high}"}) == {template}
+    assert differences(kept | {template: template.replace("{low}", "{low:,}")}) == {template}
     assert differences(kept | {"of an earlier release": "alt"}) == {"of an earlier release"}
     del kept[template]
     assert differences(kept) == {template}

@@ -119,12 +119,39 @@ def test_every_page_stands_whatever_a_file_holds(open_file, make):
         assert not app.error, page
 
 
-def test_the_edits_of_a_file_are_said(open_file, eye, said):
+@pytest.fixture
+def in_chinese(monkeypatch):
+    """From this call on the pages are Chinese: the tester reads the names in boxes outside of a run."""
+    return lambda: monkeypatch.setattr("pages._kit.text.language", lambda: "zh")
+
+
+def test_the_edits_of_a_file_are_said(open_file, eye, said, in_chinese):
     trace = mha.trace("the old cat", h=2, d_model=6, edits=[mha.edits.Output(layer=0, heads=1)])
     app = open_file(trace)
     [edit] = trace.source.edits
     assert edit.describe() in eye(app)[0]["source"]
     assert any(literal(edit.describe()) in line for line in said(app))
+    in_chinese()
+    header, _ = eye(open_file(trace))
+    assert header["edits"] == [["关掉：第 1 层、头 2"]]
+    assert header["source"].endswith("、修改（关掉：第 1 层、头 2）")
+
+
+def test_why_something_is_missing_in_a_recorded_trace_is_said_in_the_language_of_the_page(
+    open_file, said, in_chinese
+):
+    def attend(x):
+        torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        return torch.softmax(torch.sigmoid(x @ x.mT), -1) @ x
+
+    with mha.record(tokens=["the", "old", "cat"], batch=1) as recorder:
+        attend(torch.randn(1, 2, 3, 4))
+    lines = [literal(line) for line in (*recorder.trace.source.skipped, *recorder.trace.source.notes)]
+    assert set(lines) <= set(said(open_file(recorder.trace)))
+    in_chinese()
+    chinese = said(open_file(recorder.trace))
+    assert any("没能追踪到底：它的分数经过了 sigmoid。" in line for line in chinese)
+    assert any("没有检查列出的注意力之外" in line for line in chinese)
 
 
 def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.families.mixing import Kernel, current
+from mha_core.errors import Phrase
 
-FOURIER = Kernel("Fourier transform (FNet)", unit="component")
+FOURIER = Kernel(Phrase("Fourier transform (FNet)"), unit="component")
 
 
 def watch(place: str, part: nn.Module) -> bool:

@@ -11,9 +11,10 @@ from types import FunctionType, MethodType
 from torch import nn
 
 from mha_core.capture.families.mixing import Kernel, run, with_globals
+from mha_core.errors import Phrase
 
 SCAN = Kernel(
-    "selective state space (Mamba)",
+    Phrase("selective state space (Mamba)"),
     "hidden_states",
     unit="channel",
     tokens=2,
@@ -22,7 +23,7 @@ SCAN = Kernel(
     gate="z",
 )
 CONVOLUTION = Kernel(
-    "short convolution",
+    Phrase("short convolution"),
     "hidden_states",
     unit="channel",
     tokens=2,
@@ -33,9 +34,9 @@ CONVOLUTION = Kernel(
 )
 # By the names that the files of transformers give them.
 FUNCTIONS = {
-    "torch_chunk_gated_delta_rule": Kernel("gated delta rule"),
-    "chunk_kimi_delta_attention": Kernel("Kimi delta attention"),
-    "mamba2_chunk_scan": Kernel("state space duality (Mamba 2)", "hidden_states"),
+    "torch_chunk_gated_delta_rule": Kernel(Phrase("gated delta rule")),
+    "chunk_kimi_delta_attention": Kernel(Phrase("Kimi delta attention")),
+    "mamba2_chunk_scan": Kernel(Phrase("state space duality (Mamba 2)"), "hidden_states"),
     "mamba_selective_scan": SCAN,
     "rwkv_linear_attention": Kernel(
         "RWKV", unit="channel", channels={"time_decay": 0, "time_first": 0, "key": 2, "value": 2}
@@ -44,7 +45,7 @@ FUNCTIONS = {
 }
 METHODS = {
     "_rnn_scan": Kernel(
-        "gated linear recurrence (RG-LRU)",
+        Phrase("gated linear recurrence (RG-LRU)"),
         "hidden_states",
         unit="channel",
         channels={"hidden_states": 2, "recurrent_gate": 2},

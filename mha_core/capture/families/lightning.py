@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.families.mixing import Kernel, current, float_copy
+from mha_core.errors import Phrase
 
-LIGHTNING = Kernel("lightning attention", tokens=2, heads=1)
+LIGHTNING = Kernel(Phrase("lightning attention"), tokens=2, heads=1)
 
 
 def watch(place: str, part: nn.Module) -> bool:

@@ -10,8 +10,9 @@ from types import MethodType, SimpleNamespace
 from torch import Tensor, nn
 
 from mha_core.capture.families.mixing import Kernel, current, with_globals
+from mha_core.errors import Phrase
 
-YOSO = Kernel("expected hash collisions (YOSO)", tokens=2, heads=1)
+YOSO = Kernel(Phrase("expected hash collisions (YOSO)"), tokens=2, heads=1)
 
 
 def watch(place: str, part: nn.Module) -> bool:

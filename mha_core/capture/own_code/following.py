@@ -94,14 +94,16 @@ ARGUMENTS = {
 OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # all arguments but the first may be left out
 FOLLOWED = PRODUCTS | LINEAR | CASTS | VIEWS | REARRANGEMENTS | IDENTITIES | ELEMENTWISE | SOFTMAX_STEPS
 FOLLOWED |= {"softmax", "cat", "data"}
-NO_PRODUCT = (
+NO_PRODUCT = Phrase(
     "its input is no product of queries and keys, or it went through code that torch does not show, such as "
     "a function of torch.jit.script (with PYTORCH_JIT=0 in the environment these are shown)"
 )
-NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
-UNDIVIDED = "values are multiplied with exponentials of scores that are not divided by their sum"
+NO_SOFTMAX = Phrase("values are multiplied with scores that went through no softmax")
+UNDIVIDED = Phrase("values are multiplied with exponentials of scores that are not divided by their sum")
 NO_TOKENS = Phrase("its keys are no tokens: they are channels, or mixtures of all tokens")
-UNREADABLE = "its tensors have no numbers that can be read: they are meta, nested, sparse or of torch.vmap"
+UNREADABLE = Phrase(
+    "its tensors have no numbers that can be read: they are meta, nested, sparse or of torch.vmap"
+)
 
 
 class EagerMode(TorchFunctionMode):
@@ -268,7 +270,8 @@ class EagerMode(TorchFunctionMode):
         inner = _unpermuted(known)
         attempt = getattr(inner, "attempt", None)
         if attempt is not None:
-            attempt.lost = attempt.lost or f"its weights went through {name or 'an operation'}"
+            operation = name or Phrase("an operation")
+            attempt.lost = attempt.lost or Phrase("its weights went through {operation}", operation=operation)
         sizes = _sizes(known)[0]
         operation = inner.operation if isinstance(inner, LostScores) else name
         for part in _tensors(result):
@@ -393,7 +396,7 @@ class EagerMode(TorchFunctionMode):
         scores = _unpermuted(known)
         lost = ""
         if isinstance(scores, Scores) and order[axis] == n - 2:  # then it was a product of keys and queries
-            scores, lost = scores.exchanged(), "it sums to 1 over the queries"
+            scores, lost = scores.exchanged(), Phrase("it sums to 1 over the queries")
             swap = (*range(n - 2), n - 1, n - 2)
             order = tuple(swap[at] for at in order)
         if isinstance(scores, Scores) and order[axis] == n - 1:
@@ -402,11 +405,11 @@ class EagerMode(TorchFunctionMode):
             elif known is scores:
                 self._note(result, Log(scores, of_weights=True))
         elif name == "softmax":
-            lost = (
-                f"its scores went through {known.operation}" if isinstance(known, LostScores) else NO_PRODUCT
-            )
+            lost = NO_PRODUCT
+            if isinstance(known, LostScores):
+                lost = Phrase("its scores went through {operation}", operation=known.operation)
             if isinstance(scores, Scores):
-                lost = "it sums to 1 over another axis than keys or queries"
+                lost = Phrase("it sums to 1 over another axis than keys or queries")
             if isinstance(known, TRACKED):
                 attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
                 is_lost = isinstance(known, LostScores) and known.attempt is None and not known.learned
@@ -540,9 +543,10 @@ class EagerMode(TorchFunctionMode):
         if isinstance(known, Exponentials):
             self._attempt(_sizes(known)[0], UNDIVIDED).rearranged = not known.scores.learned
         elif isinstance(known, LostScores):
-            self._attempt(
-                known.sizes, f"values are multiplied with scores that went through {known.operation}"
+            lost = Phrase(
+                "values are multiplied with scores that went through {operation}", operation=known.operation
             )
+            self._attempt(known.sizes, lost)
         else:
             self._attempt(_sizes(known)[0], NO_SOFTMAX)
 
@@ -550,13 +554,13 @@ class EagerMode(TorchFunctionMode):
         """A product of weights with values, the end of an attention."""
         scores, lead, attempt = known.scores, product.result.shape[:-2], known.attempt
         if lead.numel() != scores.q.shape[1]:
-            attempt.lost = attempt.lost or "its weights mix several values"
+            attempt.lost = attempt.lost or Phrase("its weights mix several values")
             return
         if scores.mixed or not self.are_of_tokens(product.right):
             attempt.lost = attempt.lost or NO_TOKENS
             return
         if self._is_made_of_weights(product.ends[1][0]):
-            attempt.lost = attempt.lost or "its weights are multiplied with weights"
+            attempt.lost = attempt.lost or Phrase("its weights are multiplied with weights")
             self._lose("matmul", known, result)
             return
         parts = (heads(part, lead) for part in (product.left, product.right, product.result))
@@ -566,7 +570,7 @@ class EagerMode(TorchFunctionMode):
         if followed is not None:
             inside = tuple({*followed.inside, *_inside(product.right, lead)})
             attempt.followed |= self.accept(replace(followed, inside=inside), product.result, result)
-        attempt.lost = attempt.lost or "no score rule gives its weights"
+        attempt.lost = attempt.lost or Phrase("no score rule gives its weights")
 
     def _is_made_of_weights(self, values: Tensor) -> bool:
         """Has a tensor a number for each cell of weights, from which it was made?"""

@@ -57,9 +57,6 @@ class Folder:
         _check_file(self.path / "config.json", self.name)
         try:
             config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
-            if not isinstance(config, dict):
-                raise ValueError("it is not a JSON object")
-            return config
         except FileNotFoundError:
             if (self.path / ADAPTER).exists():
                 raise _no_model(self.name) from None
@@ -72,6 +69,13 @@ class Folder:
             raise MhaError(
                 "The config.json of {name} cannot be read: {reason}.", name=self.name, reason=str(error)
             ) from None
+        if not isinstance(config, dict):
+            raise MhaError(
+                "The config.json of {name} cannot be read: {reason}.",
+                name=self.name,
+                reason=Phrase("it is not a JSON object"),
+            )
+        return config
 
     @property
     def weights(self) -> list[Path]:
@@ -226,9 +230,15 @@ def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
         with file.open("rb") as opened:
             [length] = struct.unpack("<Q", opened.read(8))
             if length > os.path.getsize(file):
-                raise ValueError("it ends too early")
+                raise MhaError(
+                    "{file} is damaged and cannot be read: {reason}.",
+                    file=file.name,
+                    reason=Phrase("it ends too early"),
+                )
             entries = json.loads(opened.read(length))
         return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
+    except MhaError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise MhaError(
             "{file} is damaged and cannot be read: {reason}.", file=file.name, reason=str(error)

@@ -161,7 +161,7 @@ def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, i
         size = tuple(matrix.shape[2:])
         left[size] -= 1
         if left[size] < 0:
-            unseen.append(left_out(f"{name} layer", IN_PARTS))
+            unseen.append(left_out(Phrase("{kind} layer", kind=name), IN_PARTS))
     return tuple(unseen)
 
 

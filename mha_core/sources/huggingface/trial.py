@@ -232,7 +232,7 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     returned_weights, difference, reason = returned(module, reference), None, ""
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
     skipped = tuple(
-        left_out(f"{layer_kind} layer", IN_PARTS)
+        left_out(Phrase("{kind} layer", kind=layer_kind), IN_PARTS)
         for layer_kind, matrix in returned_weights
         if matrix.dim() > 4
     )
@@ -534,9 +534,9 @@ def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
     for layer_kind, matrix in returned(module, reference):
         weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
-            skipped.append(left_out(f"{layer_kind} layer", IN_PARTS))
+            skipped.append(left_out(Phrase("{kind} layer", kind=layer_kind), IN_PARTS))
         elif not are_weights(weights):
-            skipped.append(left_out(f"{layer_kind} layer", NO_WEIGHTS))
+            skipped.append(left_out(Phrase("{kind} layer", kind=layer_kind), NO_WEIGHTS))
         else:
             tensors = MappingProxyType({"weights": weights[0].detach().to("cpu").clone()})
             layers.append(LayerTrace(tensors, kind=layer_kind, about=Facts(missing=missing)))

@@ -12,7 +12,7 @@ from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides
 from pages._kit import charts, compute, heatmaps
 from pages._kit.heatmaps import Heatmap
-from pages._kit.text import literal, signed, t
+from pages._kit.text import literal, said, signed, t
 from pages._server import limits
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
@@ -24,7 +24,7 @@ _matrices: Cache[np.ndarray] = Cache(limits.current().mixers_bytes)
 def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     """The matrix of one head or channel of a layer without softmax, with the sum of each row."""
     mixer = trace.mixers[number]
-    st.markdown(t(f"layers.mixer_{mixer.unit}", name=literal(mixer.name), rule=literal(mixer.rule)))
+    st.markdown(t(f"layers.mixer_{mixer.unit}", name=literal(mixer.name), rule=literal(said(mixer.rule))))
     if mixer.convolution:
         st.caption(t("layers.convolution", width=mixer.convolution))
     st.session_state[MIXER_HEAD] = min(st.session_state.get(MIXER_HEAD) or 1, mixer.n_heads)
