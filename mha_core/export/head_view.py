@@ -12,12 +12,12 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, partial, reduce
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from mha_core import resources
-from mha_core.errors import MhaError, Phrase, in_range, listed, named_type, shown
+from mha_core.errors import Listed, MhaError, Phrase, in_range, listed, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.scene.focus import Focus, focus_on
@@ -177,7 +177,6 @@ def view(
         "head": head,
         "token": token,
         "on": heads,
-        "source": caption_of(traces, layer),
         "texts": texts("en"),
         "matrices": True,
     }
@@ -235,9 +234,18 @@ def longest(traces: Sequence[AttentionTrace]) -> AttentionTrace:
 
 
 def header_of(
-    traces: Sequence[AttentionTrace], *, layer: int, head: int, token: int | None, **options: object
+    traces: Sequence[AttentionTrace],
+    *,
+    layer: int,
+    head: int,
+    token: int | None,
+    said: Callable[[str], str] = str,
+    **options: object,
 ) -> dict:
-    """`header` of traces of one model; `options` are its other arguments."""
+    """`header` of traces of one model; `options` are its other arguments.
+
+    `said` puts phrases into the language of the texts: the names of edits and the source of the numbers.
+    """
     first = traces[0]
     return header(
         [special(trace) for trace in traces],
@@ -251,22 +259,23 @@ def header_of(
         questions=[questions(trace) for trace in traces],
         random=all(isinstance(trace.source.origin, RandomSource) for trace in traces),
         kv=first.layers[layer].n_kv_heads,
-        edits=[[edit.describe() for edit in trace.source.edits] for trace in traces],
+        edits=[[said(edit.describe()) for edit in trace.source.edits] for trace in traces],
+        source=said(caption_of(traces, layer)),
         title=first.title,
         **options,
     )
 
 
-def caption_of(traces: Sequence[AttentionTrace], layer: int) -> str:
-    """Where the numbers come from, in one line that is true of all the traces.
+def caption_of(traces: Sequence[AttentionTrace], layer: int) -> Listed:
+    """The source of the numbers, in one line that is true of all the traces.
 
-    Where not all have the same edits, those of each are named in the order of the traces.
+    Where the traces have different edits, the line names those of each, in the order of the traces.
     """
     first, *others = (_sizes(trace.layers[layer]) | trace.source.caption_facts() for trace in traces)
     shared = {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
-    edits = [facts.get("edited", "(no)") for facts in (first, *others)]
+    edits = [facts.get("edited", Phrase("(no)")) for facts in (first, *others)]
     if len(set(edits)) > 1:
-        shared["edited"] = " | ".join(edits)
+        shared["edited"] = reduce(lambda one, other: Phrase("{one} | {other}", one=one, other=other), edits)
     return caption(shared)
 
 

@@ -18,6 +18,7 @@ from mha_core.scene.token_names import position
 from mha_core.traces.tokens import Sides
 from pages._kit import components, state
 from pages._kit.language import language
+from pages._kit.text import said
 
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
 EXPLAINED = "head_view_explained"  # and of which number it is said where it comes from
@@ -61,7 +62,7 @@ def of_traces(
         token=token,
         on=heads,
         name=key,
-        source=views.caption_of(traces, layer),
+        said=said,
         texts=views.texts(language()),
     )
     header |= {"brief": titles is None, "reports": True, **(more or {})}

@@ -42,13 +42,14 @@ const MAX_FORMULA = 6; // terms that a formula writes out
  * @param {string[]} keys the tokens that are looked at
  * @param {string[]} queries those that look
  * @param {string[]} edits of the attention, in words
+ * @param {string} sink the word for a sink among the keys
  * @returns {{ value: number, steps: Step[], code: string, latex: string, edits: string[] } | null}
  */
-export function explanationOf(layer, name, place, keys, queries, edits = []) {
+export function explanationOf(layer, name, place, keys, queries, edits = [], sink = "sink") {
   const { head, row, column } = place;
   const isPair = name === "scores" || name === "weights";
   if (!layer.q || !(isPair || (name === "output" && layer.v))) return null;
-  const found = isPair ? pair(layer, name, place, keys) : mixture(layer, place, keys);
+  const found = isPair ? pair(layer, name, place, keys, sink) : mixture(layer, place, keys);
   const symbol = isPair ? `q_{${latexText(queries[row])}} \\cdot k_{${latexText(keys[column])}}` : "\\sum_n a_n v_n";
   const lines = found.steps.map((step) => formulaOf(step, symbol, layer, isPair));
   const to = isPair ? JSON.stringify(keys[column]) : `dimension ${column + 1}`;
@@ -59,7 +60,7 @@ export function explanationOf(layer, name, place, keys, queries, edits = []) {
 }
 
 /** @returns {{ value: number, steps: Step[], code: string }} */
-function pair(layer, name, { head, row, column }, keys) {
+function pair(layer, name, { head, row, column }, keys, sink) {
   const [q, k] = [layer.vector("q", head, row), layer.vector("k", head, column)];
   /** @type {Step[]} */
   const steps = [];
@@ -80,7 +81,7 @@ function pair(layer, name, { head, row, column }, keys) {
     };
   }
   if (layer.range || layer.visible) hide(steps, layer.sees(head, row, column));
-  const softmax = shares(layer, head, row, column, keys);
+  const softmax = shares(layer, { head, row, column }, keys, sink);
   steps.push(softmax);
   const value = layer.weight(head, row, column);
   if (layer.isPatched(head, row, column))
@@ -98,17 +99,17 @@ function hide(steps, seen) {
 }
 
 // What each key takes of a row, and a sink where the row sums to less than 1.
-function shares(layer, head, row, column, keys) {
+function shares(layer, { head, row, column }, keys, sink) {
   const scores = keys.map((_, key) => (layer.sees(head, row, key) ? layer.logit(head, row, key) : -Infinity));
   const sum = layer.logSumExp(head, row);
   const terms = scores.map((score) => (score === -Infinity ? 0 : Math.exp(score - sum)));
-  const sink = 1 - terms.reduce((all, one) => all + one, 0);
+  const rest = 1 - terms.reduce((all, one) => all + one, 0);
   const labels = [...keys];
   const value = terms[column];
-  if (sink > MAX_SHORTFALL && sum > -Infinity) {
-    labels.push("sink");
-    scores.push(Math.log(sink) + sum);
-    terms.push(sink);
+  if (rest > MAX_SHORTFALL && sum > -Infinity) {
+    labels.push(sink);
+    scores.push(Math.log(rest) + sum);
+    terms.push(rest);
   }
   return { name: "softmax", value, labels, factors: [scores], terms, chosen: column };
 }

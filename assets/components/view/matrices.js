@@ -350,7 +350,8 @@ export class HeadMatrices extends MatrixGallery {
     this.explained = `${name} ${row + 1},${column + 1}`;
     this.#tell({ matrix: name, number: `${row + 1},${column + 1}` });
     const edits = this.selection.header.edits?.[this.nth];
-    const ours = explanationOf(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
+    const [keys, queries] = [listOf(panel, "key"), listOf(panel, "query")];
+    const ours = explanationOf(layer, name, place, keys, queries, edits, texts.explain_sink);
     if (ours)
       return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
     const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
