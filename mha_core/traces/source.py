@@ -86,7 +86,7 @@ class MiniSource(TrainedSource):
     """A small model that comes with the library."""
 
     kind: ClassVar[str] = "mini"
-    name: ClassVar[str] = "mini"
+    name: ClassVar[str] = Phrase("mini")
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,16 @@ def open_at(page, address: str):
     return page
 
 
+def left_in_english(page) -> dict[str, list[str]]:
+    """The texts of a page with Latin words that are no names, and these words."""
+    return {
+        text: words
+        for text in page.evaluate(TEXTS)
+        if (words := [word for word in LATIN.findall(text.replace("\u2060", "")) if word not in NAMES])
+        and "/" not in text.replace(" / ", "")  # the name of a model on the hub
+    }
+
+
 def speaks(page) -> str:
     return page.evaluate("document.documentElement.lang")
 
@@ -93,14 +103,7 @@ def test_ones_own_sentence_stays_when_the_language_changes(chinese):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_on_a_page_is_left_in_english(chinese, name):
-    page = chinese(name.replace(HOME, ""))
-    left = {
-        text: words
-        for text in page.evaluate(TEXTS)
-        if (words := [word for word in LATIN.findall(text.replace("\u2060", "")) if word not in NAMES])
-        and "/" not in text  # the name of a model on the hub
-    }
-    assert left == {}
+    assert left_in_english(chinese(name.replace(HOME, ""))) == {}
 
 
 def test_a_refusal_and_its_repairs_are_said_in_chinese(chinese):
@@ -112,7 +115,7 @@ def test_a_refusal_and_its_repairs_are_said_in_chinese(chinese):
 
 
 def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):
-    page = chinese()
+    page = chinese("what-if?edits=off,layer=2,head=3")
     page.locator(".view summary", has_text="保存").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="HTML").click()
@@ -120,4 +123,6 @@ def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):
     saved = page.context.new_page()
     saved.goto((tmp_path / "saved.html").as_uri())
     expect(saved.locator(".status").first).to_contain_text("看 动物 1.00")
+    assert "关掉：第 2 层、头 3" in saved.locator("body").inner_text()
+    assert left_in_english(saved) == {}
     assert speaks(saved) == "zh-CN"

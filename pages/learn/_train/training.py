@@ -210,7 +210,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         list(zip(record.weights, tokens, strict=True)),
         layer=layer,
         token=int(famous(job.plan.language).pronoun[0]),
-        source=f"{job.name}, step {record.step:,}",
+        source=t("train.at_step", name=job.name, step=f"{record.step:,}"),
         key="train_heads",
     )
     rows = [{"loss": one.loss, **one.stages, "right": one.right} for one in records]
