@@ -1,1 +1,1 @@
-"""How other people's models are read: what flows through their attention, and which matrices made it."""
+"""Reads the attention of other models: the numbers that flow through it, and the matrices behind them."""

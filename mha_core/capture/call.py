@@ -1,4 +1,4 @@
-"""One attention call of somebody else's model: what went in, what was found out, and the layer it becomes."""
+"""One attention call of a model: its queries, keys and values, what made them, and its layer in a trace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from mha_core.traces.layer import LayerTrace
 from mha_core.traces.projections import ModelProjections, Part, Reference
 from mha_core.traces.tensors import compact, copied, on_cpu
 
-# What a latent attention (MLA) calls its sizes, and what we call them.
+# The sizes of latent attention (MLA): their names in models, and ours.
 LATENT = {
     "kv_lora_rank": "kv_rank",
     "q_lora_rank": "q_rank",
@@ -28,7 +28,7 @@ LATENT = {
 
 
 class Index(NamedTuple):
-    """What a learned index chose for a call, from which scores, and the mask without it."""
+    """The choice of a learned index for a call, the scores behind it, and the mask without the choice."""
 
     choice: Choice
     scores: Tensor | None  # (batch, [index head,] query, block)
@@ -57,24 +57,26 @@ class Call:
     v: Tensor
     rule: ScoreRule
     looks_outside: bool
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # what else a layer keeps, without a batch
+    tensors: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # further tensors of the layer, without a batch axis
     projections: Mapping[str, Tensor | Part] = field(default_factory=dict)  # without W^O
     code: RotaryCode | None = None
     adjustments: Adjustments | None = None
     output: Mapping[str, Reference | None] = field(default_factory=dict)  # W^O and its bias
-    # Between the heads' outputs and W^O; their values are among the tensors.
+    # Steps between the heads' outputs and W^O; their values are among the tensors.
     gate: OutputGate | None = None
     output_rotary: Rotary | None = None
     index: Index | None = None
 
     def layer(self, kind: str, common: dict) -> LayerTrace:
-        """The call as a layer of a trace. `common` holds what the layers of one trace share."""
+        """The call as a layer of a trace. `common` holds the tensors that the layers of one trace share."""
         tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
         projections, facts = (
             dict(self.projections),
             Facts(latent=_latent(self.module), gate=self.gate, output_rotary=self.output_rotary),
         )
-        if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
+        if kind != "cross" and "x_v" in tensors:  # its keys are neither of this text nor of the other one
             del tensors["x_v"]
             projections = {}
         tensors = {name: on_cpu(tensor) for name, tensor in tensors.items()}
@@ -102,7 +104,7 @@ class Call:
 
 
 def attribute(module: nn.Module | None, name: str) -> object:
-    """An attribute of a module, None where it has none: `getattr` takes long to find nothing."""
+    """An attribute of a module, None where it has none: `getattr` is slow for a missing attribute."""
     return None if module is None else vars(module).get(name)
 
 
@@ -113,7 +115,7 @@ def _latent(module: nn.Module | None) -> LatentProjection | None:
 
 
 def _shared_index(index: Index, common: dict) -> dict[str, Tensor]:
-    """The tensors of an index, once for all layers that it chooses for."""
+    """The tensors of an index, kept once for all layers that use its choice."""
     shared = common.setdefault("indices", {})
     key = tuple(map(id, (index.choice.blocks, index.scores, index.mask)))
     if key not in shared:
@@ -121,12 +123,12 @@ def _shared_index(index: Index, common: dict) -> dict[str, Tensor]:
         if index.mask is not None:
             masks = common.setdefault("dense", {})
             tensors["dense_mask"] = masks.setdefault(id(index.mask), compact(index.mask[0]))
-        shared[key] = (index, tensors)  # who holds the index holds the ids
+        shared[key] = (index, tensors)  # keeping the index keeps the ids valid
     return shared[key][1]
 
 
 def _shared_code(code: RotaryCode, common: dict) -> dict[str, Tensor]:
-    """The cosines and sines of a rotary code, once for all layers that have the same."""
+    """The cosines and sines of a rotary code, kept once for all layers with equal ones."""
     for other, tensors in common.setdefault("codes", []):
         pairs = ((getattr(other, name), getattr(code, name)) for name in ("cos", "sin"))
         if other is code or all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs):

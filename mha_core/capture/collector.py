@@ -30,8 +30,8 @@ ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # names of modules with
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 
-# Keywords that change nothing in attention: their effect is in the eager mask or in q, k and v already.
-# The last three are inputs of a model, which some pass on with all other keywords.
+# Keywords that can be ignored: their effect is already in the eager mask or in q, k and v.
+# The last three are inputs of the model; some models pass them on with all other keywords.
 HARMLESS = {
     *("deterministic", "is_causal", "logits_to_keep", "position_ids", "sliding_window", "use_cache"),
     *("output_attentions", "output_hidden_states", "output_router_logits"),
@@ -58,21 +58,21 @@ class Collector:
         edits: Mapping[int, tuple[Site, Sequence[Edit]]] = MappingProxyType({}),
     ):
         self.by = by
-        self.edits = dict(edits)  # those that did not act yet
+        self.edits = dict(edits)  # the edits that have not been applied yet
         self.calls: list[Call] = []
         self.rules = SharedRules()
         self._names = names
-        # Since the last call: modules that may have made q, k and v, and the arguments of attention modules.
+        # Seen since the last call: modules that may have made q, k and v, and arguments of attention modules.
         self.uses: list[Use] = []
         self._arguments: list[tuple[str, dict]] = []
         self._previous_uses: list[Use] = []  # those before the last call
         # The rotary codes of this pass, and the texts of keys and values.
         self._rotations: dict[tuple, tuple[Codes, list[RotaryCode]]] = {}
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
-        # By the id of what an index chose: that, and the scores that it chose by.
+        # For the id of each choice of an index: the choice and its scores.
         self._index_scores: dict[int, tuple[Tensor, Tensor]] = {}
-        # The heads' outputs side by side and their version, until W^O takes them; the rotary codes of that
-        # attention, and the first matrix of a W^O of low rank, until the second takes what it made.
+        # Until the module of W^O runs: the concatenated outputs of the heads with their version, the rotary
+        # codes of that attention, and the first matrix of a low-rank W^O.
         self._joined: tuple[Tensor, int] | None = None
         self._output_codes: Sequence[Codes] = ()
         self._first: Tensor | None = None
@@ -87,11 +87,11 @@ class Collector:
         joined: Tensor,
         index: Index | None = None,
     ) -> None:
-        """Add a call with its result (1, query, head, d_v), and the index that chose its keys, if any."""
+        """Add a call with its result `joined` (1, query, head, d_v), and its learned index if it has one."""
         name = self._names.get(id(module), self._arguments[-1][0] if self._arguments else "")
         inputs: dict = {}
         for place, arguments in self._arguments:
-            if not place or f"{name}.".startswith(f"{place}."):  # modules inside are handed something else
+            if not place or f"{name}.".startswith(f"{place}."):  # modules inside have other arguments
                 inputs |= arguments
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside, index=index)
@@ -117,7 +117,7 @@ class Collector:
         return edited(rule, edits, site, q.device)
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
-        """What made q, k and v, as far as the modules of the attention show it."""
+        """Add to the call what made its q, k and v, as far as the modules of the attention show it."""
         children = {} if call.module is None else call.module._modules
         uses = [use.unchanged() for use in self.uses if children.get(use.proof.name) is use.module]
         uses = [use for use in uses if use is not None]
@@ -135,7 +135,7 @@ class Collector:
         hidden, version = inputs.get("hidden_states", (None, 0))
         if "x" not in tensors or len(tensors["x"]) != q.shape[2]:
             tensors.pop("x", None)
-            # The hidden states that the module was handed, if there is one of them for each query.
+            # The hidden states among the module's arguments, if there is one for each query.
             unchanged = hidden is not None and hidden._version == version
             if unchanged and hidden.dim() == 3 and hidden.shape[:2] == (1, q.shape[2]):
                 tensors["x"] = hidden[0]
@@ -145,17 +145,20 @@ class Collector:
         call.projections = origin.projections
 
     def _text(self, x: Tensor) -> Tensor:
-        """A copy of what keys and values of another text are made of; all layers share one copy."""
+        """A copy of the input behind keys and values of another text; all layers share one copy."""
         key = (x.data_ptr(), x._version, x.shape)
         if key not in self._texts:
-            self._texts[key] = (x, copied(x))  # x is held, so that no other tensor takes its address
+            self._texts[key] = (x, copied(x))  # keeping x keeps its address in use
         return self._texts[key][1]
 
     def _rotary_codes(self, codes: Codes, shape: torch.Size) -> list[RotaryCode]:
         """The rotary codes that a call may have used; layers with the same cosines and sines share them."""
         key = (tuple(map(id, codes)) if isinstance(codes, tuple) else id(codes), shape[2], shape[3])
         if key not in self._rotations:
-            self._rotations[key] = (codes, candidates(codes, shape))  # held, so that their ids stay theirs
+            self._rotations[key] = (
+                codes,
+                candidates(codes, shape),
+            )  # kept, so that no other tensor gets their ids
         return self._rotations[key][1]
 
     def add_index_scores(self, blocks: Tensor, scores: Tensor) -> None:
@@ -168,15 +171,15 @@ class Collector:
 
     @property
     def knows_codes(self) -> bool:
-        """Is the attention that runs now given the cosines and sines of a rotary code?"""
+        """Whether the running attention module has the cosines and sines of a rotary code as an argument."""
         return any("position_embeddings" in arguments for _, arguments in self._arguments)
 
     def add_codes(self, codes: tuple[Tensor, Tensor]) -> None:
-        """Add the cosines and sines of the attention that runs now, which is not given them."""
+        """Add the cosines and sines that the running attention module does not have as an argument."""
         self._arguments.append(("", {"position_embeddings": codes}))
 
     def add_arguments(self, name: str, args: tuple, kwargs: dict) -> None:
-        """Keep those arguments of an attention module that explain the next call."""
+        """Keep the arguments of an attention module that say something about the next call."""
         arguments = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
@@ -184,7 +187,7 @@ class Collector:
         self._arguments.append((name, arguments))
 
     def add_use(self, use: Use) -> None:
-        """Keep how a module was used. W^O belongs to the last call, any other module to the next one."""
+        """Keep a use of a module. W^O belongs to the last call, any other module to the next one."""
         if use.proof.name not in OUTPUTS and use.proof.name not in LOW_RANK:
             self.uses.append(use)
         elif self._joined is not None and self._takes_outputs(use, *self._joined):
@@ -205,7 +208,7 @@ class Collector:
                 self.calls[-1].output = {"w_o": GroupedProduct(self._first, w_o), "b_o": b_o, **low_rank}
 
     def _takes_outputs(self, use: Use, joined: Tensor, version: int) -> bool:
-        """Does a module take the heads' outputs `joined`, either as they are, behind a gate, or rotated?"""
+        """Whether the input of a module is the heads' outputs `joined`: unchanged, gated or rotated."""
         if use.x.numel() != joined.numel() or use.x.dtype != joined.dtype or joined._version != version:
             return False  # a model may change them in place before it joins them
         if use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous():
@@ -230,7 +233,7 @@ class Collector:
 
 @contextmanager
 def collecting(collector: Collector) -> Iterator[None]:
-    """While this is entered, `collector` collects what models with our hooks compute in this thread."""
+    """In this block `collector` collects the attention of models with our hooks, in this thread."""
     token = _active.set(collector)
     try:
         yield
@@ -244,7 +247,7 @@ def current() -> Collector | None:
 
 
 class UnknownKeyword(MhaError):
-    """A model calls its attention with a keyword that is not understood."""
+    """A model calls its attention with a keyword that Headscope does not know."""
 
 
 def attention(
@@ -266,9 +269,9 @@ def attention(
     """`attend`, or the collector's `by`, with the signature of attention functions in transformers.
 
     q (batch, head, query, d_k), k and v (batch, kv_head, key, …) → (batch, query, head, d_v). The mask is
-    that of the eager implementation, with causality, windows and padding. It is without the choice of a
-    learned index, (batch, query, chosen) keys or (batch, index head, query, chosen) blocks of keys, which
-    models add only for attention functions whose names they know.
+    that of the eager implementation, with causality, windows and padding. It lacks the choice of a learned
+    index, (batch, query, chosen) keys or (batch, index head, query, chosen) blocks of keys: models add that
+    to the mask only for attention functions whose names they know.
     Raises `UnknownKeyword` for any other keyword that has a value.
     """
     unknown = [name for name, value in others.items() if value is not None and name not in HARMLESS]
@@ -343,12 +346,12 @@ def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) ->
 
 @cache
 def _looks_outside(name: str) -> bool:
-    """Does an attention look at another text, by its name?"""
+    """Whether the name of a module says that its keys come from another text."""
     return CROSS.search(name) is not None
 
 
 def _all_codes(embeddings: object) -> Iterable[object]:
-    """The codes that an attention was handed; some models hand it those of all kinds of layers, by name."""
+    """The rotary codes among the arguments; some models pass those of all kinds of layers, by name."""
     return embeddings.values() if isinstance(embeddings, dict) else (embeddings,)
 
 
@@ -357,7 +360,7 @@ def _is_vector(parameter: Tensor | None) -> bool:
 
 
 def _are_codes(codes: object) -> bool:
-    """Are these cosines and sines, or both as complex numbers?"""
+    """Whether these are cosines and sines, or both as complex numbers."""
     if isinstance(codes, Tensor):
         return codes.is_complex()
     return isinstance(codes, tuple) and len(codes) == 2 and all(isinstance(c, Tensor) for c in codes)

@@ -1,10 +1,10 @@
-"""The decomposition of a tensor into the vectors that it is a sum of, each with what wrote it.
+"""The decomposition of a tensor into a sum of vectors, each with the operation that wrote it.
 
-Every operation of a pass is followed, by a `TorchDispatchMode` that changes none. Operations that are linear
-in what a model computes are kept: sums, products with the model's matrices, rotations, and norms, whose scale
-is frozen at what it was (RMSNorm and LayerNorm divide by one number for each token). The result of any other
-operation, such as an activation or a mixture of values, is a vector that something wrote. No module's name
-decides anything: the vectors are added up again, and have to make the tensor.
+A `TorchDispatchMode` follows every operation of a forward pass and changes none. It keeps linear operations:
+sums, products with the model's matrices, rotations, and norms with their scale frozen (RMSNorm and LayerNorm
+divide by one number for each token). The result of any other operation, such as an activation or a weighted
+sum of values, counts as one written vector. The names of modules play no part: the vectors are added up again
+and must equal the tensor.
 
 Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 """
@@ -35,22 +35,22 @@ LAYER_NORM, RMS_NORM = "native_layer_norm", "_fused_rms_norm"
 RESHAPED = {"view", "_unsafe_view", "reshape", "_reshape_alias"}
 UNCHANGED = {"clone", "alias", "detach", "_to_copy", "lift_fresh"}  # in double precision
 EMPTY = {"new_empty", "empty_like", "new_zeros", "zeros_like"}  # filled afterwards
-LIMITS = {"clamp", "clamp_min", "clamp_max", "nan_to_num"}  # identities where they reach no number
+LIMITS = {"clamp", "clamp_min", "clamp_max", "nan_to_num"}  # identities where no number is outside the limits
 PARTS = {"slice", "select"}  # views that can be written into
 
 
 @dataclass(eq=False)
 class Leaf:
-    """A vector for each token that something wrote: its `value`, and the operation that made it.
+    """A written vector for each token: its `value`, and the operation that made it.
 
-    An embedding has the numbers of what was looked up, `ids`; a `constant` belongs to the model and depends
-    on no text. A product of two tensors has both `factors`: it is linear in one if the other is frozen.
+    An embedding has the `ids` that were looked up; a `constant` belongs to the model and does not depend on
+    the text. A product of two tensors has both `factors`: it is linear in one if the other is frozen.
     """
 
     value: Tensor
     made_by: str
     order: int
-    name: str = ""  # of the parameter that it is, or the last one before it
+    name: str = ""  # of the parameter itself, or of the last parameter before it
     ids: Tensor | None = None
     constant: bool = False
     factors: tuple[tuple["Node", Tensor], ...] = ()
@@ -62,7 +62,7 @@ class Leaf:
 
 @dataclass(eq=False)
 class LinearOperation:
-    """A linear operation on `inputs`; `apply` computes it for any summands of these."""
+    """A linear operation on `inputs`; `apply` computes it for any summands of the inputs."""
 
     apply: Callable[..., Tensor]
     inputs: tuple["Node", ...]
@@ -79,10 +79,10 @@ Made = Callable[..., list[Node]]
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """What one writer adds to vectors of a tensor, `vectors` (place, number).
+    """The `vectors` (place, number) that one writer adds to a tensor.
 
-    `leaf` is what it wrote. `name` is the parameter that it is, or the last one before it, and `head` the
-    number of the head where that is known. A constant is `last` if it was added to the sum of all else.
+    `leaf` is the written vector. `name` is its parameter, or the last parameter before it, and `head` is the
+    number of the head where that is known. A constant is `last` if it was added to the sum of all others.
     """
 
     leaf: Leaf
@@ -93,15 +93,15 @@ class Contribution:
 
 
 class NoDecomposition(MhaError):
-    """A tensor is no known sum of what was written; the message is the reason."""
+    """A tensor cannot be written as a sum of written vectors; the message is the reason."""
 
 
 class Decomposition(TorchDispatchMode):
-    """While this mode is entered, it keeps for each tensor of the thread what that is a sum of.
+    """While this mode is active, it keeps for each tensor of the thread the sum that makes it.
 
-    `names` are those of the model's parameters, by the address of their memory. `words` are the numbers of
-    the tokens that the model reads: what it looks up for consecutive numbers that are none of these depends
-    on positions alone, and is a constant. Choices are frozen: tensors of whole numbers are constants, too.
+    `names` has the names of the model's parameters, by their memory addresses. `words` are the ids of the
+    tokens that the model reads. An embedding of other, consecutive ids depends on positions alone, so it is
+    a constant. Choices are frozen: tensors of whole numbers are constants, too.
     """
 
     def __init__(self, names: Mapping[int, str], words: Sequence[Tensor] = ()):
@@ -109,11 +109,13 @@ class Decomposition(TorchDispatchMode):
         self.names, self._words = names, [ids.flatten().tolist() for ids in words]
         self._nodes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._written: dict[int, torch.UntypedStorage] = {}  # memory that was changed in place
-        self._views: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # of what, and how
+        self._views: WeakTensorKeyDictionary = (
+            WeakTensorKeyDictionary()
+        )  # for each view its tensor, and how it is taken
         self._order = 0
 
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:  # else torch loads its compiler for the first operation: 3 seconds
+    def _should_skip_dynamo(cls) -> bool:  # otherwise the first operation loads torch's compiler: 3 seconds
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -151,17 +153,17 @@ class Decomposition(TorchDispatchMode):
     def contributions(
         self, tensor: Tensor, places: Sequence[tuple[int, ...]], heads: Callable[[Leaf], Tensor | None]
     ) -> list[Contribution]:
-        """What each writer adds to the vectors ``tensor[place]``; together they are these vectors.
+        """The contribution of each writer to the vectors ``tensor[place]``; they sum to these vectors.
 
-        `heads` returns what a leaf is by its heads, (head, *its shape), if it is the output of an attention;
-        else None. Raises `NoDecomposition` where no sum of what was written is known.
+        `heads` returns the parts of a leaf by head, (head, *its shape), if the leaf is the output of an
+        attention; else None. Raises `NoDecomposition` where the sum is not known.
         """
         node = self._nodes.get(tensor)
         if node is None:
             raise NoDecomposition("what they are made of was not seen")
         return _Sum(node, heads).contributions(places)
 
-    # What is known of tensors
+    # The nodes of tensors
 
     def _is_of_positions(self, ids: Tensor) -> bool:
         numbers = ids.flatten()
@@ -203,16 +205,16 @@ class Decomposition(TorchDispatchMode):
         result = func(*args, **kwargs)
         self._nodes[target] = self._leaf(target, name) if made is None else made(target)[0]
         part = target
-        while part in self._views:  # a part of another tensor was changed, and so that one, too
+        while part in self._views:  # a change of a view also changes the tensor it is a view of
             whole, view = self._views[part]
             inputs = self._node(whole) or self._constant(whole.clone()), self._nodes[part]
             self._nodes[whole] = LinearOperation(partial(_filled, view), inputs)
             part = whole
         storage = target.untyped_storage()
-        self._written[storage.data_ptr()] = storage  # held, so that no other memory has its address
+        self._written[storage.data_ptr()] = storage  # kept, so that no other memory gets its address
         return result
 
-    # Linear operations: each returns how the nodes of the results follow from these, None if it is not linear
+    # Linear operations: each method returns a function from the result to its nodes, None if it is not linear
 
     def _linear(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made | None:
         if name in LINEAR:
@@ -276,7 +278,7 @@ class Decomposition(TorchDispatchMode):
         return made
 
     def _summand(self, value: object) -> Node:
-        """What is known of a tensor, or that it is a constant of the model."""
+        """The node of a tensor; a tensor without one is a constant of the model."""
         value = value if isinstance(value, Tensor) else torch.tensor(float(value))
         return self._node(value) or self._constant(value)
 
@@ -327,7 +329,7 @@ class Decomposition(TorchDispatchMode):
         return lambda _: [LinearOperation(partial(torch.where, condition), inputs)]
 
     def _put(self, func: Callable, args: tuple, kwargs: dict, *, at: int) -> Made:
-        """Numbers that are put into a tensor, or added to it, at places of it."""
+        """Numbers that are written or added at some places of a tensor."""
         inputs, shapes = (self._summand(args[0]), self._summand(args[at])), (args[0].shape, args[at].shape)
         put = getattr(torch, func.overloadpacket.__name__.removesuffix("_"))
 
@@ -368,7 +370,7 @@ class Decomposition(TorchDispatchMode):
 
 
 class _Sum:
-    """What a tensor is the sum of, in double precision: what was written, and the operations from there."""
+    """A tensor as a sum, in double precision: the written vectors, and the operations that lead to it."""
 
     def __init__(self, root: Node, heads: Callable[[Leaf], Tensor | None]):
         self._root, self._heads = root, heads
@@ -382,7 +384,7 @@ class _Sum:
             self._leaves[node] = frozenset([node]) if is_leaf else frozenset().union(*below)
 
     def contributions(self, places: Sequence[tuple[int, ...]]) -> list[Contribution]:
-        """Those to the vectors at these places: the slopes of each number, times what was written."""
+        """The contributions to the vectors at these places: the gradient of each number times the vectors."""
         starts, values = self._starts(), {}
         for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
             if node in starts:
@@ -395,7 +397,7 @@ class _Sum:
             slopes = torch.autograd.grad(number, inputs, retain_graph=True, allow_unused=True)
             for (_, written), slope, of_writer in zip(starts.values(), slopes, added, strict=True):
                 slope = torch.zeros_like(written[0]) if slope is None else slope
-                products = torch.where(slope == 0, slope, written * slope)  # also of an infinity
+                products = torch.where(slope == 0, slope, written * slope)  # 0 also for an infinity
                 of_writer.append(products.reshape(len(written), -1).sum(1))
         last = self._last(starts)
         return [
@@ -411,7 +413,7 @@ class _Sum:
         ]
 
     def _last(self, starts: Mapping[Node, object]) -> set[Leaf]:
-        """The constants that were added to the sum of all that was written, and not to a part of it."""
+        """The constants that were added to the sum of all written vectors, not to a part of it."""
         last: set[Leaf] = set()
         of_all = self._of_text(self._root)
         for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
@@ -425,13 +427,13 @@ class _Sum:
         return frozenset(leaf for leaf in self._leaves[node] if not leaf.constant)
 
     def _starts(self) -> dict[Node, tuple[Leaf, Tensor]]:
-        """Where what was written enters: the leaf, and its parts there, (part, …).
+        """For each node at which a written vector enters the sum: its leaf, and its parts there, (part, …).
 
-        That is behind the first matrix, since what a writer adds has the width of what it is added to.
+        This node is the first matrix product after the leaf: only then has the vector the width of the sum.
         """
         starts, reached = {}, {self._root}
         for node in reversed(list(_in_order(self._root, self._inputs))):
-            if node not in reached:  # before a start
+            if node not in reached:  # it comes before a start
                 continue
             leaf = next(iter(self._leaves[node])) if len(self._leaves[node]) == 1 else None
             written = leaf is not None and not leaf.constant and leaf.ids is None
@@ -442,7 +444,7 @@ class _Sum:
         return starts
 
     def _written(self, leaf: Leaf, node: Node) -> Tensor:
-        """What each head of a leaf, or the leaf as a whole, makes of a node behind it alone."""
+        """The value of a node for each head of its only leaf, or for the leaf as a whole."""
         heads = self._heads(leaf)
         parts = (leaf.value[None] if heads is None else heads).detach()
         parts = parts if parts.dtype == torch.float64 else parts.float()
@@ -457,7 +459,7 @@ class _Sum:
         return torch.stack(made).double()
 
     def _gate(self, leaf: Leaf) -> LinearOperation | None:
-        """A product of an attention's output and a gate: linear in the output."""
+        """The product of an attention's output and a gate, as an operation linear in the output."""
         for node, factor in leaf.factors:
             below = self._leaves[node]
             if len(below) == 1 and self._heads(next(iter(below))) is not None:
@@ -472,14 +474,14 @@ class _Sum:
 
 
 def _filled(view: Callable[[Tensor], Tensor], whole: Tensor, part: Tensor) -> Tensor:
-    """A tensor, of which a part is another one."""
+    """A tensor with one of its views replaced."""
     whole = whole.clone()
     view(whole).copy_(part)
     return whole
 
 
 def _added(inputs: tuple[Node, ...], factors: tuple[float, ...], shape: torch.Size) -> LinearOperation:
-    """A sum of tensors that are expanded to a shape."""
+    """The sum of tensors, each expanded to a shape."""
 
     def operation(*parts: Tensor) -> Tensor:
         summands = (part if by == 1 else part * by for part, by in zip(parts, factors, strict=True))
@@ -489,7 +491,7 @@ def _added(inputs: tuple[Node, ...], factors: tuple[float, ...], shape: torch.Si
 
 
 def _in_order(root: Node, inputs: Callable[[Node], tuple[Node, ...]]) -> Iterator[Node]:
-    """All nodes that a node is made of, each behind its inputs."""
+    """All nodes behind a node, and the node itself, each after its inputs."""
     stack: list[tuple[Node, bool]] = [(root, False)]
     done: set[Node] = set()
     while stack:
@@ -516,7 +518,7 @@ def _tensors(value: object) -> Iterator[Tensor]:
 
 
 def _is_scale(factor: object, x: object) -> bool:
-    """Is it one number for each token, or one for all, by which all numbers of a token are multiplied?"""
+    """Whether a factor is one number for each token, or one for all tokens."""
     if not isinstance(factor, Tensor) or not isinstance(x, Tensor):
         return False
     return factor.numel() == 1 or (factor.shape[-1] == 1 < x.shape[-1])

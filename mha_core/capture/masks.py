@@ -1,4 +1,4 @@
-"""A model's masks and biases as the fields of a rule: the lowest numbers of a dtype hide a cell."""
+"""A model's masks and biases as fields of a score rule: the lowest numbers of a dtype hide a cell."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,17 +11,17 @@ from mha_core.attention.score_rule import ScoreRule
 
 
 class Choice(NamedTuple):
-    """The keys that a learned index chose for each query, as places of blocks; −1 stands for none.
+    """The keys that a learned index chose for each query, as indices of blocks; −1 means no block.
 
     `blocks` is (batch, query, block) or (batch, index head, query, block), and a block has `size` keys.
-    Each head of the index speaks for as many heads of the attention, in their order.
+    Each index head chooses for an equal number of attention heads, in their order.
     """
 
     blocks: Tensor
     size: int = 1
 
     def allowed(self, n_heads: int, n_key: int) -> Tensor:
-        """Which keys each query may look at, boolean, (batch, head or 1, query, key)."""
+        """True for the keys that each query may look at. (batch, head or 1, query, key)"""
         allowed = of_blocks(self.by_head, n_key, self.size)
         n_index_heads = allowed.shape[1]
         return allowed if n_index_heads == 1 else allowed.repeat_interleave(n_heads // n_index_heads, dim=1)
@@ -33,13 +33,13 @@ class Choice(NamedTuple):
 
 
 class SharedTensors:
-    """Equal masks and biases of the layers of one trace, kept once."""
+    """Keeps equal masks and biases of the layers of one trace once."""
 
     def __init__(self):
         self._tensors: list[Tensor] = []
 
     def one(self, tensor: Tensor) -> Tensor:
-        """The tensor, or an equal one that was seen before."""
+        """An equal tensor that was seen before, else the tensor itself."""
         for other in self._tensors:
             if other.shape == tensor.shape and other.dtype == tensor.dtype and torch.equal(other, tensor):
                 return other
@@ -48,10 +48,9 @@ class SharedTensors:
 
 
 class SharedRules:
-    """The rules of the layers of a pass; masks and biases that layers share become fields of a rule once.
+    """The score rules of the layers of one forward pass; masks and biases that layers share are read once.
 
-    One of these serves one forward pass: it holds the tensors, so that no other can take the place of
-    one of them in memory.
+    It keeps the model's tensors until the pass is over, so that no other tensor gets the id of one of them.
     """
 
     def __init__(self):
@@ -86,7 +85,7 @@ class SharedRules:
 
 
 def hidden_by(table: Tensor) -> Tensor:
-    """The cells that numbers added to scores hide: those at or below half of the least one of the dtype."""
+    """True where an added number hides the cell: at or below half of the lowest number of the dtype."""
     return table <= torch.finfo(table.dtype).min / 2
 
 
@@ -121,7 +120,7 @@ def rule_fields(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tens
 
 
 def distance_table(bias: Tensor, allowed: Tensor | None, n_query: int, n_key: int) -> Tensor | None:
-    """The table of a bias that depends on the distance n − m alone in all cells that count, else None.
+    """The table of a bias that depends only on the distance n − m in all visible cells, else None.
 
     (1, head, query, key) → (head, n_query + n_key − 1); entry ``[h, n − m + n_query − 1]``.
     """
@@ -132,7 +131,7 @@ def distance_table(bias: Tensor, allowed: Tensor | None, n_query: int, n_key: in
     if table.shape[1] != n_query + n_key - 1:
         return None
     distance = torch.arange(n_key, device=bias.device) - torch.arange(n_query, device=bias.device)[:, None]
-    for head, row in enumerate(table):  # a head at a time: a third of the memory
+    for head, row in enumerate(table):  # one head at a time takes a third of the memory
         same = row[distance + n_query - 1] == bias[0, head]
         if allowed is not None:
             same |= ~allowed[0, head if allowed.shape[1] > 1 else 0]

@@ -1,7 +1,7 @@
-"""Which matrices made q, k and v, and what a model did with their products: names propose, numbers prove.
+"""Finds the matrices that made q, k and v, and the steps after their products.
 
-A matrix is believed only if its output, cut into heads, changed by the steps on its way and rotated by
-the rotary code where there is one, is the q, k or v that was used. What cannot be shown to be so is unknown.
+The names of modules suggest a matrix; the numbers decide. A matrix counts as known only if its output, cut
+into heads and taken through the known steps (norm, factor, rotation), equals the q, k or v that was used.
 """
 
 import math
@@ -18,7 +18,7 @@ from mha_core.traces.facts import Adjustment, Adjustments, Clip, Factor, Norm, O
 from mha_core.traces.projections import Part
 from mha_core.traces.tensors import version
 
-# What libraries call the matrices of q, k and v, and norms behind them; a packed matrix has one name.
+# Names of the matrices of q, k and v in libraries, and of norms behind them; a packed matrix has one name.
 NAMES = (
     ("q_proj", "k_proj", "v_proj"),
     ("query", "key", "value"),
@@ -37,40 +37,40 @@ NAMES = (
     ("qk_norm", "qk_norm", ""),
 )
 OUTPUTS = {"o_proj", "out_proj", "dense", "o", "c_proj", "out_lin", "Wo", "post_proj", "output", "linear"}
-# Of latent attention: what makes all queries, the key that all heads share, and the short vectors.
+# Latent attention: the matrices of all queries, of the key that all heads share, and of the latent vectors.
 LATENT_QUERIES, LATENT_KEYS = ("q_b_proj", "q_proj"), ("kv_a_proj_with_mqa", "k_rope_only_layernorm")
 SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
-# Of a W^O of low rank: what takes the heads' outputs in groups, and what joins the groups.
+# A low-rank W^O: the matrix of each group of heads' outputs, and the matrix that joins the groups.
 LOW_RANK = ("o_a_proj", "o_b_proj")
 WATCHED = {*(name for names in NAMES for name in names if name), *OUTPUTS, *LOW_RANK}
 WATCHED |= {*LATENT_QUERIES, *LATENT_KEYS, *SHORT}
-# What makes a gate for the heads' outputs; in some models the matrix of the queries has it in its other half.
+# The matrices of a gate for the heads' outputs; in some models half of the query matrix is the gate.
 GATES = ("gate_proj", "g_proj", "q_gate_proj", "q_proj")
 ACTIVATIONS = {"sigmoid": torch.sigmoid, "softplus": nn.functional.softplus, "silu": nn.functional.silu}
 
 NORMS = ("RMSNorm", "LayerNorm")
-MAX_EPSILON = 1e-2  # a larger number of a module is not what its norm adds below the root
+MAX_EPSILON = 1e-2  # a larger number of a module is not the ε of its norm
 EPSILONS = (1e-6, 1e-5, 1e-8)
-ROUNDINGS = 16  # how many units in the last place two ways to the same number may differ
+ROUNDINGS = 16  # units in the last place by which two computations of a number may differ
 
 Matrix = tuple[Tensor, Tensor | None]  # W (in, out) and b, where the model has them
-Layout = Callable[[Tensor], Tensor]  # the columns of a matrix, or of its output, that make one of q, k and v
+Layout = Callable[[Tensor], Tensor]  # selects the columns of q, k or v from a matrix or its output
 
 
 @dataclass(eq=False, slots=True)
 class Proof:
-    """What a module is shown to compute. Its matrix is known as long as the weight is at that address."""
+    """The proven computation of a module. The matrix is valid as long as the weight has that address."""
 
-    name: str  # the last part of the module's
+    name: str  # the last part of the module's name
     matrix: Matrix | None = None
     norm: "Normed | None" = None
-    code: int = 0  # which rotation its output had in a text of several tokens; 0 for none
+    code: int = 0  # the rotation of its output in a text of several tokens; 0 for none
 
 
 class Normed(NamedTuple):
-    """What a norm computes: its kind, the number added below its root, and the number added to its weight.
+    """The computation of a norm: its kind, the ε below its root, and its gain.
 
-    The weight with that number is the gain. The number is None where the gain is 1, whatever the weight.
+    The gain is the weight plus `above`. Where `above` is None the gain is 1, whatever the weight.
     """
 
     kind: str
@@ -79,12 +79,14 @@ class Normed(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A module as it was used: what went in and what came out."""
+    """One use of a module: its input x and its output y."""
 
     module: nn.Module
     x: Tensor
     y: Tensor
-    versions: tuple[int, int]  # of x and y then: another one now says that the model wrote over them
+    versions: tuple[
+        int, int
+    ]  # of x and y at that time; another version now means that the model changed them in place
     proof: Proof
 
     @classmethod
@@ -92,7 +94,7 @@ class Use(NamedTuple):
         return cls(module, x, y, (version(x), version(y)), proof)
 
     def unchanged(self) -> "Use | None":
-        """The use with its output as it was, also where the model has cut that off in place; else None."""
+        """The use with its original output, also where the model has clipped it in place; else None."""
         if self.versions == (version(self.x), version(self.y)):
             return self
         if version(self.x) != self.versions[0] or type(self.module).forward is not nn.Linear.forward:
@@ -105,9 +107,9 @@ class Use(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A module on the way to q, k or v: its output in heads, changed by one number and rotated, is `result`.
+    """A module on the way to q, k or v: its output by heads, changed and rotated, is `result`.
 
-    It is a matrix, a norm, or none of both where its numbers do not show what it computes.
+    The module is a matrix or a norm, or unknown where the numbers do not show what it computes.
     """
 
     use: Use
@@ -122,10 +124,10 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Provenance:
-    """What q, k and v were made of; empty where that is not known.
+    """The origin of q, k and v; empty where it is not known.
 
-    `tensors` has views by the names of `LayerTrace`: x and x_v (token, width), others (head, token, width).
-    `projections` are the matrices and biases by the names of `Projections`.
+    `tensors` has views under their names in `LayerTrace`: x and x_v (token, width), others (head, token,
+    width). `projections` has the matrices and biases under their names in `Projections`.
     """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -143,21 +145,21 @@ def provenance(
     *,
     outside: bool = False,
 ) -> Provenance:
-    """What made the q (1, h, L, d_k), k (1, n_kv, S, d_k), v (1, n_kv, S, d_v) of an attention call.
+    """The origin of the q (1, h, L, d_k), k (1, n_kv, S, d_k) and v (1, n_kv, S, d_v) of an attention call.
 
-    `uses` are those of the attention's own modules in the order in which they ran, with their outputs as they
-    were, `codes` the rotations that may have been used; `outside` says that K and V are made of another text.
+    `uses` are the uses of the attention's own modules in the order in which they ran, with their original
+    outputs. `codes` are the possible rotations; `outside` means that K and V are made of another text.
     """
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     of_q, of_k, of_v = ([u for u in uses if u.proof.name in names] for names in zip(*NAMES, strict=True))
     rotations = [None] if outside else [None, *codes]
-    # The first token is rotated by nothing, so one token alone does not show which code it was.
+    # The first token has the angle 0, so a single token does not show which code was used.
     known = of_q[-1].proof.code if of_q and q.shape[2] == 1 else 0
     to_q = _path(q, 0, sizes, of_q, [*rotations[known : known + 1], *rotations])
     code = _code(to_q)
     if to_q and q.shape[2] > 1:
         to_q[-1].use.proof.code = next(at for at, rotation in enumerate(rotations) if rotation is code)
-    # Queries and keys are rotated alike; a code that rotates only one of them is not understood.
+    # Queries and keys have the same code; a model that rotates only one of them is not supported.
     to_k = _path(k, 1, sizes, of_k, [None] if code is None else [code, None]) if to_q else ()
     to_k = to_k if _code(to_k) is code else ()
     paths = {"q": to_q, "k": to_k, "v": _path(v, 2, sizes, of_v, [None])}
@@ -198,8 +200,8 @@ def _projections(first: Mapping[str, Stage]) -> dict[str, Tensor | Part]:
 
 
 def matrix(use: Use) -> Matrix | None:
-    """W (in, out) and b of a module that computes ``x W + b``; None of one that computes anything else."""
-    parameters, proven = use.module._parameters, use.proof.matrix  # attributes take ten times as long
+    """W (in, out) and b of a module that computes ``x W + b``; None for any other module."""
+    parameters, proven = use.module._parameters, use.proof.matrix  # attribute access takes ten times as long
     weight, bias = parameters.get("weight"), parameters.get("bias")
     if weight is None or weight.dim() != 2 or not weight.is_floating_point():
         return None
@@ -216,9 +218,9 @@ def matrix(use: Use) -> Matrix | None:
 
 
 def grouped_matrix(use: Use) -> Tensor | None:
-    """W (group, in, out) of a module that computes ``x_g W_g`` of each group of numbers, else None.
+    """W (group, in, out) of a module that computes ``x_g W_g`` for each group of numbers, else None.
 
-    x has the numbers of all groups side by side, y (…, group, out).
+    x has the groups concatenated, y is (…, group, out).
     """
     weight, (groups, width) = use.module._parameters.get("weight"), use.y.shape[-2:]
     if (
@@ -248,11 +250,11 @@ def output_rotation(joined: Tensor, rotated: Tensor, codes: Iterable[Codes]) -> 
 def output_gate(
     joined: Tensor, gated: Tensor, uses: Sequence[Use], biases: Sequence[Tensor] = ()
 ) -> tuple[OutputGate, Tensor] | None:
-    """The gate that made `gated` of the heads' outputs, (1, query, head, d_v): what it is, and its values.
+    """The gate between the heads' outputs `joined` (1, query, head, d_v) and `gated`, and its values.
 
-    Its values are (head, query, d_v), or (head, query, 1) of a gate with one number for each head. `biases`
-    are vectors of the attention module, of which one may be a bias for each head. None if no module's output,
-    behind a known activation, multiplied with the outputs is what was gated.
+    The values are (head, query, d_v), or (head, query, 1) for a gate with one number for each head. `biases`
+    are vectors of the attention module; one may be a bias for each head. None if no output of a module, after
+    a known activation, gives `gated` when multiplied with the heads' outputs.
     """
     shifts = [0.0, *(bias.detach()[:, None] for bias in biases if bias.shape == joined.shape[2:3])]
     for use in reversed(uses):
@@ -267,21 +269,24 @@ def output_gate(
 
 
 def _gates(y: Tensor, shape: torch.Size) -> Iterator[tuple[str, Tensor]]:
-    """The ways in which an output can be a gate of (1, query, head, d_v) numbers: of numbers or of heads."""
+    """The ways in which an output can be a gate for (1, query, head, d_v): for each number or each head."""
     _, tokens, n_heads, width = shape
     if y.numel() == tokens * n_heads * width:
         yield "number", y.reshape(shape)
     if y.numel() == tokens * n_heads:
         yield "head", y.reshape(1, tokens, n_heads, 1)
     if y.numel() > tokens * n_heads * width and not y.numel() % (tokens * n_heads):
-        yield "number", y.reshape(1, tokens, n_heads, -1)[..., -width:]  # of each head its query and its gate
+        yield (
+            "number",
+            y.reshape(1, tokens, n_heads, -1)[..., -width:],
+        )  # each head has its query, then its gate
 
 
 def norm(use: Use, d_k: int) -> Norm | None:
-    """The norm that a module computes, or None for one that computes anything else.
+    """The norm that a module computes, or None for a module that computes anything else.
 
-    ``RMSNorm = g · x / √(mean(x²) + ε)``; LayerNorm takes the mean from x first. The gain g is the module's
-    weight, 1 more than that (Gemma), or 1 where it has none. Over one head's numbers, or over all of them.
+    ``RMSNorm = g · x / √(mean(x²) + ε)``; LayerNorm first subtracts the mean. The gain g is the module's
+    weight, the weight + 1 (Gemma), or 1 without a weight. A norm is over the numbers of one head or of all.
     """
     if use.proof.norm is None:
         use.proof.norm = _norm(use.module, use.x.float(), use.y)
@@ -291,9 +296,9 @@ def norm(use: Use, d_k: int) -> Norm | None:
 
 
 def _of_norm(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
-    """The gain and the shift of the LayerNorm on a path, a row for each head where they have their own.
+    """The gain and the shift of the LayerNorm on a path, with a row for each head where heads differ.
 
-    That of an RMSNorm follows from a number before and behind it.
+    The gain of an RMSNorm is not needed: it follows from a number before and after the norm.
     """
     stage = next((stage for stage in path if stage.norm is not None), None)
     if stage is None or stage.norm.kind != "LayerNorm":
@@ -324,22 +329,22 @@ def _norm(module: nn.Module, x: Tensor, y: Tensor) -> Normed | None:
             for above, gain in gains:
                 if _fits(gain, even) and _fits(shift, even):
                     gaps[Normed(kind, epsilon, above)] = difference(even * gain + shift, y)
-    # In half precision both kinds can be near where the mean is small: the nearer one.
+    # In half precision both kinds can fit where the mean is small: the one with the smaller gap.
     nearest = min(gaps, key=gaps.get, default=None)
     return nearest if nearest is not None and gaps[nearest] <= ROUNDINGS else None
 
 
 def adjusted(heads: Tensor, target: Tensor) -> Factor | Clip | None:
-    """The one number by which all of `heads` is multiplied, or at which it is cut off, to equal `target`."""
+    """The factor or the clip that turns `heads` into `target`."""
     if heads.shape != target.shape or not heads.numel():
         return None
-    target = target.to(heads.dtype)  # a rotation may have been in a finer one
+    target = target.to(heads.dtype)  # a rotation may have been computed in a higher precision
     unit = torch.finfo(heads.dtype).eps
     at = heads.abs().argmax()
     largest, changed = heads.flatten()[at].item(), target.flatten()[at].item()
     by = changed / largest if largest else 0.0
     if by and math.isfinite(by) and alike(heads * by, target):
-        root = heads.shape[-1] ** -0.5  # the factor of most models; a ratio of rounded numbers is rounded
+        root = heads.shape[-1] ** -0.5  # the factor of most models, exact; a ratio of rounded numbers is not
         return Factor(root if math.isclose(by, root, rel_tol=max(1e-5, unit)) else by)
     limit = target.abs().max().item()
     if abs(largest) > limit > 0 and alike(heads.clamp(-limit, limit), target):
@@ -348,15 +353,15 @@ def adjusted(heads: Tensor, target: Tensor) -> Factor | Clip | None:
 
 
 def short_vectors(uses: Sequence[Use]) -> dict[str, Tensor]:
-    """The short vectors (token, rank) of a latent attention, behind their norms."""
+    """The latent vectors (token, rank) of a latent attention, after their norms."""
     return {SHORT[use.proof.name]: use.y[0] for use in uses if use.proof.name in SHORT}
 
 
 def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: int) -> Provenance | None:
-    """q and k of a latent attention as they were before `width` dimensions of each head were rotated.
+    """q and k of a latent attention before `width` dimensions of each head were rotated.
 
-    There a few dimensions of each head carry the position: of a query they are its own, of a key they are
-    one vector that all heads share. None if no matrix made what was rotated.
+    In latent attention a few dimensions of each head carry the position. Each head has its own in the query;
+    in the key all heads share one vector. None if no matrix made the rotated numbers.
     Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.3.
     """
     _, n_heads, tokens, d_k = q.shape
@@ -372,7 +377,7 @@ def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: in
         if name in LATENT_KEYS and y.shape[-1] >= width
         for part in (slice(-width, None), slice(0, width))
     ]
-    # As they are, or pairs taken apart: all first ones, then all second ones.
+    # The dimensions in their order, or with the pairs split: all first ones, then all second ones.
     orders = slice(None), torch.arange(width // 2 * 2, device=q.device).view(-1, 2).mT.flatten()
     for start in dict.fromkeys((d_k - width, 0)):
         own_q, own_k = (x[..., start : start + width] for x in (q, k))
@@ -392,9 +397,9 @@ def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: in
 def _path(
     target: Tensor, role: int, sizes: tuple, uses: Sequence[Use], codes: Sequence[RotaryCode | None]
 ) -> tuple[Stage, ...]:
-    """The modules that made the target, from the first to the last; empty if they are unknown.
+    """The modules that made the target, from the first to the last; empty if they are not known.
 
-    Before a norm comes the module that made the norm's input; where there is none, the norm is the first.
+    A norm comes after the module that made its input; without such a module the norm is the first.
     """
     outputs = [(use, *cut) for use in reversed(uses) for cut in _cuts(use.y, role, sizes, target.shape)]
     if (last := _last(target, outputs, codes)) is None:
@@ -411,10 +416,10 @@ def _path(
 def _last(
     target: Tensor, outputs: Sequence[tuple[Use, Layout | None, Tensor]], codes: Sequence[RotaryCode | None]
 ) -> Stage | None:
-    """The stage whose output, cut into heads, became the target; None if none did.
+    """The stage whose output, cut into heads, became the target; None if there is none.
 
-    The same numbers in the same place in memory come first, since they need no comparison, then numbers that
-    were rotated, and last numbers that were all changed alike.
+    It looks first for the same memory, which needs no comparison, then for rotated numbers, and last for
+    numbers with one common change.
     """
 
     def stage(output: tuple, change: Factor | Clip | None = None, code: RotaryCode | None = None) -> Stage:
@@ -438,13 +443,13 @@ def _last(
 
 
 def _is_the_same(one: Tensor, other: Tensor) -> bool:
-    """Are they the same numbers in the same place?"""
+    """Whether two tensors are the same view of the same memory."""
     same = one.data_ptr() == other.data_ptr() and one.dtype == other.dtype
     return same and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _rotates_into(heads: Tensor, target: Tensor, code: RotaryCode | None) -> bool:
-    """Do the rotated heads equal the target? The last token is compared first: it is rotated most."""
+    """Whether the rotated heads equal the target. The last token comes first: its angles are largest."""
     if code is None:
         return alike(heads[:, :, -1:], target[:, :, -1:]) and alike(heads, target)
     return alike(code.last.rotate(heads[:, :, -1:]), target[:, :, -1:]) and alike(code.rotate(heads), target)
@@ -453,7 +458,7 @@ def _rotates_into(heads: Tensor, target: Tensor, code: RotaryCode | None) -> boo
 def _cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tuple[Layout | None, Tensor]]:
     """The ways to cut an output into the heads of q (role 0), k (1) or v (2), (1, head, token, width)."""
     _, heads, tokens, width = shape
-    if y.dim() == 4:  # of each head by itself, as a norm over its numbers
+    if y.dim() == 4:  # already by heads, as after a norm over each head
         yield from ((None, cut) for cut in (y, y.transpose(1, 2)) if cut.shape == shape)
         return
     columns = y.shape[-1]
@@ -467,7 +472,7 @@ def _cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tup
 
 
 def _layouts(columns: int, role: int, n_heads: int, n_kv: int, d_k: int, d_v: int) -> Iterator[Layout]:
-    """The ways in which a packed matrix can have the columns of q, k and v."""
+    """The possible orders of the columns of q, k and v in a packed matrix."""
     blocks = (n_heads * d_k, n_kv * d_k, n_kv * d_v)
     group = n_heads // n_kv
     if columns == sum(blocks):  # all of q, all of k, all of v
@@ -477,7 +482,7 @@ def _layouts(columns: int, role: int, n_heads: int, n_kv: int, d_k: int, d_v: in
     if columns == n_kv * (group + 2) * d_k and d_k == d_v:  # q, k and v of each key/value head
         own = (slice(0, group), slice(group, group + 1), slice(group + 1, group + 2))[role]
         yield lambda rows: rows.unflatten(1, (n_kv, group + 2, d_k))[:, :, own].flatten(1)
-    if not role and columns == 2 * n_heads * d_k:  # of each head its q and a gate for its output
+    if not role and columns == 2 * n_heads * d_k:  # each head has its q, then a gate for its output
         yield lambda rows: rows.unflatten(1, (n_heads, 2, d_k))[:, :, 0].flatten(1)
 
 
@@ -493,7 +498,7 @@ def _code(path: Sequence[Stage]) -> RotaryCode | None:
 
 
 def _rotated(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
-    """The tensor before its rotation, and after it where further steps follow."""
+    """The tensor before its rotation, and after the rotation where further steps follow."""
     rotation = next(stage for stage in path if stage.code is not None)
     raw, change = rotation.heads[0], rotation.change
     if change is not None:
@@ -503,7 +508,7 @@ def _rotated(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
 
 
 def _before(raws: Sequence[Tensor], order: slice | Tensor, code: RotaryCode, target: Tensor) -> Tensor | None:
-    """The tensor that, rotated, equals the target, with its dimensions in that order."""
+    """The tensor whose rotation equals the target, with its dimensions in the given order."""
     for raw in raws:
         if _rotates_into(raw[..., order].expand_as(target), target, code):
             return raw[..., order]
@@ -511,35 +516,35 @@ def _before(raws: Sequence[Tensor], order: slice | Tensor, code: RotaryCode, tar
 
 
 def _with(x: Tensor, start: int, part: Tensor) -> Tensor:
-    """x (1, head, token, width) with a part of each head as it was before, without the batch."""
+    """x (1, head, token, width) with a part of each head before its rotation, without the batch axis."""
     x = x[0].clone()
     x[..., start : start + part.shape[-1]] = part[0]
     return x
 
 
 def _rows(x: Tensor) -> Tensor:
-    """The input of a matrix, a row for each token, without a batch."""
+    """The input of a matrix as (token, width), without a batch axis."""
     return x[0] if x.dim() == 3 and x.shape[0] == 1 else x.reshape(-1, x.shape[-1])
 
 
 def _same_memory(proven: Matrix, weight: Tensor, bias: Tensor | None) -> bool:
-    """Are a weight and a bias in the memory of those that were proven?"""
+    """Whether a weight and a bias are in the memory of the proven matrix."""
     if proven[0].data_ptr() != weight.data_ptr() or (bias is None) != (proven[1] is None):
         return False
     return bias is None or proven[1].data_ptr() == bias.data_ptr()
 
 
 def _fits(gain: Tensor | float, even: Tensor) -> bool:
-    """Can it be multiplied with the last axes of these numbers?"""
+    """Whether it can be multiplied with the last axes of these numbers."""
     return isinstance(gain, float) or gain.shape == even.shape[even.dim() - gain.dim() :]
 
 
 def alike(one: Tensor, other: Tensor) -> bool:
-    """Are two tensors the same numbers, but for rounding?"""
+    """Whether two tensors are equal up to rounding."""
     return one.shape == other.shape and difference(one, other) <= ROUNDINGS
 
 
 def difference(one: Tensor, other: Tensor) -> float:
-    """The largest difference of two tensors of one shape, in units in the last place of the largest."""
+    """The largest difference of two tensors of one shape, in units in the last place of their maximum."""
     unit = torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item())
     return (one.float() - other.float()).abs().max().item() / unit

@@ -35,9 +35,9 @@ class Queries(NamedTuple):
 
 @dataclass(eq=False)
 class RecordedCall:
-    """One attention call of one text, or several that continue each other; all tensors are on the CPU.
+    """One attention call of one text, or several calls that continue each other; all tensors are on the CPU.
 
-    k (kv_head, key, d_k) and v (kv_head, key, d_v) are those of all of them.
+    k (kv_head, key, d_k) and v (kv_head, key, d_v) have the keys and values of all of these calls.
     """
 
     number: int
@@ -47,12 +47,12 @@ class RecordedCall:
     k: Tensor
     v: Tensor
     about: Facts
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # x and what else a layer has
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # x and further tensors of the layer
     matrices: Mapping[str, Tensor] = field(default_factory=dict)
-    looks_outside: bool = False  # its keys are known to be those of another text
-    n_parts: int = 1  # in which the item is read, of which this is one
-    is_one_of_many: bool = False  # items, each of which is read by itself
-    doubt: str = ""  # why it cannot be told what it is of, if it cannot
+    looks_outside: bool = False  # its keys come from another text
+    n_parts: int = 1  # parts in which the item is read; this is one of them
+    is_one_of_several_items: bool = False  # the model reads several items, one at a time
+    ambiguity: str = ""  # why its text or its heads are ambiguous; empty where they are not
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -64,11 +64,11 @@ class RecordedCall:
         return self.queries[0].q.shape[0]
 
     def is_continued_by(self, later: "RecordedCall") -> bool:
-        """Are the later keys the last ones of these, followed by one for each of the later queries?"""
+        """Whether the later keys are the last keys of this call, followed by one for each later query."""
         return self._with_continuation(later) is not None
 
     def _with_continuation(self, later: "RecordedCall") -> "tuple[RecordedCall, RecordedCall] | None":
-        """This call and one that continues it, as they are or both without the room of a cache; else None."""
+        """This call and one that continues it, as they are or without unused keys of a cache; else None."""
         for one, other in ((self, later), (self.without_room(), later.without_room())):
             n_shared = other.sizes[1] - other.sizes[0]
             if 0 < n_shared <= one.k.shape[1] and one._shares(other, n_shared):
@@ -76,11 +76,11 @@ class RecordedCall:
         return None
 
     def is_read_by(self, later: "RecordedCall") -> bool:
-        """Are the later keys and values the very same? So a decoder reads the other text at each step."""
+        """Whether the later keys and values are the same, as where a decoder looks at the text again."""
         return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
 
     def _shares(self, later: "RecordedCall", n_shared: int) -> bool:
-        """Are the last keys and values the first ones of a later call of the same kind?"""
+        """Whether the last keys and values are the first ones of a later call with equal heads and scale."""
         rules = [self.queries[0].rule, later.queries[0].rule]
         same = len({(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}) == 1
         same &= self.n_heads == later.n_heads and self.name == later.name
@@ -90,7 +90,7 @@ class RecordedCall:
         )
 
     def continued(self, later: "RecordedCall") -> "RecordedCall":
-        """This call and a later one that continues it, or reads the same keys."""
+        """This call joined with a later one that continues it, or that looks at the same keys."""
         pair = self._with_continuation(later)
         reads_on, (self, later) = pair is not None, pair or (self, later)
         n_key, tensors, matrices = later.k.shape[1], {}, self.matrices
@@ -117,7 +117,7 @@ class RecordedCall:
         )
 
     def without_room(self) -> "RecordedCall":
-        """The call without the last keys, as far as they are hidden from all of its queries."""
+        """The call without the last keys that are hidden from all queries, as in a cache of fixed size."""
         mask = self.queries[0].rule.mask
         if mask is None or len(self.queries) > 1 or mask.shape[-1] < self.k.shape[1]:
             return self
@@ -125,7 +125,7 @@ class RecordedCall:
         return (self.cropped(int(seen.max()) + 1) if len(seen) else None) or self
 
     def cropped(self, n_key: int) -> "RecordedCall | None":
-        """The call with its first keys alone, if all others are hidden from its queries: room of a cache."""
+        """The call with its first keys only, if all others are hidden from its queries; else None."""
         [part, *others], rule = self.queries, self.queries[0].rule
         if others or part.n_key <= n_key or rule.mask is None or rule.distance_bias is not None:
             return None
@@ -157,21 +157,21 @@ class RecordedCall:
         )
 
     def _joined_rule(self) -> ScoreRule:
-        """The rule of all queries: keys that were not there are hidden from them."""
+        """The score rule of all queries; keys that did not exist yet are hidden from earlier queries."""
         n_key, masks, biases = self.k.shape[1], [], []
         for q, rule, n_seen, start in self.queries:
             sizes = q.shape[1], n_seen
-            laid = rule.at(slice(None), slice(None), n_query=q.shape[1], n_key=n_seen)
-            masks.append(_laid_out(laid.mask, True, sizes, start, n_key))
-            biases.append(_laid_out(laid.bias, 0.0, sizes, start, n_key))
+            expanded = rule.at(slice(None), slice(None), n_query=q.shape[1], n_key=n_seen)
+            masks.append(_expanded(expanded.mask, True, sizes, start, n_key))
+            biases.append(_expanded(expanded.bias, 0.0, sizes, start, n_key))
         bias = _stacked(biases) if any(bool(bias.any()) for bias in biases) else None
         return replace(self.queries[0].rule, mask=_stacked(masks), bias=bias, distance_bias=None)
 
 
-def _laid_out(
+def _expanded(
     table: Tensor | None, default: bool | float, sizes: tuple[int, int], start: int, n_key: int
 ) -> Tensor:
-    """A mask or bias as (head or 1, query, key), hidden or zero for the keys that were not there."""
+    """A mask or bias as (head or 1, query, key), hidden or zero for keys that did not exist yet."""
     table = torch.full(sizes, default) if table is None else table
     table = table.reshape((1,) * (3 - table.dim()) + tuple(table.shape)).expand(-1, *sizes)
     return nn.functional.pad(table, (start, n_key - start - sizes[1]))
@@ -186,7 +186,7 @@ def _stacked(tables: list[Tensor]) -> Tensor:
 class ForwardPass:
     """The calls of one forward pass in order, what could not be recorded, and the outermost calls around it.
 
-    `parts` are the passes that this one was joined of.
+    `parts` are the passes that were joined into this one.
     """
 
     calls: list[RecordedCall] = field(default_factory=list)
@@ -195,7 +195,7 @@ class ForwardPass:
     parts: "tuple[ForwardPass, ...]" = ()
 
     def continued(self, later: "ForwardPass") -> "ForwardPass | None":
-        """This pass and a later one, if that reads on where this one ended; else None."""
+        """This pass joined with a later one that continues it; else None."""
         calls, reads_on = list(self.calls), False
         for call in later.calls:
             at = next((n for n, earlier in enumerate(calls) if earlier.is_continued_by(call)), None)
@@ -211,22 +211,22 @@ class ForwardPass:
         return ForwardPass(calls, self.unread + later.unread, self.called + later.called, parts)
 
     def has(self, place: Place) -> bool:
-        """Does a place belong to this pass?"""
+        """Whether a place belongs to this pass."""
         return place.forward_pass is self or place.forward_pass in self.parts
 
 
 def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
-    """Calls of one head each as one call of several; None where they are not of one kind."""
+    """Calls of one head each as one call of several heads; None where their sizes or rules differ."""
     first, rules = calls[0], [call.queries[0].rule for call in calls]
     sizes = {(call.sizes, call.n_heads, len(call.queries), call.k.shape, call.v.shape) for call in calls}
     alike = {(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}
     if len(calls) < 2 or first.n_heads > 1 or len(first.queries) > 1 or len(sizes) > 1 or len(alike) > 1:
         return None
     n_query, n_key = first.sizes
-    laid = [rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key) for rule in rules]
+    expanded = [rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key) for rule in rules]
     sinks = None if rules[0].sinks is None else torch.cat([rule.sinks for rule in rules])
-    mask = _of_heads([rule.mask for rule in laid], True, first.sizes)
-    bias = _of_heads([rule.bias for rule in laid], 0.0, first.sizes)
+    mask = _of_heads([rule.mask for rule in expanded], True, first.sizes)
+    bias = _of_heads([rule.bias for rule in expanded], 0.0, first.sizes)
     rule = replace(rules[0], mask=mask, bias=bias, distance_bias=None, sinks=sinks)
     inputs = [call.tensors.get("x") for call in calls]
     same_x = all(x is not None and torch.equal(x, inputs[0]) for x in inputs)
@@ -240,7 +240,7 @@ def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
         k=torch.cat([call.k for call in calls]),
         v=torch.cat([call.v for call in calls]),
         about=replace(first.about, adjustments=None),
-        doubt="",
+        ambiguity="",
         tensors={"x": inputs[0]} if same_x else {},
         matrices={name: torch.cat([call.matrices[name] for call in calls], dim=-1) for name in matrices},
     )
@@ -258,5 +258,5 @@ def _of_heads(
     """The masks or biases of heads as one, (head or 1, query, key)."""
     if all(table is None for table in tables):
         return None
-    laid = [_laid_out(table, default, sizes, 0, sizes[1]) for table in tables]
-    return laid[0] if all(torch.equal(table, laid[0]) for table in laid) else torch.cat(laid)
+    expanded = [_expanded(table, default, sizes, 0, sizes[1]) for table in tables]
+    return expanded[0] if all(torch.equal(table, expanded[0]) for table in expanded) else torch.cat(expanded)

@@ -1,4 +1,4 @@
-"""Rotary position codes: rotating queries and keys, and finding the code by which they were rotated."""
+"""Rotary position encodings: rotate queries and keys, and find the cosines and sines that a model used."""
 
 import copy
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from mha_core.traces.facts import Rotary
 
 UNIT = 1e-3  # how far cos² + sin² may be from 1
 FORMS = ("pairs", "half")
-LENGTH_DEPENDENT = ("dynamic", "longrope")  # types of codes that are other ones for a longer text
+LENGTH_DEPENDENT = ("dynamic", "longrope")  # types whose angles depend on the length of the text
 
 Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), or both as complex numbers
 
@@ -21,8 +21,8 @@ Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), 
 class RotaryCode(NamedTuple):
     """The rotary code of a call: "half" rotates dimensions i and i + width/2, "pairs" 2i and 2i + 1.
 
-    cos, sin: (query, width), with a column for each dimension that is rotated, `width` of each head from
-    `start` on.
+    cos and sin are (query, width), with a column for each rotated dimension: `width` dimensions of each
+    head, from `start` on.
     """
 
     form: str
@@ -40,20 +40,20 @@ class RotaryCode(NamedTuple):
         return rotated(x, self.cos, self.sin, form=self.form, start=self.start)
 
     def unrotate(self, x: Tensor) -> Tensor:
-        """Queries or keys as they were before they were rotated. (…, token, d_k) → the same shape"""
-        length = self.cos**2 + self.sin**2  # not 1 where a code for long texts also stretches
+        """Queries or keys before their rotation. (…, token, d_k) → the same shape"""
+        length = self.cos**2 + self.sin**2  # not 1 where a code for long texts also scales
         return self._replace(cos=self.cos / length, sin=-self.sin / length).rotate(x)
 
     @property
     def last(self) -> "RotaryCode":
-        """The code of the last token alone, which is rotated most."""
+        """The code of the last token, which has the largest angles."""
         return self._replace(cos=self.cos[-1:], sin=self.sin[-1:])
 
 
 def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
-    """The ways in which cosines and sines (1, L, …) can rotate a q of that shape, as far as sizes tell.
+    """The rotary codes that cosines and sines (1, L, …) can be for a q of that shape, by their sizes.
 
-    Some models have both in one, as complex numbers; some rotate the other way round.
+    Some models store both as one complex tensor; some rotate in the other direction.
     """
     if codes is None:
         return []
@@ -72,11 +72,11 @@ def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
 
 
 def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
-    """The cosines and sines (1, token, width) that rotate one of some outputs into `used`, None if none do.
+    """The cosines and sines (1, token, width) that rotate one of the outputs into `used`, else None.
 
     used (1, head, token, d), outputs (…, head · d). A pair (a, b) that becomes (a′, b′) at a token was
     rotated by ``cos = (a a′ + b b′) / (a² + b²)`` and ``sin = (a b′ − b a′) / (a² + b²)``, the same in all
-    heads. Whether it holds in every dimension is checked where matrices are proven (`projections`).
+    heads. `projections` checks it in every dimension when it proves the matrices.
     """
     _, n_heads, n_tokens, width = used.shape
     for output in outputs:
@@ -88,7 +88,7 @@ def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Ten
             continue
         raw = output.reshape(1, n_tokens, n_heads, width).transpose(1, 2)
         rotated = ((raw - used).abs() > 1e-6 * used.abs().max()).any(0).any(0).any(0).nonzero().flatten()
-        if not len(rotated):  # it was not rotated at all
+        if not len(rotated):  # it was not rotated
             return None
         part = int(rotated.max()) // 2 * 2 + 2
         for form in FORMS:
@@ -104,7 +104,7 @@ def _rotation_codes(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tenso
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
 
-    # On the CPU: not every GPU has doubles.
+    # On the CPU: not every GPU computes in float64.
     (a, b), (to_a, to_b) = (pairs(x.to("cpu", torch.float64)) for x in (raw, used))
     size = (a * a + b * b).sum(1)  # over heads
     cos, sin = (a * to_a + b * to_b).sum(1) / size, (a * to_b - b * to_a).sum(1) / size
@@ -123,13 +123,13 @@ def length_dependent(model: nn.Module) -> list[nn.Module]:
 def recompute_codes(model: nn.Module) -> None:
     """Let each pass of a model compute the rotary codes of its own text, in any thread.
 
-    Codes that depend on the length of the text are kept for the next one: a short text after a long one
-    would be rotated as the long one was, and two threads would rotate each other's. The model is changed, its
-    tensors are not.
+    A model keeps codes that depend on the length of the text for the next pass. A short text after a long one
+    would get the angles of the long one, and two threads would get each other's. This changes the model's
+    modules, not its tensors.
     """
     for part in length_dependent(model):
         for name, buffer in list(part._buffers.items()):
-            if name.endswith("original_inv_freq"):  # perhaps somebody read a long text before
+            if name.endswith("original_inv_freq"):  # the model may have read a long text before
                 part._buffers[name.replace("original_", "")] = buffer.clone()
         for name in vars(part):
             if name.endswith("max_seq_len_cached"):
@@ -138,7 +138,7 @@ def recompute_codes(model: nn.Module) -> None:
 
 
 def _recomputed(part: nn.Module, *args: object, **kwargs: object) -> object:
-    """What a part computes, computed by a copy that is thrown away."""
+    """The result of a part, computed by a copy that is then discarded."""
     fresh = copy.copy(part)
     fresh._buffers = {name: buffer.clone() for name, buffer in part._buffers.items()}
     return type(part).forward(fresh, *args, **kwargs)

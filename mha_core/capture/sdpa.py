@@ -1,7 +1,7 @@
-"""Torch's own attention functions, seen as they are called: q, k, v and rule of one text of a batch.
+"""Reads calls of torch's own attention functions: q, k, v and the score rule of one text of a batch.
 
-`F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and `flex_attention` run untouched and
-are shown with their results; the second is followed to where its heads have their q, k and v.
+`F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and `flex_attention` run unchanged, and
+their results are read. The second one is run again up to the q, k and v of its heads.
 """
 
 import inspect
@@ -26,22 +26,22 @@ from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
-ROWS = 8  # of each head of a call, which are computed again
+ROWS = 8  # of each head of a call that are computed again
 FLEX = "torch.nn.attention.flex_attention"
 COMPILING = {"torch._dynamo", FLEX}
 KERNEL = re.compile(r"attention|attn", re.IGNORECASE)  # in the names of operators
 PRIVATE = re.compile(
     r"_scaled_dot_product|_native_multi_head|_transformer_encoder"
 )  # of torch's own functions
-# Torch's own, whatever somebody has put in its place.
+# Torch's own functions, also where other code has replaced them.
 SDPA, FORWARD = torch._C._nn.scaled_dot_product_attention, F.multi_head_attention_forward
 OPERATOR = torch.ops.aten.scaled_dot_product_attention.default  # as programs of torch.export call it
 
 
 class SdpaMode(TorchFunctionMode):
-    """Shows each call of an attention function with its result; what a call calls in turn is not seen.
+    """Passes each call of an attention function to `show`; calls inside of such a call are not seen.
 
-    `show` is given the function, its arguments, its named arguments and its result.
+    `show` gets the function, its positional and named arguments, and its result.
     """
 
     def __init__(self, show: Callable[[Callable, tuple, dict, object], None]):
@@ -59,22 +59,22 @@ class SdpaMode(TorchFunctionMode):
 
 
 def is_kernel(func: object) -> bool:
-    """Is it an operator of attention that code calls by itself, such as one of flash_attn or varlen_attn?"""
+    """Whether it is an attention operator that the code calls directly, such as one of flash_attn."""
     if isinstance(func, OpOverload | OpOverloadPacket):
         return KERNEL.search(str(func)) is not None
     return PRIVATE.match(getattr(func, "__name__", "")) is not None
 
 
 def is_flex_attention(func: object) -> bool:
-    """Is it the operator that `torch.nn.attention.flex_attention` calls?"""
+    """Whether it is the operator behind `torch.nn.attention.flex_attention`."""
     return type(func).__name__ == "FlexAttentionHOP"
 
 
 def flex_arguments(q: Tensor, k: Tensor, v: Tensor, score_mod, block_mask, scale: float, *_) -> dict:
     """The arguments of `scaled_dot_product_attention` that compute the same as a call of flex_attention.
 
-    The function of a block mask is asked for every cell. Raises `MhaError` where scores are changed by a
-    function: any code may be in it.
+    The function of a block mask is evaluated for every cell. Raises `MhaError` where a function changes the
+    scores: it may contain any code.
     """
     if not _is_default(score_mod, "_identity"):
         raise MhaError("flex_attention with score_mod= is not followed: it may be any function of scores.")
@@ -87,19 +87,19 @@ def flex_arguments(q: Tensor, k: Tensor, v: Tensor, score_mod, block_mask, scale
 
 
 def _is_default(function: Callable, name: str) -> bool:
-    """Is it the function of torch that changes nothing?"""
+    """Whether it is torch's default, which changes nothing."""
     return getattr(function, "__name__", "") == name and function.__module__.startswith("torch.")
 
 
 class HeadsReached(Exception):
-    """What `multi_head_attention_forward` was about to ask `scaled_dot_product_attention`."""
+    """Ends `multi_head_attention_forward` at its attention, with the arguments of that call."""
 
 
 def _stop(*args):
     raise HeadsReached(*args)
 
 
-# Torch's own function, from its own code, but it ends where the heads are ready and is not seen by modes.
+# Torch's own code of the function, which ends when the heads are ready and is not seen by modes.
 until_heads = FunctionType(
     FORWARD.__code__,
     vars(F) | {"scaled_dot_product_attention": _stop, "has_torch_function": lambda tensors: False},
@@ -109,7 +109,7 @@ SIGNATURE = inspect.signature(FORWARD)
 
 
 def projections(arguments: dict) -> Projections:
-    """The matrices of a call as in the formula, x W."""
+    """The matrices of a call, in the orientation of the formula x W."""
     if arguments.get("use_separate_proj_weight"):
         matrices = [arguments[f"{name}_proj_weight"] for name in "qkv"]
     else:
@@ -121,9 +121,9 @@ def projections(arguments: dict) -> Projections:
 
 
 class _Uncompiled:
-    """Compiled functions run uncompiled while any thread records: a mode sees nothing inside of them.
+    """While any thread records, compiled functions run uncompiled: a mode sees nothing inside of them.
 
-    Torch has one switch for all threads, so the first recorder turns it and the last one turns it back.
+    Torch has one switch for all threads: the first recorder sets it and the last one sets it back.
     """
 
     def __init__(self):
@@ -132,7 +132,7 @@ class _Uncompiled:
     def __enter__(self) -> None:
         with self.lock:
             self.count += 1
-            # Nothing has been compiled before one of these was loaded; to load the compiler takes seconds.
+            # Until one of these modules is loaded nothing is compiled; loading the compiler takes seconds.
             if self.stance is None and not COMPILING.isdisjoint(sys.modules):
                 self.stance = torch.compiler.set_stance("force_eager")
 
@@ -148,7 +148,7 @@ uncompiled = _Uncompiled()
 
 
 class SdpaReader:
-    """Reads the calls of one recording, with one causal mask for layers of a size."""
+    """Reads the calls of one recording; layers of equal size share one causal mask."""
 
     def __init__(self):
         self._causal: dict[tuple[int, int], Tensor] = {}
@@ -156,11 +156,11 @@ class SdpaReader:
     def lead(
         self, batch: int | None, query: Tensor, key: Tensor, value: Tensor, *, alone: bool = False
     ) -> tuple[tuple[int, ...], int | None]:
-        """The axes of these before (token, width), and which of them counts texts, or parts of one.
+        """The axes of these tensors before (token, width), and which of them counts texts, or parts of one.
 
         `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
-        as torch documents it; `alone` says that the model was given one. Raises `MhaError` for tensors of
-        which it cannot be told what is a head, and for tensors without numbers.
+        as torch documents it. `alone` means that the model reads one text. Raises `MhaError` where heads and
+        texts cannot be told apart, and for tensors without numbers.
         """
         parts = (query, key, value)
         for part in parts:
@@ -174,12 +174,13 @@ class SdpaReader:
         self, lead: Sequence[int], axis: int | None, item: int, query, key, value, attn_mask=None,
         dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
     ) -> tuple[Attended, Facts]:  # fmt: skip
-        """`item` of a call with these arguments as a batch of one, and its facts; `lead` as by that method.
+        """One `item` of a call with these arguments, as a batch of one, and its facts.
 
-        Raises `MhaError` for an item that is not there.
+        `lead` and `axis` are the result of the method `lead`. Raises `MhaError` for an item that is not
+        there.
         """
         q, k, v = (self._one(part, axis, item) for part in (query, key, value))
-        if not enable_gqa:  # heads may be given once for all
+        if not enable_gqa:  # one head may be given for all heads
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
             if {k.shape[0], v.shape[0]} <= {1, heads}:
@@ -200,11 +201,11 @@ class SdpaReader:
     def difference(
         self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> float:
-        """How far some rows of a call's result are from what its arguments give; 0 but for rounding.
+        """The gap between some rows of a call's result and the same rows computed from its arguments.
 
-        `output` is that of the heads, (head, query, d_v), or with `project` what that makes of their outputs
-        side by side, (query, h · d_v). A call differs that is not torch's own, or that has an argument which
-        is not what it seems, such as a mask whose numbers mean something else.
+        It is 0 where rounding explains the gap. `output` is the output of the heads, (head, query, d_v), or
+        with `project` that function's result for the concatenated outputs (query, h · d_v). A gap shows that
+        the function was replaced, or that an argument has another meaning, such as a mask of other numbers.
         """
         n_query, n_key = output.shape[-2], attended.k.shape[-2]
         rows = torch.linspace(0, n_query - 1, min(ROWS, n_query)).round().long().to(output.device)
@@ -213,7 +214,7 @@ class SdpaReader:
         factor = rule.factor(attended.q.shape[-1])
         scores = rule.masked(raw_scores(attended.q[:, :, rows], attended.k).mul_(factor))
         theirs = output.reshape(-1, *output.shape[-2:])[:, rows]
-        sees = (scores > HIDDEN).any(-1)[0]  # kernels disagree on rows that see nothing
+        sees = (scores > HIDDEN).any(-1)[0]  # kernels differ in rows without visible keys
         sees = sees.expand(theirs.shape[:-1]) if project is None else sees.all(0, keepdim=True)
 
         def outputs(scores: Tensor) -> Tensor:
@@ -226,17 +227,17 @@ class SdpaReader:
             return 0.0
         again, largest = outputs(scores), CLOSE.get(output.dtype, 0.0)
         apart = gap(again, theirs[sees])
-        if apart > largest and output.dtype in HALF:  # some kernels round scores to this precision
+        if apart > largest and output.dtype in HALF:  # some kernels round the scores to this precision
             largest += 4 * gap(outputs(scores.to(output.dtype).to(scores.dtype)), again)
         return 0.0 if apart <= largest else apart
 
     def _mask(
         self, mask: Tensor | None, lead: Sequence[int], axis: int | None, item: int
     ) -> tuple[Tensor | None, Tensor | None]:
-        """What hides cells, and what is added to scores; ([head,] query, key) or None."""
+        """The mask and the bias of a call. ([head,] query, key), or None"""
         if mask is None:
             return None, None
-        if isinstance(mask, CausalBias):  # whose memory is never read
+        if isinstance(mask, CausalBias):  # it has a shape and no numbers
             laid = torch.ones(mask.seq_len_q, mask.seq_len_kv, dtype=torch.bool, device=mask.device)
             is_lower = mask.variant == CausalVariant.LOWER_RIGHT
             mask = laid.tril(mask.seq_len_kv - mask.seq_len_q if is_lower else 0)
@@ -250,7 +251,7 @@ class SdpaReader:
             mask = mask.reshape(-1, *mask.shape[-2:])
         if mask.dtype == torch.bool:
             return mask, None
-        # The lowest number is meant to hide, and does where a row has anything else.
+        # The lowest number hides a cell, unless the whole row has it.
         hidden = mask <= torch.finfo(mask.dtype).min
         hidden &= (mask == HIDDEN) | ~hidden.all(-1, keepdim=True)
         bias = mask.masked_fill(hidden, 0.0)
@@ -264,7 +265,7 @@ class SdpaReader:
 
 
 def unpacked(tensor: Tensor | None, count: int) -> Tensor | None:
-    """Queries, a mask or a result (text, kv_head, count, width) with these rows as heads of one token."""
+    """Queries, a mask or a result (text, kv_head, count, width), its rows turned into heads of one token."""
     if tensor is None or count == 1 or tensor.dim() < 4 or tensor.shape[2] == 1:
         return tensor
     return tensor.reshape(tensor.shape[0], -1, 1, tensor.shape[3])

@@ -1,8 +1,7 @@
-"""What a few families of models alone need, each in a file of its own that other models do not load.
+"""Code for a few families of models, each in a file that other models do not load.
 
-`FILES` is the table: which part of a model asks for which file. Each file has a function that puts its hooks
-on such a part, ``watch(place, part)``. The function returns whether the part is a layer without softmax whose
-mixing is recorded from then on.
+`FILES` says which part of a model needs which file. ``watch(place, part)`` of a file puts its hooks on such a
+part, and returns True if the part is a layer without softmax whose mixing matrix is recorded from then on.
 """
 
 import inspect
@@ -15,8 +14,8 @@ from torch import nn
 
 from mha_core.errors import Phrase
 
-# By what a part of a model asks for a file: its class, its own name in the model, an attribute, or what its
-# code uses, a function, a method or a buffer.
+# The sign of each file: the class of a part, its name in the model, an attribute, or a function, method or
+# buffer that its code uses.
 FILES = {
     ("attribute", "one_sided_attn_window_size"): "bands",  # Longformer, LED
     ("class", "LSHSelfAttention"): "chunks",  # Reformer
@@ -35,7 +34,7 @@ FILES = {
     ("code", "_rnn_scan"): "kernels",  # RecurrentGemma
 }
 WITHOUT_SOFTMAX = {"fourier", "yoso", "lightning", "kernels"}
-# What classes are called that mix tokens, and classes that only hold or serve them.
+# Names of classes that mix tokens (MIXERS), and of classes that only contain or serve them (AROUND).
 MIXERS = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
     r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
 )
@@ -44,8 +43,8 @@ SCRIPTED = re.compile(r"aten::\w*(?:softmax|attention)")  # operations in the co
 STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
 
 
-def asked_by(place: str, part: nn.Module) -> str | None:
-    """The file that a part of a model asks for; None for nearly all parts."""
+def file_of(place: str, part: nn.Module) -> str | None:
+    """The file that a part of a model needs; None for nearly all parts."""
     signs = [("class", type(part).__name__), ("name", place.rpartition(".")[2])]
     signs += [("attribute", name) for name in vars(part)]
     forward = inspect.unwrap(type(part).forward)
@@ -56,20 +55,20 @@ def asked_by(place: str, part: nn.Module) -> str | None:
 
 
 def has(model: nn.Module, file: str) -> bool:
-    """Has a model a part that asks for a file?"""
-    return any(asked_by(place, part) == file for place, part in model.named_modules())
+    """Whether a model has a part that needs a file."""
+    return any(file_of(place, part) == file for place, part in model.named_modules())
 
 
 def watch(model: nn.Module) -> Mapping[str, int]:
-    """Put the hooks of its family on a model that nobody else uses, once. → its layers that are recorded
+    """Put the hooks of its family on a model of our own, once. → its layers that are recorded
 
-    These are the layers without softmax whose mixing is understood, each with the width of the short
-    convolution through which its values went, 0 where there is none.
+    These are the layers without softmax that have a mixing matrix, each with the width of the short
+    convolution before its values, 0 where there is none.
     """
     mixers = {}
     for place, part in list(model.named_modules()):
-        file = asked_by(place, part)
-        if file in WITHOUT_SOFTMAX and (not place or "forward" in vars(part)):  # somebody has replaced it
+        file = file_of(place, part)
+        if file in WITHOUT_SOFTMAX and (not place or "forward" in vars(part)):  # its forward was replaced
             continue
         if file is not None and _loaded(file).watch(place, part):
             mixers[place] = part
@@ -81,9 +80,9 @@ def watch(model: nn.Module) -> Mapping[str, int]:
 
 
 def without_attention(model: nn.Module) -> dict[str, str]:
-    """The layers that mix tokens by a state that is carried along, or by a sum: a sentence for each name.
+    """The layers that mix tokens by a recurrent state or a sum: a sentence for each name.
 
-    They are known by the names of their classes and kernels; torch's own recurrent layers are among them.
+    The names of classes and kernels show them; torch's own recurrent layers are among them.
     """
     layers: dict[str, str] = {}
     for name, part in model.named_modules():
@@ -96,7 +95,7 @@ def without_attention(model: nn.Module) -> dict[str, str]:
         kind = type(part).__name__
         mixes = MIXERS.search(kind) is not None and AROUND.search(kind) is None
         mixes |= hasattr(part, STATE) or isinstance(part, nn.RNNBase)
-        mixes |= asked_by(name, part) in WITHOUT_SOFTMAX
+        mixes |= file_of(name, part) in WITHOUT_SOFTMAX
         if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
             layers[name] = Phrase(
                 "{name}: {kind} mixes tokens by other means than attention", name=name, kind=kind
@@ -107,7 +106,7 @@ def without_attention(model: nn.Module) -> dict[str, str]:
 def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
     """The convolutions over several positions that a `run` of a text uses: a sentence for each name.
 
-    Those inside of layers that `without_attention` names, or beside them in one block, are part of these.
+    Convolutions inside a layer that `without_attention` names, or in the same block, are left out.
     """
     named, used, hooks = without_attention(model), {}, []
     for name, part in model.named_modules():
@@ -129,7 +128,7 @@ def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
 
 
 def _attends(part: torch.jit.ScriptModule) -> bool:
-    """Is there attention in the compiled code of a module, or a softmax that may be one?"""
+    """Whether the compiled code of a module has attention, or a softmax."""
     return SCRIPTED.search(str(getattr(part, "inlined_graph", ""))) is not None
 
 

@@ -1,4 +1,4 @@
-"""Attention whose scores stand in bands: each token looks at so many neighbours (Longformer, LED).
+"""Attention in bands: each token looks at a fixed number of neighbours (Longformer, LED).
 
 Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
 """
@@ -17,12 +17,12 @@ from mha_core.capture import collector
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.projections import Use
 
-REACH = "one_sided_attn_window_size"  # of a module: how many neighbours to each side
+REACH = "one_sided_attn_window_size"  # attribute of a module: the number of neighbours on each side
 MATRICES = ("query", "key", "value")
 
 
 class Banded(NamedTuple):
-    """Attention in bands as one of queries and keys: (1, head, token, width), its rule, and what made it."""
+    """Attention in bands as q, k and v (1, head, token, width), with its rule and the uses behind them."""
 
     q: Tensor
     k: Tensor
@@ -32,21 +32,21 @@ class Banded(NamedTuple):
 
 
 def watch(_place: str, part: nn.Module) -> bool:
-    """Collect what a part computes. Its layers do have a softmax."""
+    """Collect the attention of a part. Returns False: the part has a softmax."""
     part.register_forward_hook(_on_leaving, with_kwargs=True)
     return False
 
 
 def reaches(model: nn.Module) -> list[int]:
-    """How many neighbours to each side are looked at, of each layer in bands."""
+    """The number of neighbours on each side, for each layer in bands."""
     return [reach for part in model.modules() if isinstance(reach := getattr(part, REACH, None), int)]
 
 
 def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor, ...]) -> None:
-    """Add the call to the collector of this thread, if it can be shown as one of queries and keys."""
+    """Add the call to the collector of this thread, if q, k and v with a window give its output."""
     if (active := collector.current()) is None:
         return
-    with torch.no_grad(), torch._C.DisableTorchFunction():  # whoever follows the code does not see this
+    with torch.no_grad(), torch._C.DisableTorchFunction():  # not seen by modes that follow the code
         found = banded(module, args, kwargs, output[0], active.uses)
         if found is not None:
             active.uses = found.uses
@@ -56,8 +56,8 @@ def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tens
 def dense(bands: Tensor, reach: int) -> Tensor:
     """Weights of neighbours, (…, query, 2 · reach + 1), as weights of keys. (…, query, key)
 
-    What lies before or behind the text is left out; there is no weight on it. Weights with columns for tokens
-    that all others look at get one axis more: they are not those of token to token.
+    Positions outside the text are left out; they have no weight. Weights with columns for global tokens
+    get one more axis, which marks that they are not (query, key).
     """
     n, width = bands.shape[-2:]
     if width != 2 * reach + 1:
@@ -70,9 +70,9 @@ def dense(bands: Tensor, reach: int) -> Tensor:
 def banded(
     module: nn.Module, args: tuple, kwargs: dict, output: Tensor, uses: Sequence[Use]
 ) -> Banded | None:
-    """What a module in bands computed, as `attend` computes it: its output proves that it is the same.
+    """The attention of a module in bands as q, k, v and a window, compared with the module's output.
 
-    The text was filled up to whole windows; that is left out. None where some tokens look at all others.
+    The padding to whole windows is left out. None where the output differs, as with global tokens.
     """
     arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     mask = arguments.get("attention_mask")
@@ -90,6 +90,6 @@ def banded(
 
 
 def _cut(use: Use, n: int) -> Use:
-    """The use of a matrix for the first tokens, (1, token, width): the model divides its queries in place."""
+    """A copied use of a matrix, for the first tokens (1, token, width): the model scales queries in place."""
     x = use.x.transpose(0, 1)[:, :n]
     return Use.of(use.module, x, use.module.forward(x), use.proof)

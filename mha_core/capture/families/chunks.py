@@ -1,8 +1,8 @@
 """Attention whose queries and keys are sorted by hashing and cut into chunks (Reformer).
 
-The weights that such a layer returns are in the order of its chunks. Its values only pass through weighted
-sums, so its own code with unit vectors in their place gives the weights of token to token. In our twin of the
-model a layer returns these instead.
+Such a layer returns weights in the order of its chunks. Its output is a weighted sum of its values, so its
+own code with unit vectors in place of the values gives the weights (query, key). In our copy of the model
+(its twin) a layer returns these instead.
 
 Source: Kitaev, Kaiser and Levskaya 2020, "Reformer: The Efficient Transformer", section 2.
 """
@@ -17,14 +17,14 @@ from mha_core.capture.gap import CLOSE, gap
 
 
 def watch(_place: str, part: nn.Module) -> bool:
-    """Let a part return weights of token to token. Its layers do have a softmax."""
+    """Let a part return weights (query, key). Returns False: the part has a softmax."""
     part.register_forward_hook(_on_leaving, with_kwargs=True)
     return False
 
 
 def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> tuple | None:
-    """The same output with weights of token to token, if it has weights and they can be read."""
-    if not isinstance(getattr(output, "attention_probs", None), Tensor):  # nobody asked for weights
+    """The same output with weights (query, key), if it has weights and they can be read."""
+    if not isinstance(getattr(output, "attention_probs", None), Tensor):  # no weights were requested
         return None
     with torch.no_grad(), torch._C.DisableTorchFunction():
         weights = _read(module, args, kwargs, output)
@@ -32,13 +32,13 @@ def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> 
 
 
 def _read(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> Tensor | None:
-    """The weights (1, head, query, key); None of a text in one chunk, or if they do not make the output."""
+    """The weights (1, head, query, key); None for a text in one chunk, or if they do not give the output."""
     arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     hidden, heads = arguments["hidden_states"], (module.num_attention_heads, module.attention_head_size)
     if len(hidden) != 1 or hidden.shape[1] <= module.chunk_length:
         return None
     if getattr(output, "buckets", None) is not None:
-        arguments["buckets"] = output.buckets  # the same ones: they may be drawn at random
+        arguments["buckets"] = output.buckets  # the same buckets: they may be drawn at random
     n, width = hidden.shape[1], heads[1]
     units, other = Units(), copy.copy(module)
     other._modules = {**module._modules, "value": units}
@@ -57,7 +57,7 @@ def _read(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> Tensor
 
 
 class Units(nn.Module):
-    """Stands in the place of the matrix of the values."""
+    """Replaces the value matrix: it returns unit vectors."""
 
     values: Tensor
 

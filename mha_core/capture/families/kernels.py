@@ -1,7 +1,7 @@
-"""Layers that mix tokens by one function of a known name: Mamba, RWKV, delta rules, RG-LRU, mLSTM and others.
+"""Layers that mix tokens in one known function: Mamba, RWKV, delta rules, RG-LRU, mLSTM and others.
 
-In our twin of the model such a layer has a `forward` of its own: that of its class, but with a function that
-also notes each call. The model's code is not touched.
+In our copy of the model (its twin) such a layer has its own `forward`: that of its class, with a function
+that also records each call. The model's code is not changed.
 """
 
 import inspect
@@ -32,7 +32,7 @@ CONVOLUTION = Kernel(
     bias="bias",
     is_convolution=True,
 )
-# By the names that the files of transformers give them.
+# By their names in the files of transformers.
 FUNCTIONS = {
     "torch_chunk_gated_delta_rule": Kernel(Phrase("gated delta rule")),
     "chunk_kimi_delta_attention": Kernel(Phrase("Kimi delta attention")),
@@ -55,7 +55,7 @@ MODULES = {"xLSTMBackend": Kernel("mLSTM", tokens=2, heads=1)}
 
 
 def watch(place: str, part: nn.Module) -> bool:
-    """Note the calls of a part's kernel. False where it has none that is known."""
+    """Record the calls of a part's kernel. False where it has no known kernel."""
     forward, kernels = inspect.unwrap(type(part).forward), _kernels(part)
     if type(part).__name__ in MODULES:
         own = MethodType(type(part).forward, part)
@@ -64,7 +64,7 @@ def watch(place: str, part: nn.Module) -> bool:
         return False
     elif METHODS.keys() & kernels:
         for known, kernel in kernels.items():
-            own = MethodType(getattr(type(part), known), object())  # it uses nothing of the module
+            own = MethodType(getattr(type(part), known), object())  # it uses no attribute of the module
             setattr(part, known, partial(run, place, kernel, own))
     else:
         if len(kernels) > 1:  # the convolution before the kernel

@@ -1,6 +1,6 @@
-"""Attention to the keys that a learned index chooses for each query: the scores by which it chooses.
+"""The scores of a learned index, which chooses for each query the keys that it may look at.
 
-DeepSeek V3.2, MiniMax M3 and others have such an index. It returns its choice alone.
+DeepSeek V3.2, MiniMax M3 and others have such an index. It returns its choice, not its scores.
 """
 
 import torch
@@ -11,13 +11,13 @@ from mha_core.capture import collector
 
 
 def watch(_place: str, part: nn.Module) -> bool:
-    """Collect the scores of an index. The layers that it chooses for do have a softmax."""
+    """Collect the scores of an index. Returns False: its attention has a softmax."""
     part.register_forward_hook(_on_leaving, with_kwargs=True)
     return False
 
 
 def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:
-    """Keep the scores: the index runs once more, and its choice of the highest ones is observed."""
+    """Keep the scores: the index runs again, under a mode that sees its top-k."""
     active = collector.current()
     if active is None or not isinstance(blocks, Tensor):
         return
@@ -28,7 +28,7 @@ def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, blocks: object) ->
 
 
 class _Choices(TorchFunctionMode):
-    """Keeps the scores of the last choice of the highest ones."""
+    """Keeps the input of the last top-k."""
 
     scores: Tensor | None = None
 

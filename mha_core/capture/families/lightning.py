@@ -1,4 +1,4 @@
-"""Lightning attention (MiniMax), a linear attention that is written out in the code of its module.
+"""Lightning attention (MiniMax): a linear attention computed in the module's own code.
 
 Source: Qin et al. 2024, "Lightning Attention-2: A Free Lunch for Handling Unlimited Sequence Lengths in Large
 Language Models".
@@ -20,7 +20,7 @@ LIGHTNING = Kernel(Phrase("lightning attention"), tokens=2, heads=1)
 
 
 def watch(place: str, part: nn.Module) -> bool:
-    """Note what a layer's projection returns, which is q, k and v, and what its norm is given."""
+    """Record the output of a layer's projection (q, k and v) and the input of its norm."""
     forward = inspect.unwrap(type(part).forward)
     projected: ContextVar[Tensor | None] = ContextVar(f"headscope_lightning {place}", default=None)
 
@@ -44,7 +44,7 @@ def watch(place: str, part: nn.Module) -> bool:
 
 
 def _stand_in(part: nn.Module) -> SimpleNamespace:
-    """What lightning attention's `forward` needs, with nothing before the mixing and nothing after it."""
+    """A module for lightning attention's `forward` that leaves out the steps before and after the mixing."""
     values = {name: float_copy(buffer) for name, buffer in part.named_buffers(recurse=False)}
     values |= {name: value for name, value in vars(part).items() if isinstance(value, int | float)}
     same = dict.fromkeys(("act_fn", "qkv_proj", "norm", "out_proj"), _same)

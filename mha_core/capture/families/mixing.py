@@ -1,8 +1,8 @@
-"""The matrix by which a layer without softmax mixes tokens, read out of the code that computes the layer.
+"""The mixing matrix of a layer without softmax, computed with the layer's own code.
 
 Given the decays and gates of a text, each of these layers is linear in its values. So the same code, run
 with unit vectors in place of the values, returns the matrix. The files `kernels`, `fourier`, `yoso` and
-`lightning` know where that code is, and note its calls here while a recorder is active in the thread.
+`lightning` know where that code is, and record its calls here while a recorder is active in the thread.
 """
 
 import inspect
@@ -27,11 +27,11 @@ CHECKED = 64  # heads or channels of a layer that the trial compares
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function that mixes tokens: what it computes, and where its values have tokens, heads and width.
+    """A function that mixes tokens: its rule, its argument of values, and the axes of tokens and heads there.
 
     In a kernel of channels, `channels` has the channel axis of each argument that has one; `gate` and `bias`
-    are arguments that act on the result: ``silu(gate) · result``, ``result + bias``. `is_convolution` says
-    that it is itself the short convolution that other layers have before their kernel.
+    are arguments that act on the result: ``silu(gate) · result``, ``result + bias``. With `is_convolution` it
+    is itself the short convolution that other layers have before their kernel.
     """
 
     rule: str
@@ -50,7 +50,7 @@ class Kernel:
         return x.unsqueeze(2) if self.channels else x
 
     def as_values(self, x: Tensor) -> Tensor:
-        """(head, token, d_v) in the order that the kernel takes; the inverse of `by_head`."""
+        """(head, token, d_v) with the axes in the kernel's order; the inverse of `by_head`."""
         x = x[..., 0] if self.channels else x
         return x.movedim((0, 1), (self.heads - 1, self.tokens - 1)).unsqueeze(0)
 
@@ -72,7 +72,7 @@ class KernelCall:
         return torch.cat(list(columns(ungated, list(heads))), dim=-1)
 
     def _of_heads(self, arguments: dict[str, object], heads: list[int]) -> Iterator[Tensor]:
-        """The columns of the matrices, as many at once as a head has values."""
+        """The columns of the matrices, d_v columns in one run."""
         kernel = self.kernel
         n_heads, n_tokens, width = kernel.by_head(arguments[kernel.value]).shape
         for start in range(0, n_tokens, width):
@@ -83,7 +83,7 @@ class KernelCall:
             yield kernel.by_head(mixed)[heads, :, : len(at)]
 
     def _of_channels(self, arguments: dict[str, object], heads: list[int]) -> Iterator[Tensor]:
-        """The columns of the matrices: each channel as often as there are columns, one unit vector each."""
+        """The columns of the matrices: each channel is repeated, with one unit vector for each column."""
         kernel = self.kernel
         n_tokens = kernel.by_head(arguments[kernel.value]).shape[1]
         width = max(1, MAX_COLUMNS // (len(heads) * n_tokens))
@@ -103,7 +103,7 @@ class KernelCall:
         return _first(self.function(**arguments)).float()
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a `MixerTrace` has of the call."""
+        """The tensors of the call for a `MixerTrace`."""
         kernel, result = self.kernel, self.kernel.by_head(self.result)
         tensors = {"v": kernel.by_head(self.arguments[kernel.value]).to(self.dtype), "output": result}
         if isinstance(gate := self.arguments.get(kernel.gate), Tensor):
@@ -114,13 +114,13 @@ class KernelCall:
 
 
 class KernelRecorder:
-    """The calls of kernels in the latest forward pass: for each use of a layer its name and calls."""
+    """The calls of kernels in the latest forward pass: the name and the calls for each use of a layer."""
 
     def __init__(self):
         self.uses: list[tuple[str, list[KernelCall]]] = []
 
     def add(self, name: str, kernel: Kernel, function: Callable, arguments: Mapping, result: object) -> None:
-        """Note a call; one with a batch, or with a function that is not linear around it, is left out."""
+        """Record a call; a call with a batch, or one inside a nonlinear function, is left out."""
         value, result = arguments.get(kernel.value), _first(result)
         if not isinstance(value, Tensor) or value.shape[0] != 1 or arguments.get("activation") is not None:
             return
@@ -129,7 +129,7 @@ class KernelRecorder:
         next(calls for other, calls in reversed(self.uses) if other == name).append(call)
 
     def layers(self, convolutions: Mapping[str, int]) -> tuple[MixerTrace, ...]:
-        """The layers; several calls of one layer, of the same kernel, stand side by side as its heads."""
+        """The layers; several calls of one kernel in one layer are the heads of that layer."""
         return tuple(
             _layer(name, calls, convolutions[name])
             for name, calls in self.uses
@@ -142,7 +142,7 @@ _active: ContextVar[KernelRecorder | None] = ContextVar("headscope_mixing", defa
 
 @contextmanager
 def recording() -> Iterator[KernelRecorder]:
-    """While this is entered, the kernels of watched models that run in this thread are recorded."""
+    """In this block the kernels of watched models that run in this thread are recorded."""
     recorder = KernelRecorder()
     token = _active.set(recorder)
     try:
@@ -157,9 +157,9 @@ def current() -> KernelRecorder | None:
 
 
 def watch(model: nn.Module, layers: Mapping[str, nn.Module]) -> Mapping[str, int]:
-    """Note when a pass begins and each time that one of these layers runs. → the layers' names
+    """Record the start of each pass and each run of these layers. → the layers by name
 
-    Each with the width of the short convolution through which its values went, 0 where there is none.
+    Each name has the width of the short convolution before its values, 0 where there is none.
     """
     widths = {}
     for name, layer in layers.items():
@@ -171,7 +171,7 @@ def watch(model: nn.Module, layers: Mapping[str, nn.Module]) -> Mapping[str, int
 
 
 def provable(layers: Sequence[MixerTrace]) -> set[str]:
-    """The names of the layers whose matrices make their recorded output, as far as the trial compares."""
+    """The names of the layers whose matrices give the recorded output in the heads that are compared."""
     names = set()
     for layer in layers:
         try:
@@ -183,7 +183,7 @@ def provable(layers: Sequence[MixerTrace]) -> set[str]:
 
 
 def _started(_model: nn.Module, _args: tuple) -> None:
-    """A forward pass begins; what was recorded of another one is forgotten."""
+    """Start of a forward pass: the records of the previous one are dropped."""
     if (recorder := _active.get()) is not None:
         recorder.uses.clear()
 
@@ -194,7 +194,7 @@ def _entered(name: str, _module: nn.Module, _args: tuple) -> None:
 
 
 def run(name: str, kernel: Kernel, function: Callable, *args: object, **kwargs: object) -> object:
-    """The result of a layer's kernel, which is noted if a recorder is active."""
+    """The result of a layer's kernel; a recorder, if active, records the call."""
     result = function(*args, **kwargs)
     if (recorder := _active.get()) is not None:
         with suppress(TypeError):  # arguments of another kind: the layer is then named without a matrix
@@ -207,7 +207,7 @@ def run(name: str, kernel: Kernel, function: Callable, *args: object, **kwargs: 
 
 
 def with_globals(function: FunctionType, names: Mapping[str, object]) -> FunctionType:
-    """The same function with other globals of these names."""
+    """The same function with some globals replaced."""
     other = FunctionType(
         function.__code__,
         {**function.__globals__, **names},
@@ -235,7 +235,7 @@ def _layer(name: str, calls: list[KernelCall], convolution: int) -> MixerTrace:
 
 
 def _of_calls(calls: Sequence[KernelCall], counts: Sequence[int], heads: Sequence[int]) -> Tensor:
-    """The matrices of heads that stand side by side in several calls."""
+    """The matrices of heads that come from several calls, numbered through."""
     parts, start = {}, 0
     for call, count in zip(calls, counts, strict=True):
         if own := [head - start for head in heads if start <= head < start + count]:
@@ -245,7 +245,7 @@ def _of_calls(calls: Sequence[KernelCall], counts: Sequence[int], heads: Sequenc
 
 
 def _first(result: object) -> Tensor:
-    """The mixed values, which some kernels return with their last state."""
+    """The mixed values; some kernels return them together with their last state."""
     result = result[0] if isinstance(result, tuple) else result
     if not isinstance(result, Tensor):
         raise TypeError(f"a kernel returned {type(result).__name__} and no tensor")

@@ -1,4 +1,4 @@
-"""YOSO, whose layers weigh a value by how often its key is expected in the hash bucket of the query.
+"""YOSO: a value weighs as much as its key is expected to share a hash bucket with the query.
 
 Source: Zeng et al. 2021, "You Only Sample (Almost) Once: Linear Cost Self-Attention Via Bernoulli Sampling".
 """
@@ -16,7 +16,7 @@ YOSO = Kernel(Phrase("expected hash collisions (YOSO)"), tokens=2, heads=1)
 
 
 def watch(place: str, part: nn.Module) -> bool:
-    """Note what a layer's sum takes and returns. False where it hashes by chance or adds a convolution."""
+    """Record the input and output of a layer's sum. False where it hashes at random or adds a convolution."""
     if not part.use_expectation or part.use_conv:
         return False
     forward = inspect.unwrap(type(part).forward)
@@ -27,7 +27,7 @@ def watch(place: str, part: nn.Module) -> bool:
 
 
 def _cumulate(place: str, n_heads: int, cumulation: type, *args: object) -> Tensor:
-    """The layer's own result, noted.
+    """The layer's own result, recorded.
 
     The arguments are masks of queries and keys, queries, keys and values (head, token, width), and settings.
     """

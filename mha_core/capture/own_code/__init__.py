@@ -1,1 +1,1 @@
-"""Attention that a model computes in its own code, not by a function that can be replaced: it is followed."""
+"""Follows attention that a model computes in its own code, where no function can be replaced."""

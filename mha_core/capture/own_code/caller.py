@@ -1,4 +1,4 @@
-"""Where an operation comes from: the line of code, the modules around it, and how many texts they read."""
+"""Where an operation runs: the line of code, the modules around it, and how many texts they read."""
 
 import os
 import sys
@@ -19,14 +19,14 @@ EINOPS = f"{os.sep}einops{os.sep}"
 
 
 class Root(NamedTuple):
-    """The outermost call around an attention: its frame, and what was called; called again, another pass."""
+    """The outermost call around an attention: its frame, and what was called. A second call is a new pass."""
 
     frame: FrameType
     called: nn.Module | tuple[CodeType, int]
 
 
 class Caller(NamedTuple):
-    """What runs an attention: a line of code, the calls of modules (innermost first), and the root."""
+    """The caller of an attention: a line of code, the calls of modules (innermost first), and the root."""
 
     line: str
     frames: tuple[FrameType, ...]
@@ -34,13 +34,13 @@ class Caller(NamedTuple):
 
     @property
     def module(self) -> nn.Module | None:
-        """The innermost running module that holds others: a product may be a module of its own."""
+        """The innermost running module with submodules, since a mere product can be a module, too."""
         holders = (module for module in self.modules() if next(module.children(), None) is not None)
         return next(holders, next(self.modules(), None))
 
     @property
     def innermost(self) -> nn.Module | None:
-        """The innermost running module, apart from torch's own small ones, such as a softmax."""
+        """The innermost running module that is not a small one of torch's own, such as a softmax."""
         for module in self.modules():
             own = not type(module).__module__.startswith("torch.")
             if own or next(module.children(), None) is not None:
@@ -57,11 +57,11 @@ class Caller(NamedTuple):
         return next(iter(self.frames), None)
 
     def packed_heads(self, q_shape: Sequence[int]) -> int:
-        """How many heads the rows of these queries (text, head, row, width) are, of one token; 1 for tokens.
+        """The number of heads in the rows of these queries (text, head, row, width); 1 where rows are tokens.
 
-        For a text that is read on by one token, transformers lays the heads that share a key side by side as
-        if they were queries. Raises `MhaError` where a module reads one token of each text and its queries
-        are more than that in any other way.
+        For a single further token, transformers passes the heads that share a key as if they were queries.
+        Raises `MhaError` where a module reads one token of each text and has several queries for another
+        reason.
         """
         if len(q_shape) != 4 or q_shape[2] == 1:
             return 1
@@ -83,11 +83,11 @@ class Caller(NamedTuple):
         return 1
 
     def batch(self, lengths: Sequence[int], q_shape: Sequence[int]) -> int | None:
-        """How many texts the running modules read at once, by the shape of what they were given.
+        """The number of texts that the running modules read at once, by the shapes of their arguments.
 
         `lengths` are the numbers of queries and keys. The first tensor of a module is (text, token[, width]),
-        (token, text, width), or of one text (token[, width]). A module whose first one has the shape of the
-        queries may be given q, k and v, whose axes are in question. None where no module shows it.
+        (token, text, width), or of one text (token[, width]). A first tensor with the shape of the queries
+        says nothing, since it may be q itself. None where no module shows it.
         """
         for frame in self.frames:
             values = (*frame.f_locals["args"], *frame.f_locals["kwargs"].values())
@@ -100,10 +100,10 @@ class Caller(NamedTuple):
         return None
 
     def items(self, lengths: Sequence[int]) -> set[int]:
-        """How many texts, pictures or sounds the outermost module may have been given; empty where unknown.
+        """The possible numbers of texts, images or sounds that the outermost module reads; empty if unknown.
 
-        `lengths` are the numbers of queries and keys of an attention. An axis as long as one of them counts
-        tokens, else the first axis of a batch counts items.
+        `lengths` are the numbers of queries and keys of an attention. An axis of one of these lengths counts
+        tokens; in other tensors the first axis counts items.
         """
         if self.root is None or self.root.frame.f_code is not MODULE_CALL:
             return set()
@@ -118,7 +118,7 @@ class Caller(NamedTuple):
 
 
 def caller(block: FrameType | None = None, model: nn.Module | None = None) -> Caller:
-    """Who runs an operation now; `block` is the frame of the code that records, `model` the recorded one.
+    """The caller of the running operation; `block` is the frame of the recording code, `model` its model.
 
     The root is the call of `model`, else of the outermost module, else of the outermost function below
     `block`; None for an operation in the block itself.
@@ -144,18 +144,18 @@ def caller(block: FrameType | None = None, model: nn.Module | None = None) -> Ca
 
 
 def _is_library(frame: FrameType) -> bool:
-    """Is it a frame of torch, of einops, or of this recording?"""
+    """Whether it is a frame of torch, of einops, or of the recorder."""
     file = frame.f_code.co_filename
     return file.startswith(LIBRARIES) or file.endswith(RECORDER) or EINOPS in file
 
 
 def _is_of_tokens(value: object) -> bool:
-    """Is it a tensor (text, token, width), or one of more axes?"""
+    """Whether it is a tensor (text, token, width), or one with more axes."""
     return isinstance(value, Tensor) and not value.is_nested and value.is_floating_point() and value.dim() > 2
 
 
 def _batch_sizes(tensor: Tensor, lengths: Sequence[int]) -> Iterator[int]:
-    """The numbers of texts of which a tensor may be the tokens, or vectors for each token."""
+    """The possible numbers of texts in a tensor of tokens, or of vectors for each token."""
     axes = tensor.shape[:-1] if tensor.is_floating_point() else tensor.shape
     is_mask = len(axes) < tensor.dim() and tensor.shape[-1] in lengths
     is_mask |= len(axes) == tensor.dim() == 2 and 1 not in axes and {*axes} <= {*lengths}

@@ -1,8 +1,8 @@
-"""Finds attention in code that computes it by itself, by following the code operation by operation.
+"""Finds attention that a model's own code computes, by following the code operation by operation.
 
-From the product q kᵀ the scores are followed through every change to a softmax, and the weights from there
-to their product with the values. A `TorchFunctionMode` sees each operation of its thread and changes none.
-Each softmax is an `Attempt`; one that could not be followed keeps its place and the reason, which
+It follows scores from the product q kᵀ through every change to a softmax, and the weights from there to
+their product with the values. A `TorchFunctionMode` sees each operation of its thread and changes none. Each
+softmax is an `Attempt`; one that could not be followed keeps its place and the reason, which
 `sources.recorder` and `sources.huggingface` report.
 """
 
@@ -30,7 +30,6 @@ from mha_core.capture.own_code.scores import (
     FollowedAttention,
     Known,
     Log,
-    LostScores,
     Multiple,
     Permuted,
     Product,
@@ -38,6 +37,7 @@ from mha_core.capture.own_code.scores import (
     Rows,
     Scores,
     SharedTerms,
+    UnfollowedScores,
     Weights,
     are_same,
     as_product,
@@ -58,11 +58,18 @@ VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "vie
 PERMUTATIONS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "T", "mT"}
 REARRANGEMENTS = PERMUTATIONS | {"expand", "expand_as", "repeat", "chunk", "split", "getitem"}
 ATTRIBUTES = {"T", "mT", "data"}
-# Operations that may leave all numbers as they are; then the result is what the operand was.
+# Operations that may leave all numbers unchanged; then the result is known to be what the operand was.
 IDENTITIES = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num"}
 IDENTITIES |= {"expand", "masked_fill", "mul"}
 ELEMENTWISE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
-SOFTMAX_STEPS = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}  # of one in several operations
+SOFTMAX_STEPS = {
+    "logsumexp",
+    "log_softmax",
+    "exp",
+    "sum",
+    "amax",
+    "max",
+}  # of a softmax in several operations
 ALIASES = {
     "true_divide": "div",
     "multiply": "mul",
@@ -76,10 +83,10 @@ ALIASES = {
     "concat": "cat",
     "concatenate": "cat",
 }
-MAX_OUTPUTS = 4  # latest outputs of linear layers, among them those of the queries and keys
+MAX_OUTPUTS = 4  # latest outputs of linear layers, enough to have those of the queries and keys
 MIN_FACTOR = 1e-6  # a smaller factor, or one above its inverse, cannot be divided out without loss
 LINEAR = {"linear", "addmm"}  # a rotary code may rotate their outputs
-# The names of the arguments that matter, in their order.
+# The names of the relevant arguments, in their order.
 ARGUMENTS = {
     **dict.fromkeys(("add", "sub", "mul", "div", "matmul"), ("input", "other")),
     **dict.fromkeys(("bmm", "mm"), ("input", "mat2")),
@@ -109,14 +116,13 @@ UNREADABLE = Phrase(
 class EagerMode(TorchFunctionMode):
     """Follows each attention of this thread from the product of queries and keys to the heads' outputs.
 
-    `accept` decides whether an attention that was followed to its end is exact enough. It is given that
+    `accept` decides whether an attention that was followed to its end is exact enough. Its arguments are that
     attention, the model's output as (…, query, d_v), where all axes before the last two are heads, and the
-    same output as the tensor that the model has. With `every_row` the weights of all queries are computed
+    same output as the tensor in the model. With `every_row` the weights of all queries are computed
     again and compared, else those of a few.
-    `softmaxes` counts the softmaxes that ran, by their numbers of queries and keys: where there are more of
-    them than attentions, one was not understood. `attempts` has each softmax, or what stands in its place,
-    with its `locate()`. `on_concat` is given tensors that were concatenated along the last axis, and the
-    result.
+    `softmaxes` counts the softmaxes that ran, by their numbers of queries and keys: if there are more of
+    them than attentions, one was not followed. `attempts` has each softmax, or the operation in its place,
+    with its `locate()`. `on_concat` gets tensors that were concatenated along the last axis, and the result.
     """
 
     def __init__(
@@ -134,7 +140,7 @@ class EagerMode(TorchFunctionMode):
         self.outputs: deque[Tensor] = deque(maxlen=MAX_OUTPUTS)  # of linear layers
         self.error: Exception | None = None
         self.shared = SharedTerms()
-        # By the id of a tensor: the tensor, its version, and what it is known to be.
+        # For the id of a tensor: the tensor, its version, and its known meaning.
         self._known: dict[int, tuple[weakref.ref, int, Known]] = {}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -144,12 +150,14 @@ class EagerMode(TorchFunctionMode):
             result = func(*args, **kwargs)
             with self.undisturbed():
                 new = _filled(known, *args)
-                self._note(args[0], new) if new is not None else self._lose(name, known, args[0])
+                self._note(args[0], new) if new is not None else self._mark_unfollowed(name, known, args[0])
             return result
         if name not in FOLLOWED:
             return self._run_unknown(name, func, args, kwargs) if self._known else func(*args, **kwargs)
         arguments = _by_position(name, args, kwargs)
-        before = [self._known_of(arg) for arg in arguments]  # first: an operation in place changes versions
+        before = [
+            self._known_of(arg) for arg in arguments
+        ]  # before the call: an operation in place changes versions
         parts = [self._known_of(part) for part in arguments[0]] if name == "cat" and arguments else []
         result = func(*args, **kwargs)
         if arguments and isinstance(result, Tensor | tuple | list) and _is_strided((*arguments, result)):
@@ -166,10 +174,10 @@ class EagerMode(TorchFunctionMode):
         return result
 
     def folding(self, values: Tensor, n_texts: int) -> tuple[tuple[int, int], int] | None:
-        """The sizes of the two axes that values (text and head, token, width) have as one; which is of texts.
+        """The two axes in the first axis of values (text and head, token, width): sizes, and the texts' one.
 
         They are known where one of the last linear layers made these values, and where the texts differ, so
-        that only one order of the two can be; else None. `n_texts` is their number.
+        that only one order of the two axes fits; else None. `n_texts` is the number of texts.
         """
         n_rows, n_tokens, width = values.shape
         n_heads = n_rows // n_texts
@@ -194,14 +202,14 @@ class EagerMode(TorchFunctionMode):
         return None
 
     def are_of_tokens(self, *keys_and_values: Tensor) -> bool:
-        """Are keys and values (…, token, width) of a token each, as far as the layers show that made them?"""
+        """Whether each key and value (…, token, width) belongs to one token, by the layers that made them."""
         return not any(
             getattr(_unpermuted(self._known_of(part)), "mixed", False) or self._counts_vectors(part, -1, -2)
             for part in keys_and_values
         )
 
     def _counts_vectors(self, tensor: Tensor, axis: int, other: int) -> bool:
-        """Of a linear layer's output or a view of it: does an axis count vectors, another one their width?"""
+        """Whether, in a view of a linear layer's output, `axis` counts vectors and `other` their numbers."""
         steps = tensor.stride(axis), tensor.stride(other)
         if min(tensor.shape[axis], tensor.shape[other]) < 2 or 0 in steps:
             return False
@@ -213,15 +221,15 @@ class EagerMode(TorchFunctionMode):
         )
 
     def _mixes_tokens(self, product: Product) -> bool:
-        """Is it a product of a parameter with a linear layer's output that sums over all vectors of it?"""
+        """Whether it is a product of a parameter and a linear layer's output that sums over all tokens."""
         (left, left_order), (right, right_order) = product.ends
         return (_is_parameter(right) and self._counts_vectors(left, left_order[-1], left_order[-2])) or (
             _is_parameter(left) and self._counts_vectors(right, *right_order[-2:])
         )
 
     def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
-        """Run an operation that is not followed; what it makes of scores or weights is lost."""
-        if name.endswith("_like") or name.startswith("new_"):  # tensors of their own, of that shape
+        """Run an operation that is not followed; scores and weights among its operands are lost."""
+        if name.endswith("_like") or name.startswith("new_"):  # new tensors with the same shape
             return func(*args, **kwargs)
         operands = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
         before = [(part, known) for part in operands if isinstance(known := self._known_of(part), TRACKED)]
@@ -229,29 +237,29 @@ class EagerMode(TorchFunctionMode):
         written = args[0] if result is None and args else result  # x[at] = y writes y into x
         for part, known in before:
             with self.undisturbed():
-                self._lose(name, known, written if self._known_of(part) is known else part)
+                self._mark_unfollowed(name, known, written if self._known_of(part) is known else part)
         return result
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """The block is not seen by modes, and its errors do not reach the model."""
+        """A block that modes do not see and whose errors do not reach the model."""
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 yield
-        except MhaError:  # a score rule cannot describe it, so it is followed no further
+        except MhaError:  # no score rule describes it, so it is not followed any further
             pass
         except Exception as error:  # reported by `warn`
             self.error = self.error or error
 
     def warn(self) -> None:
-        """Warn of the first error in this file's own work: an attention may be missing because of it."""
+        """Warn of the first error in our own code: an attention may be missing because of it."""
         if self.error is not None:
             warnings.warn(
                 f"Some attention was not followed, by an error of ours: {self.error!r}", stacklevel=3
             )
 
     def _known_of(self, tensor: object) -> Known | None:
-        """What is known of a tensor; None where it was changed in place since."""
+        """The known meaning of a tensor; None if it was changed in place since."""
         if not isinstance(tensor, Tensor):
             return None
         reference, changes, known = self._known.get(id(tensor), (None, 0, None))
@@ -265,19 +273,19 @@ class EagerMode(TorchFunctionMode):
             gone = weakref.ref(tensor, lambda _, key=id(tensor): self._known.pop(key, None))
             self._known[id(tensor)] = (gone, version(tensor), known)
 
-    def _lose(self, name: str, known: Known, result: object) -> None:
-        """Mark what an operation that is not followed made of scores or weights."""
+    def _mark_unfollowed(self, name: str, known: Known, result: object) -> None:
+        """Mark scores or weights as lost after an operation that is not followed."""
         inner = _unpermuted(known)
         attempt = getattr(inner, "attempt", None)
         if attempt is not None:
             operation = name or Phrase("an operation")
             attempt.lost = attempt.lost or Phrase("its weights went through {operation}", operation=operation)
         sizes = _sizes(known)[0]
-        operation = inner.operation if isinstance(inner, LostScores) else name
+        operation = inner.operation if isinstance(inner, UnfollowedScores) else name
         for part in _tensors(result):
             if part.dim() > 1 and part.is_floating_point() and 4 * part.numel() >= sizes[0] * sizes[1]:
                 learned, mixed = (getattr(inner, name, False) for name in ("learned", "mixed"))
-                self._note(part, LostScores(sizes, operation, attempt, learned, mixed))
+                self._note(part, UnfollowedScores(sizes, operation, attempt, learned, mixed))
 
     def _follow(
         self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
@@ -292,7 +300,7 @@ class EagerMode(TorchFunctionMode):
             self._softmax(name, args, before[0], result)
             return
         tracked = [n for n, known in enumerate(before) if isinstance(known, TRACKED)]
-        at = min(tracked, key=lambda n: isinstance(before[n], LostScores), default=None)
+        at = min(tracked, key=lambda n: isinstance(before[n], UnfollowedScores), default=None)
         if at is None:
             if isinstance(before[0], RowNumbers):
                 self._of_rows(name, before[0], args[0], result)
@@ -305,7 +313,7 @@ class EagerMode(TorchFunctionMode):
         if not isinstance(result, Tensor):
             return
         new = None
-        if name in PERMUTATIONS and not isinstance(known, Log | LostScores):
+        if name in PERMUTATIONS and not isinstance(known, Log | UnfollowedScores):
             new = _permuted(func, known, operand, args, kwargs)
         elif name in VIEWS and isinstance(known, Rows):
             new = reshaped(known.scores, result.shape)
@@ -313,19 +321,19 @@ class EagerMode(TorchFunctionMode):
             new = reshaped(known, result.shape)
             if new is None and isinstance(known, Scores) and result.shape[1:] == known.shape[-1:]:
                 new = Rows(known)
-        elif name == "getitem" and not isinstance(known, LostScores):
+        elif name == "getitem" and not isinstance(known, UnfollowedScores):
             new = _cropped(known, operand, result)
         elif result.shape == operand.shape:
             new = self._same_cells(name, at, known, args, kwargs, before, result)
         if new is not None:
             self._note(result, new)
         elif name not in ("max", "amax", "sum") or result.shape == operand.shape:
-            self._lose(name, known, result)
+            self._mark_unfollowed(name, known, result)
 
     def _same_cells(
         self, name: str, at: int, known: Known, args: tuple, kwargs: dict, before: list, result: Tensor
     ) -> Known | None:
-        """What a tensor is known to be after an operation that keeps its cells where they are."""
+        """The known meaning of a tensor after an operation that keeps its cells in place."""
         if name in CASTS or name == "data":
             return known
         if isinstance(known, Permuted):
@@ -337,7 +345,7 @@ class EagerMode(TorchFunctionMode):
     def _elementwise(
         self, name: str, at: int, known: Known, args: tuple, kwargs: dict, before: list, result: Tensor
     ) -> Known | None:
-        """What becomes of scores, exponentials or weights by an operation on each of them."""
+        """Scores, exponentials or weights after an elementwise operation."""
         other = before[1 - at] if name in ("sub", "div") and len(before) > 1 else None
         if isinstance(other, RowNumbers | Log) and at == 0 and not kwargs:
             return self._by_row(name, known, other, result)
@@ -356,25 +364,25 @@ class EagerMode(TorchFunctionMode):
         return new
 
     def _by_row(self, name: str, known: Known, row: RowNumbers | Log, result: Tensor) -> Known | None:
-        """Scores or exponentials after the difference from, or the division by, one number for each row."""
+        """Scores or exponentials minus, or divided by, one number for each row."""
         scores = getattr(known, "scores", known)
         if row.scores is not scores:
             return None
         if name == "sub" and isinstance(known, Scores):
             if isinstance(row, Log):
                 return Log(scores, of_weights=True)
-            return scores if row.of == "largest" else None  # a softmax does not change by that
+            return scores if row.of == "largest" else None  # this does not change the softmax
         if name == "div" and isinstance(known, Exponentials) and getattr(row, "of", "") == "sum":
             return self._weights(scores, result)
         return None
 
     def _of_rows(self, name: str, row: RowNumbers, operand: Tensor, result: object) -> None:
-        """A number for each row in another shape, for example with an axis of keys again."""
+        """One number for each row in another shape, for example with a new axis of keys."""
         if name in VIEWS | CASTS | {"getitem", "data"} and isinstance(result, Tensor):
             self._note(result, row if result.numel() == operand.numel() else None)
 
     def _multiple(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
-        """A multiple of a tensor: its product with a number, and that product in another arrangement."""
+        """A multiple of a tensor: its product with a number, or such a product in another shape."""
         if name in ("mul", "div") and isinstance(result, Tensor) and result.dim() > 1:
             for tensor, factor in ((args[0], args[1]), (args[1], args[0]))[: 2 if name == "mul" else 1]:
                 value = number(factor) or 0.0
@@ -395,8 +403,8 @@ class EagerMode(TorchFunctionMode):
         order = known.order if isinstance(known, Permuted) else tuple(range(n))
         scores = _unpermuted(known)
         lost = ""
-        if isinstance(scores, Scores) and order[axis] == n - 2:  # then it was a product of keys and queries
-            scores, lost = scores.exchanged(), Phrase("it sums to 1 over the queries")
+        if isinstance(scores, Scores) and order[axis] == n - 2:  # the product was k qᵀ
+            scores, lost = scores.transposed(), Phrase("it sums to 1 over the queries")
             swap = (*range(n - 2), n - 1, n - 2)
             order = tuple(swap[at] for at in order)
         if isinstance(scores, Scores) and order[axis] == n - 1:
@@ -406,17 +414,17 @@ class EagerMode(TorchFunctionMode):
                 self._note(result, Log(scores, of_weights=True))
         elif name == "softmax":
             lost = NO_PRODUCT
-            if isinstance(known, LostScores):
+            if isinstance(known, UnfollowedScores):
                 lost = Phrase("its scores went through {operation}", operation=known.operation)
             if isinstance(scores, Scores):
                 lost = Phrase("it sums to 1 over another axis than keys or queries")
             if isinstance(known, TRACKED):
                 attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
-                is_lost = isinstance(known, LostScores) and known.attempt is None and not known.learned
+                is_lost = isinstance(known, UnfollowedScores) and known.attempt is None and not known.learned
                 attempt.rearranged = attempt.is_attention = is_lost
             elif axis == n - 1:
                 attempt = self._attempt(tuple(result.shape[-2:]), lost)
-                self._note(result, LostScores(attempt.sizes, name, attempt))
+                self._note(result, UnfollowedScores(attempt.sizes, name, attempt))
             if axis == n - 1 and n > 2:
                 self.softmaxes[tuple(result.shape[-2:])] += 1
 
@@ -469,7 +477,7 @@ class EagerMode(TorchFunctionMode):
                 return
         for known in parts:
             if isinstance(known, TRACKED):
-                self._lose("cat", known, result)
+                self._mark_unfollowed("cat", known, result)
         if last:
             self.on_concat(tensors, result)
 
@@ -496,7 +504,7 @@ class EagerMode(TorchFunctionMode):
         before = [self._known_of(end) for end, _ in product.ends]
         for known in before:
             if isinstance(known, TRACKED) and not isinstance(known, Scores):
-                self._lose(name, known, result)
+                self._mark_unfollowed(name, known, result)
         if product.left.is_floating_point():
             self._note(result, Permuted(self._scores(product, before), product.order))
 
@@ -522,7 +530,7 @@ class EagerMode(TorchFunctionMode):
         q, k = heads(product.left, lead), heads(product.right.mT, lead)
         if q.shape[1] == 1:
             q = q.expand(1, max(1, lead.numel()), -1, -1)
-        for n, known in enumerate(before):  # q and k as they were before a factor, which is the rule's scale
+        for n, known in enumerate(before):  # q and k before a factor, which becomes the rule's scale
             if isinstance(known, Multiple):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
         inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
@@ -534,7 +542,7 @@ class EagerMode(TorchFunctionMode):
         return Scores(q, k, shape, factor, inside=inside, learned=learned, factors=factors, mixed=mixed)
 
     def _not_weights(self, known: Known) -> None:
-        """A product of values with what is in the place of weights, but is none."""
+        """A product of values with a tensor in the place of weights that is not known to be weights."""
         if getattr(known, "attempt", None) is not None:
             known.attempt.is_attention = True
             return
@@ -542,7 +550,7 @@ class EagerMode(TorchFunctionMode):
             return
         if isinstance(known, Exponentials):
             self._attempt(_sizes(known)[0], UNDIVIDED).rearranged = not known.scores.learned
-        elif isinstance(known, LostScores):
+        elif isinstance(known, UnfollowedScores):
             lost = Phrase(
                 "values are multiplied with scores that went through {operation}", operation=known.operation
             )
@@ -551,7 +559,7 @@ class EagerMode(TorchFunctionMode):
             self._attempt(_sizes(known)[0], NO_SOFTMAX)
 
     def _values(self, known: Weights, product: Product, result: Tensor) -> None:
-        """A product of weights with values, the end of an attention."""
+        """A product of weights and values: the end of an attention."""
         scores, lead, attempt = known.scores, product.result.shape[:-2], known.attempt
         if lead.numel() != scores.q.shape[1]:
             attempt.lost = attempt.lost or Phrase("its weights mix several values")
@@ -561,7 +569,7 @@ class EagerMode(TorchFunctionMode):
             return
         if self._is_made_of_weights(product.ends[1][0]):
             attempt.lost = attempt.lost or Phrase("its weights are multiplied with weights")
-            self._lose("matmul", known, result)
+            self._mark_unfollowed("matmul", known, result)
             return
         parts = (heads(part, lead) for part in (product.left, product.right, product.result))
         followed = followed_attention(
@@ -573,15 +581,15 @@ class EagerMode(TorchFunctionMode):
         attempt.lost = attempt.lost or Phrase("no score rule gives its weights")
 
     def _is_made_of_weights(self, values: Tensor) -> bool:
-        """Has a tensor a number for each cell of weights, from which it was made?"""
+        """Whether a tensor was made of weights and has their shape."""
         known = _unpermuted(self._known_of(values))
         if isinstance(known, Scores):
             return values.shape[-2:] in known.factors
-        made = isinstance(known, Weights | LostScores) and known.attempt is not None
+        made = isinstance(known, Weights | UnfollowedScores) and known.attempt is not None
         return made and values.shape[-2:] == _sizes(known)[0]
 
 
-TRACKED = Scores | Weights | Exponentials | Log | Permuted | Rows | LostScores
+TRACKED = Scores | Weights | Exponentials | Log | Permuted | Rows | UnfollowedScores
 
 
 def _unpermuted(known: Known | None) -> Known | None:
@@ -591,22 +599,22 @@ def _unpermuted(known: Known | None) -> Known | None:
 def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     """The numbers of queries and keys of a tensor, and of the scores that are factors of it."""
     known = _unpermuted(known)
-    known = known if isinstance(known, Scores | LostScores) else known.scores
+    known = known if isinstance(known, Scores | UnfollowedScores) else known.scores
     return (known.sizes, *(known.factors if isinstance(known, Scores) else ()))
 
 
 def _filled(known: Scores | Rows, tensor: Tensor, cells: object, value: object) -> Scores | Rows | None:
-    """Scores after ``scores[cells] = value``, with yes or no for each cell and one number; else None."""
+    """Scores after ``scores[cells] = value`` with a boolean mask and one number; else None."""
     if not isinstance(cells, Tensor) or cells.dtype != torch.bool or cells.shape != tensor.shape:
         return None
     scores = known.scores if isinstance(known, Rows) else known
-    mask = cells.clone().reshape(scores.shape)  # the code may write into its own
+    mask = cells.clone().reshape(scores.shape)  # a copy: the code may change its mask
     new = scores_after("masked_fill", 0, scores, (tensor, mask, value), {})
     return None if new is None else Rows(new) if isinstance(known, Rows) else new
 
 
 def _name(func: Callable) -> str:
-    """The name of an operation, the same for all its aliases; of an attribute, where that is a tensor."""
+    """The name of an operation, the same for all its aliases; for an attribute that is a tensor, its name."""
     if isinstance(func, OpOverload):  # as programs of torch.export call them
         func = func.overloadpacket
     name = getattr(func, "__name__", "").strip("_")
@@ -631,7 +639,7 @@ def _inside(tensor: Tensor, lead: torch.Size) -> tuple[int, ...]:
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    """Is the tensor a parameter of a module, or a view of one? Then it has no values of tokens."""
+    """Whether the tensor is a parameter of a module, or a view of one, and so not of tokens."""
     return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
 
 
@@ -659,7 +667,7 @@ def _cropped(known: Known, operand: Tensor, result: Tensor) -> Known | None:
 
 
 def _hidden_exponentials(name: str, at: int, known: Exponentials, args: tuple) -> Exponentials | None:
-    """Exponentials of which some cells were set to zero."""
+    """Exponentials after some cells were set to 0."""
     other = args[1 - at] if name == "mul" else args[1]
     if not isinstance(other, Tensor) or not bool(((other == 0) | (other == 1)).all()):
         return None
@@ -670,7 +678,7 @@ def _hidden_exponentials(name: str, at: int, known: Exponentials, args: tuple) -
 
 
 def _dropped(args: tuple) -> float:
-    """The share of numbers that a call of dropout sets to zero."""
+    """The share of numbers that a call of dropout sets to 0."""
     p = float(args[1]) if len(args) > 1 else 0.5
     if not 0 < p < 1:
         raise MhaError("dropout of {probability}", probability=p)
@@ -678,7 +686,7 @@ def _dropped(args: tuple) -> float:
 
 
 def _by_position(name: str, args: tuple, kwargs: dict) -> tuple:
-    """The arguments that matter, in their order, also those passed by name; none where some are missing.
+    """The relevant arguments in their order, also those passed by name; empty where one is missing.
 
     ``scores.where(mask, other)`` becomes the order of ``torch.where(mask, scores, other)``.
     """
@@ -696,7 +704,7 @@ def _by_position(name: str, args: tuple, kwargs: dict) -> tuple:
 
 
 def _is_strided(value: object) -> bool:
-    """Do the numbers of a tensor, or of all tensors in a list, lie in memory in the usual way?"""
+    """Whether a tensor, or all tensors in a list, have ordinary strided memory."""
     if isinstance(value, tuple | list):
         return all(map(_is_strided, value))
     if not isinstance(value, Tensor):
@@ -706,23 +714,23 @@ def _is_strided(value: object) -> bool:
 
 
 def _unchanged(name: str, result: Tensor, operand: Tensor, args: tuple) -> bool:
-    """Are all numbers what they were, but for those that hide a cell?"""
-    if result is operand:  # in place nothing is left to compare with, but the arguments of a dropout decide
+    """Whether all numbers are unchanged, apart from those that hide a cell."""
+    if result is operand:  # in place there is nothing to compare; the arguments of dropout decide
         p, training = (*args[1:3], *(0.5, True)[max(0, len(args) - 1) :])
         return name == "dropout" and not (p and training)
     return are_same(result, operand)
 
 
 def is_exact(followed: FollowedAttention) -> bool:
-    """Is the output of what was followed the model's own output, but for rounding?"""
+    """Whether the computed output equals the model's own output up to rounding."""
     return followed.gap <= CLOSE.get(followed.v.dtype, 0.0)
 
 
 def attended(followed: FollowedAttention, lead: Sequence[int], axis: int | None, item: int) -> Attended:
     """One text of an attention that was followed, as a batch of one.
 
-    `lead` are the axes of the output before query and width, of which `axis` counts texts and all others
-    count heads; None where all do. Raises `MhaError` for an item that the batch does not have.
+    `lead` are the sizes of the output's axes before query and width. `axis` is the one that counts texts;
+    with None all of them count heads. Raises `MhaError` for an item that the batch does not have.
     """
     numbers = torch.arange(math.prod(lead)).reshape(tuple(lead))
     if axis is not None:
@@ -734,7 +742,7 @@ def attended(followed: FollowedAttention, lead: Sequence[int], axis: int | None,
 
 
 def _shared_heads(part: Tensor, n_heads: int, rows: Tensor) -> Tensor:
-    """The keys or values of some heads, one for all neighbours that share it. (1, kv_head, key, width)"""
+    """The keys or values of some heads, kept once for neighbours that share them. (1, kv_head, key, width)"""
     group = n_heads // part.shape[1]
     numbers = rows // group
     few = numbers[::group]
@@ -744,7 +752,7 @@ def _shared_heads(part: Tensor, n_heads: int, rows: Tensor) -> Tensor:
 
 
 def _of_heads(table: Tensor, rows: Tensor) -> Tensor:
-    """Some heads of sinks (head,), of a table (head, distance) or of one (1, head or 1, query, key)."""
+    """Some heads of sinks (head,), of a table (head, distance) or of a table (1, head or 1, query, key)."""
     if table.dim() <= 2:
         return table[rows]
     return table if table.shape[1] == 1 else table[:, rows]
@@ -761,7 +769,7 @@ class CollectingMode(EagerMode):
         if followed.gap > self.close or followed.dropout:
             return False
         self.gap = max(self.gap, followed.gap)
-        # Matrices can only be proven with the rotary code, which is no argument of this attention module.
+        # Proving the matrices needs the rotary code, which this module does not have as an argument.
         if not self.collector.knows_codes and (codes := rotation_codes(followed.k, self.outputs)) is not None:
             self.collector.add_codes(codes)
         self.outputs.clear()

@@ -1,4 +1,4 @@
-"""The matrices and norms of a recorded model as they were used, which show what made q, k and v, and W^O."""
+"""The uses of a recorded model's matrices and norms: they show what made q, k and v, and W^O."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from mha_core.traces.tensors import on_cpu, version
 
 
 class ModuleUse(NamedTuple):
-    """A module as it was used: what went in and came out, and how often both had been changed then."""
+    """One use of a module: its input and output, and their versions at that time."""
 
     module: nn.Module
     x: Tensor
@@ -33,9 +33,9 @@ class ModuleUse(NamedTuple):
 
 
 class ModuleUses:
-    """What the matrices and norms of a recorded model compute: they show what made q, k and v, and W^O.
+    """Keeps the uses of a recorded model's matrices and norms, which show what made q, k and v, and W^O.
 
-    While it is entered, the modules have hooks, which do nothing in other threads than this one.
+    In its block the modules have hooks, which do nothing in other threads.
     """
 
     def __init__(self, names: Mapping[nn.Module, str], undisturbed: Callable[[], AbstractContextManager]):
@@ -48,7 +48,7 @@ class ModuleUses:
     def __enter__(self) -> None:
         self._thread = threading.get_ident()
         for module in self._names:
-            if isinstance(module, torch.jit.ScriptModule):  # what runs in it is not seen
+            if isinstance(module, torch.jit.ScriptModule):  # nothing inside it is seen
                 continue
             is_leaf = next(module.children(), None) is None
             if is_leaf and module._parameters.get("weight") is not None:
@@ -72,12 +72,12 @@ class ModuleUses:
                 self._find_output(use)
 
     def provenance(self, module: nn.Module | None, attended: Attended, n_texts: int, item: int) -> Provenance:
-        """What made q, k and v of one text, as far as the modules inside `module` show it."""
+        """The origin of q, k and v of one text, as far as the modules inside `module` show it."""
         uses, self._uses = self._uses, []
         if module not in self._names:
             return Provenance()
         inside = set(module.modules())
-        # All are tried for q, k and v: the numbers show which made which.
+        # Each use is tried for q, k and v: the numbers show which is which.
         named = []
         for use in uses:
             name = "c_attn" if use.module.weight.dim() == 2 else "qk_norm"
@@ -85,14 +85,14 @@ class ModuleUses:
                 named.append(one)
         q, k, v = attended.q, attended.k, attended.v
         n_query = q.shape[2]
-        if n_query < k.shape[2]:  # with a cache only the last keys and values are made now
+        if n_query < k.shape[2]:  # with a cache only the last keys and values are computed now
             latest = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], named)
             if latest.tensors:
                 return latest
         return provenance(q, k, v, named, outside=n_query != k.shape[2])
 
     def await_output(self, call: RecordedCall, concat: Tensor, n_texts: int, item: int) -> None:
-        """The next module that takes the heads' outputs, (query, h · d_v), has W^O of the call."""
+        """Wait for the next module whose input is the heads' outputs (query, h · d_v): it has W^O."""
         if self._names:
             self._awaited = call, concat, n_texts, item
 
@@ -123,7 +123,7 @@ def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
 
 
 def copies(tensors: Mapping[str, Tensor | Part | None]) -> dict[str, Tensor]:
-    """Copies on the CPU, laid as they were: a trace stays what it is when the model is trained further."""
+    """Copies on the CPU with the same strides: a trace does not change when the model is trained further."""
     return {
         name: on_cpu(tensor.tensor() if isinstance(tensor, Part) else tensor).detach().clone()
         for name, tensor in tensors.items()

@@ -1,8 +1,8 @@
-"""What is known of a tensor between q kᵀ and the heads' outputs: scores, exponentials, weights.
+"""The meanings of a tensor between q kᵀ and the heads' outputs: scores, exponentials, weights.
 
-Any product of two tensors may be ``q kᵀ``. Whatever the code does to it afterwards is written down as
-``cap · tanh(scale · q kᵀ / cap) + terms``, hidden where a mask says so, with a sink beside the keys. What has
-no such form is not followed any further. The proof comes at the end: the rule has to give the weights that
+Any product of two tensors may be ``q kᵀ``. Its later changes are written as
+``cap · tanh(scale · q kᵀ / cap) + terms``, with cells hidden by a mask and a sink beside the keys. Scores
+that do not have this form are not followed any further. At the end the score rule must give the weights that
 the model computed.
 """
 
@@ -23,30 +23,30 @@ from mha_core.capture.gap import gap
 from mha_core.capture.masks import SharedTensors, distance_table
 from mha_core.traces.tensors import version
 
-FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
+FAR = -1e4  # an added number at or below it hides a cell, if the weight of that cell is 0
 EINSUM = re.compile(r"(\.{3})?[A-Za-z]+,(\.{3})?[A-Za-z]+->(\.{3})?[A-Za-z]+")
-ROWS = 3  # queries whose weights are computed again where not all are
+ROWS = 3  # queries whose weights are computed again, unless all are
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """What is added: a tensor of the model, and the same as (1, head or 1, query or 1, key or 1)."""
+    """A term that is added to scores: a tensor of the model, also as (1, head or 1, query or 1, key or 1)."""
 
     tensor: Tensor
-    laid: Tensor
+    by_cell: Tensor
     factor: float
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A tensor whose last two axes are query and key, and what it is made of.
+    """A tensor whose last two axes are query and key, and the parts that it is computed from.
 
-    q (1, head, query, d_k), k (1, head or 1, key, d_k). `hidden` and `emptied` are cells that were
-    covered by a mask, and cells that no longer depend on q and k, (1, head or 1, query or 1, key or 1).
-    `sinks` (head,) are scores in a last column of their own, after which only a softmax may come.
-    `inside` are the axes of heads that lie within a token in memory; `learned` says that one factor of the
-    product is a parameter of a module, `factors` are the sizes of scores that are factors of it. `mixed` says
-    that a sum over all tokens is in it.
+    q is (1, head, query, d_k), k is (1, head or 1, key, d_k). `hidden` has the cells that a mask covers,
+    `overwritten` those that no longer depend on q and k, (1, head or 1, query or 1, key or 1). `sinks`
+    (head,) are scores in an additional last column; only a softmax may follow them. `inside` are the axes
+    of heads that lie within a token in memory. With `learned` one factor of the product is a parameter of a
+    module; `factors` are the sizes of scores that are factors of the product. With `mixed` the product
+    contains a sum over all tokens.
     """
 
     q: Tensor
@@ -56,7 +56,7 @@ class Scores:
     cap: float | None = None
     terms: tuple[Term, ...] = ()
     hidden: tuple[Tensor, ...] = ()
-    emptied: tuple[Tensor, ...] = ()
+    overwritten: tuple[Tensor, ...] = ()
     sinks: Tensor | None = None
     inside: tuple[int, ...] = ()
     learned: bool = False
@@ -69,7 +69,7 @@ class Scores:
         return self.q.shape[2], self.k.shape[2]
 
     def times(self, factor: float) -> "Scores | None":
-        """The same times a number. None with sinks, and for 0 or less, which would show what is hidden."""
+        """The scores times a number. None with sinks, and for 0 or less, which would reveal hidden cells."""
         if factor <= 0 or self.sinks is not None:
             return None
         terms = tuple(replace(term, factor=term.factor * factor) for term in self.terms)
@@ -77,27 +77,27 @@ class Scores:
         return replace(self, scale=self.scale * factor, cap=cap, terms=terms)
 
     def times_rows(self, factors: Tensor) -> "Scores | None":
-        """The same times a number for each head or query, which is multiplied into the queries."""
-        laid = self.laid(factors)
-        if laid is None or laid.shape[-1] != 1 or self.cap is not None or not bool((laid > 0).all()):
+        """The scores times a number for each head or query, which goes into the queries."""
+        values = self.by_cell(factors)
+        if values is None or values.shape[-1] != 1 or self.cap is not None or not bool((values > 0).all()):
             return None
-        terms = tuple(Term(product := term.laid * laid, product, term.factor) for term in self.terms)
-        return replace(self, q=self.q * laid.to(self.q.dtype), terms=terms)
+        terms = tuple(Term(product := term.by_cell * values, product, term.factor) for term in self.terms)
+        return replace(self, q=self.q * values.to(self.q.dtype), terms=terms)
 
     def with_sinks(self, column: Tensor, shape: torch.Size) -> "Scores | None":
-        """The same with one more score for each head, (…, query, 1), as the last column of `shape`."""
-        laid = self.laid(column)
-        if laid is None or laid.shape[-1] != 1 or not bool((laid == laid[:, :, :1]).all()):
+        """The scores with one more column (…, query, 1), a sink for each head; `shape` is the new shape."""
+        values = self.by_cell(column)
+        if values is None or values.shape[-1] != 1 or not bool((values == values[:, :, :1]).all()):
             return None
         heads = self.q.shape[1]
-        return replace(self, sinks=laid[0, :, 0, 0].expand(heads).detach().clone(), shape=shape)
+        return replace(self, sinks=values[0, :, 0, 0].expand(heads).detach().clone(), shape=shape)
 
-    def exchanged(self) -> "Scores | None":
-        """The same scores with the roles of queries and keys exchanged, one column for each query."""
+    def transposed(self) -> "Scores | None":
+        """The scores with queries and keys swapped: a column for each query. None with sinks."""
         if self.sinks is not None:
             return None
         heads = self.q.shape[1]
-        terms = tuple(Term(laid := term.laid.mT, laid, term.factor) for term in self.terms)
+        terms = tuple(Term(values := term.by_cell.mT, values, term.factor) for term in self.terms)
         return replace(
             self,
             q=self.k.expand(1, heads, -1, -1),
@@ -105,33 +105,33 @@ class Scores:
             shape=torch.Size((*self.shape[:-2], self.shape[-1], self.shape[-2])),
             terms=terms,
             hidden=tuple(cells.mT for cells in self.hidden),
-            emptied=tuple(cells.mT for cells in self.emptied),
+            overwritten=tuple(cells.mT for cells in self.overwritten),
         )
 
     def plus(self, term: Tensor | float, factor: float) -> "Scores | None":
-        """The same and a number or tensor times a factor; None if it makes more cells of them."""
+        """The scores plus a number or tensor times a factor; None if the sum has more cells."""
         if not isinstance(term, Tensor):
             if not term:
                 return self
             term = torch.tensor(float(term), device=self.q.device)
-        laid = self.laid(term)
-        if laid is None or not laid.is_floating_point():
+        values = self.by_cell(term)
+        if values is None or not values.is_floating_point():
             return None
-        return replace(self, terms=(*self.terms, Term(term, laid, factor)))
+        return replace(self, terms=(*self.terms, Term(term, values, factor)))
 
     def capped(self) -> "Scores | None":
-        """tanh of it: the beginning of a soft cap."""
-        if self.cap is not None or self.terms or self.hidden or self.emptied:
+        """tanh of the scores: the first step of a soft cap."""
+        if self.cap is not None or self.terms or self.hidden or self.overwritten:
             return None
         return replace(self, cap=1.0)
 
     def hiding(self, cells: Tensor) -> "Scores | None":
-        laid = self.laid(cells)
-        return None if laid is None else replace(self, hidden=(*self.hidden, laid.bool()))
+        values = self.by_cell(cells)
+        return None if values is None else replace(self, hidden=(*self.hidden, values.bool()))
 
-    def emptying(self, cells: Tensor) -> "Scores | None":
-        laid = self.laid(cells)
-        return None if laid is None else replace(self, emptied=(*self.emptied, laid))
+    def overwriting(self, cells: Tensor) -> "Scores | None":
+        values = self.by_cell(cells)
+        return None if values is None else replace(self, overwritten=(*self.overwritten, values))
 
     def reshaped(self, shape: torch.Size) -> "Scores | None":
         """The same cells in the same order, in a tensor of another shape."""
@@ -139,8 +139,8 @@ class Scores:
             return None
         return replace(self, shape=shape)
 
-    def laid(self, tensor: Tensor) -> Tensor | None:
-        """What goes with the cells one by one, as (1, head or 1, query or 1, key or 1)."""
+    def by_cell(self, tensor: Tensor) -> Tensor | None:
+        """A tensor with a number for each cell, as (1, head or 1, query or 1, key or 1); else None."""
         shape, lead = self.shape, self.shape[:-2]
         if tensor.dim() > len(shape) or self.sinks is not None:
             return None
@@ -154,34 +154,34 @@ class Scores:
 
 
 class SharedTerms(SharedTensors):
-    """Also what each term hides and adds, so that layers that have the same mask read it once."""
+    """Keeps also what each term hides and adds, so that layers with the same mask read it once."""
 
     def __init__(self):
         super().__init__()
         self._parts: dict[tuple, tuple] = {}
 
     def parts(self, term: Term) -> tuple[Tensor | None, Tensor | None, bool]:
-        """Where a term hides, what it adds elsewhere, and whether it hides with the depths of its dtype."""
-        key = (id(term.tensor), version(term.tensor), term.laid.shape, term.factor)
+        """The cells that a term hides, what it adds elsewhere, and whether only lowest numbers hide."""
+        key = (id(term.tensor), version(term.tensor), term.by_cell.shape, term.factor)
         if key not in self._parts:
-            numbers = term.laid if term.factor == 1.0 else term.laid * term.factor
+            numbers = term.by_cell if term.factor == 1.0 else term.by_cell * term.factor
             hides = numbers <= FAR
-            deep = torch.finfo(term.laid.dtype).min / 2 * min(1.0, abs(term.factor))
+            deep = torch.finfo(term.by_cell.dtype).min / 2 * min(1.0, abs(term.factor))
             surely = not bool((hides & (numbers > deep)).any())
             rest = numbers.masked_fill(hides, 0.0) if hides.any() else numbers
             parts = (hides if hides.any() else None, rest if (rest != 0).any() else None, surely)
-            self._parts[key] = (term, numbers, parts)  # the term is held, so that no other takes its place
+            self._parts[key] = (term, numbers, parts)  # keeping the term keeps its id in use
         return self._parts[key][2]
 
     def numbers(self, term: Term) -> Tensor:
-        """All that a term adds."""
+        """The numbers that a term adds."""
         self.parts(term)
-        return self._parts[(id(term.tensor), version(term.tensor), term.laid.shape, term.factor)][1]
+        return self._parts[(id(term.tensor), version(term.tensor), term.by_cell.shape, term.factor)][1]
 
 
 @dataclass(frozen=True, eq=False)
 class FollowedAttention:
-    """An attention that was followed to its end: what it is, and how far that is from what was computed."""
+    """An attention that was followed to its end, and the gap to what the model computed."""
 
     q: Tensor
     k: Tensor
@@ -202,13 +202,13 @@ def followed_attention(
     every_row: bool,
     dropout: float = 0.0,
 ) -> FollowedAttention | None:
-    """Scores whose `weights` were multiplied with values, if they make those weights and that `output`.
+    """The attention of these scores, compared with the model's `weights` and `output`.
 
-    weights (1, head, query, key), v (1, head or 1, key, d_v), output (1, head, query, d_v) as the model
-    computed them; `dropout` is the share of weights that were set to zero, the others divided by 1 − dropout.
-    `every_row` asks for all queries, not only some. None where it cannot be so.
+    weights (1, head, query, key), v (1, head or 1, key, d_v) and output (1, head, query, d_v) are the
+    model's; `dropout` is the share of weights that were set to 0, the others divided by 1 − dropout. With
+    `every_row` all queries are compared, else a few. None where no score rule gives these weights.
     """
-    if weights.shape[-1] != scores.k.shape[2]:  # it still has the column of a sink
+    if weights.shape[-1] != scores.k.shape[2]:  # the column of the sink is still there
         return None
     rule = _rule(scores, weights, shared)
     if rule is None:
@@ -234,7 +234,7 @@ def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | N
     for term in scores.terms:
         hides, rest, surely = shared.parts(term)
         if hides is not None and not surely and _any(weights, hides):
-            hides, rest = None, shared.numbers(term)  # a large number, but no mask
+            hides, rest = None, shared.numbers(term)  # large numbers, but no mask
         if hides is not None:
             hidden.append(hides)
             hiding.append(shared.numbers(term))
@@ -243,13 +243,13 @@ def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | N
     mask = None
     for cells in hidden:
         mask = ~cells if mask is None else mask & ~cells
-    for cells in scores.emptied:  # they may hold any number, as long as no query looks there
+    for cells in scores.overwritten:  # any number may be there, as long as the cell is hidden
         if mask is None or (cells & mask).any():
             return None
     if mask is not None and _any(weights, ~mask):
         if scores.hidden:
             return None
-        # A row of which all is hidden by added numbers that are alike is even, not empty: left padding.
+        # A row whose cells are all hidden by equal added numbers has uniform weights, as in left padding.
         numbers = sum(hiding, torch.zeros((), device=mask.device))
         even = ~mask.any(-1, keepdim=True) & (numbers > float("-inf"))
         total = torch.where(even, numbers, 0.0 if total is None else total)
@@ -269,7 +269,7 @@ def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | N
 
 
 def _any(weights: Tensor, cells: Tensor) -> bool:
-    """Is there any weight at all in some cells? A head at a time: all at once is as much again."""
+    """Whether some of these cells have weight. One head at a time, which needs less memory."""
     cells = cells.expand(1, -1, *weights.shape[-2:])[0]
     return any(bool(torch.where(cells[n % len(cells)], rows, 0.0).any()) for n, rows in enumerate(weights[0]))
 
@@ -287,7 +287,7 @@ def _bias(
 
 
 def heads(tensor: Tensor, lead: Sequence[int]) -> Tensor:
-    """(…, token, width) with the axes `lead`, which are heads, before it. → (1, head or 1, token, width)"""
+    """(…, token, width) with the leading axes `lead`, all of heads. → (1, head or 1, token, width)"""
     if tensor.shape[:-2].numel() == 1:
         return tensor.reshape(1, 1, *tensor.shape[-2:])
     expanded = tensor.expand(*lead, *tensor.shape[-2:])
@@ -296,19 +296,19 @@ def heads(tensor: Tensor, lead: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Multiple:
-    """A tensor that is this many times another one."""
+    """A tensor that is `factor` times another one."""
 
     factor: float
 
 
 @dataclass(eq=False)
 class Attempt:
-    """A softmax, or what stands in its place: its numbers of queries and keys, and what became of it.
+    """A softmax, or the operation in its place: its numbers of queries and keys, and how far it was followed.
 
-    `place` is where it ran. `followed` is true if it was followed from queries and keys to the values, else
-    `lost` is the reason why not. `factors` are the sizes of other scores that its own may be mixed from.
-    `rearranged` is true for scores in another arrangement, whose sizes mean little. `is_attention` is true
-    for what certainly is one, whatever its sizes: it goes back to a product of queries and keys, or values
+    `place` is where it ran. `followed` is True if it was followed from queries and keys to the values, else
+    `lost` is the reason. `factors` are the sizes of other scores from which its own scores may come.
+    `rearranged` is True for scores in another arrangement, whose sizes mean little. `is_attention` is True
+    for a certain attention, whatever its sizes: its scores come from a product of queries and keys, or values
     were multiplied with it.
     """
 
@@ -323,7 +323,7 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The softmax of scores, in any shape whose last two axes are query and key; `dropout` thinned them."""
+    """The softmax of scores, in any shape whose last two axes are query and key, perhaps after `dropout`."""
 
     scores: Scores
     attempt: Attempt
@@ -332,7 +332,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """The logarithm of the sum that scores are divided by, or of the weights themselves."""
+    """The log-sum-exp of scores, or with `of_weights` the logarithm of the weights."""
 
     scores: Scores
     of_weights: bool = False
@@ -340,14 +340,14 @@ class Log:
 
 @dataclass(frozen=True, eq=False)
 class Exponentials:
-    """exp of scores."""
+    """The exponentials of scores."""
 
     scores: Scores
 
 
 @dataclass(frozen=True, eq=False)
 class RowNumbers:
-    """A number for each row of scores: the "largest" score, or the "sum" of their exponentials."""
+    """One number for each row of scores: the "largest" score, or the "sum" of the exponentials."""
 
     scores: Scores
     of: str
@@ -355,13 +355,13 @@ class RowNumbers:
 
 @dataclass(frozen=True, eq=False)
 class Permuted:
-    """What is known of a tensor with its axes in another order: axis n here is axis `order[n]` there."""
+    """A known tensor with its axes in another order: axis n of this tensor is axis `order[n]` of `known`."""
 
     known: "Scores | Weights | Exponentials"
     order: tuple[int, ...]
 
     def back(self, tensor: Tensor) -> Tensor:
-        """A tensor with a number for each cell of the permuted one, its axes in their original order."""
+        """A tensor with a number for each cell of the permuted one, with its axes in the original order."""
         if not tensor.dim():
             return tensor
         padded = tensor.reshape((1,) * (len(self.order) - tensor.dim()) + tuple(tensor.shape))
@@ -370,27 +370,27 @@ class Permuted:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Scores with all their rows in one axis, (head · query, key), as code for masks may lay them."""
+    """Scores with all rows in one axis, (head · query, key), a shape in which some code applies masks."""
 
     scores: Scores
 
 
 @dataclass(frozen=True, eq=False)
-class LostScores:
+class UnfollowedScores:
     """A tensor made of scores or weights by an operation after which they are not followed."""
 
     sizes: tuple[int, int]
     operation: str
     attempt: Attempt | None
-    learned: bool = False  # as of `Scores`
+    learned: bool = False  # as in `Scores`
     mixed: bool = False
 
 
-Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | Rows | LostScores
+Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | Rows | UnfollowedScores
 
 
 def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
-    """Scores, which are argument `at`, after an operation; None where no rule describes the result."""
+    """The scores, argument number `at`, after an operation; None where no rule describes the result."""
     if name == "tanh":
         return known.capped()
     if name == "masked_fill":
@@ -419,12 +419,12 @@ def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -
     if not isinstance(other, Tensor) or not other.dim():
         return None
     if name == "mul" and bool(((other == 0) | (other == 1)).all()):
-        return known.emptying(other == 0)
+        return known.overwriting(other == 0)
     return known.times_rows(other if name == "mul" else 1 / other)
 
 
 def are_same(result: Tensor, before: Tensor) -> bool:
-    """Are all numbers what they were, but for those that hide a cell?"""
+    """Whether all numbers are unchanged, apart from those that hide a cell."""
     far = (result <= FAR) & (before <= FAR)
     return bool(((result == before) | far).all())
 
@@ -437,10 +437,10 @@ def number(value: object) -> float | None:
 
 
 class Product(NamedTuple):
-    """``left @ right = result``, with left (…, i, c), right (…, c, j), result (…, i, j), and their tensors.
+    """A matrix product ``left @ right = result``: left (…, i, c), right (…, c, j), result (…, i, j).
 
-    `ends` are the tensors that left and right are views of, each with the order of its axes in the view.
-    Axis n of the tensor that the code has for the result is axis ``order[n]`` of `result`.
+    `ends` are the tensors of which left and right are views, each with the order of its axes in the view.
+    Axis n of the result in the model's code is axis ``order[n]`` of `result`.
     """
 
     left: Tensor
@@ -463,7 +463,7 @@ class Product(NamedTuple):
 
 
 def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product | None:
-    """The two factors of an einsum as a product of matrices; None for what is no such product."""
+    """The two factors of an einsum as a matrix product; None where it is not one."""
     if not isinstance(equation, str) or len(ends) != 2 or not EINSUM.fullmatch(equation.replace(" ", "")):
         return None
     *terms, result_axes = _spelled_out(equation.replace(" ", ""), ends)
@@ -473,7 +473,10 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
     sides = [[axis for axis in result_axes if axis in terms[n] and axis not in terms[1 - n]] for n in (0, 1)]
     if len(over) != 1 or not all(sides):
         return None
-    over, (rows, columns) = *over, (side[-1] for side in sides)  # axes before are heads that share the other
+    over, (rows, columns) = (
+        *over,
+        (side[-1] for side in sides),
+    )  # earlier axes are heads that share the other factor
     lead = [axis for axis in result_axes if axis not in (rows, columns)]
     if any(set(term) - {*lead, rows, columns, over} for term in terms):
         return None
@@ -494,7 +497,7 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
 
 
 def _spelled_out(equation: str, ends: Sequence[Tensor]) -> list[str]:
-    """The terms of an einsum and its result, with letters in the place of dots."""
+    """The terms of an einsum and its result, with letters in place of ``...``."""
     terms, result = equation.split("->")
     terms = terms.split(",")
     spare = "".join(letter for letter in ascii_letters if letter not in equation)
@@ -507,7 +510,7 @@ def _spelled_out(equation: str, ends: Sequence[Tensor]) -> list[str]:
 
 
 def _in_axes(tensor: Tensor, term: str, order: Sequence[str]) -> Tensor:
-    """A tensor whose axes are named by a term in another order; an axis that it lacks is one long."""
+    """A tensor with the axes of a term in another order; a missing axis has length 1."""
     tensor = tensor.permute([term.index(axis) for axis in order if axis in term])
     return tensor[tuple(slice(None) if axis in term else None for axis in order)]
 
@@ -520,5 +523,5 @@ def reshaped(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | N
 
 
 def factor_of(before: list) -> float:
-    """How many times itself the product of some tensors is."""
+    """The product of the factors of all multiples among some tensors."""
     return math.prod(known.factor for known in before if isinstance(known, Multiple))
