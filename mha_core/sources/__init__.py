@@ -1,7 +1,7 @@
-"""Where traces come from. A source is a function from a text to an `AttentionTrace`.
+"""The sources of traces. A source is a function from a text to an `AttentionTrace`.
 
 A new source is a file here with such a function, a line in `SOURCES`, and its arguments as an overload of
-`trace`. Any other name is that of a Hugging Face model.
+`trace`. Any other name is the name of a Hugging Face model.
 """
 
 import inspect
@@ -109,7 +109,7 @@ def trace(
 def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTrace:
     """Send a text through multi-head attention and record every tensor of it.
 
-    `source` says where the weights come from, and decides which other arguments there are:
+    `source` says where the weights come from, and with it which other arguments you can give:
 
     - "random": weights drawn from `seed`, for any words, any h and d_model;
     - "mini": a small trained model that comes with the library, for any text of up to 63 words, some h and
@@ -124,23 +124,24 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     ``trained=False`` takes that model with its weights before training. `target` is the text of the decoder
     of an encoder–decoder; by default the model generates it. Transformers models also take token ids instead
     of a text and of a target; the ids of a target get the decoder's start token in front. A text gets the
-    special tokens of its tokenizer: what a chat template wrote has them already, so give its ids.
-    `attention_mask` (1 for a token that is read, 0 for padding) and `position_ids` reach such a model as they
-    are, a number for each token; ids whose positions begin again without a mask are packed texts, each for
-    itself, as transformers has them. `limit` is the largest number of tokens, `max_bytes` of bytes of memory
-    that random weights may take, by default 2 GB, estimated as ``random_weights.nbytes`` says: about ``4 ·
-    (layers + 1) · (W + tokens · (q + k + v + x))`` with their numbers for one layer and one token;
-    `max_flops` is the most operations, by default 2 · 10¹², a product and a sum each one. `edits` change
-    attention while it is computed, as in ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has
-    them in `edits`. With ``answers=True`` a transformers model is asked for its words too, at hidden tokens
-    or for the next one; the trace has them in `answers`, as it always has those of small models, and in
-    `questions` what these answer to each question about a word.
+    special tokens of its tokenizer. The output of a chat template has them already, so give its ids.
+    `attention_mask` (1 for a token that is read, 0 for padding) and `position_ids`, one number for each
+    token, are passed to such a model unchanged. Ids whose positions begin again, without a mask, are packed
+    texts that do not see each other, as in transformers. `limit` is the largest number of tokens.
+    `max_bytes` limits the memory of random weights, by default to 2 GB. ``random_weights.nbytes`` estimates
+    it: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with the counts of numbers in one layer
+    and for one token. `max_flops` limits the operations, by default to 2 · 10¹²; a product and a sum count
+    as one each. `edits` change attention while it is computed, as in
+    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With
+    ``answers=True`` the trace has a transformers model's words at hidden tokens, or for the next token, in
+    `answers`. It always has those of small models, whose answers to each question about a word are in
+    `questions`.
 
     >>> mha.trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
 
-    Raises `MhaError` for a value that is no text, for an argument that the source does not have, for values
-    that do not fit together, for what memory cannot hold, and for a model that cannot be loaded or traced.
+    Raises `MhaError` for a value that is not a text, for an argument that the source does not have, for
+    values that do not fit together or need too much memory, and for a model that cannot be loaded or traced.
     Sources: Vaswani et al. 2017 (h 8 and d_model 512 are its base setting).
     """
     _check_settings(source, settings)
@@ -181,23 +182,23 @@ def trace_many(
     reduce: Callable[[AttentionTrace], Any] | None = None,
     **settings: Any,
 ) -> Iterator[Any]:
-    """The traces of many texts, in their order, each equal to that of `trace`.
+    """The traces of many texts, in their order, each equal to the result of `trace`.
 
     >>> corpus = ["How are you?", "A cat sat."]
     >>> [len(trace.tokens) for trace in mha.trace_many(corpus, h=4, d_model=64)]
     [4, 4]
 
     `reduce` is called with each trace, and the iterator yields its result instead; the trace itself (37 kB
-    for each token of a small model) is then freed. `source` and `settings` are those of `trace`; `target` has
-    one for each text. Transformers models read up to `batch` texts in one pass, padded to the longest one,
-    with the padding masked; each weight is within 1e-5 of that of its text alone, and each other number in
-    units of the largest of its matrix (in half precision within its rounding). Texts go one by one where a
-    trial of two texts shows a larger difference, and for sources that read one text at a time.
-    At most four batches of texts are read ahead.
+    for each token of a small model) is then freed. `source` and `settings` are those of `trace`; `target` is
+    a list with one target for each text. Transformers models read up to `batch` texts in one pass, padded to
+    the longest one, with the padding masked. Each weight differs by at most 1e-5 from that of the same text
+    alone, and each other number by at most 1e-5 of the largest number of its matrix (in half precision, by
+    its rounding). Texts are read one by one if a trial of two texts shows a larger difference, and by sources
+    that read one text at a time. At most four batches of texts are read ahead.
 
-    Raises `MhaError` as `trace` does, when the text in question is reached, with its number.
+    Raises `MhaError` as `trace` does, with the number of the text, when it reaches that text.
     """
-    without_axis = getattr(texts, "ndim", None) == 0  # an array of one number calls itself iterable
+    without_axis = getattr(texts, "ndim", None) == 0  # an array of one number claims to be iterable
     if isinstance(texts, str) or not isinstance(texts, Iterable) or without_axis:
         raise MhaError(
             "trace_many takes several texts, as in a list, and trace one; got {type}.", type=named_type(texts)
@@ -244,12 +245,14 @@ def _is_built_in(source: Any) -> bool:
 
 
 def _check_text(text: Any, source: Any) -> None:
-    """Refuse a value that is no text before a model is loaded."""
+    """Raise `MhaError` for a value that is not a text, before a model is loaded."""
     if isinstance(text, str):
         return
     built_in = _is_built_in(source)
     strings = [entry for entry in text if isinstance(entry, str)] if isinstance(text, list | tuple) else []
-    if strings and (built_in or any(" " in entry for entry in strings)):  # else pieces of a tokenizer
+    if strings and (
+        built_in or any(" " in entry for entry in strings)
+    ):  # otherwise they are pieces of a tokenizer
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
     if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
         raise MhaError(
@@ -261,7 +264,7 @@ def _check_text(text: Any, source: Any) -> None:
 
 
 def _check_settings(source: Any, settings: dict[str, Any]) -> None:
-    """Raise `MhaError` for an argument that the source does not have, with the right source or argument."""
+    """Raise `MhaError` for an argument that the source lacks, and name the right source or argument."""
     if not isinstance(source, str | PathLike | nn.Module):
         raise MhaError(
             "source is {sources}, the id or the folder of a Hugging Face model, or "

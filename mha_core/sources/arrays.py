@@ -1,4 +1,4 @@
-"""Traces of the caller's own arrays: queries, keys and values, or the weights alone.
+"""Traces of your own arrays: queries, keys and values, or attention weights alone.
 
 Each of `q`, `k`, `v` and `weights` is one layer (head, row, column), or several as a list of such arrays or
 as one array with a leading axis; a batch axis of 1 before the heads is removed.
@@ -34,11 +34,11 @@ from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
 
 NO_TEXT = "␣"  # shown for a piece of white space alone
-MAX_WHOLE = 2**24  # up to which float32 has every whole number
+MAX_WHOLE = 2**24  # float32 holds every whole number up to here
 
 
 def sides_of(tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None") -> Sides:
-    """The tokens of the queries and those of the keys; without `keys` they are the same."""
+    """The tokens of the queries and of the keys; without `keys` both are the same."""
     query_tokens = as_tokens(tokens, "tokens")
     if keys is None:
         return Sides(query_tokens, query_tokens)
@@ -91,19 +91,19 @@ def from_tensors(
     w_o: Any = None,
     source: SourceValue = "tensors",
 ) -> AttentionTrace:
-    """A trace of the caller's queries, keys and values: ``softmax(scale · q kᵀ + bias) v``.
+    """A trace of your queries, keys and values: ``softmax(scale · q kᵀ + bias) v``.
 
-    q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, of one number type
-    (whole numbers count as float32), one layer or several: a leading axis counts layers, so one item of a
-    batch has to be chosen, as in q[0].
-    `tokens` are those of the queries, `keys` those of the keys where they differ: the layers are then
-    cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query may
-    look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
-    replaces `scale`, `mask` and `bias`, and has further settings. `w_o` is W^O (h · d_v, d_model), one for
-    each layer; the weight of `nn.Linear` has to be transposed (.T).
+    q is (head, query, d_k), k is (kv_head, key, d_k), v is (kv_head, key, d_v): numpy or torch, all of one
+    dtype (whole numbers count as float32), for one layer or several. A leading axis counts layers, so choose
+    one item of a batch, as in q[0].
+    `tokens` are the tokens of the queries. If the keys have other tokens, give them as `keys`: the layers are
+    then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query
+    may look, and `bias` is added to the scores; both are ([head,] query, key), the same for all layers.
+    `rule` replaces `scale`, `mask` and `bias`, and has further settings. `w_o` is W^O (h · d_v, d_model), one
+    for each layer; transpose the weight of an `nn.Linear` (.T).
 
-    Raises `MhaError` where shapes, lengths or number types do not fit, for numbers that are not finite, and
-    for such large ones that scores, outputs or their lengths could be none.
+    Raises `MhaError` where shapes, lengths or dtypes do not fit, and for numbers that are not finite or so
+    large that scores, outputs or their norms could overflow.
     """
     sides, described = sides_of(tokens, keys), array_source(source)
     n_query, n_key = len(sides.queries), len(sides.keys)
@@ -146,11 +146,11 @@ def from_weights(
 ) -> AttentionTrace:
     """A trace of attention weights alone, such as a model's `attentions`; q, k and v are unknown.
 
-    weights (head, query, key), numpy or torch, one layer or several. No weight is below 0 and no row sums to
-    more than 1 + 0.001 (0.01 in half precision); less than 1 is allowed, since sinks and hidden rows do that.
-    `keys` are the tokens of the keys where they differ from `tokens`, those of the queries.
+    weights is (head, query, key), numpy or torch, for one layer or several. No weight is below 0 and no row
+    sums to more than 1 + 0.001 (0.01 in half precision). Rows may sum to less than 1, as with sinks and
+    hidden rows. `tokens` are the tokens of the queries; if the keys have other tokens, give them as `keys`.
 
-    Raises `MhaError` for numbers that are no weights, and for shapes that do not fit the tokens.
+    Raises `MhaError` for numbers that are not weights, and for shapes that do not fit the tokens.
     """
     sides, described = sides_of(tokens, keys), array_source(source)
     layers = []
@@ -233,7 +233,7 @@ def _tensor(name: str, value: Any) -> Tensor:
 
 
 def _check_dtypes(number: int, tensors: dict[str, Tensor | None]) -> None:
-    """q, k, v and W^O are multiplied with each other, which takes one number type."""
+    """Raise `MhaError` unless q, k, v and W^O have one dtype, since they are multiplied with each other."""
     dtypes = {
         name: str(tensor.dtype).removeprefix("torch.")
         for name, tensor in tensors.items()
@@ -275,10 +275,10 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
 
 
 def _is_factor(scale: Any) -> bool:
-    """Is it a finite number and not 0?"""
+    """Whether it is a finite number other than 0."""
     try:
         return isinstance(scale, Real) and not isinstance(scale, bool) and isfinite(scale) and scale != 0
-    except OverflowError:  # a whole number that no float can be
+    except OverflowError:  # a whole number too large for a float
         return False
 
 
@@ -343,7 +343,7 @@ def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
 
 
 def _check_rule(where: str, tensors: dict[str, Tensor], rule: ScoreRule, sides: Sides) -> None:
-    """Hold the tensors of a rule to the heads and tokens that they are for."""
+    """Raise `MhaError` unless the tensors of a rule fit the heads and tokens."""
     tensors = tensors | {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
     check_sizes(where, sizes_of(tensors), len(sides.queries), len(sides.keys), same=sides.same)
     for name, tensor in tensors.items():

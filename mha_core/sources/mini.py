@@ -30,7 +30,7 @@ from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon
 from mha_core.training.model import ARCHITECTURES, SmallModel
 from mha_core.training.questions import HIDDEN_WORD, asked_of
 
-NEAREST = 3  # models that are named in place of one that is not shipped
+NEAREST = 3  # models that an error names in place of one that is not shipped
 CHINESE = regex.compile(r"\p{Han}")
 
 
@@ -47,17 +47,17 @@ def trace(
 ) -> AttentionTrace:
     """Trace a text through a small model that was trained on made-up sentences.
 
-    Text with Chinese characters goes to the Chinese model, any other to the English one. Any word is read:
-    of one outside the vocabulary the model sees the form alone, and `trace.tokens.unknown` has its position.
-    ``trained=False`` takes the same model before its first training step.
+    Text with Chinese characters goes to the Chinese model, any other text to the English one. The models
+    read any word. Of a word outside the vocabulary they know only the form, and `trace.tokens.unknown` has
+    its position. ``trained=False`` selects the same model before its first training step.
 
-    `questions` of the trace has what the model answers to each question at each token, with words of the
-    text; "[CLS]" says that there is nothing to find. `answers` has the noun that a word stands for or belongs
-    to, and for a hidden word, ``[MASK]``, the words that it could have been. `edits` change attention while
-    it is computed, and the answers with it.
+    `questions` of the trace has the model's answer to each question at each token, in words of the text;
+    "[CLS]" means that there is nothing to find. `answers` has the noun that a word stands for or belongs to,
+    and for a hidden word, ``[MASK]``, the words that it could be. `edits` change attention while it is
+    computed, and with it the answers.
 
-    Raises `MhaError` for a model that is not shipped, with the nearest that are, for edits that do not fit,
-    and for a text that is empty or longer than `limit` tokens.
+    Raises `MhaError` for a model that is not shipped, and names the nearest that are; for edits that do not
+    fit; and for a text that is empty or longer than `limit` tokens.
     """
     if not isinstance(trained, bool):
         raise MhaError("trained is True or False; got {trained}.", trained=repr(trained))
@@ -72,7 +72,7 @@ def language(text: str) -> str:
 
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
-    """A shipped model, read once, after its training or before."""
+    """A shipped model, after its training or before; its file is read once."""
     return loaded_model(plan, trained, devices.pick(device).name)
 
 
@@ -84,7 +84,7 @@ def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
 
 
 def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
-    """The plan of a shipped model. Raises `MhaError` with the nearest models that there are."""
+    """The plan of a shipped model. For any other raises `MhaError`, with the nearest shipped models."""
     one_of("architecture", architecture, ARCHITECTURES)
     in_range("h", h, 1, MAX_HEADS)
     in_range("d_model", d_model, 1, MAX_D_MODEL)
@@ -132,10 +132,10 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
 
 
 def choices(tokens: Tokens, numbers: Sequence[int]) -> dict[int, str]:
-    """The words that a question about a text can be answered with, by their numbers, [CLS] first.
+    """The possible answers to a question about a text: its words by their ids, [CLS] first.
 
-    Each different word is one, spelled as it was typed: in small letters where it ever was, or as it stands
-    first.
+    Each different word is there once, spelled as in the text: in small letters if it occurs so, else as at
+    its first place.
     """
     typed = sorted(zip(numbers, tokens.pieces, strict=True), key=lambda one: one[1] != one[1].lower())
     spelled = dict(reversed(typed))
@@ -143,7 +143,7 @@ def choices(tokens: Tokens, numbers: Sequence[int]) -> dict[int, str]:
 
 
 def guesses(words: Lexicon) -> dict[int, str]:
-    """The words that a hidden word can have been, by their numbers."""
+    """The possible words in place of a hidden word, by their ids."""
     return {words.number[word]: word for word in words.known}
 
 
@@ -156,11 +156,11 @@ def follow(
     model, rules = with_edits(trained, tokens, edits)
     found = choices(tokens, numbers)
     hidden = [at for at, number in enumerate(numbers) if number == words.number[HIDDEN]]
-    with torch.no_grad():  # no inference mode, whose tensors nobody could follow
+    with torch.no_grad():  # not inference mode: gradients could not pass its tensors
         passed = model(torch.tensor([numbers], device=model.bias.device), rules=rules)
         questions = {
             question: (None, *_answers(model, model.read(passed, question)[0, 1:], found))
-            for question in model.questions  # [CLS] itself is asked nothing
+            for question in model.questions  # [CLS] has no questions
             if question != HIDDEN_WORD
         }
         guessed = _answers(model, model.read(passed, HIDDEN_WORD)[0, hidden], guesses(words))
@@ -181,19 +181,19 @@ def follow(
 
 
 def _answers(model: SmallModel, read: torch.Tensor, spelled: dict[int, str]) -> list[Answer]:
-    """The most probable of these words for each row of what a question reads, (row, d_model)."""
+    """The most probable of these words for each row of a question's input (row, d_model)."""
     names = list(spelled.values())
     chances = model.logits(read, torch.tensor(list(spelled), device=read.device)).softmax(-1).cpu()
     return [most_probable(row, names.__getitem__) for row in chances]
 
 
 def most_asked(trace: AttentionTrace) -> list[int]:
-    """The tokens of a small model's text about which one asks first: its pronouns and hidden words.
+    """The most interesting tokens of a small model's text: its pronouns and hidden words.
 
-    Where there are none, those for which it finds a noun. Empty for a trace of another source.
+    Without any, the tokens for which the model finds a noun. Empty for a trace of another source.
     """
     origin = trace.source.origin
-    if not isinstance(origin, TrainedSource) or origin.language not in LANGUAGES:  # as a file may say
+    if not isinstance(origin, TrainedSource) or origin.language not in LANGUAGES:  # as may be in a file
         return []
     asked = lexicon(origin.language).pronouns | {HIDDEN}
     answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
@@ -202,9 +202,9 @@ def most_asked(trace: AttentionTrace) -> list[int]:
 
 
 def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple[SmallModel, list[ScoreRule]]:
-    """The model, with the edits of what stands around attention, and each layer's score rule with the others.
+    """The model with the edits around attention, and the score rule of each layer with all other edits.
 
-    The trained model itself stays as it is. Raises `MhaError` for edits that do not fit.
+    The trained model itself is not changed. Raises `MhaError` for edits that do not fit.
     """
     model, spec = trained.model, trained.plan.shape.spec
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
@@ -225,14 +225,14 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
 
 
 def _facts(spec: AttentionSpec | LatentSpec) -> Facts:
-    """What is known of a layer besides its tensors: the short vector that its keys and values are made of."""
+    """The facts of a layer besides its tensors: the latent vector behind its keys and values."""
     if not isinstance(spec, LatentSpec):
         return Facts()
     return Facts(latent=LatentProjection(spec.kv_rank, plain_width=spec.d_k, value_width=spec.d_v))
 
 
 def source(trained: Trained) -> MiniSource:
-    """The source of a small model's numbers: the plan of its training and how far it was followed."""
+    """The source of a small model's numbers: the plan of its training and the last step."""
     plan = trained.plan
     return MiniSource(
         architecture=plan.architecture,
@@ -248,7 +248,7 @@ def source(trained: Trained) -> MiniSource:
     )
 
 
-@lru_cache(maxsize=64)  # all that are shipped, as they are and before their training: 160 MB
+@lru_cache(maxsize=64)  # all shipped models, trained and before training: 160 MB
 def loaded_model(plan: Plan, trained: bool, place: str) -> Trained:
     loaded = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
     return replace(loaded, model=loaded.model.to(place))

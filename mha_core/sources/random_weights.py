@@ -1,4 +1,4 @@
-"""Random weights for any words, any number of heads and any width: true numbers without meaning."""
+"""Random weights for any words, any number of heads and any width: real computations without meaning."""
 
 import sys
 import unicodedata
@@ -31,9 +31,9 @@ BIAS_STD = 0.1
 
 
 def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
-    """One vector for each word, the same for the same word wherever it stands. (token, d_model)
+    """One vector for each word, the same at all its positions. (token, d_model)
 
-    Capital letters and the two ways of writing an accented letter do not make another word.
+    Capital letters, and the two encodings of an accented letter, do not make another word.
     """
     canonical = [unicodedata.normalize("NFD", unicodedata.normalize("NFD", p).casefold()) for p in pieces]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(canonical))}
@@ -62,16 +62,16 @@ def trace(
 ) -> AttentionTrace:
     """Trace a text through `layers` attention layers whose weights are drawn from the seed.
 
-    A word's vector depends on the word and the seed alone, each weight matrix on its layer, its
-    name, its shape and the seed. With ``layers > 1`` the output Z of one layer is the X of the
-    next, directly; a transformer block would add residual, norm and MLP.
-    `position` is one of `positions.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
-    (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017. `edits` change
+    The vector of a word depends only on the word and the seed, a weight matrix on its layer, its name, its
+    shape and the seed. With ``layers > 1`` the output Z of one layer is directly the X of the next; a
+    transformer block would add a residual connection, a norm and an MLP.
+    `position` is one of `positions.POSITIONS`, `mask` a name for `masks.build` or a boolean (query, key)
+    tensor. The defaults h 8 and d_model 512 are the base setting of Vaswani et al. 2017. `edits` change
     attention while it is computed.
 
-    Raises `MhaError` for sizes and edits that do not fit, unknown names, texts that are empty or longer than
-    `limit` tokens, and, before anything is allocated, for more than `max_bytes` by `nbytes` or more than
-    `max_flops` by `flops`.
+    Raises `MhaError` for sizes and edits that do not fit, unknown names, and texts that are empty or longer
+    than `limit` tokens; also, before anything is allocated, where `nbytes` exceeds `max_bytes` or `flops`
+    exceeds `max_flops`.
     """
     sizes = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v, "bias": bias}
     spec = _spec(**sizes)
@@ -86,12 +86,12 @@ def trace(
 
 
 def nbytes(spec: AttentionSpec, tokens: int, layers: int = 1, *, masked: bool = False) -> int:
-    """An estimate of the bytes of memory that a trace of these sizes takes while it is computed.
+    """An estimate of the bytes of memory for computing a trace of these sizes.
 
-    With W = d_model · (h·d_k + n_kv·d_k + n_kv·d_v + h·d_v) and qkv = h·d_k + n_kv·d_k + n_kv·d_v it is
-    ``4 · layers · (W + tokens · (qkv + d_model))`` for what the trace holds in float32 (W, q, k, v and x),
-    and beside it, for one layer at a time, ``4 · (W + tokens · (qkv + 2·h·d_v + d_model))`` for drawing W and
-    for products, 12 bytes for each score of a block of rows, and with a mask 17 for each pair of tokens.
+    With W = d_model · (h·d_k + n_kv·d_k + n_kv·d_v + h·d_v) and qkv = h·d_k + n_kv·d_k + n_kv·d_v, the trace
+    holds ``4 · layers · (W + tokens · (qkv + d_model))`` bytes in float32 (W, q, k, v and x). Computing one
+    layer needs ``4 · (W + tokens · (qkv + 2·h·d_v + d_model))`` more for drawing W and for products, 12 bytes
+    for each score of a block of rows, and with a mask 17 bytes for each pair of tokens.
     """
     h, d_model = spec.n_heads, spec.d_model
     qkv = h * spec.d_k + spec.n_kv_heads * (spec.d_k + spec.d_v)
@@ -103,10 +103,10 @@ def nbytes(spec: AttentionSpec, tokens: int, layers: int = 1, *, masked: bool = 
 
 
 def flops(spec: AttentionSpec, tokens: int, layers: int = 1) -> int:
-    """How many operations the products of matrices in these layers take, a sum and a product each one.
+    """The number of operations in the matrix products of these layers; a sum and a product count as one each.
 
-    That is ``layers · (2 · tokens · W + 2 · h · tokens² · (d_k + d_v))`` with the numbers W of a layer's
-    matrices, as `analysis.cost` counts them.
+    It is ``layers · (2 · tokens · W + 2 · h · tokens² · (d_k + d_v))``, where W is the count of numbers in a
+    layer's matrices, as in `analysis.cost`.
     """
     h = spec.n_heads
     matrices = spec.d_model * (h * (spec.d_k + spec.d_v) + spec.n_kv_heads * (spec.d_k + spec.d_v))
@@ -116,10 +116,10 @@ def flops(spec: AttentionSpec, tokens: int, layers: int = 1) -> int:
 def _check_cost(
     tokens: Tokens, sizes: dict, layers: int, *, masked: bool, max_bytes: int, max_flops: int
 ) -> None:
-    """Raise `MhaError` where a trace would take too much memory or time, with the nearest sizes that fit.
+    """Raise `MhaError` where a trace needs too much memory or time, with the nearest sizes that fit.
 
-    `sizes` are the arguments of `trace` that say how large a layer is; each fix changes one of them, the
-    number of layers, or the length of the text.
+    `sizes` are the arguments of `trace` for the sizes of a layer. Each fix changes one of them, the number of
+    layers, or the length of the text.
     """
 
     def needed(count: int = len(tokens), layers: int = layers, **change: int) -> tuple[int, int]:
@@ -209,7 +209,7 @@ def follow(
                     edit.on_output(module.o, spec.n_heads)
             recorded.append(_layer(module, x, on_device, rotary=code == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
-                # From the copies: the tensors that they are copies of are freed by now.
+                # From the copies: the original tensors are already freed.
                 q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
     mask_name = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
@@ -219,7 +219,7 @@ def follow(
 
 
 def _embedded(pieces: tuple[str, ...], d_model: int, position: str, *, seed: int) -> Tensor:
-    """The vectors of words, with a code of their positions where that is added to them. (token, d_model)"""
+    """The vectors of words, plus a position encoding if it is an added one. (token, d_model)"""
     x = word_vectors(pieces, d_model, seed=seed)
     if position == "sinusoidal":
         return x + positions.sinusoidal(len(pieces), d_model)
@@ -233,21 +233,21 @@ def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, rotary: bo
     if rotary:
         q, k = positions.rotate(q), positions.rotate(k)
     layer = LayerTrace.of(Attended(None, q, k, v, rule), projections=module.projections())
-    # No copy of X, which has no other user: memory is at its highest here.
+    # X is not copied, since nothing else uses it: memory use peaks here.
     return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": on_cpu(x[0])}))
 
 
 def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
     """An attention layer with weights N(0, 1/fan_in) and biases N(0, 0.1²) drawn from the seed."""
-    with torch.device("meta"):  # sizes only: the numbers come from the seed
+    with torch.device("meta"):  # shapes only: the numbers come from the seed
         module = MultiHeadAttention(spec)
     state = {}
     for name, part in module.state_dict().items():
-        # Drawn as it stands in the formula, (in, out): the same W^Q for every h that divides d_model.
+        # Drawn as in the formula, (in, out), so that W^Q is the same for every h that divides d_model.
         shape = part.mT.shape if part.dim() == 2 else part.shape
         std = BIAS_STD if part.dim() == 1 else shape[0] ** -0.5
         numbers = normal(shape, seed=seed, name=f"layer {layer} {name}", std=std)
         state[name] = (numbers.mT if part.dim() == 2 else numbers).contiguous()
-    # Put in place, not copied: `to_empty` would load torch's symbolic shapes for it, 40 MB and half a second.
+    # Assigned, not copied: `to_empty` would load torch's symbolic shapes, 40 MB and half a second.
     module.load_state_dict(state, assign=True)
     return module.requires_grad_(False).eval()

@@ -1,11 +1,11 @@
 """Traces of unchanged torch code: its attention is recorded while it runs.
 
 A `TorchFunctionMode` intercepts each call of `F.scaled_dot_product_attention`,
-`F.multi_head_attention_forward` and `flex_attention`, and copies one item of its queries, keys and values.
-A second mode follows code that computes a softmax itself; such attention is computed again, row by row, and
-recorded where the result is the same. The modes belong to one thread: recorders in several threads are
-independent, and of two nested ones the outer one records the calls of both. While a mode is active, torch
-does not take its fused encoder path, and compiled code runs uncompiled; `torch.jit` modules cannot be
+`F.multi_head_attention_forward` and `flex_attention`, and copies the queries, keys and values of one item.
+A second mode follows code that computes a softmax itself. It computes such attention again, row by row, and
+records it if the result is the same. The modes belong to one thread: recorders in several threads are
+independent, and the outer one of two nested recorders records the calls of both. While a mode is active,
+torch does not use its fused encoder path, and compiled code runs uncompiled. `torch.jit` modules cannot be
 recorded.
 """
 
@@ -97,38 +97,39 @@ def record(
     check: str | None = None,
     source: SourceValue = RecordedSource.name,
 ) -> "Recorder":
-    """``with mha.record(tokens=…) as rec: my_model(x)``, and `rec.trace` is its attention.
+    """Record attention while torch code runs: ``with mha.record(tokens=…) as rec: my_model(x)``; `rec.trace`.
 
     `tokens` are the tokens at the positions of the input: a list of strings, or a text. `keys` are the tokens
-    of a second text that they look at, as in an encoder–decoder; the kind of each call follows from its
-    lengths, or from `kinds`, one for each call in order: encoder (keys among themselves), decoder, cross.
-    With ``mha.record(model, tokens=…)`` layers have the names of the model's modules, and x, W^O and, where
-    their products are the q, k and v, W^Q, W^K and W^V. What runs outside of that model, such as a teacher
-    beside a student, is left out and named.
+    of a second text that they look at, as in an encoder–decoder. The lengths of a call show its kind; if they
+    do not, give `kinds`, one for each call in order: encoder (keys among themselves), decoder or cross.
+    With ``mha.record(model, tokens=…)`` layers have the names of the model's modules, and x and W^O; they
+    also have W^Q, W^K and W^V where the products with these are q, k and v. Calls outside of that model, such
+    as a teacher beside a student, are left out and named.
 
-    `item` is the index in a batch of `batch` texts. That number follows from what the running modules read;
-    it is needed only for code without modules whose axes of texts and heads cannot be told apart.
-    Models that cut one item into windows, frames or channels and fold these into the batch show `part` of
-    it, from 0, and the others are named as left out. Of several items whose parts are in one batch it cannot
-    be told whose each is: record one item at a time.
-    The output of the model is, to the bit, that with torch's fused path off. With dropout the recorded
-    weights are those before dropout. A factor for each head on the scores is recorded as one on its queries.
-    A sink that is written as a factor behind the softmax, ``sigmoid(lse − sink)`` on each row of the output
-    (Granite with windows), is not in the recorded weights, whose rows sum to 1; ``mha.trace`` of that model
-    takes it as the sink that it is, so that its rows sum to less.
-    One-head modules whose outputs are concatenated are the heads of one layer. Calls whose keys extend those
-    of an earlier one, as with a cache, continue it: the layer has the queries of all of them, each with the
-    keys that were there.
+    `item` is the index in a batch of `batch` texts. The modules that run show how many texts there are; give
+    `batch` only for code without modules whose axes of texts and heads cannot be told apart.
+    Some models cut one item into windows, frames or channels and fold these into the batch. The trace then
+    shows `part` number 0 or the one you choose, and names the others as left out. If one batch has parts of
+    several items, record one item at a time.
+    The output of the model is bit-identical to its output with torch's fused path off. With dropout the
+    recorded weights are those before dropout. A factor for each head on the scores is recorded as a factor on
+    its queries. Granite with windows writes a sink as a factor ``sigmoid(lse − sink)`` on each row of the
+    output: the recorded weights do not have it and their rows sum to 1. ``mha.trace`` of that model has the
+    sink, and its rows sum to less.
+    One-head modules whose outputs are concatenated are the heads of one layer. A call whose keys extend those
+    of an earlier one, as with a cache, continues it: the layer has the queries of all these calls, each with
+    the keys that existed at that time.
 
     Calls that do not fit the tokens, attention that cannot be followed, and layers of a class that is known
-    to mix tokens by other means, are left out and named in ``trace.source.skipped`` with their place;
-    ``misfit="raise"`` refuses them instead. Other code may mix tokens, too: a convolution, a Fourier
-    transform, an operator of its own. ``check="mixing"`` of a `model` runs a copy of each module again with
-    one token changed, and names those that move other tokens beside their recorded attention, and those that
-    it could not check. Without it ``trace.source.notes`` says that nothing was checked.
-    A row with every key hidden has weight 0 everywhere; where torch computes with such a row it has NaN.
-    Raises `MhaError` for an unknown `misfit`, and for arguments of another type; when `trace` is read, if
-    nothing was recorded that fits the tokens, or in several forward passes, or if no batch had that item.
+    to mix tokens by other means are left out and named in ``trace.source.skipped`` with their place; with
+    ``misfit="raise"`` they are errors. Other code may mix tokens, too: a convolution, a Fourier transform, an
+    operator of its own. ``check="mixing"`` of a `model` runs a copy of each module again with one token
+    changed. It names the modules in which other tokens change, beside their recorded attention, and those
+    that it could not check. Without it ``trace.source.notes`` says that nothing was checked.
+    A row with every key hidden has weight 0 everywhere; torch may have NaN in such a row.
+    Raises `MhaError` for an unknown `misfit` and for arguments of another type. Reading `trace` raises it if
+    nothing that fits the tokens was recorded, if there were several forward passes, or if no batch had that
+    item.
     """
     if model is not None and not isinstance(model, nn.Module):
         raise MhaError(
@@ -183,7 +184,7 @@ class Recorder:
         self._passes = [ForwardPass()]
         self._unread: set[nn.Module | None] = set()  # modules with attention that could not be read
         self._count = 0
-        self._n_texts = 1  # of the largest batch that was read
+        self._n_texts = 1  # texts in the largest batch
         self._eager_mode = EagerMode(
             self._add_followed, every_row=True, locate=self._place, on_concat=self._add_joined
         )
@@ -192,12 +193,12 @@ class Recorder:
         self._root: Root | None = None
         self._names = {} if model is None else {part: name for name, part in model.named_modules()}
         self._modules = ModuleUses(self._names, self._eager_mode.undisturbed)
-        # By the id of a call's result: it, its version, the axis of its texts, the index there, and the call.
+        # For the id of a call's result: the result, its version, its axis of texts, the index, the call.
         self._results: dict[int, tuple[weakref.ref, int, int | None, int, RecordedCall]] = {}
-        # Of the call that is read now: the parts of the item, whether it is one of several items, and how
-        # many are read at once.
-        self._n_parts, self._is_one_of_many, self._n_read = 1, False, 1
-        self._frame: FrameType | None = None  # of the module of the call before
+        # Of the current call: the number of parts of the item, whether it is one of several items, and how
+        # many sequences it reads at once.
+        self._n_parts, self._is_one_of_several_items, self._n_read = 1, False, 1
+        self._frame: FrameType | None = None  # of the previous call's module
         self._mixing = None
         if check is not None:
             lengths = {len(sides.queries), len(sides.keys)}
@@ -227,9 +228,9 @@ class Recorder:
 
     @property
     def trace(self) -> AttentionTrace:
-        """The attention of the one forward pass recorded so far, one layer for each call, in order.
+        """The attention of the recorded forward pass, one layer for each call, in order.
 
-        Raises `MhaError` if nothing was recorded that fits the tokens, and if there were several passes.
+        Raises `MhaError` if nothing that fits the tokens was recorded, and if there were several passes.
         """
         traces = self.traces
         if len(traces) > 1:
@@ -246,9 +247,9 @@ class Recorder:
     def traces(self) -> tuple[AttentionTrace, ...]:
         """A trace for each forward pass recorded so far, in order.
 
-        A pass ends where a module that was called in the block is called again, or a function outside of all
-        modules. Passes without a call that fits the tokens are named in ``source.skipped`` of the others.
-        Raises `MhaError` if nothing was recorded that fits the tokens.
+        A pass ends where the block calls the same module again, or the same function outside of all modules.
+        Passes without a call that fits the tokens are named in ``source.skipped`` of the others.
+        Raises `MhaError` if nothing that fits the tokens was recorded.
         """
         self._eager_mode.warn()
         passes = [self._sorted(forward) for forward in self._folded()]
@@ -266,7 +267,7 @@ class Recorder:
         return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
 
     def _without_attention(self, recorded: Collection[str]) -> list[str]:
-        """Sentences on layers that mix tokens by other means, of the model or of the modules that ran."""
+        """Sentences about layers that mix tokens by other means, in the model or in the modules that ran."""
         called = dict.fromkeys(root for each in self._passes for root in each.called)
         modules = [root for root in called if isinstance(root, nn.Module)]
         modules = modules if self.model is None else [self.model]
@@ -284,13 +285,13 @@ class Recorder:
         return [*layers.values(), *(_of_modules(names, reason) for reason, names in by_reason.items())]
 
     def _attends(self, module: nn.Module) -> bool:
-        """Was attention seen in the own code of a module?"""
+        """Whether a module's own code has attention."""
         calls = (call for each in self._passes for call in each.calls)
         attempts = (each for each in self._eager_mode.attempts if each.is_attention)
         return any(each.place.module is module for each in (*calls, *attempts)) or module in self._unread
 
     def _nothing(self, passes: "Sequence[SortedPass]") -> Listed:
-        """Why there is no trace."""
+        """The reason why there is no trace."""
         misfits = [reason for each in passes for reason in each.misfits]
         unread = [reason for each in passes for reason in each.unread]
         unfollowed = _counted(reason for each in passes for reason in each.unfollowed)
@@ -310,12 +311,12 @@ class Recorder:
         layers = [call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)]
         notes = (NOT_CHECKED,) if self._mixing is None else ()
         source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=notes)
-        if not self.sides.same:  # the text of the keys is the encoder's
+        if not self.sides.same:  # the keys are of the encoder's text
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
         return AttentionTrace(self.sides.queries, tuple(layers), source)
 
     def _folded(self) -> list[ForwardPass]:
-        """The passes, of which those that read on are one."""
+        """The passes; those that continue an earlier pass are joined with it."""
         passes = self._passes[:1]
         for later in self._passes[1:]:
             whole = passes[-1].continued(later) if later.calls else None
@@ -323,19 +324,21 @@ class Recorder:
         return passes
 
     def _sorted(self, forward: ForwardPass) -> "SortedPass":
-        """What of a pass fits the tokens, and what does not."""
+        """The calls of a pass that fit the tokens, and sentences about all others."""
         kinds = self._kinds_by_sizes()
         calls = [self._without_room(call, kinds) for call in forward.calls]
         of_two = [call for call in calls if call.looks_outside and self.sides.same]
-        looped = Counter(call.place.module for call in calls if call.is_one_of_many)
-        doubts = {call: call.doubt for call in calls if call.doubt and call.sizes in kinds}
-        doubts |= {call: LOOP for call in calls if call.is_one_of_many and looped[call.place.module] > 1}
+        looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
+        ambiguous = {call: call.ambiguity for call in calls if call.ambiguity and call.sizes in kinds}
+        ambiguous |= {
+            call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
+        }
         fitting = [
-            call for call in calls if call.sizes in kinds and call not in of_two and call not in doubts
+            call for call in calls if call.sizes in kinds and call not in of_two and call not in ambiguous
         ]
         misfits = [self._misfit(call) for call in calls if call.sizes not in kinds]
         misfits += [_at(call.place, TWO_TEXTS) for call in of_two if call.sizes in kinds]
-        misfits += [_at(call.place, reason) for call, reason in doubts.items()]
+        misfits += [_at(call.place, reason) for call, reason in ambiguous.items()]
         misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
         unfollowed = [
             reason
@@ -352,7 +355,7 @@ class Recorder:
         return {(n_key, n_key): "encoder", (n_query, n_query): "decoder", (n_query, n_key): "cross"}
 
     def _misfit(self, call: RecordedCall) -> str:
-        """The reason why a call is no layer."""
+        """The reason why a call is not a layer."""
         n_query, n_key = call.sizes
         reason = Phrase(
             "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
@@ -363,14 +366,14 @@ class Recorder:
         return _at(call.place, reason)
 
     def _without_room(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
-        """A call without the room that a cache has behind the text, if that makes it fit."""
+        """A call without the unused keys of a cache behind the text, if it fits then."""
         if call.sizes in kinds:
             return call
         lengths = (n_key for n_query, n_key in kinds if n_query == call.sizes[0])
         return next(filter(None, map(call.cropped, lengths)), call)
 
     def _other_parts(self, call: RecordedCall) -> str:
-        """What is left out of a layer that shows one part of an item."""
+        """The sentence about a layer that shows one part of an item."""
         reason = Phrase(
             "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another.",
             n_parts=call.n_parts,
@@ -403,16 +406,16 @@ class Recorder:
 
     @property
     def _index(self) -> int:
-        """The index of the item, or of its part, in the batch of the call that is read now."""
+        """The index of the item, or of its part, in the batch of the current call."""
         return self.item if self._n_parts == 1 else self.part
 
     def _find_parts(self, where: Caller, lengths: Sequence[int], n_read: int | None) -> None:
-        """In how many parts a call reads the item, of `n_read` sequences that are read at once.
+        """Find the number of parts of an item in a call, which reads `n_read` sequences at once.
 
-        Raises `MhaError` where the parts of several items are in one batch, and for a part that is not there.
+        Raises `MhaError` where parts of several items are in one batch, and for a part that does not exist.
         """
         items = where.items(lengths) if self.batch is None else {self.batch}
-        self._n_parts, self._is_one_of_many = 1, n_read == 1 and bool(items) and 1 not in items
+        self._n_parts, self._is_one_of_several_items = 1, n_read == 1 and bool(items) and 1 not in items
         self._n_read = n_read or 1
         if n_read in (None, 1) or not items or n_read in items:
             return
@@ -429,7 +432,7 @@ class Recorder:
         self._n_parts = n_read
 
     def _place(self) -> Place:
-        """The place of an operation that runs now; it opens a new pass where one begins."""
+        """The place of the running operation. If a new forward pass begins with it, the pass is added."""
         return self._located(caller(self._block, self.model))
 
     def _located(self, where: Caller) -> Place:
@@ -447,15 +450,15 @@ class Recorder:
         return Place(text, self._passes[-1], where.module)
 
     def _is_outside(self, where: Caller) -> bool:
-        """Is no part of the model that is recorded among the running modules, nor one of its methods?"""
+        """Whether neither a module nor a method of the recorded model is running."""
         if not self._names or any(module in self._names for module in where.modules()):
             return False
         called = None if where.root is None else where.root.called
         return not (isinstance(called, tuple) and called[1] in map(id, self._names))
 
     def _record_call(self, function: Callable, args: tuple, kwargs: dict, result: object) -> None:
-        """Record a call of one of torch's functions; whatever goes wrong, the model runs on undisturbed."""
-        # In this order: leaving inference mode switches gradients on again.
+        """Record a call of one of torch's functions; an error here does not reach the model."""
+        # In this order: leaving inference mode turns gradients on again.
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
             where = caller(self._block, self.model)
             place = self._located(where)
@@ -477,7 +480,7 @@ class Recorder:
                 self._add_sdpa(place, where, result, *args, **kwargs)
             except MhaError as error:
                 self._skip(place, error.phrase)
-            except Exception as error:  # of ours: the model shall not notice
+            except Exception as error:  # in our own code: it must not reach the model
                 reason = Phrase("it was not recorded, by an error of ours: {error}", error=repr(error))
                 self._skip(place, reason)
 
@@ -512,7 +515,7 @@ class Recorder:
         self._add(place, attended, about, result, axis, output=output, frame=where.frame)
 
     def _folding(self, values: Tensor, batch: int | None) -> tuple[tuple[int, int], int] | None:
-        """How the first axis of values (text and head, token, width) was made of two, if that is proven."""
+        """The two axes in the first axis of values (text and head, token, width), if they are proven."""
         if batch is None or values.is_nested or len(values) == batch:
             return None
         return self._eager_mode.folding(values, batch)
@@ -520,7 +523,7 @@ class Recorder:
     def _compare(
         self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> None:
-        """Raises `MhaError` where a call's output is not what its arguments give."""
+        """Raises `MhaError` where a call's output differs from the attention of its arguments."""
         apart = self._reader.difference(attended, output, project)
         if apart > 0:
             raise MhaError(
@@ -532,7 +535,7 @@ class Recorder:
 
     @memory_errors(Phrase("Its recording"))
     def _add_forward(self, place: Place, where: Caller, arguments: dict, output: Tensor) -> None:
-        """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""
+        """A call of `multi_head_attention_forward`, run again up to the q, k and v of its heads."""
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
         query = arguments["query"]
@@ -558,7 +561,7 @@ class Recorder:
         self._add(place, attended, about, tensors=tensors, matrices=matrices, looks_outside=apart)
 
     def _add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
-        """Record an attention that the code computes itself; was it exact?"""
+        """Record an attention in the model's own code. False if it was not exact."""
         where = caller(self._block, self.model)
         place = self._located(where)
         if not following.is_exact(followed):
@@ -599,7 +602,7 @@ class Recorder:
         looks_outside: bool = False,
         frame: FrameType | None = None,
     ) -> None:
-        """Record a call; `result` is its output as the code has it, `output` the same as (…, query, d_v)."""
+        """Record a call; `result` is its output in the code, `output` the same as (…, query, d_v)."""
         self._count += 1
         n_texts = 1 if axis is None or result is None else result.shape[axis]
         self._n_texts = max(self._n_texts, n_texts if self._n_parts == 1 else 1)
@@ -618,18 +621,20 @@ class Recorder:
             copies(origin.projections | matrices),
             looks_outside or CROSS.search(name) is not None,
             n_parts=self._n_parts,
-            is_one_of_many=self._is_one_of_many,
+            is_one_of_several_items=self._is_one_of_several_items,
         )
         call = self._settled(place.forward_pass, call)
         if result is not None:
-            self._doubt(call, axis, result if output is None else output, frame)
+            self._mark_ambiguous(call, axis, result if output is None else output, frame)
             heads = heads_of(result if output is None else output, axis, self._index)
             self._await(call, result, axis, heads.transpose(0, 1).flatten(1))
 
-    def _doubt(self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None) -> None:
-        """Mark calls of one head, or of one for each text, that a run of a module makes one after the other.
+    def _mark_ambiguous(
+        self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None
+    ) -> None:
+        """Mark calls as ambiguous that one run of a module makes in a row, each of one head or one per text.
 
-        They may as well be the heads of one text each, or some heads at a time.
+        Each may be one head of all texts, or some heads of one text.
         """
         lead = output.shape[:-2]
         is_single = self._n_read > 1 and (lead.numel() == 1 if axis is None else len(lead) == 1)
@@ -637,16 +642,19 @@ class Recorder:
         self._frame = frame if is_single else None
         if is_single and frame is not None and frame is previous and len(calls) > 1 and calls[-1] is call:
             for each in calls[-2:]:
-                each.doubt = SLICES
+                each.ambiguity = SLICES
 
     def _await(self, call: RecordedCall, result: Tensor, axis: int | None, concat: Tensor) -> None:
-        """Wait for what becomes of a result, with heads' outputs `concat` (query, h · d_v) for the text."""
+        """Watch for later uses of a result: a concatenation, and the W^O that multiplies `concat`.
+
+        `concat` are the concatenated outputs of the heads for the text, (query, h · d_v).
+        """
         gone = weakref.ref(result, lambda _, key=id(result): self._results.pop(key, None))
         self._results[id(result)] = (gone, version(result), axis, self._index, call)
         self._modules.await_output(call, concat, 1 if axis is None else result.shape[axis], self._index)
 
     def _settled(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
-        """The call among those of its pass; one that continues an earlier one is joined to it."""
+        """Add the call to its pass, joined to an earlier call if it continues that one."""
         for at, earlier in enumerate(forward.calls):
             if earlier.is_continued_by(call):
                 forward.calls[at] = earlier.continued(call)
@@ -655,7 +663,7 @@ class Recorder:
         return call
 
     def _add_joined(self, parts: Sequence[Tensor], joined: Tensor) -> None:
-        """Results of calls were set side by side: calls of one head each are the heads of one layer."""
+        """Results were concatenated: calls of one head each are then the heads of one layer."""
         calls, axis, at = [], None, 0
         for part in parts:
             reference, changes, axis, at, call = self._results.get(id(part), (None, 0, None, 0, None))
@@ -685,7 +693,7 @@ def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:
 
 
 class SortedPass(NamedTuple):
-    """A forward pass: the calls that fit the tokens, and sentences on the others."""
+    """A forward pass: the calls that fit the tokens, and sentences about all others."""
 
     calls: list[RecordedCall]
     misfits: list[str]
@@ -694,12 +702,12 @@ class SortedPass(NamedTuple):
 
     @property
     def skipped(self) -> list[str]:
-        """All that is left out."""
+        """The sentences about everything that is left out."""
         return [*self.unread, *self.misfits, *self.unfollowed]
 
 
 def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
-    """The reason why an attention over these tokens, or over rearranged ones, is no layer; else none."""
+    """The reason why an attention over these tokens, or in another layout, is not a layer; "" if it is."""
     if attempt.followed:
         return ""
     reason = attempt.lost or NO_VALUES
@@ -727,12 +735,12 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
 
 
 def _at(place: Place, reason: str) -> Phrase:
-    """The sentence on a call at a place in the code."""
+    """The sentence about a call at a place in the code."""
     return Phrase("{place}: {reason}", place=place.text, reason=reason)
 
 
 def _of_modules(names: Sequence[str], reason: str) -> str:
-    """A sentence on modules, of which the first ones are named."""
+    """A sentence about modules; it names the first ones."""
     n_more = len(names) - MAX_LISTED
     more = [Phrase("{count} more", count=n_more)] if n_more > 0 else []
     return Phrase(
@@ -743,7 +751,7 @@ def _of_modules(names: Sequence[str], reason: str) -> str:
 
 
 def _counted(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Each sentence once, with how often it is true."""
+    """Each sentence once, with its count."""
     return tuple(
         reason if count == 1 else Phrase("{reason} ({count} times)", reason=reason, count=count)
         for reason, count in Counter(reasons).items()

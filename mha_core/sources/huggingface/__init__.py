@@ -1,1 +1,1 @@
-"""Hugging Face models as sources: their files, how they are loaded, tried and traced."""
+"""Hugging Face models as sources: their files, loading, the trial, and tracing."""

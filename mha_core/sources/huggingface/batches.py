@@ -1,4 +1,4 @@
-"""Many texts through a model, a batch of them in one pass, each traced as if it had gone alone."""
+"""Traces of many texts, several in one pass of the model, each as if the text were alone."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat, zip_longest
@@ -21,8 +21,8 @@ from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
-AHEAD = 4  # batches of texts that are read at once, so that texts of similar length share a pass
-# How far a number may lie from the one that the same text gives without others beside it.
+AHEAD = 4  # batches of texts that are read ahead, so that texts of similar length share a pass
+# The largest allowed difference of a number to that of the same text alone.
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 Result = TypeVar("Result")
@@ -39,10 +39,10 @@ def follow_many(
 ) -> Iterator:
     """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
 
-    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` but for
-    rounding: where a trial of two texts shows otherwise, and in a model with a target, texts go one by one.
-    `targets` has one for each text. With `reduce` its result is yielded in place of each trace. Raises
-    `MhaError` as `follow` does, with the number of the text, when that text is reached.
+    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` up to
+    rounding. If a trial of two texts shows a larger difference, or the model has a target, texts are read one
+    by one. `targets` has one for each text. With `reduce` its result is yielded in place of each trace.
+    Raises `MhaError` as `follow` does, with the number of the text, when it reaches that text.
     """
     reduce = reduce or (lambda trace: trace)
     together = batch > 1 and targets is None and _keeps_apart(model)
@@ -64,7 +64,7 @@ def follow_many(
 
 
 def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator[tuple]:
-    """Each text with its target. Raises `MhaError` where there are more of the ones than of the others."""
+    """Each text with its target. Raises `MhaError` where their counts differ."""
     nothing = object()
     for number, pair in enumerate(zip_longest(texts, targets, fillvalue=nothing), start=1):
         if any(part is nothing for part in pair):
@@ -78,7 +78,7 @@ def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator
 
 
 def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
-    """The result of a function, or the refusal that it raised."""
+    """The result of a function, or the `MhaError` that it raised."""
     try:
         with memory_errors(Phrase("Its trace")):
             return function(*args, **settings)
@@ -89,17 +89,17 @@ def _outcome(function: Callable[..., Result], *args: object, **settings: object)
 def _followed(
     model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
 ) -> list:
-    """The reduced traces of texts, or their refusals, in their order; similar lengths share a pass."""
+    """The reduced traces of texts, or their errors, in their order; similar lengths share a pass."""
     results: list = [text if isinstance(text, MhaError) else None for text in texts]
     order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
     order.sort(key=lambda n: len(texts[n][0]))
-    # A rotary code rotates the first token by no angle, so a single token does not show whether there is one.
+    # The first token has the rotary angle 0, so a single token does not show whether there is a rotary code.
     single = sum(len(texts[n][0]) == 1 for n in order)
     parts = [[n] for n in order[:single]]
     parts += [order[start : start + batch] for start in range(single, len(order), batch)]
     for part in parts:
         inputs = [texts[n][1] for n in part]
-        # An error of the model: each text by itself shows whose it is.
+        # An error in the model: reading each text alone shows which text causes it.
         flows = trial.attempt(lambda inputs=inputs: _flow_many(model, inputs)) if len(part) > 1 else None
         flows = flows or [_outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
         for n in part:
@@ -128,10 +128,10 @@ def _flow_many(model: Model, texts: list[dict[str, list[int]]]) -> list[PassLaye
 
 
 def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict[str, Tensor]:
-    """The inputs of texts, filled up on the right to at least `width` tokens."""
+    """The inputs of texts, padded on the right to at least `width` tokens."""
     config = model.module.config.get_text_config()
     counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
-    while width in counts:  # else a tensor's axes of heads and of tokens have one size
+    while width in counts:  # otherwise axes of heads and of tokens would have the same size
         width += 1
     fill = {"input_ids": next((n for n in _padding(model) if n is not None), 0)}
     lengths = [len(text["input_ids"]) for text in texts]
@@ -149,9 +149,9 @@ def _padding(model: Model) -> Iterator[int | None]:
 
 
 def _keeps_apart(model: Model) -> bool:
-    """Whether texts in one pass give what they give alone, by a trial of two texts."""
+    """Whether two texts in one pass have the same traces as alone."""
     config = model.module.config.get_text_config()
-    # The longest text decides on the rotary codes of all, and on the places of experts.
+    # The longest text decides the rotary codes of all, and the capacity of experts.
     by_longest = bool(rotary.length_dependent(model.module)) or hasattr(config, "expert_capacity")
     alone = model.has_target or by_longest or model.mixers or model.foreign
     if model.route.name != "attend" or model.route.changes or alone:
@@ -165,13 +165,13 @@ def _keeps_apart(model: Model) -> bool:
 
 
 def agree(one: PassLayers, other: PassLayers) -> bool:
-    """Are the layers of two passes the same but for rounding, and is the same left out?"""
+    """Whether the layers of two passes are equal up to rounding, with the same parts left out."""
     (layers, skipped), (others, skipped_there) = one[:2], other[:2]
     return len(layers) == len(others) and skipped == skipped_there and all(map(same_layer, layers, others))
 
 
 def same_layer(one: LayerTrace, other: LayerTrace) -> bool:
-    """Are two layers the same but for rounding: every tensor, the rule, and what is known of each?"""
+    """Whether two layers are equal up to rounding: all tensors, the rule and the facts."""
     if (one.kind, one.name, one.about) != (other.kind, other.name, other.about):
         return False
     if (one.rule.scale, one.rule.soft_cap) != (other.rule.scale, other.rule.soft_cap):

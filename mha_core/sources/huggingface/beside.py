@@ -1,7 +1,7 @@
-"""What mixes the tokens of a model beside what is shown, seen by what it does.
+"""Finds parts of a model that mix tokens beside the attention that is shown.
 
-A text goes through with every attention blocked, so that each token takes its own value alone. Where another
-token of the output moves when one of the text is changed, something else has mixed the two.
+The model reads a text with all attention blocked: each token looks only at itself. If one token of the text
+is changed and another token of the output changes, too, something else has mixed the two.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Collector, collecting
-from mha_core.capture.families import asked_by
+from mha_core.capture.families import file_of
 from mha_core.capture.token_mixing import MIXES, UNCHECKED, TokenMixing
 from mha_core.errors import Phrase
 from mha_core.sources.huggingface import forward_pass
@@ -22,14 +22,17 @@ from mha_core.sources.huggingface.trial import Route, attempt
 from mha_core.sources.huggingface.twin import twin
 
 BESIDE = Phrase("it mixes tokens beside what is shown")
-REARRANGED = ("bands", "chunks")  # of families: attention in another layout, in parts that do nothing else
+REARRANGED = (
+    "bands",
+    "chunks",
+)  # files of families whose parts compute attention in another layout, and nothing else
 NOT_CHECKED = Phrase("Whether anything beside its attention mixes tokens could not be checked.")
 
 
 def checked(route: Route, module: nn.Module, known: Iterable[str]) -> Route:
-    """The route with the parts of a model that mix tokens beside what is shown, by a trial of a few tokens.
+    """The route, with the parts that mix tokens beside the shown attention, by a trial of a few tokens.
 
-    `known` are the names of the parts that are shown or named already.
+    `known` are the names of the parts that are already shown or named.
     """
     found = attempt(lambda: mixing(route, module, known, forward_pass.probe(module)))
     if found is None or UNCHECKED in found.values():
@@ -40,20 +43,20 @@ def checked(route: Route, module: nn.Module, known: Iterable[str]) -> Route:
 def mixing(
     route: Route, module: nn.Module, known: Iterable[str], inputs: Mapping[str, Tensor]
 ) -> dict[str, str]:
-    """The parts of a model that mix tokens beside what is shown, each with what is said of it.
+    """The parts of a model that mix tokens beside the shown attention, each with a sentence about it.
 
-    The model is tried as a whole, and its parts only where that moves.
+    The model is tried as a whole, and its parts only if other tokens change then.
     """
-    if route.name == "weights":  # nothing is said of what they do not show
+    if route.name == "weights":  # weights alone make no claim about the rest
         return {}
-    # A text and a target of one length: then a token of each looks at the one at its place in the other.
+    # A text and a target of equal length, so that each token can look at the same position of the other.
     shortest = min(ids.shape[1] for ids in inputs.values())
     inputs = {name: ids[:, :shortest] for name, ids in inputs.items()}
     if route.changes:
         module = twin(module)
         forward_pass.forward(module, inputs)
     names, known = {part: name for name, part in module.named_modules()}, set(known)
-    given = [part for part, name in names.items() if name in known or asked_by(name, part) in REARRANGED]
+    given = [part for part, name in names.items() if name in known or file_of(name, part) in REARRANGED]
     wholes = [module, *([module.get_decoder()] if forward_pass.has_target(module) else ())]
     found = _found(route, module, {part: names[part] for part in (*wholes, *given)}, given, inputs)
     return found and _found(route, module, names, given, inputs)
@@ -74,7 +77,7 @@ def _found(
 
 
 def _blocked(route: Route, length: int) -> AbstractContextManager:
-    """While this is entered, each token takes its own value alone in every attention of a route."""
+    """In this block each token looks only at itself, in every attention of a route."""
     return OwnKeys(length) if route.name == "watch" else collecting(Collector({}, _own_values))
 
 
@@ -85,7 +88,7 @@ def _own_values(q: Tensor, _k: Tensor, v: Tensor, _rule: ScoreRule) -> Tensor:
 
 
 class OwnKeys(TorchFunctionMode):
-    """In a model's own softmaxes of `length` queries and keys each looks at its own place alone."""
+    """In a model's own softmaxes of `length` queries and keys, each query looks only at its own position."""
 
     def __init__(self, length: int):
         super().__init__()

@@ -27,7 +27,7 @@ class LocalModel:
 class HubModel:
     """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files) and its licence.
 
-    `revision` is the commit that a server for strangers offers; None where it offers none.
+    `revision` is the commit that a public server offers; None where it does not offer the model.
     """
 
     id: str
@@ -45,18 +45,18 @@ def local_models(
 ) -> tuple[LocalModel, ...]:
     """The models on this machine: of the package, of the hub's cache, and of the folders.
 
-    A folder is that of one model, or has models' folders in it. `cache` is the folder of the hub's library,
-    if not the usual one. Models without safetensors or without a configuration are left out, and so is a
-    package whose weights are not the expected ones.
+    A folder has the files of one model, or contains folders of models. `cache` is the folder of the hub's
+    library, if it is not the usual one. Models without safetensors or without a configuration are left out,
+    and so is a package whose weights are not the expected ones.
     """
     models = []
-    with suppress(MhaError):  # `find` says why it is not in the list
+    with suppress(MhaError):  # `find` gives the reason
         if (folder := package()) is not None:
             models += _described(PACKAGE, "package", folder, None)
     newest = {name: (folder, revision) for name, folder, revision in reversed(in_hub_cache(cache))}
     for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
-    for folder in folders:  # named as it was written, as links name it
+    for folder in folders:  # with the name as given, as in links
         models += _in_folder(folder) or [model for inner in _inner(folder) for model in _in_folder(inner)]
     return tuple(models)
 
@@ -82,14 +82,14 @@ def _in_folder(folder: str | Path) -> list[LocalModel]:
 
 
 def _inner(folder: str | Path) -> list[Path]:
-    """The folders in a folder; none in one that is missing or cannot be read."""
+    """The folders in a folder; empty if it is missing or cannot be read."""
     with suppress(OSError):
         return sorted(inner for inner in Path(folder).iterdir() if inner.is_dir())
     return []
 
 
 def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[LocalModel]:
-    """The model of a folder; none where there are no weights or no configuration."""
+    """The model of a folder; None without weights or configuration."""
     files = Folder(name, folder, revision)
     try:
         family = files.config.get("model_type")
@@ -100,7 +100,7 @@ def _described(name: str, origin: str, folder: Path, revision: str | None) -> li
 
 
 def in_hub_cache(cache: str | Path | None) -> list[tuple[str, Path, str]]:
-    """Name, folder and revision of each model in the hub's cache, the newest revision of each first."""
+    """Name, folder and revision of each model in the hub's cache, with its newest revision first."""
     try:
         from huggingface_hub import scan_cache_dir
         from huggingface_hub.errors import CacheNotFound

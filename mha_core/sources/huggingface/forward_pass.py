@@ -1,4 +1,4 @@
-"""One forward pass of a model: what goes in, what comes out, and whose tokens look at whose in it."""
+"""One forward pass of a model: its inputs, its results, and the kind of each attention in it."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,16 @@ from mha_core.capture.call import Call
 from mha_core.errors import Phrase
 from mha_core.traces.layer import LayerTrace
 
-PassLayers = tuple[tuple[LayerTrace, ...], tuple[str, ...]]  # and what was left out, with its reason
+PassLayers = tuple[tuple[LayerTrace, ...], tuple[str, ...]]  # and sentences about the layers left out
 PROBE = 7  # tokens of a trial
-# In which order a model returns the weights of its attention, and whose they are.
+# The names under which a model returns attention weights, in their order, and their kinds.
 RETURNED = {
     "encoder_attentions": "encoder",
     "attentions": "self",
     "decoder_attentions": "decoder",
     "cross_attentions": "cross",
 }
-# Why a layer is left out.
+# Reasons to leave a layer out.
 IN_PARTS = Phrase("its weights are not those of token to token")
 NO_WEIGHTS = Phrase("what the model returns by the name of weights are none")
 _results: ContextVar[list | None] = ContextVar("headscope_results", default=None)
@@ -30,18 +30,18 @@ ELSEWHERE = Phrase("it does not look from token to token, or at two texts at onc
 
 
 def left_out(name: str, reason: str) -> Phrase:
-    """The sentence on a part of a model that is not shown."""
+    """The sentence about a part of a model that is not shown."""
     return Phrase("{name}: {reason}", name=name, reason=reason)
 
 
 def has_target(module: nn.Module) -> bool:
-    """Whether a model is an encoder–decoder: a decoder alone has the configuration of one, too."""
+    """Whether a model is an encoder–decoder. A decoder alone can have the configuration of one."""
     takes = inspect.signature(type(module).forward).parameters
     return bool(module.config.is_encoder_decoder) and "decoder_input_ids" in takes
 
 
 def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
-    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
+    # Not in inference mode, not even the caller's: its tensors do not count changes in place.
     with torch.inference_mode(False), torch.no_grad():
         result = module(**inputs, **more, return_dict=True)
     if (results := _results.get()) is not None:
@@ -51,7 +51,7 @@ def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> 
 
 @contextmanager
 def keeping_result() -> Iterator[list]:
-    """What the last pass inside this block returned, in this thread, as a list of one."""
+    """The result of the last pass in this block and thread, as a list of one."""
     token = _results.set([])
     try:
         yield _results.get()
@@ -60,14 +60,14 @@ def keeping_result() -> Iterator[list]:
 
 
 def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
-    """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
+    """Inputs of a few tokens, different ones for text and target, without repetition if possible."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     n_ids = getattr(config, "vocab_size", None) or 8
     special = set()
     for name in ("pad", "bos", "eos"):
-        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
+        number = getattr(config, f"{name}_token_id", None)  # one id or a list of ids
         special |= set(number) if isinstance(number, list | tuple) else {number}
-    # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
+    # From the middle of the vocabulary: at its ends are tokens for images and the like.
     around = [*range(n_ids // 2, n_ids), *range(n_ids // 2 - 1, -1, -1)]
     ids = [number for number in around[: n + 9] if number not in special] or [0]
     inputs = {"input_ids": torch.tensor([ids[:n]], device=device)}
@@ -77,7 +77,7 @@ def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
 
 
 def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
+    """The numbers of queries and keys in layers of each kind; (0, 0) if the model does not have the kind."""
     n_text = inputs["input_ids"].shape[1]
     n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
     of_text = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
@@ -85,7 +85,7 @@ def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
 
 
 def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
-    """Whose tokens look at whose, or None if the sizes say that it is neither."""
+    """The kind of a call: encoder, self, decoder or cross; None if its sizes fit none of them."""
     n_text = inputs["input_ids"].shape[1]
     if call.q.shape[0] != 1:
         return None
@@ -102,15 +102,15 @@ def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mappin
 
 
 def output(result: object) -> Tensor:
-    """The first tensor of floating numbers of what a model returns: hidden states or logits."""
+    """The first floating-point tensor of a model's result: hidden states or logits."""
     values = result.values() if hasattr(result, "values") else result
     return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
 
 
 def returned(module: nn.Module, result: object) -> list[tuple[str, Tensor]]:
-    """Kind and weights of each layer, as the model itself returns them.
+    """The kind and the weights of each layer, as the model itself returns them.
 
-    (1, head, query, key), or more axes where a text is looked at in parts.
+    Weights are (1, head, query, key), or have more axes where the model reads a text in parts.
     """
     weights_by_layer, in_bands = [], families.has(module, "bands")
     if in_bands:
@@ -119,7 +119,7 @@ def returned(module: nn.Module, result: object) -> list[tuple[str, Tensor]]:
         reaches = bands.reaches(module)
     for name, layer_kind in RETURNED.items():
         for at, weights in enumerate(getattr(result, name, None) or ()):
-            if isinstance(weights, Mapping):  # of parts of a text, by their names: Pegasus-X
+            if isinstance(weights, Mapping):  # Pegasus-X: weights of the parts of a text, by name
                 weights = max(weights.values(), key=Tensor.dim)
             if in_bands and layer_kind in ("self", "encoder"):
                 weights = bands.dense(weights, reaches[at])
@@ -129,5 +129,5 @@ def returned(module: nn.Module, result: object) -> list[tuple[str, Tensor]]:
 
 
 def are_weights(matrix: Tensor) -> bool:
-    """Could each row be weights? ProphetNet returns its scores by that name."""
+    """Whether each row can be weights. ProphetNet returns its scores under that name."""
     return bool(matrix.min() >= 0) and bool(matrix.float().sum(-1).max() <= 1.1)

@@ -1,4 +1,4 @@
-"""A model, its configuration and its tokenizer from their files; `transformers` is the library itself."""
+"""Loads a model, its configuration and its tokenizer from files; `transformers` is the library itself."""
 
 import re
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.files import Folder
 
-# May be missing from the files: heads for a task, and numbers that are computed.
+# Weights that may be missing from the files: heads for a task, and computed numbers.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
-UNUSED = re.compile(r"pooler|final_logits_bias|position_ids|classifier|score\b")  # by a head that writes
+UNUSED = re.compile(r"pooler|final_logits_bias|position_ids|classifier|score\b")  # by a language-model head
 SOUNDS = Phrase("it reads codes of sounds and no text")
 TOKENIZER = re.compile(
     r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
 )
 
-WRITERS = {  # of transformers, by what their models answer
+WRITERS = {  # mappings of transformers, by the kind of answers
     "target": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
     "masked": "MODEL_FOR_MASKED_LM_MAPPING",
     "next": "MODEL_FOR_CAUSAL_LM_MAPPING",
@@ -26,7 +26,7 @@ WRITERS = {  # of transformers, by what their models answer
 
 
 def config(transformers, folder: Folder):
-    """The configuration. Raises `MhaError` for an architecture that transformers does not have itself."""
+    """The configuration. Raises `MhaError` for an architecture that is not part of transformers."""
     entries = folder.config
     family = entries.get("model_type")
     if family not in transformers.CONFIG_MAPPING:
@@ -54,10 +54,10 @@ def tokenizer(transformers, folder: Folder):
     if any(TOKENIZER.fullmatch(file.name) for file in folder.path.iterdir()):
         try:
             loaded = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
-            if loaded.vocab_size > len(loaded.all_special_ids):  # transformers can build an empty one
+            if loaded.vocab_size > len(loaded.all_special_ids):  # transformers can build an empty tokenizer
                 return loaded
             reason = Phrase("it has no words")
-        except Exception as error:  # each kind of tokenizer raises others
+        except Exception as error:  # each kind of tokenizer has its own errors
             reason = first_line(error)
     raise MhaError(
         "The tokenizer of {name} is missing or cannot be read ({reason}); "
@@ -70,9 +70,9 @@ def tokenizer(transformers, folder: Folder):
 def module(
     transformers, folder: Folder, settings, dtype: torch.dtype, *, writes: bool = False
 ) -> tuple[nn.Module, str | None]:
-    """The model, with its output head if it is an encoder–decoder or is to write, else without a head.
+    """The model, with its output head for an encoder–decoder or for answers, else without a head.
 
-    → the model, and the name of the output head's matrix if the files lack it: its numbers are random then.
+    → the model, and the name of the output head's matrix if the files lack it: its numbers are then random.
     """
     own = _own_class(transformers, folder, settings)
     if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
@@ -124,7 +124,7 @@ def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Modu
             use_safetensors=True,
             dtype=dtype,
             attn_implementation="eager",
-            ignore_mismatched_sizes=True,  # reported, and refused by the caller
+            ignore_mismatched_sizes=True,  # they are reported, and the caller raises the error
             output_loading_info=True,
         )
     except Exception as error:
@@ -136,16 +136,16 @@ def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Modu
 def _misfits(report: Mapping) -> list[str]:
     """The names of the weights that the files lack, or have in another size.
 
-    Missing weights were drawn at random: allowed in a head for a task, not where the text goes through.
+    Missing weights are drawn at random: that is allowed in a head for a task, but not in the model itself.
     """
     lost = sorted(key for key in report["missing_keys"] if not OPTIONAL.search(key))
     return [*lost, *sorted(name for name, *_ in report["mismatched_keys"])]
 
 
 def _as_saved(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict] | None:
-    """The model without its head, loaded as the class that wrote the folder; None where that fits no better.
+    """The model without its head, loaded as the class that wrote the folder; None if that is no better.
 
-    The names of some families' weights are changed by rules that fit the class with the head alone.
+    Some families rename weights by rules that work only for the class with the head.
     """
     if (kind := _own_class(transformers, folder, settings)) is None:
         return None
@@ -154,7 +154,7 @@ def _as_saved(transformers, folder: Folder, settings, dtype: torch.dtype) -> tup
 
 
 def _own_class(transformers, folder: Folder, settings) -> type | None:
-    """The class that wrote the folder, if it is one of transformers: text encoders are in no mapping."""
+    """The class that wrote the folder, if it is part of transformers: text encoders are in no mapping."""
     names = folder.config.get("architectures")
     kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
     fits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
@@ -162,7 +162,7 @@ def _own_class(transformers, folder: Folder, settings) -> type | None:
 
 
 def kind_of(transformers, module: nn.Module | type, config) -> str | None:
-    """What a model answers: a key of `WRITERS`; None for one without a head that writes words."""
+    """The kind of a model's answers, a key of `WRITERS`; None without a language-model head."""
     name = (module if isinstance(module, type) else type(module)).__name__
     kinds = [kind for kind, mapping in WRITERS.items() if name in _classes(transformers, mapping)]
     if not isinstance(module, type) and "target" in kinds and not forward_pass.has_target(module):
@@ -173,7 +173,7 @@ def kind_of(transformers, module: nn.Module | type, config) -> str | None:
 
 
 def writing_class(transformers, own: type | None, config) -> type | None:
-    """The class with a head that writes words for a configuration; `own` is the one that wrote the files."""
+    """The class with a language-model head for a configuration; `own` is the class that wrote the files."""
     if own is not None and kind_of(transformers, own, config) is not None:
         return own
     kinds = ["masked", "next"]
@@ -190,14 +190,14 @@ def _classes(transformers, mapping: str) -> set[str]:
 
 
 def writes_sounds(settings) -> bool:
-    """Has a model a text encoder, and a decoder that reads and writes codes of sounds, as MusicGen?"""
+    """Whether a model has a text encoder and a decoder of audio codes, as MusicGen has."""
     return hasattr(settings, "text_encoder") and hasattr(settings, "audio_encoder")
 
 
 def _untrained_head(loaded: nn.Module, folder: Folder, missing: set[str]) -> str | None:
     """The name of the output head's matrix if it does not come from the files.
 
-    Some classes tie it to the embeddings even where config.json says that the two are not one matrix.
+    Some classes tie it to the embeddings even if config.json says that they are not tied.
     """
     head = loaded.get_output_embeddings() if loaded.can_generate() else None
     for name, part in loaded.named_modules():
@@ -209,6 +209,6 @@ def _untrained_head(loaded: nn.Module, folder: Folder, missing: set[str]) -> str
 
 
 def first_line(error: Exception) -> str:
-    """The type of an error and the first line of what it says."""
+    """The type of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')[:200]}" if lines else type(error).__name__

@@ -1,7 +1,7 @@
-"""The logits of a model of transformers: its answers at hidden tokens, or with the token that comes next.
+"""The logits of a transformers model: its answers at hidden tokens, or for the next token.
 
-A masked language model answers at its mask, a causal one at every token with the next one, and the decoder of
-an encoder–decoder likewise. The answers are ``softmax(logits)`` of the same pass that is traced.
+A masked language model answers at its mask. A causal model, and the decoder of an encoder–decoder, answer at
+every token with the next one. The answers are ``softmax(logits)`` of the traced pass itself.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from mha_core.traces.answers import Answer, most_probable
 from mha_core.traces.tokens import Tokens
 
 MAX_BYTES = 1 << 30  # of the logits of one text
-Asked = bool | Sequence[int | str]  # for all rows that a model answers at, or for some
+Asked = bool | Sequence[int | str]  # all rows with an answer, or some
 
 
 def rows(
@@ -32,11 +32,11 @@ def rows(
     tokenizer: object,
     name: str,
 ) -> list[int]:
-    """The positions at which the model answers: all of them, or those named in `answers`.
+    """The positions at which the model answers: all of them, or those in `answers`.
 
-    `tokens` and their `ids` are those of the target for "target"; those at `unread` are left out by the
-    attention mask. Raises `MhaError` for a token that there is not, or that is left out, and for a masked
-    model without a mask there.
+    `tokens` and their `ids` are those of the target for "target"; the attention mask hides those at `unread`.
+    Raises `MhaError` for a token that does not exist or is hidden, and for a masked model without a mask
+    token there.
     """
     mask = getattr(tokenizer, "mask_token_id", None)
     masks = [at for at, number in enumerate(ids) if number == mask and at not in unread]
@@ -69,9 +69,9 @@ def rows(
 
 
 def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
-    """Raise `MhaError` where the logits of these rows, in the model's own numbers and in fp32, are too large.
+    """Raise `MhaError` where the logits of these rows, in the model's dtype and in fp32, are too large.
 
-    ``rows · words · (bytes of a number + 4)``; of a model that cannot leave rows out all tokens count.
+    They need ``rows · words · (bytes of a number + 4)``; if the model computes all rows, all tokens count.
     """
     config = module.config.get_text_config(decoder=True)
     weight = next(module.parameters())
@@ -96,12 +96,12 @@ def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int
 
 
 def leaves_rows_out(module: nn.Module) -> bool:
-    """Whether the model computes logits for some rows alone."""
+    """Whether the model can compute the logits of some rows only."""
     return "logits_to_keep" in inspect.signature(type(module).forward).parameters
 
 
 def asked(module: nn.Module, at: Sequence[int]) -> dict[str, Tensor]:
-    """The argument with which the model computes logits of these rows alone; none where it cannot."""
+    """The argument with which the model computes only the logits of these rows; empty if it cannot."""
     device = next(module.parameters()).device
     return {"logits_to_keep": torch.tensor(at, device=device)} if leaves_rows_out(module) else {}
 
@@ -115,7 +115,7 @@ def logits_of(result: object, at: Sequence[int], *, n_tokens: int, name: str) ->
     if isinstance(logits, Tensor) and logits.dim() == 3:
         if logits.shape[1] == n_tokens:
             return logits[:, list(at)].float()
-        if logits.shape[1] == len(at):  # the others were left out
+        if logits.shape[1] == len(at):  # the model left out the others
             return logits.float()
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else None
     raise MhaError(
@@ -130,7 +130,7 @@ def logits_of(result: object, at: Sequence[int], *, n_tokens: int, name: str) ->
 def at_tokens(
     logits: Tensor, at: Sequence[int], n_tokens: int, tokenizer: object
 ) -> tuple[Answer | None, ...]:
-    """The answers for all tokens, None where there is none. Logits are (row, word) of the rows `at`."""
+    """The answer of each token, None without one. `logits` are (row, word) for the rows `at`."""
     answers: list[Answer | None] = [None] * n_tokens
     for row, position in zip(logits, at, strict=True):
         answers[position] = most_probable(row.softmax(-1).cpu(), lambda number: word_of(tokenizer, number))
@@ -138,7 +138,7 @@ def at_tokens(
 
 
 def word_of(tokenizer: object, number: int) -> str:
-    """A word of the vocabulary, as tokens are written; without a tokenizer, or beyond it, its id."""
+    """A word of the vocabulary, written as tokens are; without a tokenizer, or outside of it, its id."""
     piece = None if tokenizer is None else tokenizer.convert_ids_to_tokens([number])[0]
     if piece is None:
         return str(number) if tokenizer is None else f"<{number}>"
@@ -147,7 +147,7 @@ def word_of(tokenizer: object, number: int) -> str:
 
 
 def reads_ahead(module: nn.Module) -> bool:
-    """Whether the scores of a token's successor depend on tokens behind it: then they are no prediction."""
+    """Whether the scores for the next token depend on later tokens: then they are not a prediction."""
     inputs = forward_pass.probe(module)
     key = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
     changed = inputs[key].clone()

@@ -1,4 +1,4 @@
-"""The memory that is free, and the refusal of a model that has no room in it."""
+"""The free memory, and the error for a model that does not fit into it."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ import torch
 
 from mha_core.errors import MhaError, Phrase
 
-PASS_FACTOR = 1.15  # memory of a forward pass with its weights, by the weights alone
+PASS_FACTOR = 1.15  # memory of a forward pass including the weights, divided by that of the weights
 
 
 def check_memory(name: str, weights: int, device: str, *, dtype: str = "float32") -> None:
-    """Raise `MhaError` if a forward pass with so many bytes of weights, in `dtype`, has no room in memory."""
+    """Raise `MhaError` if memory is too small for a forward pass with so many bytes of weights."""
     free = free_bytes(device)
     if free is None or weights * PASS_FACTOR <= free:
         return
-    is_full = dtype == "float32"  # half precision is no advice to who has it already
+    is_full = dtype == "float32"  # no advice to use half precision where it is already in use
     raise MhaError(
         "{name} needs about {size:.1f} GB and {free:.1f} GB are free on {device}; a smaller model, or half "
         'precision (dtype="bfloat16"), needs less.'

@@ -2,7 +2,7 @@
 
 No other file imports transformers, and this one only inside functions. A model passes q, k and v to an
 attention function that it looks up by name. Ours is registered under `NAME`, with the mask function of the
-eager implementation, since with another one it would get no mask.
+eager implementation; with another one it would not get a mask.
 """
 
 import gc
@@ -59,7 +59,7 @@ from mha_core.traces.trace import AttentionTrace
 
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-MAX_MODELS = 2  # that `trace` keeps in memory
+MAX_MODELS = 2  # kept in memory by `trace`
 MAX_WRAPPERS = 5  # around a model
 RECORDED = "with mha.record(model, tokens=…) as recorded: model(**inputs)"
 
@@ -68,13 +68,13 @@ _registering = threading.Lock()
 _loading = threading.Lock()
 # Models from files, with the fingerprint of their folder.
 _loaded: Cache[tuple[tuple | None, "Model"]] = Cache(math.inf, lambda _: 0, max_count=MAX_MODELS)
-# Of models in memory their state, and their twin, which shares their tensors.
+# Models in memory, with their state and their twin, which shares their tensors.
 _twins: WeakKeyDictionary[nn.Module, tuple[tuple, "Model"]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model that many threads can trace at once; nothing in it changes."""
+    """A model ready to be traced, by several threads at once; it does not change."""
 
     name: str
     module: nn.Module = field(repr=False)
@@ -84,11 +84,13 @@ class Model:
     dtype: str
     route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
-    unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
-    mixers: Mapping[str, int] = field(default_factory=dict, repr=False)  # those with a proven matrix
+    unattended: tuple[str, ...] = ()  # sentences about layers that mix tokens by other means
+    mixers: Mapping[str, int] = field(
+        default_factory=dict, repr=False
+    )  # layers without softmax that have a proven matrix
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
-    # The model as its user runs it, and what it then calls of the user's own attention functions: where there
-    # is one, each text is compared with its result.
+    # The model as you run it, and the attention functions of your own that it calls. If there is one, each
+    # text is compared with the result of this model.
     as_run: nn.Module | None = field(default=None, repr=False)
     foreign: tuple[str, ...] = ()
 
@@ -98,7 +100,7 @@ class Model:
 
     @property
     def title(self) -> str:
-        """Its name in a sentence."""
+        """The name of the model in a sentence."""
         return self.name or self.architecture
 
     @property
@@ -108,12 +110,12 @@ class Model:
 
     @cached_property
     def writes(self) -> str | None:
-        """What its head for words answers: "masked", "next" or "target"; None without such a head."""
+        """The kind of its answers: "masked", "next" or "target"; None without a language-model head."""
         return loading.kind_of(_library(), self.module, self.module.config)
 
     @cached_property
     def reads_ahead(self) -> bool:
-        """Whether its scores of the next word depend on the words behind it."""
+        """Whether its scores for the next word depend on later words."""
         with _errors_of(self):
             return reads_ahead(twin(self.module) if self.route.changes else self.module)
 
@@ -136,9 +138,9 @@ def load(
 ) -> Model:
     """Load a model from a folder or from the Hugging Face hub: from safetensors, without code of its own.
 
-    `dtype` is float32 on a CPU and bfloat16 on a GPU by default. With `answers` it is loaded with the head
-    that writes words, if its architecture has one. `progress` is called with (stage, done, total) in the
-    stages "download" (in bytes), "load" and "check". Loading stops at the next step once `cancelled` returns
+    `dtype` is float32 on a CPU and bfloat16 on a GPU by default. With `answers` the model has its
+    language-model head, if its architecture has one. `progress` is called with (stage, done, total) in the
+    stages "download" (in bytes), "load" and "check". Loading stops at the next step when `cancelled` returns
     True. Raises `MhaError`, with the reason, for a model that cannot be loaded.
     """
     transformers = _library()
@@ -164,12 +166,12 @@ def load(
 
 
 def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
-    """Prepare a transformers model that is in memory already; it and its config stay as they are.
+    """Prepare a transformers model that is already in memory; it and its config do not change.
 
-    What is prepared and run is a twin: modules and configs of its own around the very same parameters and
-    buffers. Nobody who uses the model meanwhile notices, also in another thread, in training, or through
-    another model with the same config. Wrappers of PEFT, `torch.compile` and data parallelism are looked
-    through. Raises `MhaError` for what is no transformers model and for one that cannot be traced.
+    The prepared model is a twin: new modules and configs around the same parameters and buffers. You can go
+    on using the model at the same time, also in another thread, in training, or through another model with
+    the same config. Wrappers of PEFT, `torch.compile` and data parallelism are removed. Raises `MhaError`
+    for an object that is not a transformers model and for a model that cannot be traced.
     """
     module = unwrapped(module)
     name = name or module.name_or_path or type(module).__name__
@@ -178,16 +180,16 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
 
 
 def foreign_functions(module: nn.Module) -> tuple[str, ...]:
-    """The attention functions of the user's own that a model calls now, by their names."""
+    """The user's own attention functions that a model calls now, by name."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     return trial.foreign_functions(module, ALL_ATTENTION_FUNCTIONS)
 
 
 def unwrapped(module: object) -> nn.Module:
-    """The transformers model inside its wrappers; what an adapter adds is part of its layers.
+    """The transformers model inside its wrappers; the weights of an adapter are part of its layers.
 
-    Raises `MhaError` for an object without one, and for an adapter that puts vectors before the text.
+    Raises `MhaError` for an object without one, and for an adapter that puts vectors in front of the text.
     """
     transformers, inner = _library(), module
     for _ in range(MAX_WRAPPERS):
@@ -216,14 +218,14 @@ def unwrapped(module: object) -> nn.Module:
 
 
 def _adapter_configs(module: object) -> list:
-    """The configurations of PEFT's adapters; none without PEFT."""
+    """The configurations of PEFT's adapters; empty without PEFT."""
     configs = getattr(module, "peft_config", None)
     return list(configs.values()) if isinstance(configs, dict) else []
 
 
 def _traceable(module: nn.Module) -> nn.Module:
-    """The model. Raises `MhaError` for one that reads no text, or whose weights are not in memory."""
-    # The text part of a vision model names the main input of the whole.
+    """The model itself. Raises `MhaError` if it does not read text or its weights are not in memory."""
+    # The text part of a vision model has the main input name of the whole model.
     _, first, *_ = inspect.signature(type(module).forward).parameters
     if "input_ids" not in (module.main_input_name, first):
         raise MhaError(
@@ -240,23 +242,25 @@ def _traceable(module: nn.Module) -> nn.Module:
 
 
 def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None = None) -> Model:
-    """A model that nobody else uses, set to the best route that its trial has proven.
+    """A model of our own, set to the best route that its trial has proven.
 
-    Raises `MhaError` if there is none.
+    Raises `MhaError` if there is no such route.
     """
     register()
     writes_sounds = loading.writes_sounds(module.config)
     unread = (forward_pass.left_out("decoder", loading.SOUNDS),) if writes_sounds else ()
     module = (module.text_encoder if unread else module).eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
-        config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
-        config._attn_implementation = "eager"  # Falcon reads it in every pass and cannot be set otherwise
+        config.use_cache = False  # each pass needs the keys of all tokens
+        config._attn_implementation = (
+            "eager"  # Falcon reads this in every pass and has no other way to set it
+        )
     rotary.recompute_codes(module)
     watched = families.watch(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
     if weight.dtype in HALF:
-        free()  # the copy that the trial ran in
+        free()  # the copy of the trial
     unattended = (*families.without_attention(module).values(), *_convolutions(module, route), *unread)
     mixers = _proven(module, watched) if watched else watched
     route = beside.checked(route, module, {*(entry.partition(":")[0] for entry in unattended), *mixers})
@@ -282,7 +286,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
 
 
 def _convolutions(module: nn.Module, route: trial.Route) -> tuple[str, ...]:
-    """Sentences on the convolutions that mix the tokens of a text."""
+    """Sentences about the convolutions that mix the tokens of a text."""
     run = twin(module) if route.changes else module
     return tuple(
         families.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run))).values()
@@ -290,7 +294,7 @@ def _convolutions(module: nn.Module, route: trial.Route) -> tuple[str, ...]:
 
 
 def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
-    """Those of the watched layers without softmax whose matrices make their output for a few tokens."""
+    """The watched layers without softmax whose matrices give their output for a few tokens."""
     from mha_core.capture.families import mixing
 
     with mixing.recording() as recorder:
@@ -300,7 +304,7 @@ def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def register() -> None:
-    """Make our attention function known to transformers, with the mask that goes with it."""
+    """Register our attention function with transformers, together with its mask function."""
     transformers = _library()
     from transformers.masking_utils import eager_mask
 
@@ -321,15 +325,16 @@ def follow(
     answers: Asked = False,
     max_bytes: int = MAX_BYTES,
 ) -> AttentionTrace:
-    """Trace a text through a model; of an encoder–decoder also its target, by default what it writes itself.
+    """Trace a text through a model, for an encoder–decoder also its target, by default the generated one.
 
-    Instead of a text, `text` and `target` may be the ids of tokens. `attention_mask` and `position_ids` are
-    of the tokens of the text. Raises `MhaError` for text that is empty or too long, for a mask or positions
-    that do not fit it or that the model does not take, for a target where there is none, for a model that
-    cannot write one, for a text without a tokenizer, for a layer whose attention cannot be shown if there is
-    no other, for an error inside the model, for `edits` that do not fit, or of a model that computes
-    attention by code of its own, and for `answers` of a model that gives none there, or whose scores of words
-    take more than `max_bytes`.
+    Instead of a text, `text` and `target` may be the ids of tokens. `attention_mask` and `position_ids` have
+    a number for each token of the text. Raises `MhaError`
+    - for a text that is empty, too long, or without a tokenizer,
+    - for a mask or positions that do not fit the text, or that the model does not accept,
+    - for a target of a model without a decoder, and without a target for a model that cannot generate one,
+    - if no attention of the model can be shown, and for an error inside the model,
+    - for `edits` that do not fit, or of a model that computes attention in its own code,
+    - for `answers` at tokens where the model gives none, or whose scores need more than `max_bytes`.
     """
     edits = checked(edits)
     given = {"attention_mask": attention_mask, "position_ids": position_ids}
@@ -338,7 +343,7 @@ def follow(
     question = None
     if answers is not False:
         question = question_of(model, inputs, target_tokens or tokens, answers, max_bytes=max_bytes)
-    # Where nobody asks, one row of the scores of words is enough: all of them can take gigabytes.
+    # Without answers one row of logits is enough: all of them can take gigabytes.
     inputs |= asked(model.module, [0] if question is None else question)
     calls = edits_by_call(edits, sites(model, texts)) if edits else {}
     with forward_pass.keeping_result() as results:
@@ -358,8 +363,8 @@ def question_of(
 ) -> list[int]:
     """The positions of the text, or of the target, at which the model answers.
 
-    Raises `MhaError` for a model without a trained head that writes words, for one that is handed the word
-    that it would have to write, for a masked model without a mask in the text, and for too many bytes.
+    Raises `MhaError` for a model without a trained language-model head, for a model whose input already has
+    the answer, for a masked model without a mask token in the text, and for too many bytes.
     """
     if not isinstance(answers, bool | list | tuple) or answers in ([], ()):
         raise MhaError(
@@ -396,7 +401,7 @@ def question_of(
 
 
 class Texts(NamedTuple):
-    """What a model reads: the tokens of the text and of the target, and both as its inputs."""
+    """The input of a model: the tokens of the text and of the target, and both as tensors."""
 
     tokens: Tokens
     target: Tokens | None
@@ -412,9 +417,9 @@ def reading(
     edited: bool = False,
     **given: PerToken | None,
 ) -> Texts:
-    """The tokens and inputs of a text; of an encoder–decoder also of its target. Raises as `follow` does.
+    """The tokens and inputs of a text, for an encoder–decoder also of its target. Raises as `follow` does.
 
-    `given` are inputs of the model that the caller has for each token, or None.
+    `given` has further inputs of the caller, with a number for each token, or None.
     """
     if target is not None and not model.has_target:
         raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.title)
@@ -433,7 +438,7 @@ def reading(
 
 
 def _given(model: Model, n_tokens: int, given: Mapping[str, PerToken]) -> dict[str, list[int]]:
-    """The inputs that a caller gives a model beside the text. Raises `MhaError` as `follow` does."""
+    """The further inputs of the caller as tensors. Raises `MhaError` as `follow` does."""
     arguments = inspect.signature(type(model.module).forward).parameters
     if unknown := given.keys() - arguments.keys():
         taken = [name for name in ("attention_mask", "position_ids") if name in arguments]
@@ -453,9 +458,9 @@ def _given(model: Model, n_tokens: int, given: Mapping[str, PerToken]) -> dict[s
 
 
 def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, Tensor]) -> None:
-    """Raise `MhaError` where others depend on what a token takes that may look at nothing.
+    """Raise `MhaError` where other tokens depend on the output of a token that may look at nothing.
 
-    Torch's kernel and ours give it nothing, eager attention the mean of all.
+    This output is 0 in torch's kernel and in ours, and the mean of all values in eager attention.
     """
     masks = [layer.rule.mask for layer in trace.layers if layer.rule.mask is not None]
     if all(mask.any(-1).all() for mask in masks) or trial.same_as_run(model.as_run, model.module, inputs):
@@ -471,9 +476,9 @@ def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, 
 
 
 def sites(model: Model, texts: Texts) -> dict[int, Site]:
-    """Where edits can act: the attention of each layer, by the number of its call, from a pass without edits.
+    """The sites of edits: the attention of each layer, by the number of its call, from a pass without edits.
 
-    Raises `MhaError` for a model that computes attention by code of its own.
+    Raises `MhaError` for a model that computes attention in its own code.
     """
     with _errors_of(model):
         sides = {"text": texts.tokens, "target": texts.target}
@@ -481,7 +486,7 @@ def sites(model: Model, texts: Texts) -> dict[int, Site]:
 
 
 def edits_by_call(edits: tuple[Edit, ...], sites: Mapping[int, Site]) -> trial.Edits:
-    """The edits of each call of attention in a pass, each with the attention that they are made for."""
+    """The edits of each attention call in a pass, each with its site."""
     calls = zip(sites.items(), by_layer(edits, list(sites.values())), strict=True)
     return {number: (site, edits_of_layer) for (number, site), edits_of_layer in calls if edits_of_layer}
 
@@ -489,7 +494,7 @@ def edits_by_call(edits: tuple[Edit, ...], sites: Mapping[int, Site]) -> trial.E
 def _decoder_ids(
     model: Model, inputs: dict[str, Tensor], target: str | Ids | None, limit: int, *, edited: bool
 ) -> list[int]:
-    """What the decoder reads: the target, or what the model writes itself."""
+    """The ids that the decoder reads: the given target, or the one that the model generates."""
     module, name = model.module, model.title
     if target is not None:
         limit = min(limit, max_tokens(module, model.tokenizer, side="decoder"))
@@ -514,7 +519,7 @@ def _decoder_ids(
 
 @contextmanager
 def _errors_of(model: Model) -> Iterator[None]:
-    """An error inside a model as an `MhaError` with the model's name; the error itself is its cause."""
+    """Turns an error inside a model into an `MhaError` with the model's name; the error is its cause."""
     try:
         yield
     except MhaError:
@@ -528,7 +533,7 @@ def _errors_of(model: Model) -> Iterator[None]:
 
 
 def read(model: Model, text: str | Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
-    """The tokens of a text and the inputs that the model takes. Raises `MhaError` as `follow` does."""
+    """The tokens of a text and the inputs that the model accepts. Raises `MhaError` as `follow` does."""
     tokens, ids = encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
     check_ids(model.module, ids["input_ids"], name=model.title)
     arguments = inspect.signature(type(model.module).forward).parameters
@@ -544,7 +549,7 @@ def trace_of(
     *,
     target: Tokens | None = None,
 ) -> AttentionTrace:
-    """The trace of a pass: its layers with their texts, and where they come from."""
+    """The trace of a pass: its layers with their texts, and its source."""
     layers = with_texts(tokens, target, layers)
     return AttentionTrace(tokens, layers, source_of(model, layers, skipped), mixers=mixers)
 
@@ -552,10 +557,10 @@ def trace_of(
 def flow(
     model: Model, inputs: Mapping[str, Tensor], edits: trial.Edits = MappingProxyType({})
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...], tuple[MixerTrace, ...]]:
-    """The attention layers of one forward pass, what cannot be shown, and the layers without softmax.
+    """The attention layers of one forward pass, sentences about what is left out, and the mixers.
 
-    Raises `MhaError` if nothing can be shown, and where an attention function of the user's own gives the
-    text another result.
+    Raises `MhaError` if nothing can be shown, and if an attention function of the user's own gives another
+    result for the text.
     """
     if model.foreign and not trial.same_as_run(model.as_run, model.module, inputs):
         raise MhaError(
@@ -573,7 +578,7 @@ def flow(
 
 
 def _recording(model: Model) -> AbstractContextManager:
-    """Records the layers without softmax of a model that has some."""
+    """Records the layers without softmax, if the model has any."""
     if not model.mixers:
         return nullcontext()
     from mha_core.capture.families import mixing
@@ -587,11 +592,11 @@ def complete(
     skipped: tuple[str, ...],
     mixers: tuple[MixerTrace, ...] = (),
 ) -> PassLayers:
-    """The layers of a pass, and what was left out: that and the layers that mix tokens by other means.
+    """The layers of a pass, and sentences about what is left out, with layers that mix tokens by other means.
 
-    Raises `MhaError` if nothing is shown.
+    Raises `MhaError` if there is nothing to show.
     """
-    # KimiLinearAttention is the name of an attention
+    # KimiLinearAttention is a class with a softmax
     shown = {f"{layer.name}:" for layer in (*layers, *mixers)}
     skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
     if not layers and not mixers:
@@ -604,7 +609,7 @@ def complete(
 
 
 def source_of(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> ModelSource:
-    """Where a trace of this model comes from."""
+    """The source of a trace of this model."""
     return ModelSource(
         name=model.name,
         revision=model.revision,
@@ -649,14 +654,14 @@ def trace(
     >>> mha.trace(text, source=model, tokenizer=tokenizer)  # doctest: +SKIP
     >>> mha.trace(tokenizer(text)["input_ids"], source=model)  # doctest: +SKIP
 
-    A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config
-    stay unchanged. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
+    A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config do
+    not change. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
     `target` is the text of an encoder–decoder's decoder, or the ids of its labels. `attention_mask` and
-    `position_ids` are handed to the model as they are, a number for each token. `edits` change attention
+    `position_ids`, one number for each token, are passed to the model unchanged. `edits` change attention
     while the model computes; the model itself is not changed. With ``answers=True`` the trace has the model's
-    most probable words: of a masked language model at each hidden token, of a causal one at each token for
-    the next, of an encoder–decoder at each token of the target for the next; a list of tokens, as in
-    ``answers=[-1]``, asks at these alone. The scores of words may take `max_bytes`.
+    most probable words: at each hidden token of a masked language model, and for the next token at each token
+    of a causal model or of an encoder–decoder's target. A list of tokens, as in ``answers=[-1]``, limits the
+    answers to these. The scores of words may need up to `max_bytes`.
 
     Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
@@ -681,9 +686,9 @@ def model_of(
     dtype: str | None = None,
     answers: bool = False,
 ) -> Model:
-    """A model ready to be traced: loaded or adopted, or one of the last `MAX_MODELS` if unchanged.
+    """A model ready to be traced: one of the last `MAX_MODELS` if it is unchanged, else loaded or adopted.
 
-    It has changed where its files have, and where it calls another attention function since.
+    A model has changed if its files have changed, or if it calls another attention function.
     """
     if not isinstance(source, str | PathLike):
         if (revision, device, dtype) != (None, None, None):
@@ -695,7 +700,9 @@ def model_of(
         )
     key = (str(source), revision, device, dtype, answers)
     with _loading:
-        fingerprint = files.fingerprint(str(source))  # before it is loaded: it may be saved meanwhile
+        fingerprint = files.fingerprint(
+            str(source)
+        )  # before loading: the folder may be saved again at the same time
         if not _is_current(_loaded.find(key), fingerprint):
             _loaded.drop(key)
 
@@ -710,7 +717,7 @@ def model_of(
 
 
 def _is_current(known: tuple[tuple | None, Model] | None, fingerprint: tuple | None) -> bool:
-    """Has a model that was loaded still its files, and does it call the same attention functions?"""
+    """Whether a loaded model has the same files and calls the same attention functions as before."""
     if known is None:
         return False
     previous, model = known
@@ -718,7 +725,7 @@ def _is_current(known: tuple[tuple | None, Model] | None, fingerprint: tuple | N
 
 
 def _adopted(source: object, tokenizer) -> Model:
-    """The twin of a model in memory: a new one by `adopt`, or the one before if the model has not changed."""
+    """The twin of a model in memory: the previous one if the model has not changed, else a new one."""
     module = unwrapped(source)
     with _loading:
         state = _state(module)
@@ -730,7 +737,7 @@ def _adopted(source: object, tokenizer) -> Model:
 
 
 def _state(module: nn.Module) -> tuple:
-    """The state of a model that its twin has copies of; tensors are left out, since the two share them."""
+    """The state of a model that its twin copies; tensors are left out, since the two share them."""
     parts = [
         (id(part), type(part), _comparable({k: v for k, v in vars(part).items() if k != "training"}))
         for part in module.modules()
@@ -741,7 +748,7 @@ def _state(module: nn.Module) -> tuple:
 
 
 def _comparable(value: object) -> object:
-    """Numbers, strings and collections of them by value, any other object by identity."""
+    """A value to compare: numbers, strings and collections by value, any other object by identity."""
     if isinstance(value, str | int | float | None | torch.dtype | torch.device):
         return value
     if isinstance(value, Mapping):

@@ -1,6 +1,7 @@
 """The route "watch": models that compute attention in their own code, outside the common interface.
 
-Their code is followed while it runs, and what is understood is compared with the weights that they return.
+The code is followed while it runs, and the attention found is compared with the weights that the model
+returns.
 """
 
 from collections import Counter
@@ -36,19 +37,19 @@ BESIDE = Phrase("it mixes other values by weights that the model does not return
 
 @dataclass(frozen=True)
 class OwnCode:
-    """What a trial found of a model's own attention: its calls in order, and which of them are shown."""
+    """The result of a trial of a model's own attention: its calls in order, and which of them are shown."""
 
     calls: tuple[str, ...]  # the name of each
-    shown: tuple[bool, ...]  # False for one that the model returns no weights of, beside others
-    by_words: frozenset[int]  # those whose bias is another one with other words
-    skipped: tuple[str, ...]  # what the model returns weights of and no call is
+    shown: tuple[bool, ...]  # False for a call without weights in the model's result, if others have some
+    by_words: frozenset[int]  # calls whose bias depends on the words
+    skipped: tuple[str, ...]  # sentences about returned weights that belong to no call
     difference: float
-    softmaxes: int  # of all sizes, followed or not
+    softmaxes: int  # the number of softmaxes, followed or not
 
     def layers(
         self, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
     ) -> PassLayers | None:
-        """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
+        """The layers of a pass, and sentences about what is left out; None if other code ran this time."""
         calls, watcher = collect(module, names, inputs, close, every_row=False)
         if tuple(call.name for call in calls) != self.calls:
             return None
@@ -62,7 +63,7 @@ class OwnCode:
             )
         calls.reverse()
         for n, is_shown in enumerate(self.shown):
-            call = calls.pop()  # each is let go when it has been copied
+            call = calls.pop()  # each call is freed once it is copied
             layer_kind = kind(call, module, names, inputs)
             if layer_kind is None or not is_shown:
                 skipped.append(left_out(call.name, ELSEWHERE if layer_kind is None else BESIDE))
@@ -81,9 +82,9 @@ def try_own_code(
     weights: list[tuple[str, Tensor]],
     close: float,
 ) -> OwnCode | None:
-    """What can be seen of a model's own attention, in a pass that returned `weights` when it was asked to.
+    """The attention of a model's own code in a trial pass, compared with the returned `weights`.
 
-    None if any attention in it was not followed from end to end, or is not what the model returns.
+    None if an attention was not followed to its end, or if it differs from the returned weights.
     """
     calls, watcher = collect(module, names, inputs, close, every_row=True)
     kinds = [kind(call, module, names, inputs) for call in calls]
@@ -135,10 +136,10 @@ def collect(
 
 
 def _paired(calls: list[Call], model_weights: list[Tensor], close: float) -> list[float | None] | None:
-    """For each call how far it is from the weights that were returned of it; None of a call without.
+    """The gap of each call to its returned weights; None for a call without returned weights.
 
-    The last ones first: what is made of other weights beside comes before them (LiLT's layout). None in
-    all if some weights belong to no call.
+    Calls and weights are paired from the last ones on: attention that only feeds another one comes before it
+    (LiLT's layout). None instead of a list if some weights belong to no call.
     """
     gaps: list[float | None] = [None] * len(calls)
     n = len(calls)
@@ -155,7 +156,7 @@ def _paired(calls: list[Call], model_weights: list[Tensor], close: float) -> lis
 
 
 def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, int]]) -> tuple[str, ...]:
-    """Layers that the model returns weights of, of other sizes than any call that was seen."""
+    """Sentences about returned weights whose sizes no call has."""
     left, unseen = call_counts.copy(), []
     for name, matrix in weights:
         size = tuple(matrix.shape[2:])

@@ -1,7 +1,7 @@
-"""Passes of a transformers model in which the outputs of heads are switched off, several texts at once.
+"""Passes of a transformers model with heads switched off, several texts at once.
 
-Nothing is collected of them. A factor of 0 puts zero, or a mean, in place of a head's output; the gradient by
-a factor at 1 is the first order of that.
+Nothing is collected. Each head's output has a factor: 0 replaces it by zero or by a mean, and the gradient of
+the factor at 1 is the first-order estimate of that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from mha_core.sources.huggingface.twin import twin
 
 
 class Switches(Collector):
-    """The factors of heads' outputs, (text, head) for each call by its number; `edits` act besides.
+    """The factors of heads' outputs, (text, head), by the number of the call; `edits` act, too.
 
-    `means`, (head, 1, d_v), are what is there at a factor of 0; without one it is zero.
+    `means`, (head, 1, d_v), are the outputs at a factor of 0; without a mean the output is 0.
     """
 
     def __init__(
@@ -45,19 +45,19 @@ class Switches(Collector):
         self._n_calls += 1
 
     def add_arguments(self, *_: object) -> None:
-        """Keeps nothing, as the next two."""
+        """Keep nothing, like the next two methods."""
 
     add_use = add_index_scores = add_arguments
 
 
 def towards(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:
-    """Heads' outputs at a factor of 1, their mean at 0, or zero without one; on the straight line between."""
+    """Interpolate linearly between heads' outputs (factor 1) and their mean, or 0 without one (factor 0)."""
     factors = factors.to(outputs)
     return outputs * factors if mean is None else torch.lerp(mean.to(outputs), outputs, factors)
 
 
 def for_one_row(module: nn.Module, at: int, n_tokens: int) -> nn.Module:
-    """A twin of a model whose output head works on one row of `n_tokens` alone, where it takes them all."""
+    """A twin whose output head gets one row only, if the model would pass it all `n_tokens` rows."""
     other = twin(module)
     head = None if leaves_rows_out(module) else other.get_output_embeddings()
 
@@ -79,15 +79,15 @@ def logits(
     means: Mapping[int, Tensor] = MappingProxyType({}),
     edits: trial.Edits = MappingProxyType({}),
 ) -> Tensor:
-    """The scores of words at one token, in fp32, with heads' outputs as `Switches` makes them. (text, word)
+    """The logits at one token, in fp32, with the heads' outputs of `Switches`. (text, word)
 
-    `model` is a `Model` and `module` what runs of it; `factors` and `means` are by the numbers of calls.
+    `model` is a `Model`, `module` the part of it that runs; `factors` and `means` are by number of the call.
     """
     n_texts = len(next(iter(factors.values())))
     repeated = {name: tensor.expand(n_texts, *tensor.shape[1:]) for name, tensor in inputs.items()}
     repeated |= asked(module, [at])
     n_tokens = inputs["decoder_input_ids" if model.has_target else "input_ids"].shape[1]
-    graded = torch.is_grad_enabled()  # leaving inference mode would switch it on
+    graded = torch.is_grad_enabled()  # leaving inference mode would turn gradients on
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(graded),
@@ -98,7 +98,7 @@ def logits(
 
 
 def words_of(tokenizer: object, word: str) -> Sequence[int]:
-    """The ids of the single tokens that a word may be, with a space in front and without."""
+    """The ids of the single tokens that can be a word, with and without a space in front."""
     numbers = [tokenizer.convert_tokens_to_ids(word)] if word in tokenizer.get_vocab() else []
     for written in (f" {word}", word):
         ids = tokenizer(written, add_special_tokens=False, verbose=False)["input_ids"]

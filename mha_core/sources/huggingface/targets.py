@@ -1,4 +1,4 @@
-"""The target of an encoder–decoder: the ids that its decoder reads, from a text or written by the model."""
+"""The target of an encoder–decoder: the ids that its decoder reads, from a text or generated."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,15 +15,16 @@ from mha_core.sources.huggingface.tokenizer import (
 )
 from mha_core.traces.tokens import check_characters
 
-MAX_NEW_TOKENS = 32  # of a target that the model writes itself
+MAX_NEW_TOKENS = 32  # of a target that the model generates
 
 
 def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, name: str) -> list[int]:
-    """What the decoder reads for a target: its tokens moved to the right by one, as in training.
+    """The decoder's input for a target: its tokens shifted to the right by one, as in training.
 
-    The model's own shift is used where it has one: mBART and PLBart put the language, which the tokenizer
-    writes last, in front. Ids without an end get the start token in front; ids that begin with it stay.
-    Raises `MhaError` for a target that is empty or too long, and where the start token is not known.
+    The model's own shift is used if it has one: mBART and PLBart put the language token, which is last in the
+    tokenizer's output, in front. Ids without an end token get the start token in front; ids that begin with
+    the start token are not changed. Raises `MhaError` for a target that is empty or too long, and if the
+    start token is not known.
     """
     start = start_token(module)
     if isinstance(target, str):
@@ -55,7 +56,7 @@ def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, 
 
 
 def start_token(module: nn.Module) -> int | None:
-    """The id that the decoder reads first, as `generate` of transformers chooses it; None where unknown."""
+    """The first id of the decoder, chosen as by `generate` of transformers; None where it is not known."""
     settings = (module.config, getattr(module, "generation_config", None))
     for name in ("decoder_start_token_id", "bos_token_id"):
         for each in settings:
@@ -65,14 +66,14 @@ def start_token(module: nn.Module) -> int | None:
 
 
 def _is_end(module: nn.Module, tokenizer, number: int) -> bool:
-    """Whether a token stands for the end of a target or, behind that, for its language."""
+    """Whether a token marks the end of a target or, after the end, its language."""
     ends = getattr(module.config.get_text_config(decoder=True), "eos_token_id", None)
     special = getattr(tokenizer, "all_special_ids", ())
     return number in special or number in (ends if isinstance(ends, list | tuple) else (ends,))
 
 
 def _shifted(shift: Callable[[Tensor], Tensor] | None, labels: list[int]) -> list[int] | None:
-    """The labels moved by the model's own function; None where it has none or lacks the start token."""
+    """The labels shifted by the model's own function; None if it has none or the start token is missing."""
     if shift is None:
         return None
     try:
@@ -82,13 +83,13 @@ def _shifted(shift: Callable[[Tensor], Tensor] | None, labels: list[int]) -> lis
 
 
 def written_target(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
-    """What the decoder reads while the model writes a target, the most probable token each time."""
+    """The decoder's input while the model generates a target, always with the most probable token."""
     if not module.can_generate():
         raise MhaError("{name} cannot write a target itself; type one.", name=name)
     with torch.no_grad():
-        # Without a cache: some models lay it out for as many layers as the encoder has.
+        # Without a cache: some models size it for the number of the encoder's layers.
         ids = module.generate(
             **inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False, num_beams=1, use_cache=False
         )
-    # The last token is written, but never read.
+    # The last token is generated, but never read.
     return ids[0].tolist()[: max(1, ids.shape[1] - 1)]

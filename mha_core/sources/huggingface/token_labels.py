@@ -1,8 +1,8 @@
-"""A tokenizer's pieces as people read them, with their spans and words in the text.
+"""A tokenizer's pieces in readable form, with their spans and words in the text.
 
-Tokenizers write a space as Ġ or ▁ and a byte as a letter or as <0xE5>, and cut characters into bytes. Here
-the space before a piece is dropped, other white space gets a sign, and each part of a cut character is that
-character with the number of the part.
+Tokenizers write a space as Ġ or ▁ and a byte as a letter or as <0xE5>, and split characters into bytes. The
+readable form omits the space before a piece, shows other white space by a sign, and writes each part of a
+split character as that character with the number of the part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from mha_core.traces.tokens import Tokens
 from mha_core.traces.tokens import words as cut_into_words
 
 SIGNS = str.maketrans({" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "␣", "\u3000": "␣"})
-SPACE = "▁"  # what sentencepiece writes for a space
+SPACE = "▁"  # a space in sentencepiece
 BYTE = regex.compile(r"<0x([0-9A-Fa-f]{2})>")
 INVISIBLE = regex.compile(r"[\p{Cc}\p{Cf}\p{Zs}\p{Zl}\p{Zp}]")
 WHITE_SPACE = regex.compile(r"\s")
 VISIBLE = regex.compile(r"[\p{L}\p{N}\p{S}\p{P}]")
 SEPARATOR = regex.compile(r"[\p{Z}\p{Cc}]")
-PART = regex.compile(r"(U\+[0-9A-F]{4,6}|.)·([1-4])", regex.DOTALL)  # of a cut character
+PART = regex.compile(r"(U\+[0-9A-F]{4,6}|.)·([1-4])", regex.DOTALL)  # a part of a split character
 
 
 def readable_tokens(
@@ -33,8 +33,9 @@ def readable_tokens(
 ) -> Tokens:
     """The pieces of a text as `Tokens`: readable, with their spans in the text and their words.
 
-    `raw` are the tokenizer's pieces, and `letters` the byte of each letter where letters stand for bytes:
-    `BYTES` or `LATIN`. Without `offsets` (a tokenizer in Python) the pieces are searched in the text.
+    `raw` are the tokenizer's pieces. `letters` maps letters to bytes if the tokenizer writes bytes as
+    letters: `BYTES` or `LATIN`. Without `offsets` (a tokenizer in Python) the pieces are searched in the
+    text.
     """
     pieces = readable(raw, special=special, letters=letters)
     spans = _trimmed(text, offsets, special) if offsets is not None else _searched(text, pieces, special)
@@ -65,7 +66,7 @@ def readable(raw: Sequence[str], *, special: Sequence[bool], letters: Mapping[st
 def _runs(
     raw: Sequence[str], special: Sequence[bool], letters: Mapping[str, int] | None
 ) -> Iterator[tuple[int, int, list[bytes]]]:
-    """Runs of neighbouring pieces of text, as bytes: a character may be spread over several pieces."""
+    """Runs of neighbouring pieces of text, as bytes: a character may be split over several pieces."""
     start, contents = 0, []
     for at, piece in enumerate(raw):
         if special[at]:
@@ -83,7 +84,7 @@ def _runs(
 def _letters_to_bytes(piece: str, letters: Mapping[str, int]) -> bytes:
     if all(letter in letters for letter in piece):
         return bytes(letters[letter] for letter in piece)
-    return piece.encode(errors="replace")  # an added token, which is written as it is
+    return piece.encode(errors="replace")  # an added token, written as text
 
 
 def _marks_to_bytes(piece: str) -> bytes:
@@ -92,7 +93,7 @@ def _marks_to_bytes(piece: str) -> bytes:
 
 
 def _of_bytes(contents: list[bytes]) -> list[str]:
-    """The characters of each piece; of a character that is spread over pieces, the number of the part."""
+    """The characters of each piece; for a character split over pieces, with the number of the part."""
     try:
         return [content.decode() for content in contents]
     except UnicodeDecodeError:
@@ -100,7 +101,7 @@ def _of_bytes(contents: list[bytes]) -> list[str]:
 
 
 def _of_cut_characters(contents: list[bytes]) -> list[str]:
-    """The same where a character is spread over pieces, or bytes are no character."""
+    """The same where a character is split over pieces, or bytes do not form a character."""
     whole = b"".join(contents)
     owner = [at for at, content in enumerate(contents) for _ in content]
     pieces = [""] * len(contents)
@@ -109,7 +110,7 @@ def _of_cut_characters(contents: list[bytes]) -> list[str]:
         character, size = _character(whole, position)
         owners = list(dict.fromkeys(owner[position : position + size]))
         for number, at in enumerate(owners, start=1):
-            # An invisible character would leave its number alone on the screen.
+            # With an invisible character only the number would be on the screen.
             pieces[at] += character if len(owners) == 1 else f"{_signed(character, False)}·{number}"
         position += size
     return pieces
@@ -140,7 +141,7 @@ def _signed(piece: str, is_special: bool) -> str:
 
 
 def _trimmed(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[bool]) -> list[tuple[int, int]]:
-    """Spans in the text without the white space around them; a special piece has a span of width 0."""
+    """Spans in the text without surrounding white space; a special piece has a span of width 0."""
     spans, reached = [], 0
     for (start, end), is_special in zip(offsets, special, strict=True):
         if is_special and (start, end) == (0, 0):
@@ -156,17 +157,17 @@ def _trimmed(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[bo
 
 
 def _searched(text: str, pieces: list[str], special: Sequence[bool]) -> list[tuple[int, int]]:
-    """Spans by searching each piece behind the one before; of width 0 where it does not occur."""
+    """Spans found by searching each piece after the previous one; of width 0 if it does not occur."""
     spans, reached = [], 0
     folded = text.casefold() if len(text.casefold()) == len(text) else text
     for piece, is_special in zip(pieces, special, strict=True):
         target, start = piece.removeprefix("##").casefold(), reached
         at = -1 if is_special or not target else folded.find(target, start)
-        if at < 0 and not is_special and (part := PART.match(piece)):  # a part has the span of its character
+        if at < 0 and not is_special and (part := PART.match(piece)):  # a part gets the span of its character
             target = PART.sub(_whole, piece).casefold()
             start -= part[2] != "1" and len(_whole(part))
             at = folded.find(target, max(start, 0))
-        if 0 <= at <= start + 8:  # farther away it is another occurrence
+        if 0 <= at <= start + 8:  # further on it is another occurrence
             spans.append((at, at + len(target)))
             reached = at + len(target)
         else:
@@ -199,17 +200,17 @@ def _words(text: str, spans: list[tuple[int, int]], special: Sequence[bool]) -> 
 def _word_spans(text: str) -> tuple[tuple[int, int], ...]:
     try:
         return cut_into_words(text, limit=len(text) + 1).spans
-    except MhaError:  # nothing but white space and invisible characters
+    except MhaError:  # only white space and invisible characters
         return ()
 
 
 def _byte_letters() -> dict[str, int]:
-    """The byte of each letter, as in GPT-2: visible characters stand for themselves, Ā and on for others."""
+    """The byte of each letter, as in GPT-2: visible characters are themselves, others are Ā and following."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {chr(byte): byte for byte in visible}
     others = (byte for byte in range(256) if byte not in visible)
     return letters | {chr(256 + at): byte for at, byte in enumerate(others)}
 
 
-BYTES = _byte_letters()  # GPT-2 and those after it
+BYTES = _byte_letters()  # GPT-2 and later models
 LATIN = {chr(byte): byte for byte in range(256)}  # ByT5

@@ -1,4 +1,4 @@
-"""A text as a model's inputs and as tokens, by the model's tokenizer; or the ids of its tokens."""
+"""Turns a text, or the ids of its tokens, into a model's inputs and `Tokens`, by the model's tokenizer."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,19 +16,21 @@ from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, 
 MAX_ID = 2**31 - 1
 POSITIONS = (
     *("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"),
-    "max_target_positions",  # of Whisper's decoder, which reads a text alone
+    "max_target_positions",  # of Whisper's decoder, which can read a text without audio
 )
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-Ids = Sequence[int] | Sequence[str] | Tensor  # of the tokens of one text, or the tokenizer's own pieces
+Ids = (
+    Sequence[int] | Sequence[str] | Tensor
+)  # the ids of the tokens of one text, or the tokenizer's own pieces
 PerToken = Sequence[int] | Tensor  # a number for each token of one text
 
-_tokenizer_lock = threading.Lock()  # tokenizers in Rust refuse two callers at once
+_tokenizer_lock = threading.Lock()  # tokenizers in Rust raise an error for two callers at once
 
 
 def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens and the model's inputs of a text, or of the ids of one.
 
-    Raises `MhaError` for a text that is empty, too long or has half of a character, for a text without a
+    Raises `MhaError` for a text that is empty, too long or has a lone surrogate, for a text without a
     tokenizer, and for a value that is neither a text nor ids.
     """
     if not isinstance(text, str):
@@ -62,11 +64,11 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
 
 @contextmanager
 def using_tokenizer(name: str) -> Iterator[None]:
-    """The lock of tokenizers; an error in one as an `MhaError`, with the error itself as its cause."""
+    """Hold the lock of tokenizers; an error in one becomes an `MhaError` with that error as its cause."""
     with _tokenizer_lock:
         try:
             yield
-        except Exception as error:  # each kind of tokenizer raises others
+        except Exception as error:  # each kind of tokenizer has its own errors
             raise MhaError(
                 "The tokenizer of {name} cannot read this text ({reason}).",
                 name=name,
@@ -75,7 +77,7 @@ def using_tokenizer(name: str) -> Iterator[None]:
 
 
 def check_tokenizer(tokenizer, name: str) -> None:
-    """Raise `MhaError` where there is no tokenizer, or none of transformers."""
+    """Raise `MhaError` without a tokenizer, and for one that is not of transformers."""
     if tokenizer is None:
         raise MhaError(
             "{name} has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
@@ -103,7 +105,7 @@ def token_ids(tokenizer, ids: Ids) -> list[int]:
 
     Raises `MhaError` for an empty list, more than one row, and for an entry that is no token.
     """
-    if hasattr(ids, "tolist"):  # of torch, numpy, pandas or the module array
+    if hasattr(ids, "tolist"):  # from torch, numpy, pandas or the module array
         shape = tuple(ids.shape) if hasattr(ids, "shape") else (len(ids),)
         if len(shape) == 2 and shape[0] == 1:
             ids, shape = ids[0], shape[1:]
@@ -140,7 +142,7 @@ def token_ids(tokenizer, ids: Ids) -> list[int]:
 def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False) -> Tokens:
     """The tokens of ids; without a tokenizer their labels are the ids.
 
-    `text` is their text if that is known. With `start` the first token is that of the beginning.
+    `text` is their text if it is known. With `start` the first token is the start token.
     """
     if tokenizer is None:
         return spaced([str(number) for number in ids], special=(0,) if start else ())
@@ -149,7 +151,7 @@ def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: 
         pieces = tokenizer.convert_ids_to_tokens(list(ids))
         special, letters = _special(tokenizer, ids), letters_of(tokenizer)
         text = tokenizer.decode(list(ids), skip_special_tokens=True) if text is None else text
-    # A model can have more numbers than its tokenizer has pieces, and write one of them.
+    # A model can have more ids than its tokenizer has pieces, and generate one of these.
     raw = [f"<{number}>" if piece is None else str(piece) for number, piece in zip(ids, pieces, strict=True)]
     special = [known or piece is None for known, piece in zip(special, pieces, strict=True)]
     special[0] |= start
@@ -157,7 +159,7 @@ def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: 
 
 
 def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
-    """Raise `MhaError` for tokens that the model has no vectors for."""
+    """Raise `MhaError` for ids without an embedding in the model."""
     embedding = _table_size(module)
     if embedding is not None and max(ids) >= embedding:
         raise MhaError(
@@ -170,9 +172,9 @@ def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
 
 
 def _table_size(module: nn.Module) -> int | None:
-    """How many tokens have a vector; None where every number has one: CANINE hashes those of characters.
+    """The number of ids with an embedding; None where every id has one: CANINE hashes characters.
 
-    Where transformers names no table of vectors it is the size of the largest table of the model.
+    If transformers does not name the embedding table, it is the size of the model's largest table.
     """
     if module.config.model_type == "canine":
         return None
@@ -184,9 +186,9 @@ def _table_size(module: nn.Module) -> int | None:
 
 
 def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int]:
-    """The numbers that a caller gives the `n` tokens of a text, (token,) or (1, token), from 0 to `largest`.
+    """The caller's numbers for the `n` tokens of a text, (token,) or (1, token), from 0 to `largest`.
 
-    `name` is that of the argument. Raises `MhaError` for another shape and for other numbers.
+    `name` is the name of the argument. Raises `MhaError` for another shape and for other numbers.
     """
     try:
         table = torch.as_tensor(numbers)
@@ -212,14 +214,14 @@ def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int
 
 
 def max_position(module: nn.Module) -> int:
-    """The largest position that a token of a text may be given."""
+    """The largest position that a token of a text may have."""
     config = module.config.get_text_config()
     limits = [limit for name in POSITIONS if isinstance(limit := getattr(config, name, None), int)]
     return min((limit - 1 for limit in limits if limit > 0), default=MAX_ID)
 
 
 def max_tokens(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:
-    """The largest number of tokens: that of the tokenizer, of the positions, and never above ours.
+    """The largest number of tokens: the lowest limit of the tokenizer, the positions and Headscope.
 
     `side` is "encoder" for a text and "decoder" for a target.
     """
@@ -233,12 +235,12 @@ def max_tokens(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:
     for name, part in module.named_modules():
         table, padding = getattr(part, "weight", None), getattr(part, "padding_idx", None)
         if "position" in name.rpartition(".")[2] and table is not None and padding is not None:
-            limits.append(table.shape[0] - padding - 1)  # RoBERTa's positions start behind the padding
+            limits.append(table.shape[0] - padding - 1)  # RoBERTa's positions start after the padding
     return min(limits)
 
 
 def _special(tokenizer, ids: Sequence[int], encoding=None) -> list[bool]:
-    """For each token whether it stands for no text; the one for unknown words does."""
+    """For each token whether it is special, without text of its own; the unknown token is not special."""
     encodings = getattr(encoding, "encodings", None)
     marks = encodings[0].special_tokens_mask if encodings else [0] * len(ids)
     special_ids = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
@@ -246,7 +248,7 @@ def _special(tokenizer, ids: Sequence[int], encoding=None) -> list[bool]:
 
 
 def letters_of(tokenizer) -> Mapping[str, int] | None:
-    """The byte of each letter of this tokenizer's pieces; None where letters are letters."""
+    """The byte of each letter in this tokenizer's pieces; None if it writes plain letters."""
     if type(tokenizer).__name__ == "ByT5Tokenizer":
         return LATIN
     if getattr(tokenizer, "is_fast", False):

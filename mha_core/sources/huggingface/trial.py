@@ -1,10 +1,10 @@
-"""How a model's attention can be seen, and the trial that proves it.
+"""The routes to a model's attention, and the trial that proves one.
 
-There are four routes: our function inside the model, its own code followed, the weights that it returns, and
-that of a model without attention, whose layers mix tokens by other means.
-A route is believed only after a trial: a few tokens through the model with its own eager attention and
-through the route. Weights and output must be the same, else the next route is tried. So an architecture
-whose attention does something of its own is never shown wrongly; it is shown with less.
+There are four routes: our attention function inside the model, the model's own code followed, the weights
+that the model returns, and mixing matrices for a model without attention. A route is used only after a trial.
+The model reads a few tokens with its own eager attention and by the route. Weights and output must be equal,
+else the next route is tried. So an architecture with an unusual attention is never shown wrongly; less of it
+is shown.
 """
 
 import inspect
@@ -51,7 +51,7 @@ from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.tokens import Tokens
 
-if TYPE_CHECKING:  # loaded where a trial follows a model's own code
+if TYPE_CHECKING:  # loaded only if a trial follows a model's own code
     from mha_core.sources.huggingface.own_code import OwnCode
 
 WEIGHTS_ALONE = Phrase("It returns its weights; queries, keys and values are not known.")
@@ -67,12 +67,16 @@ ANOTHER_WAY = Phrase(
     "For this text the model computes attention in another way than for short ones. It returns its weights; "
     "queries, keys and values are not known."
 )
-LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # no model's own code
+LIBRARY = re.compile(
+    r"(torch|builtins|abc|transformers\.(?!models\.))"
+)  # libraries, whose files are not a model's own code
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
-BUDGET = re.compile(r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|budget)")  # of keys
+BUDGET = re.compile(
+    r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|budget)"
+)  # names of limits on keys
 LONG_PROBE = 64  # tokens
-EAGER = "eager_attention_forward"  # as each file of transformers calls its own function
-SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys are no choice of 64 keys, 2 of 2 are
+EAGER = "eager_attention_forward"  # the name of the eager function in each file of transformers
+SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys cover all 64 keys, 2 blocks of 2 do not
 ABSENT = Phrase("for this text it does not attend as it does for short ones")
 
 Result = TypeVar("Result")
@@ -80,32 +84,34 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Route:
-    """A way to a trace: "attend" and "watch" have all numbers, "weights" the weights alone, and why.
+    """A route to a trace: "attend" and "watch" have all numbers, "weights" has only weights, with the reason.
 
-    "mixing" is the way to a model without any attention: all its layers mix tokens by other means.
+    "mixing" is the route of a model without any attention, whose layers all mix tokens by other means.
 
-    `difference` is the largest one of weights and output between it and the model's own attention, in the
-    trial, which runs in fp32 where there is room. `by` is what our function attends by: torch's fused kernel,
-    unless that went astray in its trial. `notes` say what else is to be known of what is shown. A model that
-    `changes` itself when it reads, as BigBird does for good when a text is short, runs as a twin each time.
+    `difference` is the largest difference of weights and output to the model's own attention in the trial,
+    which runs in fp32 if memory allows. `by` computes the attention of our function: torch's fused kernel,
+    unless it failed in the trial. `notes` are remarks about the layers that are shown. A model that `changes`
+    itself when it reads a text, as BigBird does after a short one, runs as a new twin each time.
     """
 
     name: str
     difference: float
     missing: str | None = None
     own_code: "OwnCode | None" = None
-    skipped: tuple[str, ...] = ()  # layers of parts of a text, and what mixes tokens beside those shown
+    skipped: tuple[
+        str, ...
+    ] = ()  # sentences about layers of parts of a text, and about other parts that mix tokens
     notes: tuple[str, ...] = ()
     by: Attend = attend
     changes: bool = False
-    layers: tuple[str, ...] = ()  # the names of those that a short text shows
+    layers: tuple[str, ...] = ()  # the names of the layers in the trace of a short text
 
 
 def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> tuple[str, ...]:
-    """The attention functions of the user's own that a model may call, by their names.
+    """The user's own attention functions that a model may call, by name.
 
-    They were registered among the `functions` that transformers knows, or put in the place of one of
-    transformers or torch. The library's compute what is traced; one of these may compute anything.
+    They are registered among the `functions` of transformers, or replace a function of transformers or torch.
+    The libraries' own functions compute what is traced; a user's function may compute anything.
     """
     registered = [name for name in implementations(module) if name in functions]
     names = [name for name in registered if not _is_of_library(functions[name])]
@@ -120,7 +126,7 @@ def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> t
 
 
 def _is_of_library(function: Callable) -> bool:
-    """Is it a function of transformers or torch, or one of these with some arguments set?"""
+    """Whether it is a function of transformers or torch, perhaps with some arguments set."""
     function = getattr(function, "func", function)
     code = getattr(function, "__code__", None)
     folders = [os.path.dirname(sys.modules[name].__file__) for name in ("transformers", "torch")]
@@ -128,10 +134,10 @@ def _is_of_library(function: Callable) -> bool:
 
 
 def same_as_run(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
-    """Does a model as its user runs it give the same result for a text as `module` does?
+    """Whether the user's model gives the same result for a text as `module`.
 
-    Both run in fp32 if there is room for copies, and without a head, which may look at one row of the result
-    alone. What is computed of padding is left out.
+    Both run in fp32 if memory allows, and without a head, which may read only one row of the result. Rows of
+    padding are left out.
     """
     one, other = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
     one, other = one.base_model, other.base_model
@@ -147,17 +153,17 @@ def same_as_run(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tenso
 
 
 def implementations(module: nn.Module) -> list[str | None]:
-    """The names of the attention functions that a model and its parts are set to."""
+    """The names of the attention functions set in a model and its parts."""
     configs = (vars(part).get("config") for part in module.modules())
     return list(dict.fromkeys(getattr(config, "_attn_implementation", None) for config in configs))
 
 
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
-    """The best route that gives what the model itself computes; the model is then set to it.
+    """The best route with the same numbers as the model itself; the model is then set to it.
 
-    The trial runs in a twin of the model, in fp32 if there is room for a copy: in half precision two ways to
-    compute the same differ by more than some errors. → the route, and the names of the model's parts by their
-    ids. Raises `MhaError` for a model that cannot run on tokens alone and for one without attention.
+    The trial runs in a twin of the model, in fp32 if memory allows: in half precision, rounding can exceed
+    the effect of an error. → the route, and the names of the model's parts by their ids. Raises `MhaError`
+    for a model that cannot run on tokens alone and for a model without attention.
     """
     half = halves(module)
     route = attempt(lambda: _route_of_copy(module, half, ours)) if half else None
@@ -176,9 +182,9 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
 
 
 def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | None:
-    """The route that a trial in fp32 chooses. None if there is no room for a copy.
+    """The route chosen by a trial in fp32. None if there is no memory for a copy.
 
-    Raises what the model itself raises in its own precision.
+    Raises the errors of the model in its own precision.
     """
     precise = in_float32(module, half)
     if precise is None:
@@ -189,38 +195,38 @@ def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | 
 
 
 def _adjusted(module: nn.Module, route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
-    """Set a model to a route. → the names of its parts by their ids, and those of the layers that it shows
+    """Set a model to a route. → the names of its parts by their ids, and the names of its shown layers
 
-    There are no names of parts where twins of the model are run.
+    The names of parts are empty if twins of the model run instead of it.
     """
     _set(module, ours if route.name == "attend" else "eager")
     names = {} if route.changes else watch(module)
-    # What this proves of the matrices is known from then on.
+    # This pass also proves the matrices; later passes rely on it.
     layers, _ = run(route, module, names, probe(module))
     return names, tuple(layer.name for layer in layers)
 
 
 def _tried(module: nn.Module, ours: str) -> Route:
-    """The best route of a model that nobody else uses. Raises `MhaError` if there is none."""
+    """The best route of a model of our own. Raises `MhaError` if there is none."""
     inputs = probe(module)
     has_interface = _set(module, "eager")
     before = _classes(module)
     try:
         reference = forward(module, inputs, output_attentions=True)
-    except Exception as error:  # any library's any error: it is somebody else's model
+    except Exception as error:  # the model's own code can raise any error
         raise MhaError(
             "{model} does not run on a text alone: {type}: {reason}. So nothing of it can be traced.",
             model=type(module).__name__,
             type=type(error).__name__,
             reason=str(error),
         ) from error
-    names = watch(module)  # now, since the pass may have changed the model
+    names = watch(module)  # after the pass, which may have changed the model
     route = _route(module, names, ours if has_interface else "", inputs, reference)
     return replace(route, changes=_classes(module) != before or _keeps_buckets(module))
 
 
 def _keeps_buckets(module: nn.Module) -> bool:
-    """Does a model (Reformer) choose the number of its buckets by the first long text that it reads?"""
+    """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
     return has(module, "chunks") and module.config.num_buckets is None
 
 
@@ -271,13 +277,13 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
 
 
 class Unproven(MhaError):
-    """Our attention function is not known to understand all that a model hands it."""
+    """A model calls our attention function with arguments that are not known to be supported."""
 
 
 def asks_for_name(module: nn.Module) -> bool:
-    """Does the code of a model compare the name of its attention function with names that it knows?
+    """Whether the code of a model compares the name of its attention function with certain names.
 
-    It may then hand ours something else than its own, and only for longer texts.
+    It may then pass other arguments to our function, perhaps only for longer texts.
     """
     files = {kind.__module__ for part in module.modules() for kind in type(part).__mro__}
     return any(_file_asks_for_name(file) for file in files if not LIBRARY.match(file))
@@ -287,14 +293,14 @@ def asks_for_name(module: nn.Module) -> bool:
 def _file_asks_for_name(file: str) -> bool:
     try:
         return NAME_ASKED.search(inspect.getsource(sys.modules[file])) is not None
-    except (OSError, TypeError, KeyError):  # as of a class that was written in a notebook
+    except (OSError, TypeError, KeyError):  # for example a class in a notebook
         return True
 
 
 def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str, by: Attend) -> None:
-    """A trial of a text longer than what a token may look at. Raises `Unproven` unless it succeeds.
+    """A trial with a text longer than a token may look at. Raises `Unproven` unless it succeeds.
 
-    The numbers of keys, blocks or windows are made small for it: real ones are thousands of tokens.
+    For the trial the limits on keys, blocks or windows are made small: real ones are thousands of tokens.
     """
     inputs = probe(module, min(LONG_PROBE, max_tokens(module, None)))
     for budget in SMALL_BUDGETS:
@@ -307,7 +313,7 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
             )
         if difference is None or difference > _close(module):
             continue
-        # What not even the smallest budget changes looks at all keys, as where no layer is sparse.
+        # If even the smallest budget changes nothing, every layer looks at all keys: no layer is sparse.
         if not smaller or budget == SMALL_BUDGETS[-1]:
             return
         _set(module, "eager")
@@ -322,7 +328,7 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
 
 @contextmanager
 def small_budgets(module: nn.Module, budget: int) -> Iterator[bool]:
-    """While entered, modules and configs let attention choose at most `budget` keys. → did any let more?"""
+    """In this block modules and configs allow at most `budget` keys. → whether any allowed more before"""
     holders = [part for place, part in module.named_modules() if ATTENTION.search(place)]
     configs = {id(config): config for part in module.modules() if (config := vars(part).get("config"))}
     before = [
@@ -341,7 +347,7 @@ def small_budgets(module: nn.Module, budget: int) -> Iterator[bool]:
 
 
 def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict, close: float) -> bool:
-    """Has the model layers that mix tokens by other means, and nothing else that could be attention?"""
+    """Whether the model has layers that mix tokens by other means, and nothing that could be attention."""
     if not without_attention(module):
         return False
     from mha_core.sources.huggingface.own_code import collect
@@ -350,7 +356,7 @@ def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict,
     return not calls and not any(watcher.softmaxes[size] for size in sizes(inputs).values())
 
 
-Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # of the calls of a pass, by their number
+Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # by the number of the call in a pass
 
 
 def run(
@@ -360,9 +366,9 @@ def run(
     inputs: Mapping[str, Tensor],
     edits: Edits = MappingProxyType({}),
 ) -> PassLayers:
-    """The layers of a forward pass by a route, and what was left out, each with its reason.
+    """The layers of a forward pass by a route, and sentences about what is left out.
 
-    Raises `MhaError` where `edits`, which only the route "attend" takes, meet other calls than `sites` saw.
+    Only the route "attend" accepts `edits`. Raises `MhaError` if the calls are not those that `sites` found.
     """
     module, names = _to_run(route, module, names, inputs)
     if route.name == "watch":
@@ -391,10 +397,10 @@ def sites(
     inputs: Mapping[str, Tensor],
     texts: Mapping[str, Tokens | None],
 ) -> dict[int, Site]:
-    """Where edits can act in a forward pass: the attention of each layer, by the number of its call.
+    """The sites of edits in a forward pass: the attention of each layer, by the number of its call.
 
     `texts` are the "text" and the "target". Raises `MhaError` for a route on which an edit would change the
-    picture alone.
+    picture but not the model's computation.
     """
     if route.name != "attend":
         raise MhaError(
@@ -418,7 +424,7 @@ def sites(
 def _to_run(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
 ) -> tuple[nn.Module, Mapping[int, str]]:
-    """The model that runs, and the names of its modules: a twin of one that changes itself when it reads."""
+    """The model to run, and the names of its modules; for a model that changes itself, a new twin."""
     if not route.changes:
         return module, names
     module = twin(module)
@@ -429,10 +435,10 @@ def _to_run(
 def layers_of(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], calls: list[Call]
 ) -> PassLayers:
-    """The layers that calls become, and what was left out. The list is emptied."""
+    """The calls as layers, and sentences about what is left out. The list of calls is emptied."""
     layers, skipped, shared = [], [*route.skipped], {}
     calls.reverse()
-    while calls:  # each is let go when it has been copied
+    while calls:  # each call is freed once it is copied
         call = calls.pop()
         layer_kind = kind(call, module, names, inputs)
         if layer_kind is None:
@@ -451,7 +457,7 @@ def _close(module: nn.Module) -> float:
 def attempt(trial: Callable[[], Result | None]) -> Result | None:
     """The result of a trial; None if it raised an error, as where a model uses an interface differently.
 
-    The next route decides then. Where the error is in our own code, a warning says so: nobody would notice.
+    The next route is tried then. If the error is in our own code, a warning says so.
     """
     try:
         return trial()
@@ -475,8 +481,8 @@ def _trial(
 ) -> float | None:
     """The largest difference of weights or outputs between our function and the model itself.
 
-    None if it does not see all that the model returns weights of: a part would look like the whole. Raises
-    `Unproven` if it is handed what it does not understand.
+    None if the model returns weights of more layers than our function sees: a part would look like the whole.
+    Raises `Unproven` for arguments that are not supported.
     """
     collector = Collector(names, by)
     with collecting(collector):
@@ -505,10 +511,10 @@ def _trial(
 
 
 def _weights_gap(call: Call, model_weights: Tensor) -> float:
-    """How far a call's weights are from those that the model returned.
+    """The gap of a call's weights to those that the model returned.
 
-    Some models return weights as they are before the sink takes its share (Granite with windows): that
-    is the same if the model's output, which is compared besides, has the share taken.
+    Some models return weights without the sink, so that rows sum to 1 (Granite with windows). These are
+    compared without the sink; the model's output, which has it, is compared as well.
     """
     shown = call.weights()
     difference = gap(shown, model_weights)
@@ -518,12 +524,12 @@ def _weights_gap(call: Call, model_weights: Tensor) -> float:
 
 
 def _set(module: nn.Module, implementation: str) -> bool:
-    """Set the attention implementation; False for a model that has its own and nothing else."""
+    """Set the attention implementation; False for a model that only has its own."""
     able = [part for part in module.modules() if hasattr(type(part), "_can_set_attn_implementation")]
     able = [part for part in able if part._can_set_attn_implementation()]
     if module in able:
-        able = [module]  # it sets all that it holds
-    for part in able:  # else one inside it may do what the whole does not: a reader of pictures with a Llama
+        able = [module]  # it also sets its parts
+    for part in able:  # otherwise a part may support it, as the Llama in a vision model
         part.set_attn_implementation(implementation)
     return bool(able) or implementation == "eager"
 
@@ -544,6 +550,6 @@ def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
 
 
 def _without_filling(weights: Tensor, n_query: int, n_key: int) -> Tensor:
-    """Weights without tokens behind the text that nothing looks at: BigBird fills its blocks up with them."""
+    """Weights without the padding behind the text, to which no token looks: BigBird pads its blocks."""
     fits = weights.dim() == 4 and weights.shape[2] > n_query and weights.shape[3] > n_key
     return weights[..., :n_query, :n_key] if fits and not weights[..., :n_query, n_key:].any() else weights

@@ -1,7 +1,7 @@
-"""A model's twin: modules and configs of its own around the very same tensors, or around copies in fp32.
+"""A model's twin: new modules and configs around the same tensors, or around copies in fp32.
 
-What is done to a twin, its model does not notice. A trial runs in one that computes in fp32, since in half
-precision two ways to compute the same differ by more than some errors.
+Changes of a twin do not affect its model. A trial runs in a twin in fp32, since in half precision rounding
+can exceed the effect of an error.
 """
 
 import copy
@@ -17,10 +17,10 @@ from mha_core.sources.huggingface import memory
 
 
 def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
-    """Modules and configs like those of a model, with the very same tensors, or `others` by their ids."""
+    """A copy of a model's modules and configs with the same tensors, or with `others` by their ids."""
     try:
         other = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
-    except Exception as error:  # any library's any error: what hangs on the model is not ours
+    except Exception as error:  # objects attached to the model can raise any error
         raise MhaError(
             "{model} holds something that cannot be copied ({type}: "
             "{reason}), so it cannot be traced without changing it. Its attention can be recorded: "
@@ -31,12 +31,12 @@ def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({}))
         ) from error
     for part in other.modules():
         if getattr(part, "layers_are_rescaled", None) is False:
-            part.config.rescale_every = 0  # RWKV would divide the weights, which both have, in place
+            part.config.rescale_every = 0  # RWKV would divide the shared weights in place
     return other
 
 
 def tensors_of(module: nn.Module) -> list[Tensor]:
-    """The parameters and buffers of a model, and tensors that its modules hold besides."""
+    """The parameters and buffers of a model, and other tensors in attributes of its modules."""
     held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
     return [*module.parameters(), *module.buffers(), *held]
 
@@ -49,8 +49,8 @@ def halves(module: nn.Module) -> list[Tensor]:
 def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
     """A twin that computes in fp32, with copies of the tensors in half precision.
 
-    Where there is no room for all of them at once, each layer copies its own while it runs. None if there is
-    no room even for that.
+    If memory is too small for all copies at once, each layer copies its own tensors while it runs. None if
+    memory is too small even for that.
     """
     layers, device = _layers_of(module), str(next(module.parameters()).device)
     by_layer = [{id(tensor): tensor.numel() for tensor in halves(layer)} for layer in layers]
@@ -82,7 +82,7 @@ def _precise(tensor: Tensor) -> Tensor:
 
 
 def _layers_of(module: nn.Module) -> list[nn.Module]:
-    """The parts of a model that stand in lists, without those inside of others."""
+    """The parts of a model that are in lists, such as its layers; parts inside of others are left out."""
     layers, places = [], []
     for place, part in module.named_modules():
         if isinstance(part, nn.ModuleList) and not any(place.startswith(f"{outer}.") for outer in places):
