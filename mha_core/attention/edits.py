@@ -1,17 +1,18 @@
-"""Edits: what an experiment changes inside attention, as frozen values.
+"""Edits: changes of attention for an experiment, as frozen values.
 
-An edit says where it acts (layer, kind of attention, heads, rows, keys; what is left out stands for all of
-them) and what it does there. It changes the score rule with which `attend` is called, so that everything
-behind it follows: the head's output, later layers, the model's answer. Nothing of a model is changed.
+An edit says where it acts (layer, kind of attention, heads, rows, keys; each of these is optional and means
+all if it is left out) and what it changes there. It changes the score rule that is passed to `attend`, and
+with it everything that follows: the head's output, later layers, the model's answer. The model itself is not
+changed.
 
 >>> import mha_core as mha
 >>> trace = mha.trace("How are you?", h=4, d_model=64, edits=[mha.edits.Hide(rows="How", keys="you")])
 >>> float(trace.layers[0].weights(head=2)[0, 2])
 0.0
 
-Layers, heads and positions count from 0, negative ones from the end; a token may also be named by its word,
-as in `Tokens.index`. Edits of scores act in the order given, patches of weights after all of them, patches of
-outputs last.
+Layers, heads and positions count from 0, negative ones from the end; you can also name a token by its word,
+as in `Tokens.index`. Edits of scores act first, in the order given, then patches of weights, then patches of
+outputs.
 """
 
 import math
@@ -29,9 +30,9 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
 from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
 
-MAX_NUMBERS = 1 << 22  # that an edit may hold, or lay out in a layer: 16 MB
+MAX_NUMBERS = 1 << 22  # in the values of an edit, or in its table for a layer: 16 MB
 MAX_EDITS = 64
-ROUNDING = 1e-3  # of the sum of weights that are set by hand
+ROUNDING = 1e-3  # of the sum of a row of given weights
 KINDS = ("self", "encoder", "decoder", "cross")
 
 Heads = int | Sequence[int] | None
@@ -39,7 +40,7 @@ Positions = int | str | Sequence[int | str] | None
 
 
 class Text(Protocol):
-    """Tokens, as far as an edit needs to know them."""
+    """The part of `Tokens` that an edit uses."""
 
     def __len__(self) -> int: ...
     def index(self, token: str) -> int: ...
@@ -47,7 +48,7 @@ class Text(Protocol):
 
 @dataclass(frozen=True)
 class Site:
-    """An attention that edits act on: its kind, its sizes, and the texts of its queries and keys."""
+    """The attention that an edit acts on: its kind, its sizes, and the texts of its queries and keys."""
 
     kind: str
     n_heads: int
@@ -93,12 +94,12 @@ class Site:
 class Edit(ABC):
     """A change of attention in one `layer` or all, of one `kind` (self, encoder, decoder, cross) or all.
 
-    With a `kind` its layers are counted by themselves.
+    With a `kind`, `layer` counts only the layers of that kind.
     """
 
     name: ClassVar[str]
-    stage: ClassVar[int] = 0  # scores, weights, outputs: in this order edits act
-    of_module: ClassVar[bool] = False  # of what stands around attention
+    stage: ClassVar[int] = 0  # edits act in this order: scores, weights, outputs
+    of_module: ClassVar[bool] = False  # whether it changes the module around attention
     layer: int | None = None
     kind: str | None = None
 
@@ -112,7 +113,7 @@ class Edit(ABC):
                 object.__setattr__(self, axis, _picked(axis, getattr(self, axis)))
 
     def cells(self, site: Site) -> Tensor:
-        """True in the cells on which it acts. (head or 1, query or 1, key or 1)"""
+        """True in the cells that the edit changes. (head or 1, query or 1, key or 1)"""
         return site.cells(self)
 
     @abstractmethod
@@ -120,7 +121,7 @@ class Edit(ABC):
         """The score rule with this edit. Raises `MhaError` where the edit does not fit the attention."""
 
     def describe(self) -> Phrase:
-        """The edit in a few words for titles and captions, where all counts start at 1."""
+        """The edit in a few words for titles and captions, which count from 1."""
         places = [] if self.layer is None else [Phrase("layer {layer}", layer=_ordinal(self.layer))]
         places += [] if self.kind is None else [self.kind]
         for axis in ("heads", "rows", "keys"):
@@ -134,7 +135,7 @@ class Edit(ABC):
 
     @abstractmethod
     def what(self) -> Phrase:
-        """What it does, in a few words."""
+        """The change, in a few words."""
 
     def to_json(self) -> dict[str, object]:
         """The edit as JSON values; `read` is the inverse."""
@@ -146,8 +147,8 @@ class Edit(ABC):
 class Hide(Edit):
     """Hide keys from queries, as a mask does: the scores of these cells become −∞.
 
-    ``Hide(rows="it", keys="animal")`` cuts one edge in all heads, ``Hide(keys="animal")`` hides a token from
-    all others, ``Hide(rows="it")`` leaves a query nothing to look at, so that its heads' outputs are 0.
+    ``Hide(rows="it", keys="animal")`` blocks "it" from "animal" in all heads, ``Hide(keys="animal")`` hides a
+    token from all others, and ``Hide(rows="it")`` hides all keys from a query, so that its outputs are 0.
     """
 
     name: ClassVar[str] = "hide"
@@ -169,7 +170,7 @@ class Hide(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Mask(Edit):
-    """Hide cells by a mask's name beside what is hidden already: ``Mask(mask="causal")``, ``"window:3"``.
+    """Hide further cells by the name of a mask: ``Mask(mask="causal")``, ``Mask(mask="window:3")``.
 
     The names are those of `mha_core.attention.masks.MASKS`.
     """
@@ -182,7 +183,7 @@ class Mask(Edit):
         super().__post_init__()
         if not isinstance(self.mask, str):
             raise MhaError("mask of Mask is a name, as 'causal'; got {type}.", type=named_type(self.mask))
-        masks.build(self.mask, 1, 1)  # it says which there are
+        masks.build(self.mask, 1, 1)  # raises an error with the known names
 
     def cells(self, site: Site) -> Tensor:
         visible = masks.build(self.mask, len(site.queries), len(site.keys))
@@ -198,7 +199,7 @@ class Mask(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(Edit):
-    """Multiply raw scores with another factor than ``1/√d_k``; ``Scale(factor=1.0)`` leaves them raw."""
+    """Multiply raw scores by another factor than ``1/√d_k``; ``Scale(factor=1.0)`` does not scale them."""
 
     name: ClassVar[str] = "scale"
     factor: float
@@ -225,7 +226,7 @@ class Temperature(Edit):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "temperature", _number("temperature", self.temperature))
-        ScoreRule(temperature=self.temperature)  # it says which there are
+        ScoreRule(temperature=self.temperature)  # raises an error with the allowed range
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return replace(rule, temperature=rule.temperature * self.temperature)
@@ -236,9 +237,9 @@ class Temperature(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Bias(Edit):
-    """Add numbers to the scaled scores of some cells: one number, or a table that fits the cells named.
+    """Add numbers to the scaled scores of some cells, as in ``Bias(values=2.0, rows="it", keys="animal")``.
 
-    ``Bias(values=2.0, rows="it", keys="animal")``. A table is (…, row, key) of what `rows` and `keys` name.
+    `values` is one number, or a table (…, row, key) for the selected `rows` and `keys`.
     """
 
     name: ClassVar[str] = "bias"
@@ -254,7 +255,7 @@ class Bias(Edit):
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         bias = _laid_out(self, site, len(site.keys), 0.0)
         if not bias.any():
-            return rule  # another kernel would round otherwise
+            return rule  # a bias of 0 would select a kernel that rounds differently
         return replace(rule, bias=bias if rule.bias is None else rule.bias + bias.to(rule.bias))
 
     def what(self) -> Phrase:
@@ -264,13 +265,13 @@ class Bias(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Weights(Edit):
-    """Put other weights in place of computed ones, in whole rows.
+    """Replace the computed weights of whole rows.
 
-    `values` is (key,), (row, key) or (head, row, key) of the rows and heads named; None makes them uniform
-    over the keys that a row may look at. A row is patched from another trace (Vig et al. 2020, "Investigating
-    gender bias in language models using causal mediation analysis") by
+    `values` is (key,), (row, key) or (head, row, key) for the selected rows and heads. None makes the weights
+    uniform over the keys that a row may look at. To patch a row from another trace (Vig et al. 2020,
+    "Investigating gender bias in language models using causal mediation analysis"), use
     ``Weights(values=other.layers[1].weights(rows=[8]), rows=8, layer=1)``. Numbers are float32.
-    Raises `MhaError` for numbers that are no weights, and, on an attention, for weight on a hidden cell.
+    Raises `MhaError` for numbers that are not weights, and, on an attention, for weight on a hidden cell.
     """
 
     name: ClassVar[str] = "weights"
@@ -315,10 +316,10 @@ class Weights(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Output(Edit):
-    """Put other numbers in place of heads' outputs: ``Output(values=0.0, heads=3)`` switches head 3 off.
+    """Replace the outputs of heads: ``Output(values=0.0, heads=3)`` switches head 3 off.
 
-    `values` is one number, or (d_v,), (row, d_v) or (head, row, d_v) of the rows and heads named, as the mean
-    over many sentences (mean ablation: Wang et al. 2022) or the output in another trace (patching).
+    `values` is one number, or (d_v,), (row, d_v) or (head, row, d_v) for the selected rows and heads, such as
+    the mean over many sentences (mean ablation: Wang et al. 2022) or the output in another trace (patching).
     """
 
     name: ClassVar[str] = "output"
@@ -344,9 +345,9 @@ class Output(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Concatenation(Edit):
-    """Lay the heads' outputs side by side and leave W^O out: it is the identity, without a bias.
+    """Concatenate the heads' outputs without W^O: it becomes the identity, without a bias.
 
-    With one head this is self-attention as such. Of our own modules (random weights, small models), where
+    With one head this is single-head self-attention. It works for random weights and small models with
     ``h · d_v = d_model``.
     """
 
@@ -357,7 +358,7 @@ class Concatenation(Edit):
         return rule
 
     def on_output(self, w_o: nn.Linear, n_heads: int) -> None:
-        """Make W^O the identity, in place. Raises `MhaError` where they are not as wide as X."""
+        """Make W^O the identity, in place. Raises `MhaError` unless ``h · d_v = d_model``."""
         width, d_model = w_o.in_features, w_o.out_features
         if width != d_model:
             raise MhaError(
@@ -375,9 +376,9 @@ class Concatenation(Edit):
 
 @dataclass(frozen=True, kw_only=True)
 class Position(Edit):
-    """Another position code, by its name in `positions.POSITIONS`; "none" leaves positions out.
+    """Use another position encoding, by its name in `positions.POSITIONS`; "none" uses no positions.
 
-    Of our own modules (random weights, small models), and of all layers at once.
+    It works for random weights and small models, and acts on all layers.
     """
 
     name: ClassVar[str] = "position"
@@ -406,7 +407,7 @@ TYPES: Mapping[str, type[Edit]] = {
 def edited(
     rule: ScoreRule, edits: Sequence[Edit], site: Site, device: torch.device | str = "cpu"
 ) -> ScoreRule:
-    """A score rule with the edits of one attention, its new tensors on the device of the others."""
+    """A score rule with the edits of one attention; all its tensors are on `device`."""
     for edit in sorted(edits, key=lambda edit: edit.stage):
         rule = edit.on(rule.mapped(Tensor.cpu), site)
     return rule.mapped(lambda tensor: tensor.to(device)) if edits else rule
@@ -415,9 +416,10 @@ def edited(
 def by_layer(
     edits: Sequence[Edit], sites: Sequence[Site], *, modules: bool = False
 ) -> list[tuple[Edit, ...]]:
-    """The edits of each layer. Without `modules`, edits around attention are refused.
+    """The edits of each layer.
 
-    Raises `MhaError` for an edit that acts on no layer.
+    Raises `MhaError` for an edit that acts on no layer and, without `modules`, for one of the module around
+    attention.
     """
     chosen: list[list[Edit]] = [[] for _ in sites]
     for edit in edits:
@@ -470,7 +472,7 @@ def read(values: Mapping[str, object]) -> Edit:
 
 
 def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
-    """The values of an edit in the cells that it names, and another number elsewhere.
+    """A table with the values of an edit in its cells, and the number `elsewhere` in all others.
 
     (head or 1, query or 1, width), where width is the length of the last axis.
     """
@@ -491,7 +493,7 @@ def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
     ]
     pairs = zip(reversed(values.shape), reversed(counts), strict=False)
     fits = all(length in (1, count) for length, count in pairs)
-    if edit.stage and values.dim():  # one number is no row of weights
+    if edit.stage and values.dim():  # a single number is not a row of weights
         fits = fits and values.shape[-1] == counts[-1]
     if not fits:
         raise MhaError(
@@ -511,7 +513,7 @@ def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
 
 
 def _over(patches: Tensor, before: Tensor | None) -> Tensor:
-    """Patches, and where there are none those of an edit before."""
+    """The patches, and in all other cells those of an earlier edit."""
     return patches if before is None else torch.where(patches == COMPUTED, before.to(patches), patches)
 
 
@@ -527,10 +529,10 @@ def _check_count(edit: Edit, shape: Sequence[int]) -> None:
 
 
 def _picked(axis: str, picked: object) -> tuple[int | str, ...]:
-    """Heads, rows or keys as a tuple of numbers, and of words where they are tokens."""
+    """Heads, rows or keys as a tuple of numbers; rows and keys may also be words."""
     try:
         entries = [picked] if isinstance(picked, str) else list(picked)
-    except TypeError:  # one by itself, or an array without an axis
+    except TypeError:  # a single one, or an array without an axis
         entries = [picked]
     if not entries:
         raise MhaError("{axis} of an edit is empty; leave it out for all of them.", axis=axis)
@@ -554,12 +556,12 @@ def _number(name: str, value: object) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     except OverflowError:
-        pass  # a whole number that is too large for a float is refused as any other value
+        pass  # a whole number that is too large for a float gives the same error as other values
     raise MhaError("{name} of an edit is a number; got {value:.60}.", name=name, value=repr(value))
 
 
 def _numbers(name: str, value: object) -> object:
-    """A number, or a table of up to three axes as nested tuples: an edit is a value that can be compared."""
+    """A number, or a table of up to three axes as nested tuples, so that edits can be compared."""
     try:
         table = value.detach().cpu() if isinstance(value, Tensor) else torch.tensor(value)
         table = table.to(torch.float32)
@@ -598,7 +600,7 @@ def _place(axis: str, picked: tuple[int | str, ...]) -> Phrase:
 
 
 def _ordinal(number: int) -> str:
-    """The count of an index from 0, for readers: 1 for 0, and the last one for −1."""
+    """An index from 0 as a count for readers: 1 for 0, "last" for −1."""
     if number < -1:
         return Phrase("{n}. from the end", n=-number)
     return str(number + 1) if number >= 0 else Phrase("last")

@@ -1,4 +1,4 @@
-"""Attention: the one place in this project where queries meet keys.
+"""Attention: the one place in this project where scores are computed from queries and keys.
 
 Shapes are written with h heads, n_kv key/value heads, L queries, S keys; batch axes come first.
 
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, listed, named_type
 
-CELLS = 1 << 20  # of a block of rows: few enough for the processor's cache
+CELLS = 1 << 20  # in a block of rows: small enough for the processor's cache
 HALF = (torch.float16, torch.bfloat16)
-MIN_ROWS = 64  # of a block: products of fewer rows use the processor badly
+MIN_ROWS = 64  # in a block: products with fewer rows are slow
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -23,8 +23,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
     Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32.
 
-    Raises `MhaError` when the shapes do not fit, and for what is no tensor or no rule. Source: Vaswani et al.
-    2017, equation 1.
+    Raises `MhaError` when the shapes do not fit, and for arguments that are not tensors or not a rule.
+    Source: Vaswani et al. 2017, equation 1.
     """
     _check(q, k, v)
     if not isinstance(rule, ScoreRule):
@@ -32,7 +32,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
             "rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {type}.", type=named_type(rule)
         )
     n_query, n_key = q.shape[-2], k.shape[-2]
-    # Half of the cells: the model's own tensors need memory, too.
+    # Half as many cells: the model's own tensors need memory, too.
     blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, min_rows=MIN_ROWS)
     if len(blocks) <= 1:
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
@@ -42,7 +42,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     )
     if torch.is_grad_enabled():
         return torch.cat(list(parts), dim=-2)
-    # A list of small results would lie between the freed scores and keep their memory from being reused.
+    # A list of small results would fragment memory between the freed scores.
     output = v.new_empty((*q.shape[:-1], v.shape[-1]))
     for rows, part in zip(blocks, parts, strict=True):
         output[..., rows, :] = part
@@ -50,9 +50,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
-    """`attend` by torch's fused kernel: the same but for rounding, in less time and memory.
+    """`attend` by torch's fused kernel: equal up to rounding, with less time and memory.
 
-    What that kernel cannot do, or only with all scores at once, is left to `attend`.
+    It calls `attend` where the kernel does not support the rule, or would need all scores in memory.
     """
     fits = q.dim() == 4 and q.shape[-1] == v.shape[-1] and q.dtype == torch.float32
     if not (fits and rule.is_plain):
@@ -67,7 +67,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
 
 
 def attention_weights(q: Tensor, k: Tensor, rule: ScoreRule) -> Tensor:
-    """``softmax(rule(q kᵀ))`` for a rule laid out for these rows. → (…, h, L, S), fp32 or fp64"""
+    """``softmax(rule(q kᵀ))`` for a rule expanded for these rows. → (…, h, L, S), fp32 or fp64"""
     scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
     return rule.weights(rule.masked(scaled), spent=True)
 
@@ -83,15 +83,14 @@ def raw_scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 def mix(weights: Tensor, v: Tensor) -> Tensor:
-    """``weights v``: each row a mixture of values. (…, h, L, S), (…, n_kv, S, d_v) → (…, h, L, d_v)"""
+    """``weights v``: weighted sums of values. (…, h, L, S), (…, n_kv, S, d_v) → (…, h, L, d_v)"""
     return _per_kv_head(weights, v)
 
 
 def _per_kv_head(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply each head's rows with the matrix of its key/value head.
+    """Multiply the rows of each head by the matrix of its key/value head.
 
-    The heads that share a matrix are stacked into one tall block of rows, instead of repeating
-    the matrix for each of them.
+    Heads that share a matrix are stacked into one tall block of rows, so that the matrix is not repeated.
     """
     h, n_kv = rows.shape[-3], matrix.shape[-3]
     if h == n_kv:
@@ -106,7 +105,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise MhaError(
             "q, k and v are torch tensors, as torch.as_tensor makes them; got {types}.", types=types
         )
-    q_shape, k_shape = q.shape, k.shape  # torch builds a shape anew each time
+    q_shape, k_shape = q.shape, k.shape  # torch builds a new shape at each access
     fits = (
         len(q_shape) >= 3
         and len(k_shape) >= 3
@@ -133,12 +132,12 @@ def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
 
 
 def concat_heads(heads: Tensor) -> Tensor:
-    """The heads' outputs side by side: (…, h, L, d_v) → (…, L, h·d_v)."""
+    """The concatenated outputs of the heads: (…, h, L, d_v) → (…, L, h·d_v)."""
     return heads.transpose(-3, -2).flatten(-2)
 
 
 def row_blocks(n_rows: int, cells_per_row: int, *, min_rows: int = 1) -> list[slice]:
-    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block or `min_rows` rows.
+    """All rows in blocks of neighbouring rows, each with at most `CELLS` cells or with `min_rows` rows.
 
     ``row_blocks(5, CELLS // 2)`` is ``[slice(0, 2), slice(2, 4), slice(4, 5)]``.
     """

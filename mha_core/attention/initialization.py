@@ -1,4 +1,4 @@
-"""Random numbers to start from, the same on every machine."""
+"""Random numbers for initial weights, the same on every machine."""
 
 import hashlib
 
@@ -10,10 +10,10 @@ MAX_SEED = 2**31 - 1
 
 
 def normal(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) -> Tensor:
-    """Normal numbers that depend on nothing but the seed, the name and the shape. float32
+    """Normal numbers that depend only on the seed, the name and the shape. float32
 
-    NumPy's counter-based Philox generator is used because torch's own draws differ in the last
-    bits between processors with and without wide vector units.
+    They come from NumPy's counter-based Philox generator: the last bits of torch's own random numbers
+    differ between processors with and without wide vector units.
     """
     key = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(int.from_bytes(key[:16])))

@@ -1,4 +1,4 @@
-"""Multi-head latent attention: keys and values are made of one short vector of a token; only that is cached.
+"""Multi-head latent attention: keys and values come from one latent vector per token, which alone is cached.
 
 Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1 and appendix C.
 """
@@ -15,17 +15,17 @@ from mha_core.attention.positions import rotate
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range
 
-EPSILON = 1e-6  # under the root of a norm, as in the published code
+EPSILON = 1e-6  # below the root of a norm, as in the published code
 
 
 @dataclass(frozen=True)
 class LatentSpec:
     """The sizes of one layer of multi-head latent attention.
 
-    `kv_rank` is the length of the short vector of keys and values, `q_rank` that of queries (None where they
-    are made of x at once). A head's query and key are d_k numbers without a position and `rotary_width` with
-    one, whose key all heads share. ``d_k = d_model / n_heads`` unless given, ``d_v = d_k`` and
-    ``rotary_width = d_k / 2`` (made even) unless given; a width of 0 leaves the position out.
+    `kv_rank` is the length of the latent vector of keys and values, `q_rank` that of queries (None if they
+    come directly from x). The query and key of a head have d_k numbers without position and `rotary_width`
+    rotated ones; all heads share the rotated numbers of the key. By default ``d_k = d_model / n_heads``,
+    ``d_v = d_k`` and ``rotary_width = d_k / 2`` (made even); a width of 0 means no position.
 
     Raises `MhaError` when the sizes do not fit together.
     Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
@@ -64,9 +64,9 @@ class LatentSpec:
 class LatentAttention(nn.Module):
     """Multi-head latent attention.
 
-    ``c = norm(x W^DKV)``; of each head i ``k_i = [c W_i^UK ; rotated(x W^KR)]``, ``v_i = c W_i^UV``, and
+    ``c = norm(x W^DKV)``; head i has ``k_i = [c W_i^UK ; rotated(x W^KR)]``, ``v_i = c W_i^UV``, and
     ``q_i = [c_q W_i^UQ ; rotated(c_q W_i^QR)]`` with ``c_q = norm(x W^DQ)``, or x itself without a `q_rank`.
-    The norm is that of the root mean square, with a learned factor for each number.
+    The norm is RMSNorm.
 
     Source: DeepSeek-AI 2024, "DeepSeek-V2", equations 9 to 19.
     """
@@ -95,8 +95,8 @@ class LatentAttention(nn.Module):
     ) -> Attended:
         """x (batch, L, d_model), context (batch, S, d_model) or None → output, and q, k and v of all heads.
 
-        V is made of `values` (batch, S, d_model) where given: by the same matrices, of other short vectors.
-        `key_padding` (batch, S) is True where a query may look, and narrows the mask that `rule` may hold.
+        V comes from `values` (batch, S, d_model) if given: by the same matrices, from other latent vectors.
+        `key_padding` (batch, S) is True where a query may look; it is combined with the mask of `rule`.
         Raises `MhaError` for a wrong width, and for a context where queries and keys carry positions.
         """
         if context is not None and self.spec.rotary_width:
@@ -113,7 +113,7 @@ class LatentAttention(nn.Module):
         return Attended(self._joined(attend(q, k, v, rule)), q, k, v, rule)
 
     def cached(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What is kept of each token while a text grows: c, and the rotated part of the key of all heads.
+        """The cache for each token: c, and the rotated part of the key, which all heads share.
 
         (batch, L, kv_rank) and (batch, L, rotary_width). Raises `MhaError` for a wrong width.
         """
@@ -127,7 +127,7 @@ class LatentAttention(nn.Module):
         return self.kv_norm(short), rotate(position)
 
     def projections(self) -> Projections:
-        """W^O alone: no matrix leads from x to keys and values of a head, since a norm stands between two."""
+        """W^O only: with a norm between two matrices there is no single matrix from x to keys and values."""
         return Projections(w_o=self.o.weight.detach().mT)
 
     def _queries(self, x: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ class LatentAttention(nn.Module):
         return torch.cat([q, rotate(position)], dim=-1)
 
     def _keys_and_values(self, short: Tensor) -> tuple[Tensor, Tensor]:
-        """Of short vectors (batch, S, kv_rank): (batch, h, S, d_k) without positions, (batch, h, S, d_v)."""
+        """(batch, S, kv_rank) → keys without positions (batch, h, S, d_k), values (batch, h, S, d_v)"""
         return self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
 
     def _heads(self, columns: Tensor) -> Tensor:

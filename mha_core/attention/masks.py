@@ -12,9 +12,9 @@ from mha_core.errors import MhaError, listed, named_type, one_of
 
 
 def causal(n_query: int, n_key: int, size: int) -> Tensor:
-    """A token may look at itself and at what came before it: key ≤ query. (query, key)
+    """A token may look at itself and at earlier tokens: key ≤ query. (query, key)
 
-    With more keys than queries the queries are the last ones, as in generation with a cache.
+    With more keys than queries, the queries are the last tokens, as in generation with a cache.
     """
     return _offset(n_query, n_key) <= 0
 
@@ -28,7 +28,7 @@ def window(n_query: int, n_key: int, size: int) -> Tensor:
 
 
 def prefix(n_query: int, n_key: int, size: int) -> Tensor:
-    """The first `size` keys are open to all, the rest is causal. (query, key)
+    """All queries may look at the first `size` keys; the rest is causal. (query, key)
 
     Source: Raffel et al. 2020 (T5), section 3.2.1.
     """
@@ -36,23 +36,23 @@ def prefix(n_query: int, n_key: int, size: int) -> Tensor:
 
 
 def padding(n_query: int, n_key: int, size: int) -> Tensor:
-    """The last `size` keys are padding and nobody may look at them. (query, key)"""
+    """The last `size` keys are padding and hidden from all queries. (query, key)"""
     return (torch.arange(n_key) < n_key - size).expand(n_query, n_key)
 
 
 def of_blocks(blocks: Tensor, n_key: int, size: int) -> Tensor:
-    """The keys in chosen blocks of `size` keys each, by the numbers of the blocks; −1 stands for none.
+    """True for the keys in the chosen blocks of `size` keys each; −1 means no block.
 
     (…, query, chosen) → (…, query, key)
     """
     n_blocks = -(-n_key // size)
-    places = blocks.long().masked_fill(blocks < 0, n_blocks)  # a place of its own, which is cut off
+    places = blocks.long().masked_fill(blocks < 0, n_blocks)  # an additional block, which is cut off
     allowed = torch.zeros(*blocks.shape[:-1], n_blocks + 1, dtype=torch.bool, device=blocks.device)
     return allowed.scatter_(-1, places, True)[..., :n_blocks].repeat_interleave(size, dim=-1)[..., :n_key]
 
 
 MASKS: dict[str, Callable[[int, int, int], Tensor] | None] = {
-    "full": None,  # every query may look at every key: no mask, and no L × L tensor for it
+    "full": None,  # every query may look at every key: this needs no L × L tensor
     "causal": causal,
     "window": window,
     "prefix": prefix,
@@ -65,7 +65,7 @@ def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
     """A mask by name ("causal", "window:3", "prefix:4", "padding:2") or as a (query, key) tensor.
 
     Returns a boolean (query, key) tensor, or None where nothing is hidden.
-    Raises `MhaError` for an unknown name, a size that is no whole number, or a wrong shape.
+    Raises `MhaError` for an unknown name, a size that is not a whole number, or a wrong shape.
     """
     if mask is None:
         return None
@@ -95,7 +95,7 @@ def combine(
 
     `mask` may be (query, key), (batch, query, key), (batch, 1, query, key) or
     (batch, head, query, key); `key_padding` is (batch, key), True where a key is a real token.
-    Raises `MhaError` with the shape got and the shapes expected.
+    Raises `MhaError` for any other shape, with the expected ones.
     """
     if mask is not None:
         mask = _tensor("mask", mask)
@@ -119,7 +119,7 @@ def combine(
 
 
 def _offset(n_query: int, n_key: int) -> Tensor:
-    """key position − query position, the last query standing at the last key. (query, key)"""
+    """key position − query position, where the last query has the position of the last key. (query, key)"""
     return torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
 
 
@@ -133,7 +133,7 @@ def _tensor(name: str, mask: object) -> Tensor:
 
 
 def check_boolean(name: str, mask: Tensor) -> None:
-    """Raise `MhaError` for a mask of numbers, which may be meant to be added to scores."""
+    """Raise `MhaError` for a mask of numbers, which may be an additive mask."""
     if mask.dtype != torch.bool:
         raise MhaError(
             "The {name} has dtype {dtype}; a mask is boolean, True where a query may look at "

@@ -1,11 +1,10 @@
 """Multi-head attention as a torch module: its sizes, its matrices, and the tensors of one pass.
 
-W^Q, W^K and W^V stand on top of each other in one packed matrix, so that Q, K and V are one product.
-Two ways to see a product agree in every bit, as long as it is the same product: that of the whole
-packed matrix, or of one of the three alone, cut into heads or contracted head by head. What does
-not hold in every bit: Q as it was computed, rows of the packed product, and X times W^Q alone.
-A product may sum in another order when the matrix has another height; for numbers of ordinary size
-the two differ by 2e-6 at most.
+W^Q, W^K and W^V are stacked in one packed matrix, so that Q, K and V are one product. Splitting a product
+into heads and contracting it head by head give bit-identical numbers, both for the packed matrix and for one
+of the three matrices alone. But Q from the packed product and X times W^Q alone need not be bit-identical: a
+product may sum in another order when the matrix has another height. For numbers of ordinary size they differ
+by at most 2e-6.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class AttentionSpec:
 
     ``d_k = d_model / n_heads`` unless given, ``d_v = d_k`` unless given, ``n_kv_heads = n_heads``
     unless given (fewer is grouped-query attention, one is multi-query attention).
-    Sizes are counts of numbers; `bias` adds a learned vector after each projection.
+    `bias` adds a learned vector after each projection.
 
     Raises `MhaError` when the sizes do not fit together.
     Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for `n_kv_heads`.
@@ -72,7 +71,7 @@ class AttentionSpec:
 
 
 class Projections(NamedTuple):
-    """The learned matrices of one layer and their biases; None where a layer has none.
+    """The learned matrices and biases of one layer; None for those that it does not have.
 
     w_q (d_model, h·d_k), w_k (d_model, n_kv·d_k), w_v (d_model, n_kv·d_v), w_o (h·d_v, d_model). Where W^O is
     of low rank, w_o is the product of w_o_a (group, h·d_v / group, rank), one matrix for each group of heads,
@@ -92,16 +91,16 @@ class Projections(NamedTuple):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of those that the layer has."""
+        """The names of the matrices and biases that the layer has."""
         return tuple(name for name, matrix in self._asdict().items() if matrix is not None)
 
     def held(self) -> list[Tensor]:
-        """Those that the layer has."""
+        """The matrices and biases that the layer has."""
         return [matrix for matrix in self if matrix is not None]
 
 
 class Attended(NamedTuple):
-    """The tensors of one pass through a layer: its output, and q, k, v and rule, which imply every matrix."""
+    """The tensors of one pass through a layer: its output, and q, k, v and rule, which give every matrix."""
 
     output: Tensor  # (batch, L, d_model)
     q: Tensor  # (batch, h, L, d_k)
@@ -113,9 +112,9 @@ class Attended(NamedTuple):
 class MultiHeadAttention(nn.Module):
     """``concat(head_1 … head_h) W^O`` with ``head_i = attend(X W_i^Q, X W_i^K, X W_i^V)``.
 
-    MHA, GQA and MQA by `spec.n_kv_heads`; self-attention, or cross-attention when a context is
-    given. The parameters are those of two `nn.Linear`: qkv, whose rows are W^Q, W^K and W^V on top
-    of each other as in torch's ``in_proj_weight``, and o; a state dict has them apart, as four.
+    `spec.n_kv_heads` makes it MHA, GQA or MQA. With a context it is cross-attention, else self-attention. The
+    parameters are two `nn.Linear`: qkv, whose rows are W^Q, W^K and W^V stacked as in torch's
+    ``in_proj_weight``, and o. A state dict has all four matrices separately.
 
     Source: Vaswani et al. 2017, section 3.2.2.
     """
@@ -132,7 +131,7 @@ class MultiHeadAttention(nn.Module):
         self.widths = spec.n_heads * spec.d_k, spec.n_kv_heads * spec.d_k, spec.n_kv_heads * spec.d_v
         self.qkv = nn.Linear(spec.d_model, sum(self.widths), spec.bias)
         self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, spec.bias)
-        # A file names each matrix, and the way in which they are multiplied is free to change.
+        # A file has each matrix by name, so that the code is free to pack them in another way.
         self.register_state_dict_post_hook(_split_qkv)
         self.register_load_state_dict_pre_hook(_pack_qkv)
 
@@ -148,10 +147,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Attended:
         """x (batch, L, d_model), context (batch, S, d_model) or None → output (batch, L, d_model).
 
-        V is made of `values` (batch, S, d_model) where given, and of the context otherwise.
-        `mask` takes every shape of `masks.combine`, `key_padding` is (batch, S); both are True
-        where a query may look, and narrow the mask that `rule` may hold.
-        Raises `MhaError` for a wrong width or a mask of the wrong shape.
+        V comes from `values` (batch, S, d_model) if given, else from the context. `mask` may have every shape
+        of `masks.combine`, `key_padding` is (batch, S); both are True where a query may look, and are
+        combined with the mask of `rule`. Raises `MhaError` for a wrong width or a mask of the wrong shape.
         """
         q, k, v = self.project(x, context, values)
         if mask is not None or key_padding is not None:
@@ -175,7 +173,7 @@ class MultiHeadAttention(nn.Module):
         return split_heads(q, x, n_heads), split_heads(k, context, n_kv), split_heads(v, values, n_kv)
 
     def _products(self, *inputs: Tensor) -> list[Tensor]:
-        """Q, K and V of an input each; neighbours with the same one, as K and V may have, are one product."""
+        """Q, K and V, each of its input; neighbours with the same input, such as K and V, are one product."""
         parts = zip(inputs, self.widths, strict=True)
         runs = [list(run) for _, run in groupby(parts, lambda part: id(part[0]))]
         heights = [sum(width for _, width in run) for run in runs]
@@ -191,7 +189,7 @@ class MultiHeadAttention(nn.Module):
         return join_heads(heads, self.o.weight.mT, self.o.bias)
 
     def projections(self) -> Projections:
-        """The layer's matrices and biases, transposed as in the formula ``X W``; views, not copies."""
+        """Views of the layer's matrices and biases, transposed as in the formula ``X W``."""
         w_o, b_o = self.o.weight.detach().mT, None if self.o.bias is None else self.o.bias.detach()
         matrices = self.qkv.weight.detach().mT.split(self.widths, dim=1)
         biases = (None,) * 3 if self.qkv.bias is None else self.qkv.bias.detach().split(self.widths)
@@ -220,7 +218,7 @@ def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int)
 
 
 def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
-    """The same projection seen head by head: W reshaped to (d_model, h, d_k), contracted with X.
+    """The same projection head by head: W is reshaped to (d_model, h, d_k) and contracted with X.
 
     ``Q[h, m, c] = Σ_d W[d, h, c] · X[m, d] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
     the identical tensor that `project_packed` gives.
@@ -234,8 +232,8 @@ def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: in
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``W X^T + b``: (batch, L, d_model), (out, d_model) as in `nn.Linear` → (out, batch·L).
 
-    Transposed, because torch spreads a product with few tokens better over the processors in this form.
-    The bias is added afterwards: the fused product rounds differently from the per-head view.
+    It is transposed because torch uses several processors better in this form when there are few tokens. The
+    bias is added afterwards, because the fused product rounds differently from the per-head one.
     """
     columns = weight @ x.flatten(0, 1).mT
     return columns if bias is None else columns.add_(bias[:, None])
@@ -263,7 +261,7 @@ def _pack_qkv(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """Pack q, k and v of a state dict. One that is missing or does not fit is named, and stays as it is."""
+    """Pack q, k and v of a state dict. Those that are missing or do not fit are reported and not loaded."""
     for kind, packed in module.qkv.named_parameters():
         parts = list(packed.detach().split(module.widths))
         for index, name in enumerate("qkv"):
@@ -271,7 +269,8 @@ def _pack_qkv(
             if tensor is None:
                 missing.append(f"{prefix}{name}.{kind}")
             elif tensor.shape != parts[index].shape:
-                # Each part by itself: a W^Q with a row too many and a W^K with one too few would fit.
+                # Each part is checked: a W^Q with one row too many and a W^K with one too few would fit
+                # together.
                 errors.append(
                     f"size mismatch for {prefix}{name}.{kind}: found {tuple(tensor.shape)}, "
                     f"expected {tuple(parts[index].shape)}."
@@ -279,7 +278,7 @@ def _pack_qkv(
             else:
                 parts[index] = tensor
         if f"{prefix}qkv.{kind}" in state:
-            unexpected.append(f"{prefix}qkv.{kind}")  # nothing would read it
+            unexpected.append(f"{prefix}qkv.{kind}")  # nothing reads it
         state[f"{prefix}qkv.{kind}"] = torch.cat(parts)
 
 
@@ -308,7 +307,7 @@ def _divisors(number: int, largest: int) -> list[int]:
 
 
 def _divides(divisor: object, number: int) -> bool:
-    """Does it divide? A divisor that is no size at all is refused elsewhere."""
+    """Whether it divides the width. A divisor that is not a valid size is checked elsewhere."""
     return not isinstance(divisor, int) or divisor < 1 or number % divisor == 0
 
 

@@ -1,6 +1,6 @@
-"""Position codes, none of them trained: sinusoidal, rotary and ALiBi.
+"""Position encodings without training: sinusoidal, rotary and ALiBi.
 
-A new position code is a name in `POSITIONS`, a function here, and its use in `sources.random_weights`.
+A new position encoding is a name in `POSITIONS`, a function here, and its use in `sources.random_weights`.
 """
 
 import torch
@@ -27,8 +27,8 @@ def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
 def rotate(x: Tensor) -> Tensor:
     """Rotate each pair of dimensions by an angle that grows with the position. (…, token, d_k)
 
-    Dimension i is paired with i + d_k/2 and rotated by ``p / 10000^(2i/d_k)``, so that a query and
-    a key meet at an angle that depends on their distance alone.
+    Dimension i is paired with i + d_k/2 and rotated by ``p / 10000^(2i/d_k)``, so that the angle between a
+    query and a key depends only on their distance.
     Raises `MhaError` when d_k is odd. Source: Su et al. 2021 (RoFormer), equation 34.
     """
     *_, n_tokens, d_k = x.shape
@@ -45,16 +45,16 @@ def rotate(x: Tensor) -> Tensor:
 
 
 def rotary_angles(n_tokens: int, width: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of the angles of `rotate`, as `rotated` takes them: both halves alike. (token, width)"""
+    """cos and sin of the angles in `rotate`, in the form for `rotated`: both halves equal. (token, width)"""
     angle = _angles(n_tokens, width)
     return angle.cos().repeat(1, 2), angle.sin().repeat(1, 2)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, form: str, start: int = 0) -> Tensor:
-    """Pairs (a, b) of dimensions as (a cos − b sin, b cos + a sin). (…, token, width) → the same shape
+    """Turn pairs (a, b) of dimensions into (a cos − b sin, b cos + a sin). (…, token, width) → the same shape
 
-    cos, sin (token, n) rotate n dimensions from `start` on; "half" pairs i and i + n/2, "pairs" 2i and
-    2i + 1.
+    cos and sin (token, n) rotate n dimensions from `start` on. A pair is i and i + n/2 for "half", 2i and
+    2i + 1 for "pairs".
     Source: Su et al. 2021 (RoFormer), equation 34.
     """
     before, part, rest = x.tensor_split((start, start + cos.shape[-1]), dim=-1)
@@ -69,9 +69,9 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, form: str, start: int = 0) -
 def alibi(n_heads: int, n_query: int, n_key: int) -> Tensor:
     """``bias = −slope · |key − query|`` as a table over distances. (head, n_query + n_key − 1)
 
-    Entry ``[h, n − m + n_query − 1]`` is what head h adds to the score of query m and key n. The
-    slopes are ``2^(−8/n), 2^(−16/n), …, 2^(−8)`` for a power of two n; other counts take the
-    slopes of the power below and fill up with every second slope of the power above.
+    Head h adds entry ``[h, n − m + n_query − 1]`` to the score of query m and key n. The slopes are
+    ``2^(−8/n), 2^(−16/n), …, 2^(−8)`` for a power of two n. For other counts they are the slopes of the next
+    lower power, followed by every second slope of the next higher power.
     Source: Press et al. 2022 (Train Short, Test Long), section 3 and its published code.
     """
     power = 1 << (n_heads.bit_length() - 1)

@@ -1,4 +1,4 @@
-"""Everything that happens between q·k and the attention weights, as one frozen description."""
+"""The score rule: all steps from q·k to the attention weights, as one frozen value."""
 
 import math
 from collections.abc import Callable
@@ -12,34 +12,34 @@ from mha_core.attention.masks import check_boolean
 from mha_core.errors import MhaError, named_type, shown
 
 HIDDEN = float("-inf")
-COMPUTED = float("inf")  # in patched weights and outputs, where the computed number remains
+COMPUTED = float("inf")  # marks the cells of patched weights and outputs that keep the computed number
 NUMBERS = ("scale", "soft_cap", "temperature")
 TENSORS = ("bias", "distance_bias", "mask", "sinks", "patched_weights", "patched_outputs")
-MIN_DIVISOR, MAX_DIVISOR = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
+MIN_DIVISOR, MAX_DIVISOR = 0.001, 1_000_000  # temperatures and caps at which fp32 scores stay finite
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreRule:
-    """How raw scores become weights, in this order:
+    """The steps from raw scores to weights, in this order:
 
     1. scale: ``s = scale · q·k``; None stands for ``1/√d_k``.
     2. soft cap: ``s = cap · tanh(s / cap)`` (Gemma 2).
-    3. bias: ``s = s + bias``, additive, (…, head or 1, query, key); and a bias that depends on the
-       distance alone, such as ALiBi or T5's, kept as a table (head, n_query + n_key − 1) whose
-       entry ``[h, n − m + n_query − 1]`` belongs to query m and key n.
+    3. bias: ``s = s + bias``, (…, head or 1, query, key). A bias that depends only on the distance, such
+    as ALiBi or T5's, is kept as a table (head, n_query + n_key − 1) whose entry
+    ``[h, n − m + n_query − 1]`` belongs to query m and key n.
     4. mask: hidden cells become −∞. Boolean, True where a query may look at a key,
        (…, head or 1, query, key) or (query, key).
-    5. sinks: one further score for each head that takes weight and gives no value (gpt-oss). (head,)
+    5. sinks: one more score for each head, which gets weight but has no value (gpt-oss). (head,)
     6. softmax over the keys of each row, of scores divided by `temperature`.
 
-    An experiment may then put other numbers in place of computed ones (activation patching: Vig et al. 2020,
-    Meng et al. 2022); +∞ stands where the computed number remains:
+    An experiment may then replace computed numbers (activation patching: Vig et al. 2020, Meng et al. 2022);
+    +∞ marks the cells that keep the computed number:
 
     7. patched weights, (head or 1, query or 1, key or 1).
     8. patched outputs of heads, the products of weights and values, (head or 1, query or 1, d_v or 1).
 
-    A row with every key hidden gets weight zero everywhere, never NaN.
-    A bias of −∞ is a mask and is kept as one. Raises `MhaError` for values that make no sense.
+    A row with every key hidden has weight 0 everywhere, never NaN.
+    A bias of −∞ is stored as a mask. Raises `MhaError` for impossible values.
     """
 
     scale: float | None = None
@@ -89,7 +89,7 @@ class ScoreRule:
             raise MhaError("{name} is a number; got {value}.", name=name, value=shown(value))
 
     def _make_float(self, name: str) -> None:
-        """Keep a whole number as a float: torch multiplies with whole numbers up to 2^63 alone."""
+        """Turn a whole number into a float: torch multiplies only with whole numbers up to 2^63."""
         value = getattr(self, name)
         if isinstance(value, int):
             try:
@@ -100,9 +100,9 @@ class ScoreRule:
                 ) from None
 
     def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
-        """The same rule for some heads and some of `n_query` rows; tables of distances are laid out.
+        """The same rule for some heads and some of `n_query` rows; tables of distances are expanded.
 
-        Raises `MhaError` where a mask or bias has other sizes: its rows would be those of other queries.
+        Raises `MhaError` where a mask or bias has other sizes: its rows would belong to other queries.
         """
         if not self.tensors():
             return self
@@ -125,14 +125,14 @@ class ScoreRule:
         )
 
     def hiding(self, allowed: Tensor | None) -> "ScoreRule":
-        """The same rule with a mask that lets through only what both masks let through."""
+        """The same rule with a further mask: a cell is visible if both masks allow it."""
         if allowed is None:
             return self
         return replace(self, mask=allowed if self.mask is None else self.mask & allowed)
 
     @property
     def is_plain(self) -> bool:
-        """Is there nothing but a scale and a mask?"""
+        """Whether the rule has only a scale and a mask."""
         return self.soft_cap is None and self.temperature == 1.0 and self.tensors().keys() <= {"mask"}
 
     def item(self, index: int) -> "ScoreRule":
@@ -144,7 +144,7 @@ class ScoreRule:
         return replace(self, **{name: change(tensor) for name, tensor in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """The fields that hold tensors, by name; what is absent is left out."""
+        """The tensors of the rule, by the names of their fields."""
         held = {name: getattr(self, name) for name in TENSORS}
         return {name: tensor for name, tensor in held.items() if tensor is not None}
 
@@ -182,13 +182,13 @@ class ScoreRule:
         return table if table.shape[-2] == 1 else table[..., rows, :]
 
     def factor(self, d_k: int) -> float:
-        """What raw scores are multiplied with: `scale`, or ``1/√d_k``."""
+        """The factor on raw scores: `scale`, or ``1/√d_k``."""
         return d_k**-0.5 if self.scale is None else self.scale
 
     def logits(self, raw: Tensor, d_k: int) -> tuple[Tensor, Tensor]:
         """Scaled scores, and the same after soft cap, bias and mask; both (…, head, query, key).
 
-        The rule must have been laid out for these rows by `at`.
+        The rule must have been expanded for these rows by `at`.
         """
         scaled = raw * self.factor(d_k)
         return scaled, self.masked(scaled)
@@ -207,7 +207,7 @@ class ScoreRule:
     def weights(self, masked: Tensor, *, spent: bool = False) -> Tensor:
         """``softmax(masked / temperature)``, rows with every key hidden at zero. (…, head, query, key)
 
-        Scores that nobody needs any more (`spent`) are written over where that saves memory.
+        Scores that are no longer needed (`spent`) are overwritten where that saves memory.
         """
         n_key = masked.shape[-1]
         if self.temperature != 1.0:
@@ -217,13 +217,13 @@ class ScoreRule:
             masked = torch.cat([masked, sink.expand(*masked.shape[:-1], 1)], dim=-1)
         empty = None
         if self.mask is not None and self.sinks is None:
-            # Softmax over nothing is 0/0. Such a row is given any finite scores and then weight zero.
+            # A softmax over no keys is 0/0. Such a row gets finite scores first and weight 0 afterwards.
             empty = ~self.mask.any(-1, keepdim=True)
-            if empty.is_cpu and not empty.any():  # elsewhere the question takes longer than the work
+            if empty.is_cpu and not empty.any():  # on a GPU the check takes longer than the work
                 empty = None
             else:
                 masked = masked.masked_fill(empty, 0.0)
-        # A CPU's softmax reads a row before it writes it, and new memory takes longer than the row.
+        # On a CPU softmax can work in place, which is faster than new memory.
         over = masked if spent and masked.is_cpu and not masked.requires_grad else None
         weights = torch.softmax(masked, dim=-1, out=over)
         if empty is not None:
@@ -232,9 +232,9 @@ class ScoreRule:
         return _patched(weights, self.patched_weights)
 
     def outputs(self, mixed: Tensor) -> Tensor:
-        """The heads' outputs for the products of weights and values, of which some may be patched.
+        """The heads' outputs: the products of weights and values, with patches where there are any.
 
-        (…, head, query, d_v). The rule must have been laid out for these rows by `at`.
+        (…, head, query, d_v). The rule must have been expanded for these rows by `at`.
         """
         return _patched(mixed, self.patched_outputs)
 

@@ -1,1 +1,1 @@
-"""Experiments on models: what becomes of an answer when attention is changed."""
+"""Experiments on models: how an answer changes when attention is changed, and where a score comes from."""

@@ -1,4 +1,6 @@
-"""Why there? A score as the sum of what was written: who wrote the query, times who wrote the key.
+"""Attribution: one score as a sum over pairs of writers, one that wrote the query and one that wrote the key.
+
+A writer is an embedding, a head, an MLP or a bias of an earlier layer.
 
 >>> trace = mha.trace("The animal didn't cross the street because it was too tired.", source="mini")
 >>> why = mha.attribution(trace, layer=1, head=0, query="it", key="animal")
@@ -39,15 +41,15 @@ from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
-TOLERANCE = 1e-5  # of the sum of the terms' sizes
-# In half precision each addition to the stream is rounded; its terms are those of the numbers before.
+TOLERANCE = 1e-5  # of the sum of the absolute terms
+# In half precision the residual stream is rounded after each addition; the terms are those before rounding.
 HALF_TOLERANCE = {"float16": 5e-3, "bfloat16": 4e-2}
-MAX_NUMBERS = 1 << 26  # that all heads of earlier layers write into a text, half a GB
-SHOWN = 5  # terms of an attribution that is printed
-SAME = 1e-4  # of the largest number: how near the output of an attention is to that of the trace
+MAX_NUMBERS = 1 << 26  # in the vectors that all heads of earlier layers write for a text, half a GB
+SHOWN = 5  # terms in the repr of an attribution
+SAME = 1e-4  # largest difference of an attention's output to that of the trace, divided by the largest number
 HALF_SAME = 3e-2
 KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "rest")
-# What names of parameters say of an MLP or of experts.
+# Parts of parameter names that show an MLP or experts.
 MLP = re.compile(
     r"mlp|ffn|feed_?forward|\bff\b|fc_?\d|dense_h|lin[12]|expert|output\.dense|DenseReluDense|moe", re.I
 )
@@ -55,12 +57,12 @@ MLP = re.compile(
 
 @dataclass(frozen=True)
 class Writer:
-    """Who wrote a part of a query or key.
+    """A writer: a part of the model that wrote a part of a query or key.
 
-    `kind` is "word" or "position" for what is looked up for these, "embedding" for another table, "head",
-    "mlp", "block" for another part of the model, "bias" for constants, or "rest" for several writers
-    together. `layer` counts from 0 as the trace's layers do: that of a head, or of the attention before an
-    MLP; None for what was written before the first one. `name` is that of the last parameter, where known.
+    `kind` is "word" or "position" for the embeddings of these, "embedding" for another table, "head", "mlp",
+    "block" for another part of the model, "bias" for constants, or "rest" for several writers together.
+    `layer` counts from 0 like the trace's layers: it is the layer of a head, or of the attention before an
+    MLP; None before the first attention. `name` is the name of the last parameter, if it is known.
     """
 
     kind: str
@@ -70,7 +72,7 @@ class Writer:
 
     @property
     def label(self) -> str:
-        """What it is called, with layers and heads from 1."""
+        """The name of the writer, with layers and heads from 1."""
         if self.kind == "embedding":
             return self.name or self.kind
         names = {"head": f"head {(self.head or 0) + 1}", "mlp": "MLP", "bias": "biases"}
@@ -80,12 +82,12 @@ class Writer:
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """Why a query looks at a key: its scaled score as a sum over who wrote the query and who wrote the key.
+    """Why a query looks at a key: its scaled score as a sum over writers of the query and of the key.
 
-    ``terms[i, j] = scale · q_i · k_j``, with the part of the query that ``query_writers[i]`` wrote, and that
-    of the key that ``key_writers[j]`` wrote; together they are `value`, the scaled score of the trace. Norms
-    are linear but for their scale, which is frozen at what it was. What follows is not split: a soft cap, the
-    `bias` of the position that is added, None where there is none, and the mask (`visible`).
+    ``terms[i, j] = scale · q_i · k_j``, where ``query_writers[i]`` wrote the part q_i of the query and
+    ``key_writers[j]`` the part k_j of the key. The terms sum to `value`, the scaled score of the trace. The
+    scale of each norm is frozen, so that norms are linear. Later steps are not split: a soft cap, the `bias`
+    of the positions (None if there is none) and the mask (`visible`).
     """
 
     layer: int
@@ -120,7 +122,7 @@ class Attribution:
         return frame.iloc[order].reset_index(drop=True)
 
     def largest(self, count: int) -> "Attribution":
-        """The same with so many writers of each side, those with the largest terms, and the rest as one."""
+        """The same attribution with the largest writers of each side, and all others together as "rest"."""
         query_writers, terms = _largest(self.query_writers, self.terms, count)
         key_writers, terms = _largest(self.key_writers, terms.T, count)
         return replace(self, query_writers=query_writers, key_writers=key_writers, terms=terms.T)
@@ -129,7 +131,7 @@ class Attribution:
 def _largest(
     writers: tuple[Writer, ...], terms: np.ndarray, count: int
 ) -> tuple[tuple[Writer, ...], np.ndarray]:
-    """Those with the largest rows, in their order, and a row for the rest."""
+    """The writers with the largest rows, in their order, and one row for the rest."""
     if len(writers) <= count + 1:
         return writers, terms
     order = np.argsort(-np.abs(terms).sum(1), kind="stable")
@@ -148,20 +150,21 @@ def attribution(
     source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
     tokenizer: object = None,
 ) -> Attribution:
-    """Why a query looks at a key: its score, split by who wrote the query and who wrote the key.
+    """Why a query looks at a key: its score, split by the writers of the query and of the key.
 
-    Queries and keys are linear in what the embeddings, the heads and the MLPs of earlier layers wrote into
-    their tokens, if the scale of each norm is frozen at what it was; biases are writers of their own. So
-    the scaled score is a sum over pairs, ``scale · Σ_i Σ_j q_i · k_j``, rotation included. It equals that of
-    the trace to 1e-5 of the sum of the terms' sizes, in half precision within its rounding. All count from
-    0; tokens may also be words, as in `Tokens.index`.
+    With the scale of each norm frozen, queries and keys are linear in the vectors that the embeddings, heads
+    and MLPs of earlier layers wrote for their tokens; biases are writers, too. So the scaled score is a sum
+    over pairs, ``scale · Σ_i Σ_j q_i · k_j``, rotation included. It equals the score in the trace up to 1e-5
+    of the sum of the absolute terms, in half precision up to rounding. All indices count from 0; tokens may
+    also be words, as in `Tokens.index`.
 
-    The trace does not hold its model, which computes the text again and is followed meanwhile: by default it
-    is loaded by its name; `source` is a model in memory, with its `tokenizer`, or another place of it.
+    The trace does not contain its model, so the model computes the text again while it is followed. By
+    default it is loaded by its name; `source` is a model in memory, with its `tokenizer`, or another place of
+    it.
 
-    Raises `MhaError` for a trace of numbers that nothing computes again, for a model that computes other
-    numbers now, for a layer whose queries or keys are not linear in what was written, for a head or token
-    that there is not, and for a text that takes too much memory.
+    Raises `MhaError` for a trace whose numbers cannot be computed again, for a model that now computes other
+    numbers, for a layer whose queries or keys are not linear in the written vectors, for a head or token that
+    does not exist, and for a text that needs too much memory.
     Sources: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
     """
     check_trace(trace)
@@ -192,7 +195,7 @@ def attribution(
     (query_writers, q), (key_writers, k) = (_by_writer(each, heads, words, layer, again) for each in parts)
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
     terms = one.scale * (q @ k.T)
-    # The trace adds up d_k products in its own precision, and these can be larger than their sum.
+    # The trace sums d_k products in its own precision, and they can be larger than their sum.
     products = abs(one.scale) * np.abs(one.q[head, query] * one.k[one.kv_head(head), key]).sum()
     size = max(np.abs(terms).sum(), products)
     limit = HALF_TOLERANCE.get(getattr(again.source.origin, "dtype", ""), TOLERANCE) * size
@@ -221,7 +224,7 @@ def attribution(
 
 
 def _check_size(layers: Sequence[LayerTrace]) -> None:
-    """Raise `MhaError` where what the heads of these layers write takes too much memory."""
+    """Raise `MhaError` where the vectors that the heads of these layers write need too much memory."""
     widths = [
         layer.n_heads * (layer.d_model or layer.n_heads * layer.d_v) for layer in layers if layer.knows("v")
     ]
@@ -245,16 +248,16 @@ def _cell(table: Tensor, key: int) -> Tensor:
     return row[key if len(row) > 1 else 0]
 
 
-# The pass, followed
+# The followed pass
 
 
 Again = tuple[Decomposition, AttentionTrace, Sequence[Tensor], float]
 
 
 def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
-    """The trace computed again while it is followed; and how near it has to be to the first one.
+    """The decomposition, the trace computed again, the ids of its words, and the allowed difference.
 
-    Between them are the numbers of the words that a model read; a small one looks up nothing else.
+    A small model has only embeddings of words, so its ids are empty.
     """
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
@@ -265,7 +268,7 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
     if source is not None or isinstance(origin, ModelSource):
         model = transformers_model(origin, source, tokenizer)
         text, target = trace.tokens.text, target_of(model, trace)
-        if model.tokenizer is None:  # the labels of its tokens are their ids
+        if model.tokenizer is None:  # the labels of the tokens are their ids
             text = [int(piece) for piece in trace.tokens.pieces if piece.isdecimal()]
         settings = {"target": target, "edits": trace.edits}
         inputs = huggingface.reading(model, text, target=target, edited=True).inputs
@@ -290,13 +293,13 @@ def _followed(
 
 
 def _names(module: nn.Module) -> dict[int, str]:
-    """The names of a model's parameters and buffers, by the address of their memory."""
+    """The names of a model's parameters and buffers, by their memory addresses."""
     named = (*module.named_buffers(), *module.named_parameters())
     return {tensor.untyped_storage().data_ptr(): name for name, tensor in named}
 
 
 def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
-    """Random weights once more, with the sizes that the trace has."""
+    """The same random weights again, with the sizes of the trace."""
     first = trace.layer(0)
     sizes = first.d_model, first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.knows("b_q")
     drawn_by_hand = origin.mask not in ("full", "causal", "padding", "window", "prefix")
@@ -311,7 +314,7 @@ def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
 
 
 class _HeadOutputs:
-    """Which of what was written is the output of an attention, by its numbers."""
+    """Finds written vectors that are outputs of attention, by comparing their numbers."""
 
     def __init__(self, trace: AttentionTrace):
         self._layers = trace.layers
@@ -319,17 +322,17 @@ class _HeadOutputs:
         self._known: dict[Leaf, tuple[int, Tensor] | None] = {}
 
     def of_leaf(self, leaf: Leaf) -> Tensor | None:
-        """What a leaf is by its heads, (head, *its shape), if it is the output of an attention."""
+        """The parts of a leaf by head, (head, *its shape), if it is the output of an attention; else None."""
         found = self._find(leaf)
         return None if found is None else found[1]
 
     def layer_of(self, leaf: Leaf) -> int | None:
-        """The layer whose output a leaf is, None if it is no output of an attention."""
+        """The layer whose attention output a leaf is; None for any other leaf."""
         found = self._find(leaf)
         return None if found is None else found[0]
 
     def layer_before(self, order: int) -> int | None:
-        """The last layer whose output was written before, None if there is none."""
+        """The last layer whose output was written before a leaf; None if there is none."""
         written = [(leaf.order, found[0]) for leaf, found in self._known.items() if found is not None]
         return max((at for at in written if at[0] < order), default=(0, None))[1]
 
@@ -346,7 +349,7 @@ class _HeadOutputs:
             if not layer.knows("v") or value.numel() != layer.n_heads * layer.n_query * layer.d_v:
                 continue
             expected = self._output(at)
-            for axis in (0, 1):  # heads before tokens, or behind them
+            for axis in (0, 1):  # heads before or after tokens
                 order = expected.transpose(0, axis).shape
                 gap = (value.detach().cpu().reshape(order).float() - expected.transpose(0, axis)).abs().max()
                 if gap <= limit * expected.abs().max():
@@ -358,7 +361,7 @@ class _HeadOutputs:
 
     def _output(self, at: int) -> Tensor:
         if at not in self._outputs:
-            layer = self._layers[at]  # as it was computed, before an edit put others in its place
+            layer = self._layers[at]  # as computed, before an edit replaced it
             computed = replace(layer, rule=replace(layer.rule, patched_outputs=None))
             self._outputs[at] = torch.from_numpy(computed.output().copy()).float()
         return self._outputs[at]
@@ -374,7 +377,7 @@ def _by_writer(
     """The writers, in the order of the model, and the vector that each wrote. (writer, d_k)"""
     vectors: dict[Writer, np.ndarray] = {}
     for part in parts:
-        if part.leaf.constant and not part.vectors.any():  # memory that was filled
+        if part.leaf.constant and not part.vectors.any():  # memory filled with zeros
             continue
         writer = _writer(part, heads, words, layer, trace)
         vectors[writer] = vectors.get(writer, 0.0) + part.vectors[0].cpu().numpy()

@@ -1,4 +1,4 @@
-"""How much each head does for an answer: the answer without it, head by head, or by one gradient.
+"""The effect of each head on an answer: with each head switched off in turn, or estimated by one gradient.
 
 >>> trace = mha.trace("The animal didn't cross the street because it was too tired.", source="mini")
 >>> mha.effects(trace).columns.tolist()
@@ -39,8 +39,8 @@ from mha_core.training.lexicon import HIDDEN, lexicon, normalized
 from mha_core.training.questions import HIDDEN_WORD
 
 METHODS = ("ablation", "gradient", "both")
-MAX_TOKENS = 2048  # of all texts of one pass
-MAX_SCORES = 1 << 26  # of words in one pass, 256 MB
+MAX_TOKENS = 2048  # in all texts of one pass
+MAX_SCORES = 1 << 26  # logits in one pass, 256 MB
 AT_ONCE = 16  # texts of a baseline
 
 Progress = Callable[[int, int], None]
@@ -52,9 +52,9 @@ class MeasurementStopped(MhaError):
 
 @dataclass(frozen=True, eq=False)
 class Switched(ScoreRule):
-    """A score rule behind which heads' outputs go to `means`, (head, 1, d_v), as `factors` go from 1 to 0.
+    """A score rule that interpolates heads' outputs: unchanged at a factor of 1, `means` at a factor of 0.
 
-    The factors are (text, head, 1, 1).
+    `factors` are (text, head, 1, 1), `means` are (head, 1, d_v).
     """
 
     factors: Tensor | None = None
@@ -66,9 +66,9 @@ class Switched(ScoreRule):
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """An answer of a model as a function of how much of its heads' outputs is left, from 1 to 0.
+    """An answer of a model as a function of factors on its heads' outputs, from 0 (off) to 1.
 
-    `logits` takes one tensor (text, head) for each layer, and returns the scores of words, (text, word).
+    `logits` takes one tensor of factors (text, head) for each layer, and returns the logits (text, word).
     """
 
     logits: Callable[[Sequence[Tensor]], Tensor]
@@ -96,31 +96,34 @@ def effects(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> pd.DataFrame:
-    """What each head does for an answer of the model, the largest effects first: layer, head, effect.
+    """The effect of each head on an answer of the model, the largest first: layer, head, effect.
 
-    The effect is the change of ``log p(answer)`` when the head's output is 0, with all else as it is; with
-    `against` that of the margin ``log p(answer) − log p(against)``. Below 0 the head helps the answer. With
-    `baseline`, a list of texts, the output becomes its mean over all their tokens instead: what the head does
-    for every text is then left in place, and no layer gets an output that it has never seen.
+    The effect is the change of ``log p(answer)`` when the head's output is 0 and everything else is
+    unchanged; with `against` it is the change of the margin ``log p(answer) − log p(against)``. A negative
+    effect means that the head helps the answer. With `baseline`, a list of texts, the output is replaced by
+    its mean over all their tokens: the part of the output that does not depend on the text stays, and no
+    layer gets an output that it has never seen.
 
-    `answer` and `against` are words of the model's vocabulary, or their numbers; the default answer is the
-    most probable word. A small model is asked which noun a word stands for or belongs to, and answers with a
-    word of the text; at a hidden word it is asked which word that was. `at` is the token at which the model
-    answers, by default the last one, of a small model the last pronoun or hidden word. Effects come on top of
-    the edits of the trace. The trace does not hold its model: by default that is loaded by its name; `source`
-    is a model in memory, with its `tokenizer`, or another place of it. `progress` is called with the heads
-    that are done and all; once `cancelled` returns True, `MeasurementStopped` is raised.
+    `answer` and `against` are words of the model's vocabulary, or their ids; the default answer is the most
+    probable word. A small model is asked which noun a word stands for or belongs to, and answers with a word
+    of the text; at a hidden word it is asked which word is hidden. `at` is the token at which the model
+    answers, by default the last one, for a small model the last pronoun or hidden word. Effects are measured
+    with the edits of the trace in place. The trace does not contain its model: by default the model is loaded
+    by its name; `source` is a model in memory, with its `tokenizer`, or another place of it. `progress` is
+    called with the number of heads done and of all heads. When `cancelled` returns True, `MeasurementStopped`
+    is raised.
 
-    `method` is "ablation", one pass for each head, several at once where the model keeps texts apart;
-    "gradient", which estimates all by one backward pass, ``−∂ log p / ∂ factor`` (the gradient at a head's
-    output times what ablation adds to it); or "both", with the columns effect and estimate and Spearman's
-    correlation of the two in ``frame.attrs["rank_correlation"]``. The answer and its value without a change
-    are in ``frame.attrs``, too. With several kinds of attention a column has the kind of the layer.
+    `method` is "ablation", one pass for each head, several at once if the model reads several texts
+    independently; "gradient", which estimates all effects by one backward pass, ``−∂ log p / ∂ factor`` (the
+    gradient at a head's output times the change by ablation); or "both", with the columns effect and
+    estimate, and Spearman's correlation of the two in ``frame.attrs["rank_correlation"]``. ``frame.attrs``
+    also has the answer and its value without a change. With several kinds of attention a column has the kind
+    of the layer.
 
-    Raises `MhaError` for a trace of numbers that nothing computes again, for a model without answers, whose
-    attention is its own code, or that computes other numbers now, and for a word or token that there is not.
-    Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation 2); means
-    as Wang et al. 2022, "Interpretability in the Wild".
+    Raises `MhaError` for a trace whose numbers cannot be computed again, for a model without answers, with
+    attention in its own code, or that now computes other numbers, and for a word or token that does not
+    exist. Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation
+    2); means as Wang et al. 2022, "Interpretability in the Wild".
     """
     check_trace(trace)
     one_of("method", method, METHODS)
@@ -148,7 +151,7 @@ def effects(
 
 
 def _value(scores: Tensor, words: Sequence[int]) -> Tensor:
-    """``log p`` of the first word, less that of the second where there is one. (…, word) → (…)"""
+    """``log p`` of the first word, minus that of the second if there is one. (…, word) → (…)"""
     chances = scores.log_softmax(-1)
     return chances[..., words[0]] - (chances[..., words[1]] if len(words) > 1 else 0.0)
 
@@ -186,7 +189,7 @@ def _by_ablation(
 
 
 def _keeps_apart(experiment: Experiment, words: Sequence[int], value: float) -> bool:
-    """Does a text have the same answer alone, and beside one without the heads of the first layer?"""
+    """Whether a text has the same answer alone, and beside a text without the first layer's heads."""
     if experiment.max_texts < 2:
         return False
     factors = experiment.ones(2)
@@ -196,7 +199,7 @@ def _keeps_apart(experiment: Experiment, words: Sequence[int], value: float) -> 
             beside = float(_value(experiment.logits(factors), words)[1])
     except MhaError:
         raise
-    except Exception:  # a model may take one text at a time, and says so in any way
+    except Exception:  # a model that reads one text at a time may raise any error
         return False
     return abs(beside - value) <= experiment.close * max(1.0, abs(value))
 
@@ -215,7 +218,7 @@ def _by_gradient(experiment: Experiment, words: Sequence[int]) -> list[float]:
 
 
 def _rank_correlation(one: pd.Series, other: pd.Series) -> float:
-    """Spearman's: Pearson's correlation of the ranks; NaN where one of them is the same everywhere."""
+    """Spearman's rank correlation; NaN where one of the two is constant."""
     ranks = [series.rank().to_numpy() for series in (one, other)]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return float("nan")
@@ -223,7 +226,7 @@ def _rank_correlation(one: pd.Series, other: pd.Series) -> float:
 
 
 def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: str) -> int:
-    """The number of a word in the vocabulary; of several tokens that are written alike the most probable."""
+    """The id of a word in the vocabulary; of several tokens with the same spelling the most probable."""
     if word is None:
         return int(scores.argmax())
     if isinstance(word, str):
@@ -249,12 +252,12 @@ def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: 
             word=repr(word),
         )
     if not scores[word].isfinite():
-        return _word(experiment, scores, experiment.word(word), name)  # says what it can answer with
+        return _word(experiment, scores, experiment.word(word), name)  # raises the error
     return word
 
 
 def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
-    """The texts of the baseline, none for zero. Raises `MhaError` for anything else."""
+    """The texts of the baseline, empty for "zero". Raises `MhaError` for anything else."""
     if baseline is None:
         return ()
     texts = baseline if isinstance(baseline, list | tuple) else ()
@@ -267,11 +270,11 @@ def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
 
 
 def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
-    """Of each layer the heads' outputs, averaged over all tokens of all traces. (head, d_v)
+    """For each layer the heads' outputs, averaged over all tokens of all traces. (head, d_v)
 
-    With them a head is switched to what it does on average, whatever the text (mean ablation: Wang et al.
-    2022): ``edits.Output(layer=1, heads=3, values=mha.mean_outputs(traces)[1][3])``.
-    Raises `MhaError` without a trace, for what is none, for traces with different layers, and where outputs
+    They replace a head's output by its average over texts (mean ablation: Wang et al. 2022):
+    ``edits.Output(layer=1, heads=3, values=mha.mean_outputs(traces)[1][3])``.
+    Raises `MhaError` without a trace, for other values, for traces with different layers, and where outputs
     are not known.
     """
     sums: list[np.ndarray] = []
@@ -297,7 +300,7 @@ def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
 
 
 def _means(traces: Iterable[AttentionTrace], place: str) -> list[Tensor]:
-    """The same as tensors that fit the outputs of any text. (head, 1, d_v)"""
+    """`mean_outputs` as tensors that broadcast over the outputs of any text. (head, 1, d_v)"""
     return [torch.tensor(mean[:, None], device=place) for mean in mean_outputs(traces)]
 
 
@@ -308,7 +311,7 @@ def _experiment(
     tokenizer: object,
     baseline: Sequence[str],
 ) -> tuple[Experiment, int]:
-    """The experiment on the answer at a token, and the position of that."""
+    """The experiment on the answer at a token, and the position of the token."""
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
         return _of_small_model(trace, _position(trace, at), source or trained_of(origin), baseline)
@@ -323,7 +326,7 @@ def _experiment(
 
 
 def _position(trace: AttentionTrace, at: int | str | None) -> int:
-    """The position of a token with an answer, by default the last one that is asked for most."""
+    """The position of a token with an answer, by default the last of the most interesting ones."""
     answered = [place for place, answer in enumerate(trace.answers) if answer is not None]
     if not answered:
         raise MhaError("The model answers at no token of this text; hide a word of it.")
@@ -352,7 +355,7 @@ def _of_small_model(
     question, spelled = (
         (HIDDEN_WORD, mini.guesses(words)) if is_hidden else ("noun", mini.choices(tokens, numbers))
     )
-    others = torch.ones(len(words.vocabulary), dtype=torch.bool, device=place)  # that are no answers here
+    others = torch.ones(len(words.vocabulary), dtype=torch.bool, device=place)  # no answers here
     others[list(spelled)] = False
     ids = torch.tensor([numbers], device=place)
     model, rules = mini.with_edits(trained, trace.tokens, trace.edits)
@@ -427,7 +430,7 @@ def _of_transformers(
         lambda number: word_of(model.tokenizer, number),
         lambda word: () if model.tokenizer is None else switches.words_of(model.tokenizer, word),
     )
-    if not _answers(experiment, again.answers[position][0][1]):  # its head does not work on a row alone
+    if not _answers(experiment, again.answers[position][0][1]):  # its output head needs all rows
         module = twin(model.module)
         max_texts = min(experiment.max_texts, MAX_SCORES // (n_tokens * n_words))
         experiment = replace(experiment, logits=logits_by(module), max_texts=max(1, max_texts))
@@ -435,12 +438,12 @@ def _of_transformers(
 
 
 def _answers(experiment: Experiment, share: float) -> bool:
-    """Does the most probable word of the experiment without a change have this probability?"""
+    """Whether the most probable word of the unchanged experiment has this probability."""
     try:
         with torch.no_grad():
             scores = experiment.logits(experiment.ones())[0]
     except MhaError:
         raise
-    except Exception:  # the code behind the head may count on all rows
+    except Exception:  # the code after the output head may need all rows
         return False
     return abs(float(scores.softmax(-1).max()) - share) <= experiment.close

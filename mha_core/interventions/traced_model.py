@@ -1,4 +1,4 @@
-"""The model of a trace, which a trace does not hold, and whether it computes the same numbers again."""
+"""Finds the model of a trace, which the trace does not contain, and checks that its numbers are the same."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
-CLOSE = 1e-3  # of the same text in two passes, and in a batch; in half precision that of its rounding
+CLOSE = 1e-3  # largest difference of a text in two passes, or alone and in a batch
 HALF_CLOSE = 5e-2
 
 
@@ -26,7 +26,7 @@ def trained_of(origin: TrainedSource) -> Trained:
 def transformers_model(
     origin: ModelSource, source: object, tokenizer: object, *, answers: bool = False
 ) -> huggingface.Model:
-    """The model of a trace: `source`, a model in memory or another place of it, or by its name."""
+    """The model of a trace: `source`, a model in memory or its place; without it by the name in the trace."""
     if isinstance(source, huggingface.Model):
         return source
     if source is not None:
@@ -36,9 +36,9 @@ def transformers_model(
 
 
 def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int] | None:
-    """The target of a trace as an encoder–decoder reads it again; None for a model that reads one text.
+    """The target of a trace, for an encoder–decoder to read again; None for a model that reads one text.
 
-    It is a text, or the ids of one that the model has written in other pieces than its tokenizer makes of it.
+    It is a text; or ids, if the model generated other pieces than its tokenizer makes of the text.
     """
     if not model.has_target:
         return None
@@ -61,7 +61,7 @@ def check_trace(trace: object) -> None:
 
 
 def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:
-    """Raise `MhaError` unless a model computes now what the trace has."""
+    """Raise `MhaError` unless the model now computes the same numbers as in the trace."""
     texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]
     if texts[0] != texts[1]:
         raise MhaError(
