@@ -1,4 +1,4 @@
-"""What a model answers at a token: its most probable words, each with its probability."""
+"""The answer of a model at a token: its most probable words, each with its probability."""
 
 from collections.abc import Callable
 
@@ -7,14 +7,14 @@ from torch import Tensor
 ANSWERS = 5  # words, the most probable first
 MAX_WORDS = 100  # in an answer of a file
 MAX_QUESTIONS = 100  # of a file
-NOTHING = "[CLS]"  # the answer of a small model that nothing in the sentence is what was asked for
-# Of the best word. With less, all other words together are more than twice as probable: it is no guess.
+NOTHING = "[CLS]"  # the answer of a small model that the sentence has nothing that was asked for
+# Probability of the best word. Below it, all other words together are more than twice as probable.
 LEAST_GUESS = 0.3
 Answer = tuple[tuple[str, float], ...]
 
 
 def is_known(answer: Answer) -> bool:
-    """Whether the model knows: whether its best word has a probability from `LEAST_GUESS` on."""
+    """Whether the best word has at least the probability `LEAST_GUESS`."""
     return answer[0][1] >= LEAST_GUESS
 
 

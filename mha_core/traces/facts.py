@@ -12,7 +12,7 @@ Fact = TypeVar("Fact")
 
 @dataclass(frozen=True)
 class Rotary:
-    """A rotary position code, which rotates `width` dimensions of each head of Q and K, from `start` on.
+    """A rotary position encoding, which rotates `width` dimensions of each head of Q and K, from `start` on.
 
     `form` says which two dimensions are a pair: i and i + width/2 ("half"), or 2i and 2i + 1 ("pairs").
     Source: Su et al. 2021, "RoFormer".
@@ -28,7 +28,7 @@ class Rotary:
 class Norm:
     """A norm: `kind` is RMSNorm or LayerNorm, over the numbers of each head ("head") or of all heads ("all").
 
-    `epsilon` is what it adds to the variance, where that is known; two norms are one without it.
+    `epsilon` is the number added to the variance, if it is known; equality of norms ignores it.
     Sources: Zhang and Sennrich 2019 (RMSNorm), Ba, Kiros and Hinton 2016 (LayerNorm).
     """
 
@@ -92,12 +92,11 @@ class OutputGate:
 
 @dataclass(frozen=True)
 class LatentProjection:
-    """Latent attention (MLA): keys and values come from a short vector of `kv_rank` numbers per token.
+    """Latent attention (MLA): keys and values come from a latent vector of `kv_rank` numbers per token.
 
-    Queries may come from a short vector of `q_rank` numbers. A rotary code rotates `rotary_width` dimensions
-    of each head's queries and keys, and leaves `plain_width` as they are. A size that the model does not
-    state is None.
-    Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
+    Queries may come from a latent vector of `q_rank` numbers. A rotary code rotates `rotary_width` dimensions
+    of each head's queries and keys; the other `plain_width` dimensions have no position. A size is None if
+    the model does not state it. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
 
     kv_rank: int
@@ -120,12 +119,12 @@ TYPES = {
 class Facts:
     """All facts about a layer besides its tensors; a fact that is unknown or does not apply is empty.
 
-    `gate` stands between the heads' outputs and W^O; `output_rotary` is the rotary code that rotates them
-    back there, where values were rotated as keys are. `bias` is the reason why the bias on the scores is
+    `gate` acts on the heads' outputs before W^O. `output_rotary` is the rotary code that rotates these
+    outputs back, in models that rotate values like keys. `bias` is the reason why the bias on the scores is
     valid for this text only, `missing` the reason why queries and keys are not known. For a recorded layer,
-    `call` is the number of the attention call, from 1; `by_hand` is True where the code computed attention
-    without torch's function; `dropout` is the share of weights that the call would have dropped in training.
-    `index_block` is the number of keys that a learned index chooses together, None where there is no index.
+    `call` is the number of the attention call, from 1; `by_hand` is True if the code computed attention
+    without torch's function; `dropout` is the share of weights that the call drops in training. `index_block`
+    is the number of keys that a learned index chooses together, None without an index.
     """
 
     rotary: Rotary | None = None
@@ -141,7 +140,7 @@ class Facts:
     index_block: int | None = None
 
     def to_json(self) -> dict[str, object]:
-        """The facts that are not empty, as JSON values by their names in files; `of` is the inverse."""
+        """The facts that are not empty, as JSON values under their names in files; `of` is the inverse."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         entries = {
             field.name: values[field.name] for field in fields(self) if values[field.name] != field.default
@@ -174,7 +173,7 @@ class Facts:
 
 
 def _step_to_json(step: Adjustment) -> dict[str, object]:
-    """A step as JSON values; a rotation needs none, since it is the layer's `rotary`."""
+    """A step as JSON values; a rotation has only its name, since it is the layer's `rotary`."""
     if isinstance(step, Rotary):
         return {"step": step.name}
     values = {entry.name: getattr(step, entry.name) for entry in fields(step)}
@@ -188,7 +187,7 @@ def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: object) -> A
 
 
 def _checked(fact: Fact) -> Fact:
-    """The fact itself; `ValueError` where a value does not have its field's type, or a count is below 0."""
+    """The fact itself. Raises `ValueError` for a value of another type than its field, or a count below 0."""
     for entry in fields(fact):
         value = getattr(fact, entry.name)
         kind = float | int if entry.type is float else entry.type

@@ -1,4 +1,4 @@
-"""Indices as numpy has them: negative ones count from the end, booleans and slices select."""
+"""Indices as in numpy: negative ones count from the end, booleans and slices select."""
 
 from collections.abc import Sequence
 from operator import index as whole_number
@@ -7,7 +7,7 @@ import numpy as np
 
 from mha_core.errors import MhaError, Phrase, shown
 
-LAYER = Phrase("This layer")  # as messages call it
+LAYER = Phrase("This layer")  # the layer's name in messages
 
 Picked = slice | int | Sequence[int] | np.ndarray | None
 
@@ -15,8 +15,7 @@ Picked = slice | int | Sequence[int] | np.ndarray | None
 def index(what: str, at: int, count: int, *, of: str) -> int:
     """The index `at` among `count` heads, layers, rows …, counted from 0; ``-1`` is the last one.
 
-    Raises `MhaError` for an index out of range, with the range that `of` has, and for anything but a whole
-    number.
+    Raises `MhaError` for an index out of range, with the range of `of`, and for anything but a whole number.
     """
     number = whole(what, at)
     if not count:
@@ -36,7 +35,7 @@ def index(what: str, at: int, count: int, *, of: str) -> int:
 
 
 def whole(what: str, at: int) -> int:
-    """The index as a whole number, where the count is not known yet; `MhaError` for anything else."""
+    """The index as a whole number, before the count is known. Raises `MhaError` for anything else."""
     try:
         number = whole_number(at)
     except TypeError:
@@ -47,9 +46,9 @@ def whole(what: str, at: int) -> int:
 
 
 def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[int] | None:
-    """The selected positions out of `count`, from 0; None for all. `picked` may be a single number.
+    """The selected positions out of `count`, from 0; None selects all. `picked` may be a single number.
 
-    As in numpy, a slice may reach beyond the ends, and an array of `count` booleans selects the positions
+    As in numpy, a slice may extend beyond the ends, and an array of `count` booleans selects the positions
     that are True. Raises `MhaError` for positions out of range.
     """
     if picked is None:

@@ -1,8 +1,8 @@
-"""One attention layer of a trace: q, k, v (or weights) and the score rule. All else follows from them.
+"""One attention layer of a trace: q, k, v (or weights) and the score rule. Every matrix follows from them.
 
-A trace has no batch axis, lives on the CPU and never changes, so threads can share it. It holds
-O(tokens · d_model) numbers; each matrix is computed on demand, by the same functions that `attend`
-is made of. Heads and positions count from 0.
+A trace has no batch axis, is on the CPU and never changes, so threads can share it. It holds
+O(tokens · d_model) numbers. Each matrix is computed when you read it, by the functions that `attend` uses.
+Heads and positions count from 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ from mha_core.traces.sparse_index import SparseIndex
 from mha_core.traces.tensors import array, compact, contiguous_copy
 from mha_core.traces.tokens import Sides, Tokens, numbered
 
-# The texts of the queries and of the keys, by kind: the source text, or the target written from it.
+# The texts of the queries and of the keys, by kind: the source text or its target.
 KINDS = {
     "self": ("text", "text"),
     "encoder": ("text", "text"),
@@ -46,44 +46,45 @@ NAMES = {"q": Phrase("The queries"), "k": Phrase("The keys"), "v": Phrase("The v
 
 @dataclass(frozen=True, eq=False)
 class LayerTrace:
-    """One attention layer's queries, keys, values and score rule, and every matrix they imply.
+    """One attention layer's queries, keys, values and score rule, and every matrix that follows from them.
 
-    q, k, v, x and x_v are copies. `projections` are the module's own matrices, which can be large: each
-    comes to the CPU when it is read, and is refused once the module has changed it. (A write through
-    ``parameter.data``, which torch does not count, is not noticed.)
-    Where only the weights are known, `tensors` has weights (head, query, key) in place of q and k, and
-    nothing that needs q or k is available.
+    q, k, v, x and x_v are copies. `projections` are the module's own matrices, which can be large: each is
+    copied to the CPU when it is first read. If the module has changed it by then, reading raises `MhaError`.
+    (Torch does not count a write through ``parameter.data``, so it is not noticed.)
+    If only the weights are known, `tensors` has weights (head, query, key) in place of q and k, and anything
+    that needs q or k raises `MhaError`.
 
     A model may transform the products X W before they are q, k and v. `tensors` then has the intermediate
     results, and `about.adjustments` the steps, in order, for each of q, k and v:
 
-    - q_linear, k_linear, v_linear: the product X W itself, cut into heads, where the next step is a norm, a
+    - q_linear, k_linear, v_linear: the product X W itself, split into heads, if the next step is a norm, a
       scale or a limit;
     - q_raw, k_raw: queries and keys before the rotary code, with the code's cos and sin, (token, width);
       `about.rotary` describes the code;
-    - q_turned, k_turned: queries and keys after the rotary code, where further steps follow;
-    - q_gain, q_shift and those of k and v: of a LayerNorm there, (1, its width), or a row for each head;
-    - gate: what the heads' outputs are multiplied with before W^O, (head, query, d_v), or (head, query, 1) of
-      a gate with one number for each head; `about.gate` describes it;
+    - q_turned, k_turned: queries and keys after the rotary code, if further steps follow;
+    - q_gain, q_shift and those of k and v: the gain and shift of a LayerNorm, (1, its width), or with a row
+      for each head;
+    - gate: the factor on the heads' outputs before W^O, (head, query, d_v), or (head, query, 1) with one
+      number for each head; `about.gate` describes it;
     - output_cos, output_sin: the cosines and sines (token, width) that rotate the heads' outputs back before
-      W^O, where values were rotated as keys are; `about.output_rotary` describes the code;
-    - q_short, kv_short: in latent attention, the short vectors (token, rank) behind queries, and behind keys
-      and values, after their norm (DeepSeek-AI 2024).
+      W^O, in models that rotate values like keys; `about.output_rotary` describes the code;
+    - q_short, kv_short: in latent attention, the latent vectors (token, rank) of queries, and of keys and
+      values, after their norm (DeepSeek-AI 2024).
 
-    Where a learned index chooses the keys (`index`), `tensors` also has its scores (index_scores), the
-    numbers of the blocks of keys that it chose (index_choice), and the mask without it (dense_mask).
+    If a learned index chooses the keys (`index`), `tensors` also has its scores (index_scores), the indices
+    of the blocks of keys that it chose (index_choice), and the mask without its choice (dense_mask).
 
-    `kind` is the kind of attention: "self"; in a model with a target sentence "encoder" and "decoder"; and
-    "cross" between two texts. `sides` are the texts of the queries and of the keys; outside a trace, unless
-    stated, they are numbered positions. `name` is the layer's name in its model, `about` has further facts.
+    `kind` is the kind of attention: "self"; "encoder" and "decoder" in a model with a target sentence; and
+    "cross" between two texts. `sides` are the texts of the queries and of the keys; outside a trace they are
+    numbered positions, unless given. `name` is the layer's name in its model, `about` has further facts.
 
     Arrays are read-only, in float32 (float64 for a float64 trace). ``head=None`` returns all heads, with a
     leading head axis. `rows` selects queries and `keys` selects keys: a slice, a list or array of positions,
-    or one position, whose axis stays. Positions count from 0, negative ones from the end.
+    or one position, whose axis is kept. Positions count from 0, negative ones from the end.
     Every method raises `MhaError` for a head, row or key that the layer does not have.
     """
 
-    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v or weights, and what is known of x, x_v
+    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v or weights, and if known x, x_v
     rule: ScoreRule = field(default=ScoreRule(), repr=False)
     projections: Projections = field(default=Projections(), repr=False)
     kind: str = "self"
@@ -94,7 +95,7 @@ class LayerTrace:
     def __post_init__(self):
         if self.sides is None:
             queries, keys = numbered(self.n_query), numbered(self.n_key)
-            keys = replace(keys) if self.kind == "cross" else keys  # another text, even if it is as long
+            keys = replace(keys) if self.kind == "cross" else keys  # another text, even of the same length
             object.__setattr__(self, "sides", Sides(queries, keys))
 
     @classmethod
@@ -108,9 +109,9 @@ class LayerTrace:
         item: int = 0,
         **described: object,
     ) -> Self:
-        """One item of a batch as a layer: without batch axis and autograd, on the CPU.
+        """One item of a batch as a layer, without batch axis and autograd, on the CPU.
 
-        `described` are the layer's `kind`, `name`, `about` and `sides`.
+        `described` are the `kind`, `name`, `about` and `sides` of the layer.
         """
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
         tensors |= {name: tensor for name, tensor in (("x", x), ("x_v", x_v)) if tensor is not None}
@@ -149,7 +150,7 @@ class LayerTrace:
 
     @property
     def d_model(self) -> int | None:
-        """The width of X and Z, None where neither X nor W^O is known."""
+        """The width of X and Z; None if neither X nor W^O is known."""
         if "x" in self.tensors:
             return self.tensors["x"].shape[1]
         return self.projections.w_o.shape[1] if self.knows("w_o") else None
@@ -178,7 +179,7 @@ class LayerTrace:
 
     @cached_property
     def x(self) -> np.ndarray | None:
-        """The layer's input, None where it is not known. (query, d_model)"""
+        """The layer's input; None if it is not known. (query, d_model)"""
         return array(self.tensors["x"]) if "x" in self.tensors else None
 
     @cached_property
@@ -188,7 +189,7 @@ class LayerTrace:
 
     @cached_property
     def index(self) -> SparseIndex | None:
-        """The learned index that chose which keys each query looks at, None where there is none."""
+        """The learned index that chose the keys of each query; None if the layer has none."""
         if "index_choice" not in self.tensors:
             return None
         return SparseIndex(self.tensors, self.rule, self.about.index_block or 1)
@@ -196,19 +197,19 @@ class LayerTrace:
     # Availability
 
     def held(self) -> list[Tensor]:
-        """All tensors of the layer, with those that its matrices are parts of; none is copied."""
+        """All tensors of the layer, and the model's tensors behind its matrices, without copying."""
         return [*self.tensors.values(), *self.rule.tensors().values(), *self.projections.held()]
 
     def knows(self, name: str) -> bool:
-        """Does the layer have a tensor, matrix or bias of this name?"""
+        """Whether the layer has a tensor, matrix or bias with this name."""
         return name in self.tensors or name in self.projections.known
 
     def tensor(self, name: str) -> np.ndarray:
-        """The tensor of this name in `tensors`, as a read-only array."""
+        """The tensor with this name in `tensors`, as a read-only array."""
         return array(self._tensor(name))
 
     def stages(self, name: str) -> list[str]:
-        """The names of the tensors from the product X W to q, k or v, in order; one in most models."""
+        """The names of the tensors from the product X W to q, k or v, in order; most models have one."""
         earlier = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
         return [*(stage for stage in earlier if self.knows(stage)), name]
 
@@ -230,11 +231,11 @@ class LayerTrace:
 
     @property
     def _rows(self) -> Tensor:
-        """A tensor with all heads and queries."""
+        """A tensor expanded to all heads and queries."""
         return self.tensors["q" if self.knows("q") else "weights"]
 
     def kv_head(self, head: int) -> int:
-        """The key/value head that query head `head` uses: neighbours share one."""
+        """The key/value head of query head `head`; neighbouring heads share one."""
         return self.head_index(head) // (self.n_heads // self.n_kv_heads)
 
     def head_index(self, head: int) -> int:
@@ -242,11 +243,11 @@ class LayerTrace:
         return index("head", head, self.n_heads, of=LAYER)
 
     def row_indices(self, rows: Picked) -> slice | list[int] | None:
-        """The positions of the selected queries, from 0; None for all."""
+        """The positions of the selected queries, from 0; None selects all."""
         return indices("row", rows, self.n_query, of=LAYER)
 
     def key_indices(self, keys: Picked) -> slice | list[int] | None:
-        """The positions of the selected keys, from 0; None for all."""
+        """The positions of the selected keys, from 0; None selects all."""
         return indices("key", keys, self.n_key, of=LAYER)
 
     # Matrices
@@ -264,15 +265,15 @@ class LayerTrace:
         return self._as_array(self._logits(head, self.row_indices(rows))[1], head, keys)
 
     def weights(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """How much each query takes from each key; a row sums to 1. ([head,] query, key)
+        """Attention weights: how much each query looks at each key; a row sums to 1. ([head,] query, key)
 
-        A row whose keys are all hidden is zero everywhere; with sinks a row sums to less than 1. Patched
-        weights are those of the patch.
+        A row whose keys are all hidden is 0 everywhere; with sinks a row sums to less than 1. Patched weights
+        are the numbers of the patch.
         """
         return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
 
     def column(self, key: int) -> np.ndarray:
-        """What every query takes from one key, ``A[:, key]``: O(tokens · d_k) numbers. (head, query)"""
+        """How much every query looks at one key, ``A[:, key]``, in O(tokens · d_k). (head, query)"""
         key = index("key", key, self.n_key, of=LAYER)
         if not self.knows("q") or self.rule.patched_weights is not None:
             return self.weights(keys=[key])[..., 0]
@@ -291,11 +292,10 @@ class LayerTrace:
     def log_sum_exp(self, head: int | None = None) -> np.ndarray:
         """``log Σ exp(score / temperature)`` of each row in float64, with sinks. ([head,] query)
 
-        It is that of the computed scores, also where weights are patched.
-        It is −∞ for a fully hidden row. With it a single weight takes one dot product,
-        ``exp(score / temperature − log_sum_exp)``; FlashAttention stores it in place of the weights (Dao et
-        al. 2022). It is computed once per head, in blocks of rows. Raises `MhaError` for a layer of which
-        only the weights are known.
+        It comes from the computed scores, also where weights are patched, and is −∞ for a fully hidden row.
+        With it a single weight needs one dot product, ``exp(score / temperature − log_sum_exp)``;
+        FlashAttention stores it in place of the weights (Dao et al. 2022). It is computed once per head, in
+        blocks of rows. Raises `MhaError` for a layer of which only the weights are known.
         """
         if head is None:
             return np.stack([self.log_sum_exp(one) for one in range(self.n_heads)])
@@ -315,18 +315,18 @@ class LayerTrace:
         )
 
     def output(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """Each head's output, the mixture ``weights v`` unless it is patched. ([head,] query, d_v)"""
+        """Each head's output, the weighted sum ``weights v`` unless it is patched. ([head,] query, d_v)"""
         return self._as_array(self._output(head, self.row_indices(rows)), head)
 
     def concat(self, *, rows: Picked = None) -> np.ndarray:
-        """The heads' outputs side by side, behind a gate or a rotation if there is one. (query, h · d_v)"""
+        """The concatenated outputs of the heads, after a gate or rotation if any. (query, h · d_v)"""
         return array(concat_heads(self._to_w_o(None, self.row_indices(rows))))
 
     def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """A head's summand of the layer's output, ``(gate_i · head_i) W_i^O``. ([head,] query, d_model)
+        """A head's contribution to the layer's output, ``(gate_i · head_i) W_i^O``. ([head,] query, d_model)
 
-        The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate. Where a
-        model rotates the heads' outputs back before W^O, what was rotated is multiplied.
+        The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate. If a
+        model rotates the heads' outputs back before W^O, the contribution comes from the rotated output.
         """
         w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
         return self._as_array(self._to_w_o(head, self.row_indices(rows)) @ w_o, head)
@@ -379,7 +379,7 @@ class LayerTrace:
 
     def _output(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         blocks = [rows]
-        if rows is None:  # of a long text the weights are never in memory as a whole
+        if rows is None:  # the weights of a long text are never in memory all at once
             blocks = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
         return torch.cat(
@@ -387,7 +387,7 @@ class LayerTrace:
         )
 
     def _to_w_o(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        """The heads' outputs as W^O takes them: behind a gate, or rotated back."""
+        """The heads' outputs as the input of W^O: after a gate or a rotation."""
         output = self._output(head, rows)
         rows = slice(None) if rows is None else rows
         if "gate" in self.tensors:
@@ -403,7 +403,7 @@ class LayerTrace:
 
     def _log_sum_exp(self, head: int) -> np.ndarray:
         temperature, sums = self.rule.temperature, np.empty(self.n_query)
-        for rows in row_blocks(self.n_query, 2 * self.n_key):  # a float64 is two
+        for rows in row_blocks(self.n_query, 2 * self.n_key):  # a float64 counts as two
             scores = self.masked(head, rows=rows).astype(np.float64)
             scores /= temperature
             sums[rows] = _log_sum_exp_of_rows(scores)
@@ -423,9 +423,9 @@ class LayerTrace:
 
 
 def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]) -> tuple[LayerTrace, ...]:
-    """The layers with their `sides`, by their kinds: a text, and the `target` that is written from it.
+    """The layers with their `sides`, by their kinds: a text and its `target`.
 
-    Raises `MhaError` for a layer that needs a target where there is none.
+    Raises `MhaError` for a layer that needs a target if there is none.
     """
     texts, with_sides = {"text": text, "target": target}, []
     for layer in layers:
@@ -439,7 +439,7 @@ def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]
 
 
 def _at_key(table: Tensor, key: int) -> Tensor:
-    """One key's column of a mask or bias; sinks, one number per head, stay whole."""
+    """One key's column of a mask or bias; sinks, one number per head, are returned unchanged."""
     return table if table.dim() == 1 else table[..., [0 if table.shape[-1] == 1 else key]]
 
 

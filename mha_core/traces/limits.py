@@ -1,4 +1,4 @@
-"""What a trace from a file or from a caller's arrays is held to, before anything is computed from it."""
+"""Checks of a trace from a file or from your own arrays, before anything is computed from it."""
 
 import json
 import math
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 MAX_HEADER = 16_000_000  # characters of a file's description
 MAX_LAYERS = 512
 MAX_HEADS = 1024
-SOFTMAX = 64  # operations that a score is counted with beside its products, which can be narrow
-MAX_WHOLE = 2**64  # of a whole number in a description
-# By rounding, the weights of a row may sum to this much above 1.
+SOFTMAX = 64  # operations counted for each score besides its products, which can be narrow
+MAX_WHOLE = 2**64  # the largest whole number in a description
+# Rounding may let the weights of a row sum to this much more than 1.
 ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -32,7 +32,7 @@ BYTES = dict(zip(FLOATS, (2, 2, 4, 8), strict=True)) | {
     "int32": 4,
     "int64": 8,
 }
-# The axes of the tensors of a layer. None is any size; the others have one size in all tensors of a layer.
+# The axes of the tensors of a layer. None is any size; any other axis has one size in the whole layer.
 AXES = {
     "q": ("head", "query", "d_k"),
     "k": ("kv_head", "key", "d_k"),
@@ -72,19 +72,19 @@ INFINITE = {"index_scores", "rule.distance_bias", *PATCHES}  # −∞ and +∞ h
 
 
 class Size(NamedTuple):
-    """The shape of a tensor in a file, and its number type as torch calls it."""
+    """The shape of a tensor in a file, and the name of its dtype in torch."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
 def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Size]:
-    """The shapes and number types of tensors by name."""
+    """The shapes and dtypes of tensors by name."""
     return {name: Size(tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
 
 
 def described(text: str) -> object:
-    """The values of a JSON text. Raises `MhaError` for a huge one, and for NaN, infinite or huge numbers."""
+    """The values of a JSON text. Raises `MhaError` for a huge text, and for NaN, infinite or huge numbers."""
     if len(text) > MAX_HEADER:
         raise MhaError(
             "its description has {length:,} characters; the limit is {limit:,}.",
@@ -125,13 +125,13 @@ def check_cost(
     max_bytes: int | None,
     max_flops: int | None,
 ) -> None:
-    """Raise `MhaError` for a file whose layers take more memory or operations than there may be.
+    """Raise `MhaError` for a file whose layers need more than `max_bytes` or `max_flops`.
 
-    A file of a few numbers can name them in hundreds of layers, each of which is then computed. `layers` are
+    A small file can use the same numbers in hundreds of layers, each of which is then computed. `layers` are
     the sizes of each layer's tensors by name, `n_tokens` its numbers of queries and keys, `sizes` those of
-    the file. Memory is that of the tensors, and of scores as `random_weights.nbytes` has them: 12 bytes for
-    each of a block of rows. Operations are ``2 · (d_k + d_v)`` for each score, and `SOFTMAX` beside them.
-    None is no limit.
+    all tensors in the file. Memory counts the tensors, and scores as in `random_weights.nbytes`: 12 bytes for
+    each score of a block of rows. Operations are ``2 · (d_k + d_v) + SOFTMAX`` for each score. None means no
+    limit.
     """
     flops, block = 0, 0
     for named, (n_query, n_key) in zip(layers, n_tokens, strict=True):
@@ -164,15 +164,15 @@ def check_cost(
 
 
 def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int, *, same: bool) -> None:
-    """Hold the shapes and number types of a layer's tensors to each other and to its tokens.
+    """Raise `MhaError` unless the shapes and dtypes of a layer's tensors fit each other and its tokens.
 
-    `same` says that queries and keys are one text, so that K and V are made of X, too. Raises `MhaError` with
-    the tensor's name, what it has and what it has to have.
+    With `same`, queries and keys are of one text, so that K and V come from X, too. The error has the
+    tensor's name, its shape or dtype, and the required one.
     """
     if not {"q", "weights"} & sizes.keys() or ("q" in sizes and not {"k", "v"} <= sizes.keys()):
         raise MhaError("{where} has neither weights nor queries, keys and values.", where=where)
     known = {"query": n_query, "key": n_key, "distance": n_query + n_key - 1}
-    for name in AXES:  # in this order: q, k, v and weights decide
+    for name in AXES:  # in this order, so that q, k, v and weights set the sizes
         if name in sizes:
             _check_size(
                 Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where),
@@ -203,7 +203,7 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
 
 
 def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) -> None:
-    """Hold W and b to the product X W + b that they make, and to their X where that is known."""
+    """Raise `MhaError` unless W and b fit the product X W + b, and X if it is known."""
     product = next((n for n in (f"{letter}_linear", f"{letter}_raw", letter) if n in sizes), None)
     w, b = sizes.get(f"w_{letter}"), sizes.get(f"b_{letter}")
     if w is None or product is None:
@@ -227,7 +227,7 @@ def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) ->
 
 
 def _check_types(where: str, name: str, other: str, sizes: Mapping[str, Size]) -> None:
-    """Hold two tensors that are added or multiplied to one number type."""
+    """Raise `MhaError` unless two tensors that are added or multiplied have one dtype."""
     if {name, other} <= sizes.keys() and sizes[name].dtype != sizes[other].dtype:
         raise MhaError(
             "{name} of {where} has the number type {dtype} and {other} {other_dtype}; "
@@ -271,7 +271,7 @@ def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None
 
 
 def check_finite(what: str, tensor: Tensor, *, infinite: bool = False) -> None:
-    """Raise `MhaError` for a tensor with NaN, or with infinite numbers where these have no meaning."""
+    """Raise `MhaError` for a tensor with NaN, or with infinite numbers where they have no meaning."""
     if tensor.is_floating_point() and not (~tensor.isnan() if infinite else tensor.isfinite()).all():
         raise MhaError(
             "{what} has numbers that are not finite (NaN or infinite); all of them have to be.", what=what
@@ -294,11 +294,11 @@ def check_weights(where: str, weights: Tensor) -> None:
 
 
 def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
-    """Raise `MhaError` where scores can be larger than numbers of their type: |q·k| ≤ ‖q‖ ‖k‖ (Cauchy)."""
+    """Raise `MhaError` where scores can overflow their dtype: |q·k| ≤ ‖q‖ ‖k‖ (Cauchy)."""
     largest = torch.finfo(torch.float64 if q.dtype == torch.float64 else torch.float32).max
     bound = 1.0
     for tensor in (q, k):
-        blocks = row_blocks(len(tensor), tensor[0].numel())  # of heads: a copy in float64 needs memory
+        blocks = row_blocks(len(tensor), tensor[0].numel())  # of heads: to limit the memory of a float64 copy
         bound *= max(float(tensor[heads].double().square().sum(-1).max().sqrt()) for heads in blocks)
     factors = (1.0, abs(rule.factor(q.shape[-1])), abs(rule.factor(q.shape[-1])) / rule.temperature)
     if not bound * max(factors) <= largest:
@@ -313,7 +313,7 @@ def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
 
 
 def norm(tensor: Tensor) -> float:
-    """The root of the sum of the squares of all finite numbers, in blocks: a copy in float64 needs memory."""
+    """The norm of all finite numbers, computed in blocks to limit the memory of a copy in float64."""
     rows, total = tensor.reshape(-1, tensor.shape[-1]), 0.0
     for block in row_blocks(len(rows), rows.shape[-1]):
         numbers = rows[block].double()
@@ -322,10 +322,11 @@ def norm(tensor: Tensor) -> float:
 
 
 def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -> None:
-    """Raise `MhaError` where what is computed from a layer's numbers can be no number of their type.
+    """Raise `MhaError` where results of a layer can overflow their dtype.
 
-    `norms` are those of its tensors by name. Products are held by ‖x W‖ ≤ ‖x‖ ‖W‖ (Cauchy), to lengths that
-    have a square. A float16 ends at 65,504: where an output can be larger, all of it is computed.
+    `norms` are the norms of its tensors by name. Products are bounded by ‖x W‖ ≤ ‖x‖ ‖W‖ (Cauchy); the square
+    of a bound must not overflow either. A float16 ends at 65,504: if an output can be larger, it is computed
+    completely.
     """
     dtype = layer.tensors["v"].dtype
     rule = {name.removeprefix("rule."): length for name, length in norms.items() if name.startswith("rule.")}
@@ -334,7 +335,7 @@ def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -
         if {x, f"w_{letter}"} <= norms.keys():
             product = norms[x] * norms[f"w_{letter}"] + norms.get(f"b_{letter}", 0)
             lengths[f"{x} times w_{letter}"] = product
-    taken = max(1 + HALF_ROUNDING, layer.n_key * rule.get("patched_weights", 0))  # of the rows of v
+    taken = max(1 + HALF_ROUNDING, layer.n_key * rule.get("patched_weights", 0))  # factor on the rows of v
     mixed = max(taken * norms["v"], layer.d_v**0.5 * rule.get("patched_outputs", 0))
     output = mixed * norms.get("gate", 1) * layer.n_heads**0.5 * norms.get("w_o", 1) + norms.get("b_o", 0)
     lengths["v times w_o" if "w_o" in norms else "v"] = output

@@ -17,7 +17,7 @@ class Matrix:
     """One matrix of a layer.
 
     `axes` are the names of its rows and columns; `symbol` is its symbol in formulas, with {} for the head,
-    from 1. `of_layer` is True for a matrix that all heads have in common. `kind` is its colour scale.
+    from 1. `of_layer` is True for a matrix of the whole layer. `kind` is its colour scale.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Matrix:
     ) -> np.ndarray | None:
         """Its values for one head, for all heads or for the layer; None for an X that is not known.
 
-        `rows` selects query tokens and `keys` key tokens, on the axes that have them. A matrix that has to be
-        computed is computed for these rows only.
+        `rows` selects queries and `keys` selects keys, on the axes that have them. A computed matrix is
+        computed for these rows only.
         """
         values = getattr(layer, self.name)  # an array, or the method that computes it
         if callable(values) and self.of_layer:

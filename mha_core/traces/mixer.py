@@ -1,10 +1,10 @@
-"""A layer without softmax that mixes tokens linearly in their values, and the matrix by which it does.
+"""A layer without softmax that mixes tokens linearly in their values, and its mixing matrix.
 
-Gated DeltaNet, Kimi's delta attention, lightning attention, Mamba, RWKV, mLSTM, RG-LRU and short
-convolutions carry a state along the text instead of comparing each query with each key. Once their decays
-and gates are known, each token's output is still a weighted sum of the values, so there is a matrix. FNet's
-two matrices, of cosines and of sines, are the same for all texts of a length. YOSO's has for each query and
-key how often hashing is expected to bring them together.
+Gated DeltaNet, Kimi's delta attention, lightning attention, Mamba, RWKV, mLSTM, RG-LRU and short convolutions
+carry a state along the text instead of comparing each query with each key. For known decays and gates, the
+output of each token is still a weighted sum of the values, so there is a matrix. FNet has two matrices, of
+cosines and of sines, which are the same for all texts of a length. The matrix of YOSO has the expected number
+of hash collisions for each query and key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ from mha_core.errors import MhaError, Phrase, one_of
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.tensors import array
 
-UNITS = ("head", "channel", "component")  # what has a matrix of its own
+UNITS = ("head", "channel", "component")  # the units that have their own matrix
 MAX_NUMBERS = 1 << 27  # in all matrices of a layer at once
-# How far M V may be from the recorded output, as a share of the largest |M| |V|.
+# The largest allowed difference of M V to the recorded output, divided by the largest |M| |V|.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 FULL_PRECISION = 1e-5  # the kernels compute in float32, also for float64
 
@@ -31,12 +31,13 @@ Matrices = Callable[[Sequence[int]], Tensor]  # heads -> (head, query, key)
 class MixerTrace:
     """One layer without softmax that mixes tokens linearly in their values, ``gate · (M V) + bias``.
 
-    `tensors` has v and output, (head, token, d_v), and where the layer has them gate, (head, token, d_v), and
-    bias, (head, 1, d_v). `matrices` computes M of the selected heads; a trace from a file has mixing, (head,
-    query, key), among its tensors instead. `rule` is what the layer computes, for example "gated delta rule".
-    `unit` says what has a matrix of its own and counts as a head here: a "head" of d_v values, a "channel" of
-    one, or a "component": the cosines, then the sines of FNet's transform, whose outputs are added. Where
-    `convolution` is not 0, each value was itself mixed from this many neighbouring tokens.
+    `tensors` has v and output, (head, token, d_v), and if the layer has them gate, (head, token, d_v), and
+    bias, (head, 1, d_v). `matrices` computes M for the selected heads; a trace from a file has mixing, (head,
+    query, key), among its tensors instead. `rule` is the name of the computation, for example "gated delta
+    rule". `unit` is the part of the layer with its own matrix, which counts as a head here: a "head" of d_v
+    values, a "channel" of one value, or a "component" of FNet's transform (first the cosines, then the sines;
+    their outputs are added). If `convolution` is not 0, a convolution over this many neighbouring tokens made
+    each value.
 
     Sources: Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks"; Ali, Zimerman and Wolf 2024, "The
     Hidden Attention of Mamba Models"; Dao and Gu 2024, "Transformers are SSMs"; Lee-Thorp et al. 2022, "FNet:
@@ -66,7 +67,7 @@ class MixerTrace:
         return self.tensors["v"].shape[2]
 
     def held(self) -> list[Tensor]:
-        """All tensors of the layer, without those of the model that `matrices` are computed with."""
+        """All tensors of the layer, without the model's tensors behind `matrices`."""
         return list(self.tensors.values())
 
     @property
@@ -75,16 +76,17 @@ class MixerTrace:
         return array(self.tensors["v"])
 
     def output(self) -> np.ndarray:
-        """What the layer's own code computed, before its norm and its output matrix. (head, token, d_v)"""
+        """The output of the layer's own code, before its norm and its output matrix. (head, token, d_v)"""
         return array(self.tensors["output"])
 
     def mixing(self, head: int | None = None) -> np.ndarray:
-        """How much of each value each token takes, M: signed, no row need sum to 1. ([head,] query, key)
+        """The mixing matrix M: the factor of each value in each output. ([head,] query, key)
 
-        The matrix comes from the model's own code, which mixes unit vectors in place of the values, and is
-        compared with the recorded output: ``|gate · (M V) + bias − output|`` is at most 1e-5 of the largest
-        ``|M| |V|`` (3e-2 in bfloat16, 4e-3 in float16). Raises `MhaError` where it is larger, for a head that
-        the layer does not have, and where the matrices of all heads are too large together.
+        Its numbers are signed, and rows need not sum to 1. The model's own code, run with unit vectors in
+        place of the values, computes the matrix. It is compared with the recorded output: ``|gate · (M V) +
+        bias − output|`` is at most 1e-5 of the largest ``|M| |V|`` (3e-2 in bfloat16, 4e-3 in float16).
+        Raises `MhaError` if the difference is larger, for a head that the layer does not have, and if the
+        matrices of all heads together are too large.
         """
         heads = range(self.n_heads) if head is None else [self.head_index(head)]
         size = len(heads) * self.n_tokens**2
@@ -102,7 +104,7 @@ class MixerTrace:
         return array(mixing if head is None else mixing[0])
 
     def weights(self, head: int | None = None, **_: object) -> np.ndarray:
-        """Raises `MhaError`: this layer has no softmax, so no weights; `mixing` has its matrix."""
+        """Raises `MhaError`: a layer without softmax has no weights; `mixing` is its matrix."""
         raise MhaError(
             "{name} is no softmax attention ({rule}), so it has no weights that sum to 1; {call} is the "
             "signed matrix by which it mixes the tokens.",
@@ -118,7 +120,7 @@ class MixerTrace:
     def proven(self, heads: Sequence[int]) -> Tensor:
         """The matrices of some heads, compared with the recorded output. (head, query, key)
 
-        Raises `MhaError` where they do not make it.
+        Raises `MhaError` if they do not give this output.
         """
         mixing = self._computed(list(heads))
         self._check(mixing, list(heads))
@@ -131,7 +133,7 @@ class MixerTrace:
             return self.matrices(heads)
 
     def _check(self, mixing: Tensor, heads: list[int]) -> None:
-        """Raise `MhaError` unless the matrices make the recorded output of the recorded values."""
+        """Raise `MhaError` unless the matrices and the recorded values give the recorded output."""
         parts = {name: tensor[heads].float() for name, tensor in self.tensors.items() if name != "mixing"}
         mixing = mixing.float()
         output, scale = mixing @ parts["v"], mixing.abs() @ parts["v"].abs()

@@ -1,4 +1,4 @@
-"""The matrices of a layer as references to its model: copied on first use, refused once the model changed."""
+"""The matrices of a layer as references to its model: copied on first use, invalid once the model changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -30,12 +30,12 @@ class Part(NamedTuple):
     columns: Callable[[Tensor], Tensor]
 
     def tensor(self) -> Tensor:
-        """The part: a view of the whole matrix where its columns are adjacent in memory, else a copy."""
+        """The part: a view of the whole matrix if its columns are adjacent in memory, else a copy."""
         return self.columns(self.whole) if self.whole.dim() == 2 else self.columns(self.whole[None])[0]
 
 
 class GroupedProduct(NamedTuple):
-    """A W^O of low rank: of each group of heads a matrix (group, in, rank), then one (group · rank, out)."""
+    """A low-rank W^O: a matrix for each group of heads (group, in, rank), then one (group · rank, out)."""
 
     first: Tensor
     second: Tensor
@@ -49,12 +49,12 @@ Reference = Tensor | Part | GroupedProduct
 
 
 class ModelProjections(Projections):
-    """References to a model's own matrices; each comes to the CPU when it is first read.
+    """References to a model's own matrices; each is copied to the CPU when it is first read.
 
-    So a trace copies no matrix. Once the model has changed a matrix, above all by training, it is no longer
-    the one that made the layer, and reading it raises `MhaError`. A write through ``parameter.data`` is not
-    noticed, since torch does not count it. A copy of a matrix from a GPU stays valid. A saved or pickled
-    trace has simple `Projections` instead.
+    So a trace itself copies no matrix. After the model has changed a matrix, for example by training, the
+    matrix no longer belongs to the layer, and reading it raises `MhaError`. A write through
+    ``parameter.data`` is not noticed, since torch does not count it. A copy from a GPU stays valid. A saved
+    or pickled trace has simple `Projections` instead.
     """
 
     _references: Mapping[str, tuple[Reference, list[int]]]  # each with its versions at the time of the trace
@@ -69,11 +69,11 @@ class ModelProjections(Projections):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of the matrices and biases that the layer has; nothing is copied."""
+        """The names of the matrices and biases that the layer has, without copying."""
         return tuple(self._references)
 
     def held(self) -> list[Tensor]:
-        """The model's tensors that the matrices are parts of, and the copies; nothing is copied."""
+        """The model's tensors behind the matrices, and the copies made so far, without copying more."""
         references = (part for matrix, _ in self._references.values() for part in _parameters(matrix))
         return [*references, *self._copies.values()]
 
@@ -117,7 +117,7 @@ def _detached(matrix: Reference) -> Reference:
 
 
 def _parameters(matrix: Reference) -> tuple[Tensor, ...]:
-    """The parameters of the model that a matrix is, or is made of."""
+    """The model's parameters behind a matrix."""
     if isinstance(matrix, Tensor):
         return (matrix,)
     return tuple(part for part in matrix if isinstance(part, Tensor))

@@ -15,16 +15,17 @@ FactValue = str | int | float | None
 
 @dataclass(frozen=True)
 class Source:
-    """What every source has: a name, and sentences about its numbers.
+    """The base of all sources: a name, and sentences about the numbers.
 
-    `skipped` are the parts that could not be traced, each with its reason; `notes` are further remarks.
-    `kind` is the name of the type in files, `CAPTION` are the facts that the caption of a figure has.
+    `skipped` are sentences about the parts that could not be traced, each with its reason; `notes` are
+    further remarks. `kind` is the name of the type in files, `CAPTION` are the facts in the caption of a
+    figure.
     """
 
     kind: ClassVar[str]
     CAPTION: ClassVar[tuple[str, ...]] = ("name",)
     name: ClassVar[str]
-    skipped = ()  # a field of the sources that can have some
+    skipped = ()  # a field in the types that need it
     notes = ()
     edits = ()
 
@@ -101,7 +102,8 @@ class RunSource(TrainedSource):
 class ModelSource(Source):
     """A transformers model: its id or folder, its class (`architecture`) and its model type (`family`).
 
-    `route` is the way its attention is captured; `difference` is the largest one to the model's own outputs.
+    `route` is the way its attention was captured; `difference` is the largest difference to the model's own
+    weights and outputs.
     """
 
     kind: ClassVar[str] = "model"
@@ -152,7 +154,7 @@ class RecordedSource(ArraySource):
 
 
 class DerivedSource(Source):
-    """A source whose numbers come from another one, `base`, and have its name and its remarks."""
+    """A source whose numbers, name and remarks come from another source, `base`."""
 
     base: Source
 
@@ -218,7 +220,7 @@ TYPES = {
         *(FileSource, EditedSource),
     )
 }
-WORDS = ("name", "architecture")  # facts that a caption has without their names
+WORDS = ("name", "architecture")  # facts whose names a caption leaves out
 READ = {Edit: read_edit, str: text_from_json}  # the entries of a tuple from a file
 
 
@@ -288,7 +290,7 @@ def _has_type(value: object, kind: object) -> bool:
 
 
 def _is_simple(value: object) -> bool:
-    """Can a file hold it, and read it again?"""
+    """Whether a file can hold the value and give it back."""
     if isinstance(value, int):
         return abs(value) <= 2**64
     return isfinite(value) if isinstance(value, float) else isinstance(value, FactValue)

@@ -1,4 +1,4 @@
-"""The learned index of a sparse attention layer: its scores, what it let through, and what that kept."""
+"""The learned index of a sparse attention layer: its scores, its choice, and the weight that it keeps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,9 +19,9 @@ from mha_core.traces.tensors import array
 class SparseIndex:
     """A learned index scores all keys cheaply; attention then looks only at those with the highest scores.
 
-    `tensors` and `rule` are those of the layer; `block_size` keys are chosen together. Every score is kept,
-    a number for each query and block.
-    Sources: DeepSeek-AI 2025, "DeepSeek-V3.2", section 2.1 (keys); MiniMax M3 (blocks of keys).
+    `tensors` and `rule` are those of the layer; `block_size` keys are chosen together. The index has one
+    score for each query and block. Sources: DeepSeek-AI 2025, "DeepSeek-V3.2", section 2.1 (keys); MiniMax M3
+    (blocks of keys).
     """
 
     tensors: Mapping[str, Tensor] = field(repr=False)
@@ -30,32 +30,32 @@ class SparseIndex:
 
     @property
     def n_heads(self) -> int:
-        """How many heads choose; each speaks for as many heads of the attention, in their order."""
+        """The number of index heads; each chooses for an equal number of attention heads, in their order."""
         return self.tensors["index_choice"].shape[0]
 
     @property
     def budget(self) -> int:
-        """How many blocks a query may choose."""
+        """The number of blocks for each query."""
         return self.tensors["index_choice"].shape[2]
 
     @property
     def scores(self) -> np.ndarray | None:
-        """The scores of the index, None where they are not known. (index head, query, block)
+        """The scores of the index; None if they are not known. (index head, query, block)
 
-        They are −∞ where a query may not look, and +∞ for a block that is always chosen.
+        A score is −∞ if the query may not look at the block, and +∞ for a block that is always chosen.
         """
         scores = self.tensors.get("index_scores")
         return None if scores is None else array(scores)
 
     @cached_property
     def chosen(self) -> np.ndarray:
-        """True where the index let a query look at a key. (index head, query, key)"""
+        """True for the keys that the index chose for a query. (index head, query, key)"""
         chosen = of_blocks(self.tensors["index_choice"], self.tensors["k"].shape[1], self.block_size)
         dense = self.tensors.get("dense_mask")
         return array(chosen if dense is None else chosen & dense)
 
     def share(self, head: int | None = None) -> np.ndarray:
-        """How much of the weight without the index the chosen keys have, from 0 to 1. ([head,] query)
+        """The weight that the chosen keys would have without the index, from 0 to 1. ([head,] query)
 
         ``Σ_chosen exp(score) / Σ_all exp(score)``, over the keys that the layer's other masks allow.
         Raises `MhaError` for a head that the layer does not have.

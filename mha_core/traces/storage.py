@@ -43,9 +43,9 @@ VERSION = 2
 MIXER_TENSORS = ("v", "output", "gate", "bias", "mixing")
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"}
 NUMBER_TYPES |= {f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
-MAX_MIXING = 1 << 26  # numbers in the matrices of all mixers of a file: 256 MB
+MAX_MIXING = 1 << 26  # numbers in all mixing matrices of a file: 256 MB
 
-# The hidden folders of this machine in which files are written; others may share the disk.
+# The hidden folders in which this machine writes files; other machines may share the disk.
 HIDDEN = f".headscope-{platform.node()}-"
 
 Answers = tuple[Answer | None, ...]
@@ -57,7 +57,7 @@ Parts = tuple[  # of `AttentionTrace`
 def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
     """Write the parts of a trace to `path`; an existing file is replaced in one step. See `packed`.
 
-    Raises `MhaError` for what `read` would refuse.
+    Raises `MhaError` for a trace that `read` could not read.
     """
     check_folder(path)
     text, tensors = packed(parts, matrices=matrices)
@@ -78,7 +78,7 @@ def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
 def packed(parts: Parts, *, matrices: bool = True) -> tuple[str, dict[str, Tensor]]:
     """The parts of a trace as a JSON header and tensors by name; `unpacked` is the inverse.
 
-    Without `matrices` the layers' W and b are left out, and the trace that is read does not have them.
+    Without `matrices` the layers' W and b are left out, and the trace does not have them after reading.
     """
     tokens, layers, source, answers, mixers, questions = parts
     texts = [tokens]  # the trace's own text first, each text once
@@ -96,7 +96,7 @@ def _packed_layers(
 ) -> tuple[dict, dict[str, Tensor]]:
     """The layers' part of a header, and their tensors; new texts are appended to `texts`."""
     tensors, headers, keys = {}, [], {}
-    transposed = set()  # keys of matrices that lie in memory column by column, as those of nn.Linear do
+    transposed = set()  # keys of matrices stored column by column in memory, as in nn.Linear
     for index, layer in enumerate(layers):
         layer_tensors = {
             **layer.tensors,
@@ -155,7 +155,7 @@ def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
 def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file; an existing one is replaced in one step.
 
-    Raises as `replacing` does, and `OSError` where the file cannot be written, as on a full disk.
+    Raises as `replacing` does, and `OSError` if the file cannot be written, as on a full disk.
     """
     with replacing(path) as temporary:
         try:
@@ -170,9 +170,9 @@ def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[
 def replacing(path: str | PathLike) -> Iterator[Path]:
     """A new file, renamed to `path` at the end of the block, so that no reader sees half a file.
 
-    It stands in a hidden folder beside `path` that is deleted with all that is in it at the end, also where
-    the block fails; where the process is killed, the next one that writes beside it deletes the folder.
-    Raises `MhaError` where the folder of `path` does not exist.
+    It is in a hidden folder beside `path` that is deleted with its content at the end, also if the block
+    fails. If the process is killed, the next process that writes beside it deletes the folder. Raises
+    `MhaError` if the folder of `path` does not exist.
     """
     check_folder(path)
     path = Path(path)
@@ -182,7 +182,7 @@ def replacing(path: str | PathLike) -> Iterator[Path]:
         hidden.mkdir()
         temporary = hidden / path.name
         temporary.touch()
-        permissions = temporary.stat().st_mode  # those of any new file; safetensors would restrict them
+        permissions = temporary.stat().st_mode  # as of any new file; safetensors would restrict them
         yield temporary
         temporary.chmod(permissions)
         os.replace(temporary, path)
@@ -191,7 +191,7 @@ def replacing(path: str | PathLike) -> Iterator[Path]:
 
 
 def _remove_interrupted(folder: Path) -> None:
-    """Delete the hidden folders of processes of this machine that were killed while they wrote."""
+    """Delete the hidden folders of processes on this machine that were killed while writing."""
     for hidden in folder.glob(f"{glob.escape(HIDDEN)}*"):
         process = hidden.name.removeprefix(HIDDEN).split("-")[0]
         if process.isdecimal() and not _runs(int(process)):
@@ -199,32 +199,32 @@ def _remove_interrupted(folder: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    """Does a process of this number run? Where it cannot be known, it is taken to run."""
+    """Whether a process with this number is running; True if that cannot be known."""
     if os.name != "posix":
-        return True  # elsewhere the question would end it
+        return True  # on Windows this check would end the process
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # that of another user, which may not be signalled
+        return True  # a process of another user, which may not be signalled
     return True
 
 
 def check_path(path: str | PathLike) -> None:
-    """Raise `MhaError` for a value that names no file."""
+    """Raise `MhaError` for a value that is not a path of a file."""
     try:
         named = isinstance(path, str | PathLike) and Path(path).name and b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:  # half of a character, which no disk takes
+    except UnicodeEncodeError:  # a lone surrogate, which no file system accepts
         named = False
     if not named:
         raise MhaError("A file is named by its path, as in 'trace.safetensors'; got {path}.", path=repr(path))
 
 
 def check_folder(path: str | PathLike) -> None:
-    """Raise `MhaError` for what is no path, and where no file can be written: its folder does not exist.
+    """Raise `MhaError` for a value that is not a path, and if no file can be written there.
 
-    A folder or a device of that name is not replaced: root could do that, to /dev/null, too.
+    A folder or a device with that name is not replaced: root could replace even /dev/null.
     """
     check_path(path)
     path = Path(path)
@@ -241,18 +241,18 @@ def read(
     max_bytes: int | None = None,
     max_flops: int | None = None,
 ) -> Parts:
-    """The parts of a trace that `write` wrote, of at most `limit` tokens, and no more than it may cost.
+    """The parts of a trace that `write` wrote, with at most `limit` tokens and within the given limits.
 
-    Raises `MhaError` as `open_file` does, for another format version, and for a limit that is no number. What
-    the file says of itself is held to `MAX_LAYERS`, `MAX_HEADS`, `limit`, and to the shapes and number types
-    of the tensors before these are read, and their numbers before anything is computed from them.
+    Raises `MhaError` as `open_file` does, for another format version, and for a limit that is not a number.
+    The header is checked against `MAX_LAYERS`, `MAX_HEADS`, `limit`, and the shapes and dtypes of the tensors
+    before these are read. Their numbers are checked before anything is computed from them.
     """
     at_least_1("limit", limit, Phrase("tokens"))
     for name, value, unit in (
         ("max_bytes", max_bytes, Phrase("bytes")),
         ("max_flops", max_flops, Phrase("operations")),
     ):
-        if value is not None:  # NaN would be no limit: nothing is larger
+        if value is not None:  # NaN would not limit anything
             at_least_1(name, value, unit)
     with open_file(path, HEADER, kind=Phrase("a saved trace")) as (text, file):
         header = limits.described(text)
@@ -261,7 +261,7 @@ def read(
         _check_counts(header, sizes, limit)
         _check_header(header, sizes)
         _check_cost(header, sizes, max_bytes=max_bytes, max_flops=max_flops)
-        # Copied to memory that torch allocates: rounding of products can depend on the alignment.
+        # Copied to torch's own memory: the rounding of products can depend on alignment.
         tensors = {name: file.get_tensor(name).clone() for name in sizes}
         _check_numbers(header, tensors)
         parts = unpacked(header, tensors)
@@ -270,7 +270,7 @@ def read(
 
 
 def file_sizes(file: safe_open) -> dict[str, Size]:
-    """The shapes and number types of a file's tensors; their numbers are not read."""
+    """The shapes and dtypes of a file's tensors, without reading their numbers."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     return {
         name: Size(tuple(part.get_shape()), NUMBER_TYPES.get(part.get_dtype(), part.get_dtype()))
@@ -279,7 +279,7 @@ def file_sizes(file: safe_open) -> dict[str, Size]:
 
 
 def _check_counts(header: dict, sizes: Mapping[str, Size], limit: int) -> None:
-    """Raise `MhaError` for more layers, tokens or heads than there may be."""
+    """Raise `MhaError` for too many layers, tokens or heads."""
     check_count(Phrase("layers"), len(header["layers"]), MAX_LAYERS)
     check_count(Phrase("layers without softmax"), len(header.get("mixers", ())), MAX_LAYERS)
     for text in header["texts"]:
@@ -326,9 +326,9 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
 
 
 def _check_values(where: str, part: dict) -> None:
-    """Raise `MhaError` if the name is not text, or a number of the rule is not a number; true is not one.
+    """Raise `MhaError` if the name is not text, or a value of the rule is not a number; true is not one.
 
-    A scale of 0 stays: an edit can set it, and then all scores are 0.
+    A scale of 0 is allowed: an edit can set it, and then all scores are 0.
     """
     if not isinstance(part["name"], str):
         raise MhaError(
@@ -350,12 +350,12 @@ def _check_values(where: str, part: dict) -> None:
 
 
 def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
-    """Raise `MhaError` for NaN, for meaningless infinities, and for weights that softmax cannot give."""
+    """Raise `MhaError` for NaN, for infinities without meaning, and for weights that no softmax gives."""
     names = {}
     for number, part in enumerate(header["layers"]):
         where = Phrase("layer {number}", number=number)
         for name, key in part["tensors"].items():
-            names.setdefault(key, (name, where))  # a tensor that layers share is checked once
+            names.setdefault(key, (name, where))  # a shared tensor is checked once
     for part in header.get("mixers", ()):
         names |= {key: (name, Phrase("a layer without softmax")) for name, key in part["tensors"].items()}
     for key, (name, where) in names.items():
@@ -369,7 +369,7 @@ def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[LayerTrace, ...]) -> None:
-    """Raise an error where parts of a layer do not fit, or where computing with them could overflow."""
+    """Raise an error if parts of a layer do not fit, or if computing with them could overflow."""
     norms = {key: limits.norm(tensor) for key, tensor in tensors.items() if tensor.is_floating_point()}
     for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
         if layer.knows("q"):
@@ -385,14 +385,14 @@ def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[La
 def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[str, safe_open]]:
     """A safetensors file, open, and its header: the metadata under a key.
 
-    Raises `MhaError` for a file that is missing or cannot be read, for one without that header, which is not
-    of that kind, and for an error of the block inside: there header and tensors do not fit, or are refused.
+    Raises `MhaError` for a file that is missing or cannot be read, for a file without that header, which is
+    of another kind, and for an error inside the block: header and tensors do not fit then.
     """
     check_path(path)
-    if os.path.exists(path) and not os.path.isfile(path):  # of a pipe, who opens it waits for a writer
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for its writer
         raise MhaError("{path} cannot be read as {kind}: it is no file.", path=str(path), kind=kind)
     try:
-        Path(path).open("rb").close()  # safetensors calls every file that it may not open a missing one
+        Path(path).open("rb").close()  # safetensors reports every file that it may not open as missing
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)
             if header is not None:
@@ -433,7 +433,7 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
 
 @contextmanager
 def named(path: str | PathLike, name: str) -> Iterator[None]:
-    """Refusals of a file under the name that people know it by: strangers are not told its path."""
+    """In this block errors about a file have its name for visitors in place of its path on the server."""
     try:
         yield
     except MhaError as error:
@@ -464,7 +464,7 @@ def _check_version(header: dict) -> None:
 
 
 def _answers(header: dict) -> Answers:
-    """The answers of a header; raises `MhaError` for what is no answer, and for too many words at a token."""
+    """The answers of a header. Raises `MhaError` for anything else, and for too many words at a token."""
     return tuple(map(_answer, header["answers"]))
 
 
@@ -514,7 +514,7 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
 
 
 def _sides(part: dict, texts: list[Tokens]) -> tuple[Tokens, Tokens]:
-    """The texts of a layer's queries and keys; `ValueError` where there are no such texts."""
+    """The texts of a layer's queries and keys. Raises `ValueError` if there are no such texts."""
     queries, keys = part["sides"]
     if not {type(queries), type(keys)} == {int} or not min(queries, keys) >= 0:
         raise ValueError(f"the sides of a layer are {part['sides']!r}")
@@ -522,7 +522,7 @@ def _sides(part: dict, texts: list[Tokens]) -> tuple[Tokens, Tokens]:
 
 
 def _text_index(text: Tokens, texts: list[Tokens]) -> int:
-    """The index of a text in `texts`, which grows by a new text; two equal texts stay two."""
+    """The index of a text in `texts`; a new text is appended. Two equal texts remain two."""
     for at, other in enumerate(texts):
         if other is text:
             return at
@@ -531,7 +531,7 @@ def _text_index(text: Tokens, texts: list[Tokens]) -> int:
 
 
 def _tokens(part: dict) -> Tokens:
-    """The tokens of a text; `ValueError` where their parts do not match."""
+    """The tokens of a text. Raises `ValueError` if their parts do not match."""
     tokens = Tokens(
         part["text"],
         tuple(part["pieces"]),
@@ -554,7 +554,7 @@ def _tokens(part: dict) -> Tokens:
 
 
 def _check_products(layer: LayerTrace) -> None:
-    """Raise one of several errors unless the first row can be computed, with W^O where that is known."""
+    """Raise one of several errors unless the first row can be computed, with W^O if it is known."""
     attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
     if layer.knows("w_o"):
         layer.contribution(rows=[0])
@@ -563,7 +563,7 @@ def _check_products(layer: LayerTrace) -> None:
 
 
 def _check_facts(layer: LayerTrace) -> None:
-    """Raise `ValueError` where rotated dimensions or chosen blocks of keys are none that the layer has."""
+    """Raise `ValueError` if the layer does not have the rotated dimensions or the chosen blocks of keys."""
     for code, width in ((layer.about.rotary, layer.d_k), (layer.about.output_rotary, layer.d_v)):
         if code and (code.form not in ("half", "pairs") or code.start + code.width > width):
             raise ValueError(f"a rotary code of {code} cannot rotate {width} dimensions")
@@ -576,12 +576,12 @@ def _check_facts(layer: LayerTrace) -> None:
 
 
 def _identity(tensor: Tensor) -> tuple:
-    """A key that is equal for two tensors exactly when they are the same view of the same memory."""
+    """A key that is equal for two tensors if and only if they are the same view of the same memory."""
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-# A layer is pickled as the bytes of its file: without cached results, with each shared tensor once, and
-# without shared memory, of which a process has little.
+# A layer is pickled as the bytes of a file: without cached results, with each shared tensor once, and
+# without shared memory, which is limited.
 
 
 def as_bytes(tensors: dict[str, Tensor]) -> bytes:

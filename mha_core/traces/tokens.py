@@ -1,6 +1,6 @@
-"""Typed text to tokens: words in any language, one unique label per position.
+"""Splits typed text into tokens: words in any language, with one unique label per position.
 
-`word_groups` groups a tokenizer's pieces into the words that they were cut from.
+`word_groups` groups a tokenizer's pieces into words.
 """
 
 import difflib
@@ -19,10 +19,10 @@ from mha_core.errors import MhaError, Phrase, at_least_1, listed, named_type, sh
 
 MAX_TOKENS = 4096
 EMPTY = Phrase("There is no text to look at; type at least one word.")
-# Characters of scripts that put no spaces between words: each becomes a token of its own.
+# Characters of scripts without spaces between words: each becomes a token.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
-# The end of a character as it is read: no piece ends before an accent that stands on a bracket.
+# The end of a whole character: no piece ends before an accent on a bracket.
 CHARACTER_END = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
 PIECE = regex.compile(
     rf"""
@@ -42,7 +42,7 @@ INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 
 
 def too_long(count: int, limit: int, *, rule: str, fix: str) -> MhaError:
-    """The refusal of a text with `count` tokens; `fix` is its beginning, which is short enough."""
+    """The error for a text with `count` tokens; `fix` is a beginning of it that is short enough."""
     return MhaError(
         "The text has {count:,} tokens and {rule} {limit:,}; remove {excess:,} or keep the first {limit:,}.",
         count=count,
@@ -54,7 +54,7 @@ def too_long(count: int, limit: int, *, rule: str, fix: str) -> MhaError:
 
 
 def check_characters(text: str) -> None:
-    """Raise `MhaError` for half of a surrogate pair, left where an emoji was cut; it cannot be written."""
+    """Raise `MhaError` for half of a surrogate pair, as after cutting an emoji; it cannot be written."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -69,11 +69,11 @@ def check_characters(text: str) -> None:
 class Tokens:
     """A text and its pieces, in reading order.
 
-    ``text[start:end]`` for each of `spans` is the piece as typed. Where a tokenizer cuts words into pieces,
+    ``text[start:end]`` for each of `spans` is the piece as typed. If a tokenizer splits words into pieces,
     `words` has the number of each piece's word, from 0. `special` are the positions of pieces without text,
-    such as [CLS], as far as the tokenizer marks them. `unknown` are the positions of words outside the
-    source's vocabulary, which it sees by their shape alone: a capital letter, an ending. Raises `MhaError`
-    for half of a character.
+    such as [CLS], if the tokenizer marks them. `unknown` are the positions of words outside the source's
+    vocabulary; the source only sees their form, such as a capital letter or an ending. Raises `MhaError` for
+    half of a surrogate pair.
     """
 
     text: str
@@ -143,7 +143,7 @@ class Tokens:
 
     @cached_property
     def _places(self) -> tuple[dict[str, list[int]], ...]:
-        """The positions of each label, of each piece, and of each piece without its tokenizer's mark."""
+        """The positions of each label, of each piece, and of each piece without the tokenizer's mark."""
         pieces = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
         places = ({}, {}, {})
         for of_kind, forms in zip(
@@ -154,7 +154,7 @@ class Tokens:
         return places
 
     def _unknown(self, word: str) -> MhaError:
-        """The error for a word that was cut into pieces, or that does not occur."""
+        """The error for a word that was split into pieces, or that does not occur."""
         words = word_groups(self)
         for at, label in enumerate(words.labels if words else ()):
             if label.partition("\u2009")[0] == word:
@@ -175,7 +175,7 @@ class Tokens:
 
 
 def spaced(pieces: Sequence[str], *, special: tuple[int, ...] = ()) -> Tokens:
-    """The tokens of pieces whose text is not known: the pieces with a space between each two."""
+    """The tokens of pieces whose text is not known: the text is the pieces joined by spaces."""
     ends = accumulate(len(piece) + 1 for piece in pieces)
     spans = tuple((end - 1 - len(piece), end - 1) for piece, end in zip(pieces, ends, strict=True))
     return Tokens(" ".join(pieces), tuple(pieces), spans, special=special)
@@ -185,7 +185,7 @@ def spaced(pieces: Sequence[str], *, special: tuple[int, ...] = ()) -> Tokens:
 class Sides:
     """The two texts of an attention: the tokens of the queries and those of the keys.
 
-    In self-attention both are one object; an equal copy would count as a second text.
+    In self-attention both are the same object; an equal copy would count as a second text.
     """
 
     queries: Tokens
@@ -193,12 +193,12 @@ class Sides:
 
     @property
     def same(self) -> bool:
-        """Are queries and keys one text? Positions of two texts cannot be compared."""
+        """Whether queries and keys are one text. Positions of two texts cannot be compared."""
         return self.queries is self.keys
 
     @property
     def named(self) -> bool:
-        """Are the texts known? A layer outside a trace has numbered positions in their place."""
+        """Whether the texts are known. A layer outside a trace has numbered positions instead."""
         return bool(self.queries.spans)
 
     @property
@@ -209,19 +209,19 @@ class Sides:
         )
 
 
-@lru_cache(maxsize=8)  # numbers alone, of texts that are as long as texts may be
+@lru_cache(maxsize=8)  # long lists of numbers for layers without text
 def numbered(count: int) -> Tokens:
-    """Tokens without a text: only their number is known. Their labels are 1, 2, 3 …, they have no spans."""
+    """Tokens without a text, of which only the count is known: labels 1, 2, 3 … and no spans."""
     return Tokens("", tuple(map(str, range(1, count + 1))), ())
 
 
 def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
-    """Cut typed text into words, numbers and punctuation marks.
+    """Split typed text into words, numbers and punctuation marks.
 
-    Contractions and hyphenated words stay whole ("didn't"); scripts written without spaces are
-    cut by character; emoji and letters with combining marks are never broken.
+    Contractions and hyphenated words stay whole ("didn't"). Scripts without spaces are split into characters.
+    Emoji and letters with combining marks are never split.
 
-    Raises `MhaError` for text without a single token and for more than `limit` tokens.
+    Raises `MhaError` for a text without tokens and for more than `limit` tokens.
     """
     if not isinstance(text, str):
         raise MhaError("The text must be a string; got {type}.", type=named_type(text))
@@ -230,7 +230,7 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     for chunk, offset in _between_separators(text):
         for match in PIECE.finditer(chunk):
             if INVISIBLE.fullmatch(match[0]):
-                continue  # an invisible character alone
+                continue  # only an invisible character
             pieces.append(match[0])
             spans.append((offset + match.start(), offset + match.end()))
     if not pieces:
@@ -240,15 +240,15 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     return Tokens(text, tuple(pieces), tuple(spans))
 
 
-# [CLS] [SEP] [PAD] <s> <|endoftext|>, and the masks, which stand for a word to predict.
+# [CLS] [SEP] [PAD] <s> <|endoftext|>, and mask tokens, which mark a word to predict.
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")
 MASK_TOKENS = ("[MASK]", "<mask>")
 
 
 def special_positions(tokens: Tokens) -> list[int]:
-    """Positions of tokens such as [CLS] and padding: as the tokenizer marks them, or else by their form.
+    """Positions of tokens such as [CLS] and padding: as the tokenizer marks them, else by their form.
 
-    A mask token is not special: it stands for a word to predict.
+    A mask token is not special: it marks a word to predict.
     """
     special = tokens.special or [at for at, piece in enumerate(tokens.pieces) if SPECIAL.fullmatch(piece)]
     return [at for at in special if tokens.pieces[at] not in MASK_TOKENS]
@@ -278,10 +278,10 @@ class WordGroups(NamedTuple):
 
 
 def word_groups(tokens: Tokens) -> WordGroups | None:
-    """The words of a text's pieces; None where every piece is a word, or the words are not known.
+    """The words of a text's pieces; None if every piece is a word, or if the words are not known.
 
-    Adjacent pieces with one number in ``tokens.words`` are one word; a special piece is a word by itself.
-    The labels are unique: the word as typed, or, without a typed form, its pieces put together.
+    Adjacent pieces with the same number in ``tokens.words`` are one word; a special piece is a separate word.
+    The labels are unique: the word as typed, or its joined pieces if it has no typed form.
     """
     special, of = set(tokens.special), []
     for at, number in enumerate(tokens.words):

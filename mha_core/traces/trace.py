@@ -1,6 +1,6 @@
-"""One sentence through attention: its tokens and a record of each layer.
+"""One sentence through attention: its tokens and each layer.
 
-Layers and heads count from 0 here; the app, like the papers, counts them from 1.
+Layers and heads count from 0 in Python, from 1 in the app.
 """
 
 import html
@@ -42,16 +42,15 @@ AXES = {"query": "query: word looking", "key": "key: word looked at", "token": "
 class AttentionTrace:
     """One sentence through one or more attention layers; immutable, without batch or device.
 
-    `source` is where the numbers came from: a `RandomSource` with its seed, a `ModelSource` with its
-    revision; a name, or a mapping of simple values with a "name", becomes an `ArraySource`.
-    `answers` has, for each token of `answered` at which a model was asked for a word (a hidden one, the
-    noun of a pronoun, or the next one), the most probable words with their probabilities, and None for the
-    other tokens; it is empty for a source without predictions. `questions` has, for each question that a
-    small model is asked at every word, its answers in the same form; "[CLS]" stands for "nothing here".
-    `tokens` are those of the traced text; where all layers are "cross", those of the queries' text.
-    The `sides` of a layer are the texts of its queries and keys; of a "self" layer both are `tokens`.
-    `mixers` are the model's layers without softmax that mix tokens linearly in their values. They have no
-    weights and no place in `layers`, nor in anything that is computed from weights.
+    `source` says where the numbers come from: a `RandomSource` with its seed, a `ModelSource` with its
+    revision; a name, or a mapping of simple values with a "name", becomes an `ArraySource`. `answers` has an
+    entry for each token of `answered`: the most probable words with their probabilities if the model answers
+    there (a hidden word, the noun of a pronoun, or the next word), else None. It is empty for a source
+    without answers. `questions` has the answers to each question of a small model in the same form; "[CLS]"
+    means that there is nothing to find. `tokens` are the tokens of the traced text; if all layers are
+    "cross", of the queries' text. The `sides` of a layer are the texts of its queries and keys; for a "self"
+    layer both are `tokens`. `mixers` are the model's layers without softmax that mix tokens linearly in their
+    values. They have no weights, so they are not in `layers` or in anything that is computed from weights.
     """
 
     tokens: Tokens
@@ -109,7 +108,7 @@ class AttentionTrace:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the tensors that the trace holds, each memory once, without what was computed of them.
+        """The bytes of the tensors that the trace holds; shared memory counts once, computed results do not.
 
         They are q, k, v (or weights) and x, the intermediate results, masks and biases, and the matrices W,
         which a model may share: ``4 · layers · (W + tokens · (q + k + v + x))`` with random weights.
@@ -120,17 +119,17 @@ class AttentionTrace:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits with which the numbers were computed; they stand in the caption of each picture."""
+        """The edits with which the numbers were computed; each picture has them in its caption."""
         return self.source.edits
 
     @property
     def sides(self) -> Sides:
-        """The two texts of the first layer; of all layers, where they are of one kind."""
+        """The two texts of the first layer, and of all layers if they are of one kind."""
         return self.layers[0].sides if self.layers else Sides(self.tokens, self.tokens)
 
     @property
     def answered(self) -> Tokens:
-        """The tokens that `answers` are about: those of the decoder, where there is one, else `tokens`."""
+        """The tokens of `answers`: those of the decoder if there is one, else `tokens`."""
         decoders = (layer for layer in self.layers if layer.kind in ("decoder", "cross"))
         return next((layer.sides.queries for layer in decoders), self.tokens)
 
@@ -141,11 +140,11 @@ class AttentionTrace:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of attention in the trace, in order of their first layer."""
+        """The kinds of attention in the trace, in the order of their first layers."""
         return tuple(dict.fromkeys(layer.kind for layer in self.layers))
 
     def part(self, kind: str) -> "AttentionTrace":
-        """The trace of the layers of one kind; its `tokens` are those of their queries.
+        """The trace of the layers of one kind; its `tokens` are the tokens of their queries.
 
         Raises `MhaError` for a kind that the trace does not have.
         """
@@ -193,7 +192,7 @@ class AttentionTrace:
         weights and outputs are computed for these rows only. `attrs` has the text and the source.
         Raises `MhaError` for an unknown name, layer, row or key, and for a head that is missing or unknown.
         """
-        import pandas as pd  # takes half a second, which only tables need
+        import pandas as pd  # takes half a second, and only tables need it
 
         one_of("matrix", name, MATRICES, parameter="name")
         matrix, one_layer = MATRICES[name], self.layer(layer)
@@ -212,7 +211,7 @@ class AttentionTrace:
         return frame
 
     def _attributes(self) -> dict[str, str]:
-        """What a table of numbers carries with it: the text, and the source with its edits."""
+        """The attributes of a table: the text, and the source with its edits."""
         return {"text": self.title, "source": caption(self.source.caption_facts())}
 
     def to_xarray(
@@ -293,14 +292,14 @@ class AttentionTrace:
     ) -> "HeadView":
         """An interactive view of all heads: a notebook displays it, ``.save("view.html")`` saves it.
 
-        Beneath the lines stand Q, K, V, scores, weights and output of the chosen head, and all heads of the
-        layer. Q, K and V are inside as float32, about ``4 · (h + 2 · n_kv_heads) · d_k`` bytes for each token
-        and layer.
-        `layer` (default: the last), `head` and `token` are selected at the start; `token` is a position, or a
-        word as in `Tokens.index`. `heads` are the heads whose lines are drawn at the start (default: `head`).
-        All count from 0. `beside` is a second trace with as many layers and heads, of another sentence or
-        another model. `titles` are the titles of the traces; the default is the text, and for two traces the
-        facts in which their sources differ. `height` is the height of the frame in a notebook, in pixels.
+        Below the lines it shows Q, K, V, scores, weights and output of the chosen head, and all heads of the
+        layer. It contains Q, K and V as float32, about ``4 · (h + 2 · n_kv_heads) · d_k`` bytes for each
+        token and layer. `layer` (default: the last), `head` and `token` are selected at the start; `token` is
+        a position, or a word as in `Tokens.index`. `heads` are the heads whose lines are drawn at the start
+        (default: `head`). All count from 0. `beside` is a second trace with as many layers and heads, of
+        another sentence or another model. `titles` are the titles of the traces; the default is the text, and
+        for two traces the facts in which their sources differ. `height` is the height of the frame in a
+        notebook, in pixels.
 
         Raises `MhaError` for a layer, head or token out of range, for layers of several kinds, for a second
         trace with other numbers of layers or heads, and for more or fewer titles than traces.
@@ -335,12 +334,12 @@ class AttentionTrace:
     def save(self, path: str | PathLike, *, matrices: bool = True, mixers: bool = True) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step.
 
-        Most of the file are the layers' matrices W: 14 of 15 MB for 16 tokens and d_model 384. With
-        ``matrices=False`` they are left out. The trace that `load` reads then refuses `contribution` and
-        `result`, which need W^O; everything else is the same to the last bit.
+        Most of the file is the layers' matrices W: 14 of 15 MB for 16 tokens and d_model 384. With
+        ``matrices=False`` they are left out. In the trace that `load` reads, `contribution` and `result` then
+        raise `MhaError`, since they need W^O; everything else is bit-identical.
 
-        Mixers are saved with the matrices of all their heads, since a file has none of the model's code;
-        ``mixers=False`` leaves them out. Raises `MhaError` where these matrices are too large for a file.
+        Mixers are saved with the matrices of all their heads, since a file does not contain the model's code;
+        ``mixers=False`` leaves them out. Raises `MhaError` if these matrices are too large for a file.
         """
         parts = self._parts() if mixers else replace(self, mixers=())._parts()
         storage.write(path, parts, matrices=matrices)
@@ -359,9 +358,9 @@ def _unpickled(header: str, content: bytes) -> AttentionTrace:
 
 
 def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
-    """The layer with the trace's `sides` where it is of the kind "self" or has no texts; else unchanged.
+    """The layer with the trace's `sides` if it is of the kind "self" or has no texts; else unchanged.
 
-    Raises `MhaError` where the layer's kind, texts and sizes do not match.
+    Raises `MhaError` if the layer's kind, texts and sizes do not match.
     """
     one_of(Phrase("kind of layer"), layer.kind, KINDS, parameter="kind")
     if layer.kind == "cross" and not layer.sides.named:
@@ -396,12 +395,12 @@ def load(
     max_bytes: int | None = None,
     max_flops: int | None = None,
 ) -> AttentionTrace:
-    """Read a trace that `AttentionTrace.save` wrote; it is the same to the last bit.
+    """Read a trace that `AttentionTrace.save` wrote; it is bit-identical.
 
-    `limit` is the largest number of tokens, as of `trace`. Raises `MhaError` where the file is missing,
+    `limit` is the largest number of tokens, as in `trace`. Raises `MhaError` if the file is missing,
     truncated, damaged, not a saved trace, or has more than `limit` tokens, 512 layers, or 1,024 heads in a
-    layer; sizes are read from its header before its numbers are. For a file of strangers `max_bytes` and
-    `max_flops` bound the memory and the operations that its layers take; None is no limit.
+    layer; the header is checked before any numbers are read. For an untrusted file, `max_bytes` and
+    `max_flops` limit the memory and the operations of its layers; None means no limit.
     """
     parts = storage.read(path, limit=limit, max_bytes=max_bytes, max_flops=max_flops)
     try:

@@ -1,4 +1,4 @@
-"""Checks of a layer against torch: the same tensors, computed again by torch's own functions."""
+"""Checks of a layer against torch: the same tensors, computed again with torch's own functions."""
 
 from dataclasses import dataclass, replace
 
@@ -11,14 +11,14 @@ from mha_core.attention.module import project_packed, project_per_head
 from mha_core.errors import MhaError, Phrase, named_type, shown
 from mha_core.traces.layer import LayerTrace
 
-# The largest difference that rounding can cause for values around 1; torch may add in another order.
+# The largest difference that rounding causes for values around 1, if torch sums in another order.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 MAX_UNIT = 1024
 
 
 @dataclass(frozen=True)
 class Check:
-    """The largest absolute difference to torch, or the reason why there is nothing to compare."""
+    """The largest absolute difference to torch, or the reason why nothing can be compared."""
 
     difference: float | None
     passed: bool = False
@@ -28,11 +28,11 @@ class Check:
 def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     """Compare weights and outputs of all heads with `scaled_dot_product_attention`, in all rows or some.
 
-    Torch's function returns outputs only; with the unit matrix as values, its output is the weights.
-    With more than `MAX_UNIT` keys only the outputs are compared, since the unit matrix would need too much
-    memory. Rows with every key hidden are left out: torch does not define them.
-    Both sides are computed in blocks of rows, so that no matrix of a long text is in memory as a whole.
-    Raises `MhaError` for anything but a layer, and for rows that are no slice, or none of its rows.
+    Torch's function returns only outputs; with the unit matrix as values, its output is the weights. With
+    more than `MAX_UNIT` keys only the outputs are compared, since the unit matrix would need too much memory.
+    Rows with every key hidden are left out, since torch does not define them. Both sides are computed in
+    blocks of rows, so that no whole matrix of a long text is in memory. Raises `MhaError` for anything but a
+    layer, for rows that are not a slice, and for rows that the layer does not have.
     """
     if not isinstance(layer, LayerTrace):
         raise MhaError("One layer is compared, as in trace.layers[0]; got {type}.", type=named_type(layer))
@@ -74,7 +74,7 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
 
 
 def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -> list[tuple[float, bool]]:
-    """The largest difference of outputs and of weights, each with whether rounding can explain it."""
+    """The largest difference of outputs and of weights, and for each whether rounding explains it."""
     q = layer.tensors["q"].to(k.dtype)
     rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
     extra = torch.zeros(1, layer.n_query, layer.n_key, dtype=q.dtype)
@@ -93,13 +93,13 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
         else F.scaled_dot_product_attention(q[None], k[None], values[None], attn_mask=mask, scale=scale)[0]
         for values in (unit, v)
     )
-    if rule.patched_weights is not None:  # torch's function knows none: put in by hand
+    if rule.patched_weights is not None:  # torch's function has no patches, so they are inserted here
         weights = _with_patches(weights, rule.patched_weights)
         outputs = weights @ v
     if rule.patched_outputs is not None:
         outputs = _with_patches(outputs, rule.patched_outputs)
-    # Rounding moves a score by its last place, and a weight by as much of itself as its score is moved.
-    # A score is at most the product of the two lengths.
+    # Rounding changes a score in its last place, and a weight by the same fraction of itself.
+    # A score is at most the product of the two norms.
     lengths = [tensor.float().norm(dim=-1).max().item() for tensor in (q, k)]
     eps = torch.finfo(torch.promote_types(q.dtype, torch.float32)).eps
     rounding = max(ROUNDING[layer.tensors["v"].dtype], lengths[0] * lengths[1] * abs(scale) * eps)
@@ -114,7 +114,7 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
 
 
 def _with_patches(computed: Tensor, patches: Tensor) -> Tensor:
-    """Numbers of torch, and those of a patch where there are any."""
+    """Numbers of torch with the numbers of a patch inserted."""
     patches = patches.expand_as(computed).to(computed)
     return patches.where(patches.isfinite(), computed)
 
@@ -135,8 +135,8 @@ def _with_rows(layer: LayerTrace, rows: slice) -> LayerTrace:
 def split_difference(layer: LayerTrace) -> float | None:
     """The largest difference between two ways to split the projections into heads; 0 when they agree.
 
-    One way is a product with each of W^Q, W^K and W^V that is then split into heads, the other contracts X
-    with each matrix reshaped to (d_model, head, d). None where an X (between two texts that of either) or the
+    One way multiplies X by each of W^Q, W^K and W^V and splits the product into heads; the other contracts X
+    with each matrix reshaped to (d_model, head, d). None if an X (of either text, between two texts) or the
     matrices are not known.
     """
     parts = projection_parts(layer).values()
@@ -147,8 +147,8 @@ def split_difference(layer: LayerTrace) -> float | None:
 def product_difference(layer: LayerTrace) -> float | None:
     """The largest difference between X W + b, computed now, and the recorded product.
 
-    The recorded product is the first of q_linear, q_raw and q that is known, and likewise for k and v. None
-    where `split_difference` is.
+    The recorded product is the first known one of q_linear, q_raw and q, and likewise for k and v. None if
+    `split_difference` is None.
     """
     differences = []
     for name, part in projection_parts(layer).items():
@@ -158,7 +158,7 @@ def product_difference(layer: LayerTrace) -> float | None:
 
 
 def projection_parts(layer: LayerTrace) -> dict[str, tuple[Tensor, Tensor, Tensor | None, int]]:
-    """X (1, token, d_model), W, b and the number of heads of q, k and v; empty where one is not known."""
+    """X (1, token, d_model), W, b and the number of heads for q, k and v; empty if one is not known."""
     p = layer.projections
     if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):
         return {}
