@@ -69,13 +69,13 @@ class RecordedCall:
 
     def _with_continuation(self, later: "RecordedCall") -> "tuple[RecordedCall, RecordedCall] | None":
         """This call and one that continues it, as they are or without unused keys of a cache; else None."""
-        for one, other in ((self, later), (self.without_room(), later.without_room())):
+        for one, other in ((self, later), (self.without_unused_keys(), later.without_unused_keys())):
             n_shared = other.sizes[1] - other.sizes[0]
             if 0 < n_shared <= one.k.shape[1] and one._shares(other, n_shared):
                 return one, other
         return None
 
-    def is_read_by(self, later: "RecordedCall") -> bool:
+    def shares_keys_with(self, later: "RecordedCall") -> bool:
         """Whether the later keys and values are the same, as where a decoder looks at the text again."""
         return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
 
@@ -116,7 +116,7 @@ class RecordedCall:
             matrices=matrices,
         )
 
-    def without_room(self) -> "RecordedCall":
+    def without_unused_keys(self) -> "RecordedCall":
         """The call without the last keys that are hidden from all queries, as in a cache of fixed size."""
         mask = self.queries[0].rule.mask
         if mask is None or len(self.queries) > 1 or mask.shape[-1] < self.k.shape[1]:
@@ -201,7 +201,7 @@ class ForwardPass:
             at = next((n for n, earlier in enumerate(calls) if earlier.is_continued_by(call)), None)
             reads_on |= at is not None
             if at is None:
-                at = next((n for n, earlier in enumerate(calls) if earlier.is_read_by(call)), None)
+                at = next((n for n, earlier in enumerate(calls) if earlier.shares_keys_with(call)), None)
             if at is None:
                 return None
             calls[at] = calls[at].continued(call)

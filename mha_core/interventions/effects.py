@@ -61,7 +61,7 @@ class Switched(ScoreRule):
     means: Tensor | None = None
 
     def outputs(self, mixed: Tensor) -> Tensor:
-        return switches.towards(self.means, super().outputs(mixed), self.factors)
+        return switches.interpolated(self.means, super().outputs(mixed), self.factors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ def _by_ablation(
 ) -> list[float]:
     heads = [(layer, head) for layer, n in enumerate(experiment.n_heads) for head in range(n)]
     effects: list[float] = []
-    n_texts = experiment.max_texts if _keeps_apart(experiment, words, value) else 1
+    n_texts = experiment.max_texts if _texts_are_independent(experiment, words, value) else 1
     for start in range(0, len(heads), n_texts):
         if cancelled is not None and cancelled():
             raise MeasurementStopped(
@@ -188,7 +188,7 @@ def _by_ablation(
     return effects
 
 
-def _keeps_apart(experiment: Experiment, words: Sequence[int], value: float) -> bool:
+def _texts_are_independent(experiment: Experiment, words: Sequence[int], value: float) -> bool:
     """Whether a text has the same answer alone, and beside a text without the first layer's heads."""
     if experiment.max_texts < 2:
         return False
@@ -331,7 +331,7 @@ def _position(trace: AttentionTrace, at: int | str | None) -> int:
     if not answered:
         raise MhaError("The model answers at no token of this text; hide a word of it.")
     if at is None:
-        return max(mini.most_asked(trace) or answered)
+        return max(mini.main_tokens(trace) or answered)
     n_tokens = len(trace.answered)
     place = trace.answered.index(at) if isinstance(at, str) else at
     if isinstance(place, int) and -n_tokens <= place < n_tokens and place % n_tokens in answered:

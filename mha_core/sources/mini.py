@@ -187,7 +187,7 @@ def _answers(model: SmallModel, read: torch.Tensor, spelled: dict[int, str]) -> 
     return [most_probable(row, names.__getitem__) for row in chances]
 
 
-def most_asked(trace: AttentionTrace) -> list[int]:
+def main_tokens(trace: AttentionTrace) -> list[int]:
     """The most interesting tokens of a small model's text: its pronouns and hidden words.
 
     Without any, the tokens for which the model finds a noun. Empty for a trace of another source.

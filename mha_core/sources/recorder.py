@@ -252,7 +252,7 @@ class Recorder:
         Raises `MhaError` if nothing that fits the tokens was recorded.
         """
         self._eager_mode.warn()
-        passes = [self._sorted(forward) for forward in self._folded()]
+        passes = [self._sorted(forward) for forward in self._joined_passes()]
         fitting = [each for each in passes if each.calls]
         elsewhere = [reason for each in passes if not each.calls for reason in each.skipped]
         mixers = self._without_attention({call.name for each in fitting for call in each.calls})
@@ -260,7 +260,7 @@ class Recorder:
         if self.misfit == "raise" and skipped:
             raise MhaError(skipped[0])
         if not fitting:
-            raise MhaError(listed((self._nothing(passes), *mixers), "space"))
+            raise MhaError(listed((self._reason_for_no_trace(passes), *mixers), "space"))
         index(
             "item", self.item, self._n_texts, of=Phrase("The batch")
         )  # one text alone is shared by all items
@@ -290,7 +290,7 @@ class Recorder:
         attempts = (each for each in self._eager_mode.attempts if each.is_attention)
         return any(each.place.module is module for each in (*calls, *attempts)) or module in self._unread
 
-    def _nothing(self, passes: "Sequence[SortedPass]") -> Listed:
+    def _reason_for_no_trace(self, passes: "Sequence[SortedPass]") -> Listed:
         """The reason why there is no trace."""
         misfits = [reason for each in passes for reason in each.misfits]
         unread = [reason for each in passes for reason in each.unread]
@@ -315,7 +315,7 @@ class Recorder:
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
         return AttentionTrace(self.sides.queries, tuple(layers), source)
 
-    def _folded(self) -> list[ForwardPass]:
+    def _joined_passes(self) -> list[ForwardPass]:
         """The passes; those that continue an earlier pass are joined with it."""
         passes = self._passes[:1]
         for later in self._passes[1:]:
@@ -326,7 +326,7 @@ class Recorder:
     def _sorted(self, forward: ForwardPass) -> "SortedPass":
         """The calls of a pass that fit the tokens, and sentences about all others."""
         kinds = self._kinds_by_sizes()
-        calls = [self._without_room(call, kinds) for call in forward.calls]
+        calls = [self._without_unused_keys(call, kinds) for call in forward.calls]
         of_two = [call for call in calls if call.looks_outside and self.sides.same]
         looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
         ambiguous = {call: call.ambiguity for call in calls if call.ambiguity and call.sizes in kinds}
@@ -365,7 +365,7 @@ class Recorder:
         )
         return _at(call.place, reason)
 
-    def _without_room(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
+    def _without_unused_keys(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
         """A call without the unused keys of a cache behind the text, if it fits then."""
         if call.sizes in kinds:
             return call
@@ -440,7 +440,7 @@ class Recorder:
         outside = self._is_outside(where)
         if not outside and root is not None and (self._root is None or root.frame is not self._root.frame):
             if root.called in self._passes[-1].called:
-                self._passes = [*self._folded(), ForwardPass()]
+                self._passes = [*self._joined_passes(), ForwardPass()]
             self._passes[-1].called.append(root.called)
             self._root = root
         text = where.line
@@ -623,11 +623,11 @@ class Recorder:
             n_parts=self._n_parts,
             is_one_of_several_items=self._is_one_of_several_items,
         )
-        call = self._settled(place.forward_pass, call)
+        call = self._added(place.forward_pass, call)
         if result is not None:
             self._mark_ambiguous(call, axis, result if output is None else output, frame)
             heads = heads_of(result if output is None else output, axis, self._index)
-            self._await(call, result, axis, heads.transpose(0, 1).flatten(1))
+            self._watch_result(call, result, axis, heads.transpose(0, 1).flatten(1))
 
     def _mark_ambiguous(
         self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None
@@ -644,7 +644,7 @@ class Recorder:
             for each in calls[-2:]:
                 each.ambiguity = SLICES
 
-    def _await(self, call: RecordedCall, result: Tensor, axis: int | None, concat: Tensor) -> None:
+    def _watch_result(self, call: RecordedCall, result: Tensor, axis: int | None, concat: Tensor) -> None:
         """Watch for later uses of a result: a concatenation, and the W^O that multiplies `concat`.
 
         `concat` are the concatenated outputs of the heads for the text, (query, h · d_v).
@@ -653,7 +653,7 @@ class Recorder:
         self._results[id(result)] = (gone, version(result), axis, self._index, call)
         self._modules.await_output(call, concat, 1 if axis is None else result.shape[axis], self._index)
 
-    def _settled(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
+    def _added(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
         """Add the call to its pass, joined to an earlier call if it continues that one."""
         for at, earlier in enumerate(forward.calls):
             if earlier.is_continued_by(call):
@@ -674,9 +674,9 @@ class Recorder:
         layer = side_by_side(calls) if all(call in forward.calls for call in calls) else None
         if layer is not None:
             forward.calls = [call for call in forward.calls if call not in calls]
-            layer = self._settled(forward, layer)
+            layer = self._added(forward, layer)
             one = joined if axis is None else joined.select(axis, item_index(at, joined.shape[axis]))
-            self._await(layer, joined, axis, one.reshape(-1, one.shape[-1]))
+            self._watch_result(layer, joined, axis, one.reshape(-1, one.shape[-1]))
 
 
 def _unfolded(part: Tensor | None, lead: tuple[int, int], axis: int) -> Tensor | None:

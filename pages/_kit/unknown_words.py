@@ -28,7 +28,7 @@ def _said(trace: AttentionTrace, *, vectors: bool, again: bool) -> str:
     if vectors:
         return t("unknown.off_map", words=joined(_bold(piece) for piece in dict.fromkeys(pieces)))
     said = [] if again else [t("unknown.line")]
-    for at in mini.most_asked(trace) if "decider" in trace.questions else ():
+    for at in mini.main_tokens(trace) if "decider" in trace.questions else ():
         answer = trace.questions["decider"][at]
         if trace.answered.pieces[at] != HIDDEN and answer and answer[0][0] in pieces:
             words = {"query": _bold(trace.answered.labels[at]), "word": _bold(answer[0][0])}

@@ -17,8 +17,8 @@ import torch
 import transformers
 
 from mha_core.capture import collector
-from mha_core.sources.huggingface import beside
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import other_mixing
 from tests.parity import compare, table, tiny
 
 # One of each way to attend: absolute, learned, rotary and T5 positions, ALiBi; shared keys, latent keys;
@@ -143,7 +143,7 @@ def test_a_wrong_picture_is_found(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_what_mixes_tokens_and_is_not_named_is_found(monkeypatch):
     """MobileBERT's embeddings are of three neighbours each."""
-    monkeypatch.setattr(beside, "checked", lambda route, *_: route)
+    monkeypatch.setattr(other_mixing, "checked", lambda route, *_: route)
     assert compare.compare("mobilebert").beside == "WRONG: embeddings"
 
 

@@ -45,7 +45,7 @@ def follow_many(
     Raises `MhaError` as `follow` does, with the number of the text, when it reaches that text.
     """
     reduce = reduce or (lambda trace: trace)
-    together = batch > 1 and targets is None and _keeps_apart(model)
+    together = batch > 1 and targets is None and _texts_are_independent(model)
     pairs = enumerate(zip(texts, repeat(None)) if targets is None else _pairs(texts, targets), start=1)
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         numbers = [number for number, _ in ahead]
@@ -148,7 +148,7 @@ def _padding(model: Model) -> Iterator[int | None]:
     yield getattr(model.tokenizer, "pad_token_id", None)
 
 
-def _keeps_apart(model: Model) -> bool:
+def _texts_are_independent(model: Model) -> bool:
     """Whether two texts in one pass have the same traces as alone."""
     config = model.module.config.get_text_config()
     # The longest text decides the rotary codes of all, and the capacity of experts.

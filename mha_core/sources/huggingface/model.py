@@ -27,7 +27,7 @@ from mha_core.attention.functional import HALF
 from mha_core.cache import Cache
 from mha_core.capture import collector, families, rotary
 from mha_core.errors import MhaError, Phrase, listed, one_of
-from mha_core.sources.huggingface import beside, files, forward_pass, loading, memory, trial
+from mha_core.sources.huggingface import files, forward_pass, loading, memory, other_mixing, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.logits import (
     MAX_BYTES,
@@ -84,7 +84,7 @@ class Model:
     dtype: str
     route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
-    unattended: tuple[str, ...] = ()  # sentences about layers that mix tokens by other means
+    not_shown: tuple[str, ...] = ()  # sentences about layers that mix tokens by other means
     mixers: Mapping[str, int] = field(
         default_factory=dict, repr=False
     )  # layers without softmax that have a proven matrix
@@ -261,9 +261,9 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     weight = next(module.parameters())
     if weight.dtype in HALF:
         free()  # the copy of the trial
-    unattended = (*families.without_attention(module).values(), *_convolutions(module, route), *unread)
+    not_shown = (*families.without_attention(module).values(), *_convolutions(module, route), *unread)
     mixers = _proven(module, watched) if watched else watched
-    route = beside.checked(route, module, {*(entry.partition(":")[0] for entry in unattended), *mixers})
+    route = other_mixing.checked(route, module, {*(entry.partition(":")[0] for entry in not_shown), *mixers})
     model = Model(
         name,
         module,
@@ -273,14 +273,14 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         str(weight.dtype).removeprefix("torch."),
         route,
         MappingProxyType(names),
-        unattended,
+        not_shown,
         mixers,
     )
     if route.name == "mixing" and not model.mixers:
         raise MhaError(
             "Nothing of {name} can be shown: {reasons}.",
             name=model.title,
-            reasons=listed(model.unattended, "semicolon"),
+            reasons=listed(model.not_shown, "semicolon"),
         )
     return model
 
@@ -463,7 +463,7 @@ def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, 
     This output is 0 in torch's kernel and in ours, and the mean of all values in eager attention.
     """
     masks = [layer.rule.mask for layer in trace.layers if layer.rule.mask is not None]
-    if all(mask.any(-1).all() for mask in masks) or trial.same_as_run(model.as_run, model.module, inputs):
+    if all(mask.any(-1).all() for mask in masks) or trial.same_result(model.as_run, model.module, inputs):
         return
     raise MhaError(
         "With this mask or these positions some tokens may look at nothing, and what {name} computes "
@@ -562,7 +562,7 @@ def flow(
     Raises `MhaError` if nothing can be shown, and if an attention function of the user's own gives another
     result for the text.
     """
-    if model.foreign and not trial.same_as_run(model.as_run, model.module, inputs):
+    if model.foreign and not trial.same_result(model.as_run, model.module, inputs):
         raise MhaError(
             "{architecture} attends by {function!r}, a function of your own. For this text it "
             "does not compute what the model's own attention computes. What it does compute can be "
@@ -598,7 +598,7 @@ def complete(
     """
     # KimiLinearAttention is a class with a softmax
     shown = {f"{layer.name}:" for layer in (*layers, *mixers)}
-    skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
+    skipped = (*skipped, *(entry for entry in model.not_shown if entry.split(" ")[0] not in shown))
     if not layers and not mixers:
         raise MhaError(
             "Nothing of {name} can be shown: {reasons}.",

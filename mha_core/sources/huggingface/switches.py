@@ -35,7 +35,7 @@ class Switches(Collector):
         factors = self._factors.get(self._n_calls)
         if factors is None:
             return outputs
-        return towards(self._means.get(self._n_calls), outputs, factors[:, :, None, None])
+        return interpolated(self._means.get(self._n_calls), outputs, factors[:, :, None, None])
 
     def edited_rule(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
         site, edits = self.edits.get(self._n_calls, (None, ()))
@@ -50,7 +50,7 @@ class Switches(Collector):
     add_use = add_index_scores = add_arguments
 
 
-def towards(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:
+def interpolated(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:
     """Interpolate linearly between heads' outputs (factor 1) and their mean, or 0 without one (factor 0)."""
     factors = factors.to(outputs)
     return outputs * factors if mean is None else torch.lerp(mean.to(outputs), outputs, factors)

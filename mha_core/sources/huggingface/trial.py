@@ -133,7 +133,7 @@ def _is_of_library(function: Callable) -> bool:
     return code is None or code.co_filename.startswith(tuple(folders))
 
 
-def same_as_run(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
+def same_result(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
     """Whether the user's model gives the same result for a text as `module`.
 
     Both run in fp32 if memory allows, and without a head, which may read only one row of the result. Rows of
@@ -248,8 +248,8 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
             for by in (fused, attend):
                 difference = attempt(partial(_trial, module, names, inputs, reference, by))
                 if difference is not None and difference <= close:
-                    if asks_for_name(module):
-                        _prove_beyond_budgets(module, names, ours, by)
+                    if depends_on_name(module):
+                        _prove_long_text(module, names, ours, by)
                     return Route("attend", difference, skipped=skipped, by=by)
         except Unproven as error:
             difference, reason = None, error.phrase
@@ -280,24 +280,24 @@ class Unproven(MhaError):
     """A model calls our attention function with arguments that are not known to be supported."""
 
 
-def asks_for_name(module: nn.Module) -> bool:
+def depends_on_name(module: nn.Module) -> bool:
     """Whether the code of a model compares the name of its attention function with certain names.
 
     It may then pass other arguments to our function, perhaps only for longer texts.
     """
     files = {kind.__module__ for part in module.modules() for kind in type(part).__mro__}
-    return any(_file_asks_for_name(file) for file in files if not LIBRARY.match(file))
+    return any(_file_depends_on_name(file) for file in files if not LIBRARY.match(file))
 
 
 @cache
-def _file_asks_for_name(file: str) -> bool:
+def _file_depends_on_name(file: str) -> bool:
     try:
         return NAME_ASKED.search(inspect.getsource(sys.modules[file])) is not None
     except (OSError, TypeError, KeyError):  # for example a class in a notebook
         return True
 
 
-def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str, by: Attend) -> None:
+def _prove_long_text(module: nn.Module, names: Mapping[int, str], ours: str, by: Attend) -> None:
     """A trial with a text longer than a token may look at. Raises `Unproven` unless it succeeds.
 
     For the trial the limits on keys, blocks or windows are made small: real ones are thousands of tokens.

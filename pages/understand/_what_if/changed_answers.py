@@ -70,7 +70,7 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         for at, (partner, new) in enumerate(zip(partners, after.answers, strict=True))
         if before.answers[partner] is not None and new is not None
     ]
-    if first := mini.most_asked(after):
+    if first := mini.main_tokens(after):
         pairs = [(at, old, new) for at, old, new in pairs if at in first or old[0][0] != new[0][0]]
     labels, few = after.answered.labels, len(pairs) <= MAX_LINES
     if before is not after:
@@ -129,7 +129,7 @@ def of_heads(scene: Scene, trace: AttentionTrace) -> None:
     st.caption(t("what_if.effects_intro"))
     answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        at = max(mini.most_asked(trace) or answered)
+        at = max(mini.main_tokens(trace) or answered)
         if len(answered) > 1:
             names = {place: _answer_at(trace, place) for place in answered}  # a session keeps no trace
             at = st.selectbox(

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import mha_core as mha
-from mha_core.sources.huggingface import beside
+from mha_core.sources.huggingface import other_mixing
 from tests.parity import tiny
 from tests.sources.tiny import module
 
@@ -95,4 +95,4 @@ def test_a_model_of_which_it_cannot_be_known_says_so():
     model.layers[0].mlp = nn.Sequential(model.layers[0].mlp, Once())
     trace = mha.trace(IDS, source=model)
     assert trace.source.skipped == ()
-    assert trace.source.notes == (beside.NOT_CHECKED,)
+    assert trace.source.notes == (other_mixing.NOT_CHECKED,)
