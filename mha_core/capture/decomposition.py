@@ -429,7 +429,8 @@ class _Sum:
     def _starts(self) -> dict[Node, tuple[Leaf, Tensor]]:
         """For each node at which a written vector enters the sum: its leaf, and its parts there, (part, …).
 
-        This node is the first matrix product after the leaf: only then has the vector the width of the sum.
+        For constants and embeddings this node is the leaf itself, for other leaves the first matrix product
+        after it, where the vector gets the width of the sum.
         """
         starts, reached = {}, {self._root}
         for node in reversed(list(_in_order(self._root, self._inputs))):
