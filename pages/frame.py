@@ -10,7 +10,7 @@ from mha_core.scene.link import WEIGHTS, is_older
 from pages._kit import cases, charts, components, controls, model_source, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
-from pages._kit.text import PAGES, drawing, joined, literal, t
+from pages._kit.text import PAGES, drawing, joined, literal, paragraph, t
 from pages._server import streamlit_parts
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
@@ -124,7 +124,7 @@ def _what_next(page: NavigationPage) -> None:
 def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
     """One line on the values that a link cannot have."""
     if wrong:
-        line.caption(" ".join(_in_words(name, *values) for name, values in wrong.items()))
+        line.caption(paragraph(_in_words(name, *values) for name, values in wrong.items()))
 
 
 def _in_words(name: str, value: str, taken: object) -> str:

@@ -15,8 +15,9 @@ from functools import cache
 import numpy as np
 
 from mha_core import resources
+from mha_core.analysis.citation import citation
 from mha_core.analysis.patterns import DISTANCE
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, Phrase
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -37,7 +38,7 @@ class Finding:
     head: int
     measure: str
     paper: float | None
-    source: str
+    source: Phrase
     printed: str
     baseline: float | None = None
 
@@ -57,7 +58,10 @@ def findings(model: str) -> tuple[Finding, ...]:
     """
     name = _catalogue()["models"].get(model.rsplit("/", 1)[-1].lower())
     return tuple(
-        Finding(**{**entry, "layer": entry["layer"] - 1, "head": entry["head"] - 1})
+        Finding(
+            **entry
+            | {"layer": entry["layer"] - 1, "head": entry["head"] - 1, "source": citation(**entry["source"])}
+        )
         for entry in _catalogue()["findings"]
         if entry["model"] == name
     )

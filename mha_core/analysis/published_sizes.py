@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from mha_core import resources
+from mha_core.analysis.citation import citation
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import AttentionSpec
+from mha_core.errors import Phrase
 
 FILE = ("assets", "published_sizes.json")
 
@@ -18,7 +20,7 @@ class PublishedSizes:
     name: str
     layers: int
     spec: AttentionSpec | LatentSpec
-    source: str
+    source: Phrase
 
     @property
     def kind(self) -> str:
@@ -45,7 +47,8 @@ def published_sizes() -> tuple[PublishedSizes, ...]:
 
 
 def _model(entry: dict) -> PublishedSizes:
-    about = {name: entry.pop(name) for name in ("name", "layers", "source")}
+    about = {name: entry.pop(name) for name in ("name", "layers")}
+    about["source"] = citation(**entry.pop("source"))
     sizes = {"n_heads": entry.pop("h")} | entry
     spec = LatentSpec(**sizes) if "kv_rank" in sizes else AttentionSpec(**({"bias": False} | sizes))
     return PublishedSizes(spec=spec, **about)

@@ -397,5 +397,7 @@ def texts(language: str) -> dict[str, str]:
     """The view's own words, by their keys, and those of the matrices that it draws."""
     words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
     of_view = {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
-    shared = {"comma": words["list.comma"], "lang": words["language.code"]}
+    shared = {name: words[f"list.{name}"] for name in ("comma", "sentence", "sentences")} | {
+        "lang": words["language.code"]
+    }
     return of_view | shared | {f"matrix_{name}": words[f"matrix.{name}"] for name in (*OF_HEAD, "alt")}

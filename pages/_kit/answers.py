@@ -15,7 +15,7 @@ from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
 from pages._kit.model_source import TracesByKind
-from pages._kit.text import isolated, joined, literal, said, short, t
+from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
 
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named where the model does not know
@@ -118,7 +118,7 @@ def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
         answer = trace.questions[question][query][0][0]
         of_noun = question in ("doer", "object") and _is_noun(trace, query, answer)
         asked.append(t(f"answer.{question}_of") if of_noun else t(f"answer.{question}"))
-    return " ".join(asked)
+    return paragraph(asked)
 
 
 def _said(

@@ -17,7 +17,7 @@ from mha_core.figures.packed import Packed
 from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
 from pages._kit import components
-from pages._kit.text import joined, said, t
+from pages._kit.text import joined, paragraph, said, t
 
 CONFIG = {
     "displaylogo": False,
@@ -101,7 +101,7 @@ def part(spans: Iterable[Span]) -> str:
 def say_part(drawn: Crop, sides: Sides, *more: str) -> None:
     """One line on the part of a long text that is drawn, with `more` about it; nothing for the whole text."""
     if spans := drawn.spans(sides):
-        st.caption(" ".join([t("long.part", tokens=part(spans)), *more]))
+        st.caption(paragraph([t("long.part", tokens=part(spans)), *more]))
 
 
 def changes(source: Source) -> str:

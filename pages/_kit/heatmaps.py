@@ -219,7 +219,9 @@ def draw(
     data = {
         "name": key,
         "digest": components.digest(blob),
-        "texts": _texts(_how(bool(traces), any(one.start for one in matrices)), language()),
+        "texts": _texts(
+            _hint(key, explains=bool(traces), chooses=any(one.start for one in matrices)), language()
+        ),
         "tall": tall,
         "across": across,
         "stacked": stacked,
@@ -369,18 +371,29 @@ def is_plotted(key: str) -> bool:
     return st.session_state.get(_plot(key)) is not None
 
 
-def _how(explains: bool, chooses: bool) -> str:
-    """Which text says what a click does."""
+def _hint(key: str, *, explains: bool, chooses: bool) -> str:
+    """Which text says what a click does; "" where pictures above these have said all of it.
+
+    A fragment that runs alone says what it said when the whole page ran.
+    """
+    hints = st.session_state.setdefault(state.HINTS, {})
+    if key not in hints:
+        says = {"point"} | ({"explains"} if explains else set()) | ({"chooses"} if chooses else set())
+        is_new = not says <= set().union(*hints.values())
+        hints[key] = says if is_new else set()
+    if not hints[key]:
+        return ""
     return ("explained" if chooses else "explains") if explains else ("how" if chooses else "point")
 
 
 @cache
-def _texts(how: str, _language: str) -> dict[str, str]:
+def _texts(hint: str, _language: str) -> dict[str, str]:
     return {name: template(f"head_view.{name}") for name in (*WORDS, *explained.WORDS)} | {
+        **{name: template(f"list.{name}") for name in ("sentence", "sentences")},
         "pen": template("heatmap.pen"),
         "paint": template("heatmap.paint"),
         "matrix_alt": template("matrix.alt"),
-        "how": template(f"heatmap.{how}"),
+        "how": template(f"heatmap.{hint}") if hint else "",
     }
 
 

@@ -9,7 +9,7 @@ from mha_core.traces.source import FileSource, ModelSource, RandomSource, Traine
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import charts, model_source, state
-from pages._kit.text import joined, literal, number, said, t
+from pages._kit.text import joined, literal, number, paragraph, said, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
 
@@ -50,7 +50,7 @@ def layer(trace: AttentionTrace, number: int) -> None:
 def notes(trace: AttentionTrace) -> list[str]:
     """Of each layer its input and the use of its output, without markup."""
     numbers = range(len(trace.layers))
-    return [" ".join(filter(None, [_layer(trace, at), _collapsed(trace, at)])) for at in numbers]
+    return [paragraph([_layer(trace, at), _collapsed(trace, at)]) for at in numbers]
 
 
 def _layer(trace: AttentionTrace, layer: int) -> str:
@@ -90,7 +90,7 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
         return
     reasons = [t("real.no_start")] if not (layer.knows("x") and layer.knows("w_q")) else []
     reasons += [t("real.no_end")] if not layer.knows("w_o") else []
-    st.info(" ".join(reasons), icon=":material/help:")
+    st.info(paragraph(reasons), icon=":material/help:")
 
 
 def _saved(trace: AttentionTrace) -> None:

@@ -18,7 +18,7 @@ from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
 from pages._kit import charts, components, compute, role_labels, state
 from pages._kit.role_labels import NO_LABEL, RoleLabel
-from pages._kit.text import t
+from pages._kit.text import paragraph, t
 from pages._server import limits
 
 SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
@@ -52,7 +52,7 @@ def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
     if not expander.open:
         return None
     shares = any(layer.n_kv_heads < layer.n_heads for layer in trace.layers)
-    expander.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
+    expander.caption(paragraph([t("overview.how"), t("overview.brackets") if shares else ""]))
     return expander.container(height=HEIGHT, border=False, key="overview_fold")
 
 

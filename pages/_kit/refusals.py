@@ -17,7 +17,7 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import compute, model_source
 from pages._kit.controls import max_values
 from pages._kit.state import CONTROLS, go, setting
-from pages._kit.text import PAGES, isolated, joined, literal, said, t
+from pages._kit.text import PAGES, isolated, joined, literal, paragraph, said, t
 
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 OWN_SOURCES = ("mini", "random")  # which are always there
@@ -44,7 +44,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     beyond = [{name for name, value in fix.items() if name in most and value > most[name]} for fix in known]
     allowed = [fix for fix, names in zip(known, beyond, strict=True) if not names]
     limits = [t("error.most", name=name, most=f"{most[name]:,}") for name in sorted(set().union(*beyond))]
-    st.error(literal(" ".join([said(error), *limits])), title=title, icon=":material/straighten:")
+    st.error(literal(paragraph([said(error), *limits])), title=title, icon=":material/straighten:")
     with st.container(horizontal=True, vertical_alignment="center"):
         for index, fix in enumerate(allowed):
             values = joined(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())

@@ -23,6 +23,7 @@ from pages._server import streamlit_parts
 
 # Each has a control of its name.
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)
+HINTS = "hints"  # what pictures of this run say about clicks, by their element keys (heatmaps.py)
 
 
 def begin() -> bool:
@@ -30,6 +31,7 @@ def begin() -> bool:
 
     Returns whether it did.
     """
+    st.session_state.pop(HINTS, None)
     new = "focus" not in st.session_state or streamlit_parts.after_history()
     _receive()
     if streamlit_parts.after_history():

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 from mha_core.errors import SEPARATORS, Listed, MhaError, Phrase
@@ -55,6 +55,12 @@ def joined(values: Iterable[object]) -> str:
     return t("list.comma").join(map(str, values))
 
 
+def paragraph(sentences: Iterable[str]) -> str:
+    """Sentences in a row, with a space between them where the reader's language has one."""
+    first, *others = [*filter(None, sentences)] or [""]
+    return reduce(lambda before, after: t("list.sentences", first=before, last=after), others, first)
+
+
 @cache
 def messages(language: str) -> dict[str, str]:
     """The templates of errors and phrases in a language, by the English ones; it may lack them."""
@@ -84,7 +90,7 @@ def _said(value: object) -> object:
 
 def _listed(words: list[str], word: str) -> str:
     if word == "space":
-        return " ".join(words)
+        return paragraph(words)
     if word in SEPARATORS:
         return t(f"list.{word}").join(words)
     *most, last = words

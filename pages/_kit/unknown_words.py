@@ -6,7 +6,7 @@ from mha_core import AttentionTrace
 from mha_core.sources import mini
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import refusals
-from pages._kit.text import isolated, joined, literal, t
+from pages._kit.text import isolated, joined, literal, paragraph, t
 
 
 def show(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -> None:
@@ -33,7 +33,7 @@ def _said(trace: AttentionTrace, *, vectors: bool, again: bool) -> str:
         if trace.answered.pieces[at] != HIDDEN and answer and answer[0][0] in pieces:
             words = {"query": _bold(trace.answered.labels[at]), "word": _bold(answer[0][0])}
             said.append(t("unknown.guesses", **words))
-    return " ".join(said)
+    return paragraph(said)
 
 
 def _bold(word: str) -> str:

@@ -12,7 +12,7 @@ from mha_core.scene import token_names
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
 from pages._kit import compute, heatmaps, model_source
-from pages._kit.text import isolated, literal, number, said, signed, t
+from pages._kit.text import isolated, literal, number, paragraph, said, signed, t
 from pages._server.turns import in_turn
 
 FOLD = "why"  # its key
@@ -101,7 +101,7 @@ def _draw(trace: AttentionTrace, why: Attribution) -> None:
         for row, column in _largest(why.terms)
     ]
     st.markdown("\n".join(f"1. {line}" for line in lines))
-    st.caption(" ".join(_notes(trace, why)))
+    st.caption(paragraph(_notes(trace, why)))
 
 
 def _number(trace: AttentionTrace, layer: int) -> int:

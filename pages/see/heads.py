@@ -15,7 +15,7 @@ from pages._kit import (
     why,
 )
 from pages._kit.scene import scene_and_trace, second_trace
-from pages._kit.text import PAGES, t
+from pages._kit.text import PAGES, paragraph, t
 from pages.see._heads import measurements, sentences
 
 # Keys of what follows the focus where it is open.
@@ -25,7 +25,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
     marked = [t("heads.start")] if state.setting("source") in STARTED else []
     with st.container(key="how", width="content"):
-        st.caption(" ".join([t("heads.how"), *marked]))
+        st.caption(paragraph([t("heads.how"), *marked]))
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = indices(trace, scene)

@@ -714,13 +714,13 @@ def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say
             assert shown[0] not in masked
         seen.add(frozenset(masked))
     assert len(seen) == 2
-    caption = view.view.locator(".six figcaption", has_text="Hatched: masked")
+    caption = view.view.locator(".six figcaption", has_text="Hatched: hidden by the mask")
     expect(caption).to_have_count(1)  # Q, K, V, raw scores and outputs have no mask
-    expect(view.view.locator(".large .scale")).to_contain_text("Hatched: masked.")
-    expect(view.view.locator(".all-heads .note")).to_contain_text("Hatched: masked.")
+    expect(view.view.locator(".large .scale")).to_contain_text("Hatched: hidden by the mask.")
+    expect(view.view.locator(".all-heads .note")).to_contain_text("Hatched: hidden by the mask.")
     with page.expect_download() as offered:
         view.view.locator(".large").get_by_role("button", name="SVG", exact=True).click()
-    assert "Hatched: masked." in offered.value.path().read_text(encoding="utf-8")
+    assert "Hatched: hidden by the mask." in offered.value.path().read_text(encoding="utf-8")
 
 
 def test_the_frame_of_a_row_that_is_thin_leaves_its_cells_to_be_seen(visit, app, eye):

@@ -396,8 +396,18 @@ def test_a_key_that_no_language_has_is_an_error_and_not_a_blank():
 def german(tmp_path, monkeypatch):
     """A reader of German, in which one message is not said yet."""
     for name, words in {
-        "en": {"list.or": "{first} or {last}", "list.comma": ", ", "list.semicolon": "; "},
-        "de": {"list.or": "{first} oder {last}", "list.comma": " / ", "list.semicolon": " | "},
+        "en": {
+            "list.or": "{first} or {last}",
+            "list.sentences": "{first} {last}",
+            "list.comma": ", ",
+            "list.semicolon": "; ",
+        },
+        "de": {
+            "list.or": "{first} oder {last}",
+            "list.sentences": "{first}{last}",
+            "list.comma": " / ",
+            "list.semicolon": " | ",
+        },
         "errors.de": {
             "{n:,} tokens; {fits} {{fit}}.": "{fits} {{passen}}, nicht {n:.1f} Wörter.",
             "nothing": "{nichts}",
@@ -437,7 +447,7 @@ SENTENCES = {  # each message in English and in German
     "in a row": (
         MhaError(listed([Phrase("nothing"), Phrase("layer {layer}", layer=1)], "space")),
         "nothing layer 1",
-        "{nichts} Schicht 1",
+        "{nichts}Schicht 1",
     ),
     "as it was written": (
         Phrase("{word!r} is at {place}", word="it", place=listed(["a"], "or")),

@@ -291,7 +291,7 @@ def latent(opened: OpenedCase) -> None:
     assert opened.opens_at("sharing")
     shown = opened.table("cost.column_kept")
     kept = dict(zip(shown[t("cost.column_kind")], shown[t("cost.column_kept")], strict=True))
-    assert (kept["MLA"], kept["MHA"]) == ("256 + 32", "8 × (64 + 64)")
+    assert (kept["MLA"], kept["MHA"]) == ("256\xa0+\xa032", "8\xa0×\xa0(64\xa0+\xa064)")
     assert all(kind in kept for kind in ("GQA", "MQA"))
 
 

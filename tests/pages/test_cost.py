@@ -93,9 +93,9 @@ def test_a_well_known_model_is_the_layer_that_its_controls_describe(shown, engli
     assert metrics(app, english)[english("cost.parameters")].replace(",", "").isdecimal()
     [kinds] = [table.value for table in app.table if english("cost.column_kept") in table.value]
     if model.kind == "mla":
-        assert "512 + 64" in set(kinds[english("cost.column_kept")])
+        assert "512\xa0+\xa064" in set(kinds[english("cost.column_kept")])
     else:
-        kept = f"{model.spec.n_kv_heads} × ({model.spec.d_k} + {model.spec.d_v})"
+        kept = f"{model.spec.n_kv_heads} × ({model.spec.d_k} + {model.spec.d_v})".replace(" ", "\xa0")
         assert kept in set(kinds[english("cost.column_kept")])
 
 

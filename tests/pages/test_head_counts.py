@@ -145,6 +145,6 @@ def test_what_one_head_decides_is_measured_and_drawn(shown, english):
         evaluation.cuts(mini.model(mini.find("en", "glass-box", h, 64)).model, count=10).best_head
         for h in (2, 8)
     ]
-    assert f"{100 * by_h[0]:.0f}% with h = 2 and {100 * by_h[1]:.0f}% with h = 8" in text
+    assert f"{100 * by_h[0]:.0f}% with h\xa0=\xa02 and {100 * by_h[1]:.0f}% with h\xa0=\xa08" in text
     assert (english("head_counts.cuts_follows") in text) == (by_h[0] > 0.5 > by_h[1])
     assert not (english("head_counts.cuts_decides") in text and min(by_h) < 0.5)

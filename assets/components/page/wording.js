@@ -17,6 +17,10 @@ export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
+// Sentences in a row; a language without spaces has none between them.
+export const paragraph = (sentences, texts) =>
+  sentences.filter(Boolean).reduce((first, last) => (first ? fill(texts.sentences, { first, last }) : last), "");
+
 // Digits of a weight: two beside a token, four where it is asked for.
 export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "<0.01");
 export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));

@@ -2,7 +2,7 @@
 // where there is room for them.
 
 import { fit, make } from "../page/elements.js";
-import { fill, short } from "../page/wording.js";
+import { fill, paragraph, short } from "../page/wording.js";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
 import { Viewport } from "./viewport.js";
 
@@ -245,8 +245,8 @@ export class Heatmap {
     const pooled = step > 1 && this.viewport.cell < CLOSE && fill(texts.scale_pooled, { cells: `${step} × ${step}` });
     const scale = fill(roots ? texts.scale_roots : texts.scale, { maximum: short(end) });
     const how = matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how;
-    const hatched = this.hidden && `${texts.colours_masked}.`;
-    return [pooled, !signed && scale, hatched, how].filter(Boolean).join(" ");
+    const hatched = this.hidden && fill(texts.sentence, { words: texts.colours_masked });
+    return paragraph([pooled, !signed && scale, hatched, how], texts);
   }
 }
 

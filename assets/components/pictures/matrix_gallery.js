@@ -343,7 +343,10 @@ export class MatrixGallery {
   }
 
   // What the hatching of the large picture means, where it has one.
-  #hatched = (name) => (this.enlarged.hidden ? [`${this.matrices[name].hatched ?? this.texts.colours_masked}.`] : []);
+  #hatched = (name) => {
+    const words = this.matrices[name].hatched ?? this.texts.colours_masked;
+    return this.enlarged.hidden ? [fill(this.texts.sentence, { words })] : [];
+  };
 
   // The numbers of the large picture for those who do not see it, where they are asked for.
   #tabulate(name, button) {

@@ -3,7 +3,7 @@
 // With the side "query" a focus asks what its tokens look at, with "key" who looks at them. Several tokens together
 // are the sum of each.
 import { listOf } from "../numbers/panel.js";
-import { exact, fill, isolated, short } from "../page/wording.js";
+import { exact, fill, isolated, paragraph, short } from "../page/wording.js";
 
 /**
  * @typedef {object} Focus
@@ -124,7 +124,7 @@ export function strongest(weights, { threshold = 0, count = 0, hidden = new Set(
 // "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.
 export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
-  if (!focus) return layer.away ? `${texts.nothing_chosen} ${texts.rescaled}` : texts.nothing_chosen;
+  if (!focus) return paragraph([texts.nothing_chosen, layer.away && texts.rescaled], texts);
   if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.map(isolated).join(" + ") });
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
@@ -139,8 +139,9 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const kind = !list ? "nowhere" : isFew ? "each" : "looks";
   const sentence = fill(texts[`${focus.side}_${kind}`], { who, tokens, list });
   const share = awayShare(layer, heads, focus);
-  if (focus.side === "key") return layer.away ? `${sentence} ${texts.rescaled}` : sentence;
-  return share >= WORTH_NAMING ? `${sentence} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : sentence;
+  if (focus.side === "key") return paragraph([sentence, layer.away && texts.rescaled], texts);
+  const hiddenShare = share >= WORTH_NAMING && fill(texts.hidden_share, { share: share.toFixed(2) });
+  return paragraph([sentence, hiddenShare], texts);
 }
 
 // The largest weights of one head, or of the mean of many.
@@ -151,7 +152,8 @@ function ofMean(layer, heads, focus, hidden, others, texts) {
   const worth = strongest(weights, { threshold: WORTH_NAMING, ...most });
   const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...most });
   return positions
-    .map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`)
+    .map((i) => ({ word: isolated(others[i]), weight: worth.length ? weights[i].toFixed(2) : exact(weights[i]) }))
+    .map((each) => fill(texts.item, each))
     .join(texts.comma);
 }
 

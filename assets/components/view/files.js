@@ -77,7 +77,7 @@ function captionOf(selection, drawings) {
     ...(heads.length > (MEANS.includes(state.drawing) ? 1 : MAX_NUMBERS) ? [texts.means] : []),
     ...(state.rescaled ? [texts.rescaled] : []),
     ...(state.drawing === "matrix" ? [texts.rows_look] : []),
-    ...(drawings.some(({ map }) => map?.hidden) ? [`${texts.colours_masked}.`] : []),
+    ...(drawings.some(({ map }) => map?.hidden) ? [fill(texts.sentence, { words: texts.colours_masked })] : []),
     ...scales(selection, drawings),
   ].filter(Boolean);
 }

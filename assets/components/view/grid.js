@@ -2,7 +2,7 @@
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
-import { exact, fill, isolated } from "../page/wording.js";
+import { exact, fill, isolated, paragraph } from "../page/wording.js";
 import { Heatmap } from "../pictures/heatmap.js";
 import { printTheme } from "../pictures/theme.js";
 import { valuesOf } from "./matrices.js";
@@ -113,7 +113,7 @@ export class HeadGrid {
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)),
     );
-    const note = this.#hatched ? `${end} ${texts.colours_masked}.` : end;
+    const note = paragraph([end, this.#hatched && fill(texts.sentence, { words: texts.colours_masked })], texts);
     renew(this.bar, [make("h2", "", title), make("span", "note", note), ...files]);
     oneTabStop(this.bar);
   }
@@ -130,8 +130,8 @@ export class HeadGrid {
       meta: {
         title: fill(texts.grid, { layer: layer.number + 1 }),
         caption: [
-          `${texts.rows_look} ${fill(texts.scale, { maximum: exact(pictures[0].numbers.end) })}`,
-          ...(this.#hatched ? [`${texts.colours_masked}.`] : []),
+          paragraph([texts.rows_look, fill(texts.scale, { maximum: exact(pictures[0].numbers.end) })], texts),
+          ...(this.#hatched ? [fill(texts.sentence, { words: texts.colours_masked })] : []),
           panel.title,
           `${source} · Headscope`,
         ],

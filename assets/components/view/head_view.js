@@ -3,7 +3,7 @@
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";
-import { fill, isolated } from "../page/wording.js";
+import { fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
 import { broughtOut } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
@@ -353,7 +353,7 @@ export class HeadView {
       const layer = selection.layer(panel);
       const sentence = spoken(panel, layer, heads, focus, selection.hidden(panel), header.texts);
       const said = [sentence, broughtOut(selection, drawing), nothing(selection, panel)];
-      const text = said.filter(Boolean).join(" ");
+      const text = paragraph(said, header.texts);
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));

@@ -2,7 +2,7 @@
 
 import { listOf } from "../numbers/panel.js";
 import { make } from "../page/elements.js";
-import { exact, fill, isolated } from "../page/wording.js";
+import { exact, fill, isolated, paragraph } from "../page/wording.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
 
@@ -88,5 +88,5 @@ function exactly(selection, panel, { query, key, head, weight, hidden }) {
     value,
     score: score.toFixed(3),
   });
-  return layer.away ? `${words} ${texts.rescaled}` : words;
+  return paragraph([words, layer.away && texts.rescaled], texts);
 }

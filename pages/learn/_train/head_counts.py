@@ -22,7 +22,7 @@ from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, model_info, state
 from pages._kit.language import in_link
-from pages._kit.text import joined, t
+from pages._kit.text import joined, paragraph, t
 
 HALF = 0.5  # of the answers
 CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits
@@ -185,7 +185,7 @@ def _our_table(scores: pd.DataFrame, d_model: int) -> None:
         name if name in PLAIN else t(f"head_counts.column_{name}"): values for name, values in columns.items()
     }
     st.table(pd.DataFrame(named, index=scores.index), hide_index=True, border="horizontal")
-    st.caption(" ".join(notes))
+    st.caption(paragraph(notes))
 
 
 def _our_questions(table: pd.DataFrame) -> None:

@@ -66,7 +66,7 @@ def _of_model(scene: Scene, nth: int, model: str, local: str | None) -> None:
             t("literature.column_paper"): [finding.paper for finding in published],
             **(_measured_columns(ours, published) if ours else {}),
             t("literature.column_baseline"): [finding.baseline for finding in published],
-            t("literature.column_source"): [finding.source for finding in published],
+            t("literature.column_source"): [said(finding.source) for finding in published],
             t("literature.column_printed"): [finding.printed for finding in published],
         }
     )

@@ -12,7 +12,7 @@ from mha_core.analysis.token import Leading, Mixture, against_keys, densest, lea
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, state
 from pages._kit.heatmaps import MatrixCell
-from pages._kit.text import literal, number, signed, t
+from pages._kit.text import literal, number, paragraph, signed, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
 MAX_KEYS = 24  # in the figure of q against the keys
@@ -128,7 +128,7 @@ def mixed(subject: Subject) -> None:
     with st.container(border=True):
         st.markdown(compute.of(mix, sentence, token=subject.labels[subject.token]))
     total = float(mix.weights.to_numpy().sum(dtype=np.float64))
-    st.markdown(f"{t('one.mixture', token=subject.name, head=subject.head + 1)} {sum_of_row(total)}")
+    st.markdown(paragraph([t("one.mixture", token=subject.name, head=subject.head + 1), sum_of_row(total)]))
     component = _component(mix)
     parts = compute.of(mix, table_of_parts)
     parts = replace(

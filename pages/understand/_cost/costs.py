@@ -16,7 +16,7 @@ from mha_core.sources import mini
 from mha_core.training import checkpoints
 from mha_core.training.model import Shape
 from pages._kit import state
-from pages._kit.text import t
+from pages._kit.text import said, t
 from pages.understand._cost.sizes import LayerSizes
 
 # The small models by kind, all of the same h and d_model.
@@ -125,7 +125,11 @@ def models(layer: LayerSizes) -> None:
     st.table(rows, hide_index=True, border="horizontal")
     sources = st.expander(t("cost.sources"), key="sources", on_change="rerun")
     if sources.open:
-        sources.markdown("\n".join(f"- **{model.name}**: {model.source}" for model in published_sizes()))
+        sources.markdown(
+            "\n".join(
+                t("cost.source", model=model.name, source=said(model.source)) for model in published_sizes()
+            )
+        )
 
 
 def _variants(spec: AttentionSpec | LatentSpec) -> dict[str, AttentionSpec | LatentSpec]:
