@@ -19,7 +19,7 @@ from mha_core.analysis.frames import (
 )
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from pages._kit import charts, compute
-from pages._kit.heatmaps import Heatmap
+from pages._kit.heatmaps import Heatmap, axis
 from pages._kit.text import literal, number, said, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
@@ -97,7 +97,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     part = around(trace, query, layer=layer, head=head, size=MAX_ALL_PAIRS)
     drawn = picture(trace, name, layer=layer, head=head, part=part)
     frame = drawn.frame
-    st.dataframe(frame)
+    st.dataframe(frame.rename_axis(index=axis(frame.index)))
     if drawn.origin.spans:
         st.caption(charts.part(drawn.origin.spans))
 

@@ -92,7 +92,9 @@ def _sizes(trace: AttentionTrace, asked: Scene) -> None:
     names = ("architecture", "h", "d_model")
     shown = {name: getattr(trace.source, name) for name in names}
     wanted = {name: getattr(asked, name) for name in names}
-    taken = joined(f"{name} {shown[name]}" for name in names if shown[name] != wanted[name])
+    other = {name: value for name, value in shown.items() if value != wanted[name]}
+    named = {"architecture": t("instead.architecture")}  # the sizes are called by their symbols
+    taken = joined(f"{named.get(name, name)} {value}" for name, value in other.items())
     st.markdown(f":material/straighten: {t('instead.no_model', taken=taken, **wanted)}")
     with st.container(horizontal=True, vertical_alignment="center", key="instead"):
         st.button(t("instead.sizes"), key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)

@@ -50,12 +50,12 @@ def test_it_says_sentence_model_and_layer(alone, tmp_path):
     source = "random, h=2, d_model=8, seed=0, mask=full, position=sinusoidal"
     trace.view(layer=0).save(tmp_path / "view.html")
     page = alone(tmp_path / "view.html")
-    assert page.locator(".caption").inner_text() == f"{TEXT} · {source} · layer 1 / 2"
+    assert page.locator(".caption").inner_text() == f"{TEXT} · {source} · layer 1 of 2"
     page.locator(".segments button", has_text="2").click()
-    assert page.locator(".caption").inner_text().endswith("· layer 2 / 2")
+    assert page.locator(".caption").inner_text().endswith("· layer 2 of 2")
     trace.view(beside=trace, titles=("left", "right")).save(tmp_path / "view.html")
     page = alone(tmp_path / "view.html")
-    assert page.locator(".caption").inner_text() == f"{source} · layer 2 / 2"
+    assert page.locator(".caption").inner_text() == f"{source} · layer 2 of 2"
     assert page.locator(".view .title").all_inner_texts() == ["left", "right"]
 
 

@@ -421,7 +421,7 @@ export class HeadView {
     showBar(this.bar, this.selection, this.page, this.actions);
     // In the app sentence and model stand above the view, and of several texts each above its panel.
     const titled = panels.length > 1 || two;
-    const layer = `${fill(texts.layer, { layer: state.layer + 1 })} / ${header.layers}`;
+    const layer = fill(texts.layer_of, { layer: state.layer + 1, layers: header.layers });
     const parts = [titled ? "" : panels[0].title, header.source, layer].filter(Boolean);
     const inApp = header.notes?.[state.layer] ?? "";
     const said = header.follows === undefined ? parts.join(" · ") : inApp;

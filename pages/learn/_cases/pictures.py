@@ -304,8 +304,9 @@ def _latent(case: Case) -> Iterable[str]:
 def _words(case: Case) -> Iterable[str]:
     """How far the differences of every two pairs point the same way."""
     scene = case.scene
-    names, matrix = mini.vectors(mini.model(mini.find("en", scene.architecture, scene.h, scene.d_model)))
-    known = RELATIONS["en"]
+    language = mini.language(scene.text)
+    names, matrix = mini.vectors(mini.model(mini.find(language, scene.architecture, scene.h, scene.d_model)))
+    known = RELATIONS[language]
     cosines = agreement(table(names, matrix.numpy()), [pair for pairs in known.values() for pair in pairs])
     side, row = TALL - 12, 0
     yield from _cells(cosines.to_numpy(), box=(104, 6, side, side), signed=True, limit=1.0)

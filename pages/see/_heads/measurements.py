@@ -56,7 +56,7 @@ def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
             )
         st.markdown(t("roles.patterns") if trace.sides.same else t("roles.two_texts"))
         table = patterns.metrics(trace.layers[layer])
-        table.index = pd.Index([t("roles.head", head=h + 1) for h in table.index], name="head")
+        table.index = pd.Index([t("roles.head", head=h + 1) for h in table.index], name=t("axis.head"))
         table.columns = [t(f"roles.pattern.{name}") for name in table]
         st.dataframe(table.round(3), key="patterns_table")
         likeness(trace, scene, layer=layer)

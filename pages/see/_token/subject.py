@@ -75,7 +75,7 @@ def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> 
         if not fold.open:
             return
         numbers = frame()
-        st.dataframe(numbers, hide_index=True)
+        st.dataframe(numbers, hide_index=True, column_config={name: _heading(name) for name in numbers})
         st.download_button(
             t("heads.download"),
             lambda: matrices.csv(numbers),
@@ -84,6 +84,12 @@ def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> 
             key=f"{name}_csv",
             on_click="ignore",
         )
+
+
+def _heading(name: str) -> str:
+    """A column of the file as it is called on screen; the file keeps the names that programs read."""
+    of, _, dimension = name.rpartition(" ")
+    return f"{t(f'one.column.{of}')} {dimension}" if dimension.isdecimal() else t(f"one.column.{name}")
 
 
 def sum_of_row(total: float) -> str:
