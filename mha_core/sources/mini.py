@@ -31,7 +31,7 @@ from mha_core.training.model import ARCHITECTURES, SmallModel
 from mha_core.training.questions import HIDDEN_WORD, asked_of
 
 NEAREST = 3  # models that an error names in place of one that is not shipped
-CHINESE = regex.compile(r"\p{Han}")
+CHINESE, LATIN = regex.compile(r"\p{Han}"), regex.compile(r"\p{Latin}+")
 
 
 def trace(
@@ -47,7 +47,7 @@ def trace(
 ) -> AttentionTrace:
     """Trace a text through a small model that was trained on made-up sentences.
 
-    Text with Chinese characters goes to the Chinese model, any other text to the English one. The models
+    Text that is mostly Chinese goes to the Chinese model, any other text to the English one. The models
     read any word. Of a word outside the vocabulary they know only the form, and `trace.tokens.unknown` has
     its position. ``trained=False`` selects the same model before its first training step.
 
@@ -67,8 +67,12 @@ def trace(
 
 
 def language(text: str) -> str:
-    """The language of the small model that reads a text: "zh" with a Chinese character, else "en"."""
-    return "zh" if CHINESE.search(text) else "en"
+    """The language of the small model that reads a text.
+
+    "zh" with a Chinese character, unless there are more words in Latin letters than Chinese characters.
+    """
+    n_characters = len(CHINESE.findall(text))
+    return "zh" if n_characters and n_characters >= len(LATIN.findall(text)) else "en"
 
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:

@@ -18,6 +18,7 @@ from mha_core.scene.places import shape_of, within
 from mha_core.scene.scene import DEFAULTS, opened, twin_of
 from mha_core.scene.source_settings import SETTINGS, STARTED
 from mha_core.sources.huggingface.files import PACKAGE
+from mha_core.training.lexicon import HIDDEN
 from pages._kit import compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, LANG, language, languages, usual_language
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
@@ -333,7 +334,7 @@ def _sentence(used: Set[str]) -> None:
     twin = twin_of(text)
     if not twin and "twin" not in st.session_state and "twin" not in st.query_params:
         st.session_state.twin = ""  # the second sentence of the default goes with the first
-    if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
+    if st.session_state.get("text_before", text) != text and _goes_with_another(st.session_state.get("twin")):
         st.session_state.twin = twin
     st.session_state.text_before = text
     # The field of what is compared comes later: as a link opens, the link alone says it.
@@ -347,6 +348,15 @@ def _sentence(used: Set[str]) -> None:
             placeholder=t("control.twin_empty"),
             **_linked("twin"),
         )
+
+
+def _goes_with_another(twin: str | None) -> bool:
+    """Whether a second sentence is that of an example whose first one is not what is read now."""
+    text = setting("text")
+    if not twin or HIDDEN in text:  # a hidden word leaves the rest of an example as it was
+        return False
+    every = (example for examples in _examples().values() for example in examples)
+    return any(example.get("twin") == twin and example["text"] != text for example in every)
 
 
 def _examples_menu() -> None:

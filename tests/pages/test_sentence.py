@@ -20,7 +20,8 @@ from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS
 from tests.pages.conftest import go_to
 
-EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))["en"]
+BY_LANGUAGE = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
+EXAMPLES = BY_LANGUAGE["en"]
 MISSPELT = "The anmal didn't cross the street because it was too tired."
 TYPED = Scene().text
 UNKNOWN = "Hello my frend, the zxqv is here."
@@ -79,8 +80,11 @@ def test_a_second_sentence_has_the_same_settings(opened_on_random, eye):
     np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
 
 
-def test_the_second_sentence_of_the_start_goes_with_the_first(opened, tokens):
-    app = write(opened(), "The dog was tired.")
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("nth", [0, 1])
+def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, language, nth):
+    example = BY_LANGUAGE[language][nth]
+    app = write(opened(text=example["text"], twin=example["twin"]), "The dog was tired.")
     assert typed(app) == ("The dog was tired.", "")
     assert len(tokens(app)) == 1
 

@@ -212,9 +212,12 @@ def test_a_hidden_word_is_not_read():
 
 @pytest.mark.parametrize(
     ("text", "language"),
-    [("the cat", "en"), (CHINESE, "zh"), ("[MASK] saw it", "en"), ("[MASK]马路", "zh"), ("它！", "zh")],
+    [
+        *[("the cat", "en"), (CHINESE, "zh"), ("[MASK] saw it", "en"), ("[MASK]马路", "zh"), ("它！", "zh")],
+        *[("Ann told 小明 that she was tired.", "en"), ("小猫喜欢 pizza，因为它很好吃。", "zh")],
+    ],
 )
-def test_text_with_chinese_characters_goes_to_the_chinese_model(text, language):
+def test_text_that_is_mostly_chinese_goes_to_the_chinese_model(text, language):
     assert traced(text).source.language == language
 
 
