@@ -398,6 +398,15 @@ def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
 # Where numbers come from
 
 
+def test_a_page_says_once_what_a_click_does(on_token):
+    app = on_token()
+    for _ in range(2):
+        keys = ("one-heads", "one-layers", "one-vectors", "one-products", "one-mixture")
+        hints = [json.loads(app.get_by_key(key).proto.json)[0]["texts"]["how"] for key in keys]
+        assert hints == ["Hover over a cell to see its value. Click to see where it comes from.", *[""] * 4]
+        app.run()
+
+
 @pytest.mark.slow
 def test_each_picture_of_weights_vectors_and_scores_says_where_its_numbers_come_from(
     on_random, heatmaps, click
