@@ -12,6 +12,7 @@ with one of the peer right after it: a machine is not equally quick at all times
 those of the server's process (Linux). The students share the machine with the server.
 
     python tests/bench/bench_class.py                  # 1, 20, 50 and 100 students, 17 minutes
+    python tests/bench/bench_class.py --lang zh        # in Chinese
     python tests/bench/bench_class.py --soak 600       # does the memory of a server with 50 students grow?
     python tests/bench/bench_class.py --behind         # how long a short text waits behind a long one
 """
@@ -88,12 +89,13 @@ MAX_BEHIND = 2  # times the usual time
 
 
 class BenchServer(NamedTuple):
-    """A server: its script, the options of Streamlit, where it runs, and whether it is ours."""
+    """A server: its script, Streamlit's options, where it runs, whether it is ours; what its links say."""
 
     script: Path
     options: tuple[str, ...]
     folder: Path
     ours: bool
+    link: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -113,7 +115,7 @@ class Student:
         self.kind, self.measured, self.draw, self.think = kind, measured, random.Random(seed), think
         self.ids: dict[str, str] = {}  # of the controls on the page, by their keys
         self.values: dict[str, dict] = {}  # what was chosen in them, by their ids
-        self.query: dict[str, str] = {}
+        self.query: dict[str, str] = dict(kind.link)
         self.pages: dict[str, str] = {}
         self.page = ""
         self.cached: set[str] = set()
@@ -333,10 +335,12 @@ def main() -> None:
     parser.add_argument("--students", type=int, nargs="+", default=[1, 20, 50, 100])
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lang", help="the language of the class, as zh; the sentences stay English")
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure memory alone, this long")
     parser.add_argument("--behind", action="store_true", help="measure a short text behind a long one alone")
     args = parser.parse_args()
-    ours = BenchServer(ROOT / "app.py", (), ROOT, True)
+    link = (("lang", args.lang),) if args.lang else ()
+    ours = BenchServer(ROOT / "app.py", (), ROOT, True, link)
     if args.soak:
         with running(ours) as server:
             found = asyncio.run(soak(ours, server, SOAKING, WARM, args.soak))
