@@ -122,7 +122,7 @@ def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):
     download.value.save_as(tmp_path / "saved.html")
     saved = page.context.new_page()
     saved.goto((tmp_path / "saved.html").as_uri())
-    expect(saved.locator(".status").first).to_contain_text("看 动物 1.00")
+    expect(saved.locator(".status").first).to_contain_text("看“动物”1.00")
     assert "关掉：第 2 层、头 3" in saved.locator("body").inner_text()
     assert left_in_english(saved) == {}
     assert speaks(saved) == "zh-CN"
