@@ -1,5 +1,7 @@
 """Which language a run of a page speaks."""
 
+import re
+from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -32,14 +34,24 @@ def choose_language() -> str:
     link = st.query_params.get(LANG)
     asked = link if after_history() else st.session_state.get(LANG, link)
     chosen = asked if asked in languages() else usual_language()
-    _of_run.set(chosen)
+    set_language(chosen)
     return chosen
+
+
+def set_language(name: str) -> None:
+    """Speak this language for the rest of the run, or of the answer to a request."""
+    _of_run.set(name)
 
 
 def usual_language() -> str:
     """The language chosen earlier in this browser, else the browser's own, else English."""
-    candidates = (st.context.cookies.get(COOKIE), (st.context.locale or "").partition("-")[0])
-    return next((name for name in candidates if name in languages()), DEFAULT)
+    return first_known([st.context.cookies.get(COOKIE), st.context.locale])
+
+
+def first_known(tags: Iterable[str | None]) -> str:
+    """The first of these languages, or tags such as ``zh-CN``, that has a catalogue; else English."""
+    names = (re.split("[-;]", str(tag))[0] for tag in tags)
+    return next((name for name in names if name in languages()), DEFAULT)
 
 
 def chosen_language() -> str | None:

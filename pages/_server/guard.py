@@ -6,22 +6,24 @@ import os
 import time
 
 import streamlit as st
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 
 from mha_core import resources
+from pages._kit.language import COOKIE, LANG, first_known, set_language
+from pages._kit.text import t
 from pages._server import limits, logs, streamlit_parts
 
 RETRY = 30  # seconds
 # The style is that of the app's pages; the page asks again by itself, for the same link.
-FULL = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="{RETRY}">
+FULL = """<!doctype html><html lang="{code}"><meta charset="utf-8">
+<meta http-equiv="refresh" content="{seconds}">
 <meta name="viewport" content="width=device-width"><title>Headscope</title><style>
 :root {{ color-scheme: light dark; font: 1.05rem/1.5 sans-serif }}
 body {{ margin: 20vh auto; max-width: 34rem; padding: 0 1.2rem;
     color: light-dark(#20242e, #e6e3da); background: light-dark(#fbfaf6, #15171c) }}
 h1 {{ font: 600 1.7rem/1.25 serif }}</style>
-<h1>Headscope is full just now</h1>
-<p>As many people as this server can serve are looking at it. This page tries again by itself every {RETRY}
-seconds, and then opens what your link shows.</p></html>""".encode()
+<h1>{title}</h1>
+<p>{text}</p></html>"""
 CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
 
 
@@ -74,7 +76,7 @@ class Guard:
             await _answer(404, b"Not Found", "text/plain", self._with_headers(send))
         elif self._full() and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
             more = [(b"retry-after", b"%d" % RETRY), (b"cache-control", b"no-store")]
-            await _answer(503, FULL, "text/html", self._with_headers(send), *more)
+            await _answer(503, full_page(scope), "text/html", self._with_headers(send), *more)
         else:
             # Who replaces a file while it is sent breaks the first one off: nobody waits for an answer.
             with contextlib.suppress(ClientDisconnect):
@@ -142,6 +144,21 @@ class FirstVisit:
         location, self.link = f"{base}{self.link}", ""
         headers = ((b"location", location.encode()), (b"cache-control", b"no-store"))
         await _answer(307, b"", "text/plain", send, *headers)
+
+
+def full_page(scope) -> bytes:
+    """What a visitor sees while as many pages are open as the server can serve."""
+    set_language(_language(scope))
+    text, code = t("server.full_text", seconds=RETRY), t("language.code")
+    return FULL.format(code=code, seconds=RETRY, title=t("server.full"), text=text).encode()
+
+
+def _language(scope) -> str:
+    """The language of the link, else the one chosen earlier in this browser, else the browser's own."""
+    request = HTTPConnection(scope)
+    link, cookie = request.query_params.get(LANG), request.cookies.get(COOKIE)
+    preferred = request.headers.get("accept-language", "").split(",")  # browsers name the best first
+    return first_known([link, cookie, *map(str.strip, preferred)])
 
 
 async def _answer(status: int, text: bytes, kind: str, send, *more: tuple[bytes, bytes]) -> None:

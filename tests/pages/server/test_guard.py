@@ -1,6 +1,7 @@
 """The server's door: headers on every response, and what strangers may have of pages and messages."""
 
 import asyncio
+import contextvars
 from dataclasses import replace
 
 import pytest
@@ -116,7 +117,7 @@ def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes
             bodies.append(message.get("body", b""))
 
         for path, header in (("/", PAGE), ("/static/a.js", (b"accept", b"*/*"))):
-            await door({"type": "http", "path": path, "headers": [header]}, None, note)
+            await door({"type": "http", "path": path, "headers": [header], "query_string": b""}, None, note)
         for end in ends[:2]:
             end.put_nowait({"type": "websocket.disconnect"})
         await asyncio.gather(*pages)
@@ -125,6 +126,25 @@ def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes
 
     assert event_loop.run(open_pages()) == (["websocket.close"], [503, 200])
     assert door.pages == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "code"),
+    [
+        (b"", {}, "en"),
+        (b"", {b"accept-language": b"fr, zh-CN;q=0.9, en;q=0.8"}, "zh-CN"),
+        (b"", {b"accept-language": b"en-US,en;q=0.9,zh;q=0.8"}, "en"),
+        (b"", {b"accept-language": b"en", b"cookie": b"headscope_language=zh"}, "zh-CN"),
+        (b"text=a&lang=en", {b"accept-language": b"zh", b"cookie": b"headscope_language=zh"}, "en"),
+        (b"lang=xx", {b"accept-language": b"zh;q=0.9"}, "zh-CN"),
+    ],
+)
+def test_a_full_server_speaks_the_language_of_its_visitor(query, headers, code):
+    scope = {"type": "http", "path": "/", "query_string": query, "headers": [*headers.items()]}
+    page = contextvars.Context().run(guard.full_page, scope).decode()
+    assert f'<html lang="{code}">' in page
+    assert ("满员" in page) == (code == "zh-CN")
+    assert "{" not in page.partition("</style>")[2]
 
 
 def test_a_file_that_is_broken_off_while_it_is_sent_is_no_failure(monkeypatch):
