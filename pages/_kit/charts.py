@@ -16,7 +16,7 @@ from mha_core.errors import listed
 from mha_core.figures.packed import Packed
 from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
-from pages._kit import components
+from pages._kit import choice, components
 from pages._kit.text import joined, paragraph, said, t
 
 CONFIG = {
@@ -132,7 +132,11 @@ def _weights(origin: Origin) -> str:
 
 
 def _sizes(source: TrainedSource) -> dict:
-    return {"architecture": source.architecture, "h": source.h, "d_model": source.d_model}
+    return {
+        "architecture": choice.word("architecture", source.architecture),
+        "h": source.h,
+        "d_model": source.d_model,
+    }
 
 
 def _name_parts(key: str, origin: Origin) -> list:

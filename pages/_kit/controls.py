@@ -19,7 +19,7 @@ from mha_core.scene.scene import DEFAULTS, opened, twin_of
 from mha_core.scene.source_settings import SETTINGS, STARTED
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
-from pages._kit import compute, model_source, runs, uploads
+from pages._kit import choice, compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, LANG, language, languages, usual_language
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, catalogue, literal, said, t
@@ -117,19 +117,17 @@ def whole_link() -> dict[str, str]:
 
 
 def language_switch() -> None:
-    """The switch between the languages, in the header of every page, and an invisible one for the link."""
-    usual = usual_language()
-    with st.container(key="unseen_lang"):
-        st.selectbox(LANG, languages(), languages().index(usual), key=LANG, bind="query-params")
-    st.session_state.language = language()
-    st.segmented_control(
+    """The switch between the languages, in the header of every page."""
+    choice.draw(
+        st.segmented_control,
         t("language.switch"),
+        LANG,
         languages(),
-        required=True,
-        format_func=lambda name: catalogue(name)["language.name"],
-        label_visibility="collapsed",
-        key="language",
+        usual_language(),
+        words=lambda name: catalogue(name)["language.name"],
         on_change=_switch,
+        required=True,
+        label_visibility="collapsed",
     )
 
 
@@ -303,19 +301,9 @@ def _sources() -> list[str]:
 
 
 def _source() -> None:
-    """Whose weights: a list in words, and an invisible one of the names that stand in the link."""
-    sources = _sources()
-    with st.container(key="unseen_source"):
-        st.selectbox("source", sources, sources.index(DEFAULTS.source), **_linked("source"))
-    st.session_state.whose_weights = setting("source")
-    st.selectbox(
-        t("control.source"),
-        sources,
-        format_func=lambda source: t(f"source.{source}"),
-        key="whose_weights",
-        help=f"{t('control.source_help')}\n\n{said(compute.device().reason)}",
-        on_change=lambda: go(source=st.session_state.whose_weights),
-    )
+    """Whose weights."""
+    help_text = f"{t('control.source_help')}\n\n{said(compute.device().reason)}"
+    _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
 
 
 def _sentence(used: Set[str]) -> None:
@@ -394,10 +382,9 @@ def begin_with_sentences() -> None:
 def _switch() -> None:
     """Speak the other language; the sentences of the start change with it, others stay."""
     starts = {name: examples[0] for name, examples in _examples().items()}
-    chosen = st.session_state.language
     if starts[language()]["text"] == setting("text"):
-        _take(starts[chosen])
-    st.session_state.update({LANG: chosen, CHOSEN: True})
+        _take(starts[st.session_state[LANG]])
+    st.session_state[CHOSEN] = True
 
 
 def _take(example: Mapping[str, str]) -> None:
@@ -483,7 +470,7 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
                     help=t("control.revision_help"),
                     **_linked("revision"),
                 )
-            _choice("dtype")
+            _choice("dtype", words=str)
     if "ask_model" in used:
         st.toggle(t("answer.ask"), help=t("answer.ask_help"), **_linked("ask_model"))
     elif "ask_model" not in st.session_state:  # its invisible control comes after the model has been loaded
@@ -553,14 +540,9 @@ def _kind(kinds: Sequence[str]) -> None:
         return
     if st.session_state.get("kind") not in kinds:
         st.session_state.pop("kind", None)
-    st.segmented_control(
-        t("control.kind"),
-        kinds,
-        default=kinds[0],
-        required=True,
-        help=t("control.kind_help"),
-        **_linked("kind"),
-    )
+    st.session_state.drawn.add("kind")
+    label, help_text = t("control.kind"), t("control.kind_help")
+    choice.draw(st.segmented_control, label, "kind", kinds, kinds[0], required=True, help=help_text)
 
 
 def _number(key: str, *, minimum: int = 1, **options) -> None:
@@ -571,10 +553,10 @@ def _number(key: str, *, minimum: int = 1, **options) -> None:
     st.number_input(t(f"control.{key}"), minimum, maximum, value, **_linked(key), **options)
 
 
-def _choice(key: str) -> None:
-    options = _options(key)
-    default = options.index(_default(key))
-    st.selectbox(t(f"control.{key}"), options, default, help=t(f"control.{key}_help"), **_linked(key))
+def _choice(key: str, **options) -> None:
+    st.session_state.drawn.add(key)
+    options.setdefault("help", t(f"control.{key}_help"))
+    choice.draw(st.selectbox, t(f"control.{key}"), key, _options(key), _default(key), **options)
 
 
 def _clamp(key: str, high: int) -> None:

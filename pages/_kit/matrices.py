@@ -42,7 +42,7 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
     clickable = frame.index.name in TOKEN_AXES and not (two_texts and frame.index.name == "key")
     return Heatmap(
         name,
-        picture.symbol,
+        symbol(picture.symbol),
         t(f"matrix.{picture.name}"),
         frame,
         picture.kind,
@@ -56,6 +56,12 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
         matrix=picture.name if _has_numbers_of_the_trace(picture) else None,
         first=picture.start,
     )
+
+
+def symbol(written: str) -> str:
+    """A symbol in the reader's language: that of the scores after the mask, "S₁ masked", has a word in it."""
+    scores, is_masked, _ = written.partition(" masked")
+    return t("matrix.masked_symbol", scores=scores) if is_masked else written
 
 
 def _has_numbers_of_the_trace(picture: Picture) -> bool:
@@ -92,7 +98,9 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         options,
         index=options.index("weights"),
         key="table",
-        format_func=lambda matrix: f"{MATRICES[matrix].written(layer_trace, head)}  {t(f'matrix.{matrix}')}",
+        format_func=lambda matrix: (
+            f"{symbol(MATRICES[matrix].written(layer_trace, head))}  {t(f'matrix.{matrix}')}"
+        ),
     )
     part = around(trace, query, layer=layer, head=head, size=MAX_ALL_PAIRS)
     drawn = picture(trace, name, layer=layer, head=head, part=part)

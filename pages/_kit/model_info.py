@@ -8,7 +8,7 @@ from mha_core.sources.huggingface import files
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import charts, model_source, state
+from pages._kit import charts, choice, model_source, state
 from pages._kit.text import joined, literal, number, paragraph, said, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
@@ -26,7 +26,11 @@ def about(trace: AttentionTrace) -> None:
     if not isinstance(source, TrainedSource):
         st.caption(t("model.random"))
         return
-    kind = {"architecture": literal(source.architecture), "h": source.h, "d_model": source.d_model}
+    kind = {
+        "architecture": choice.word("architecture", source.architecture),
+        "h": source.h,
+        "d_model": source.d_model,
+    }
     steps = f"{source.step:,}"
     st.caption(t("model.trained", steps=steps, **kind) if source.step else t("model.untrained", **kind))
     more = st.expander(t("model.more"), key="model_more", on_change="rerun")

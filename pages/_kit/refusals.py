@@ -14,7 +14,7 @@ from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
-from pages._kit import compute, model_source
+from pages._kit import choice, compute, model_source
 from pages._kit.controls import max_values
 from pages._kit.state import CONTROLS, go, setting
 from pages._kit.text import PAGES, isolated, joined, literal, paragraph, said, t
@@ -47,7 +47,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     st.error(literal(paragraph([said(error), *limits])), title=title, icon=":material/straighten:")
     with st.container(horizontal=True, vertical_alignment="center"):
         for index, fix in enumerate(allowed):
-            values = joined(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())
+            values = joined(choice.setting(name, str(value)[:MAX_LABEL]) for name, value in fix.items())
             own = len(fix) == 1 and fix.get("source") in OWN_SOURCES
             label = t(f"real.use_{fix['source']}") if own else t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
@@ -92,10 +92,9 @@ def _sizes(trace: AttentionTrace, asked: Scene) -> None:
     names = ("architecture", "h", "d_model")
     shown = {name: getattr(trace.source, name) for name in names}
     wanted = {name: getattr(asked, name) for name in names}
-    other = {name: value for name, value in shown.items() if value != wanted[name]}
-    named = {"architecture": t("instead.architecture")}  # the sizes are called by their symbols
-    taken = joined(f"{named.get(name, name)} {value}" for name, value in other.items())
-    st.markdown(f":material/straighten: {t('instead.no_model', taken=taken, **wanted)}")
+    taken = joined(choice.setting(name, shown[name]) for name in names if shown[name] != wanted[name])
+    said_as = wanted | {"architecture": choice.word("architecture", asked.architecture)}
+    st.markdown(f":material/straighten: {t('instead.no_model', taken=taken, **said_as)}")
     with st.container(horizontal=True, vertical_alignment="center", key="instead"):
         st.button(t("instead.sizes"), key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)
         try:

@@ -35,7 +35,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
     chooser.show([], [chooser.words(trace.tokens, token, t("words.strip"))], clears=["word"])
     left, right = st.container(key="vectors").columns([5, 2], gap="medium")
     with right:
-        chosen = words.choice(known, trace.tokens.pieces[token])
+        chosen = words.chosen_word(known, trace.tokens.pieces[token])
         st.header(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
         words.neighbours(known, chosen)
     with left:

@@ -72,8 +72,8 @@ SIZES = [
     ("h", 8),
     ("d_model", 32),
     ("d_model", 64),
-    ("whose_weights", "random"),
-    ("whose_weights", "trained"),
+    ("shown_source", "random"),
+    ("shown_source", "trained"),
 ]
 SOURCES = {"random": "random", "trained": "mini"}  # in the link
 PAGES = ["", "token", "steps", "what-if", "embeddings", "compare"]
@@ -142,11 +142,11 @@ class Student:
             sentence = self.draw.choice(SENTENCES)
             self.query["text"] = sentence
             self.set("text", string_value=sentence)
-        elif act < 0.6 and "whose_weights" in self.ids:
+        elif act < 0.6 and "shown_source" in self.ids:
             name, value = self.draw.choice(SIZES)
             if name not in self.ids:
                 return
-            if name == "whose_weights":
+            if name == "shown_source":
                 self.query["source"] = SOURCES[value]
                 self.set(name, string_value=value)
             else:

@@ -17,11 +17,13 @@ from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.export import head_view
+from mha_core.scene.link import choices
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.traces.matrices import MATRICES
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import language, text
+from pages._kit.choice import WORDED
 from pages._kit.text import literal, said
 from pages.models._real import literature
 
@@ -37,6 +39,9 @@ NAMED = {
     "matrix.{}": set(MATRICES),
     "axis.{}": {axis for matrix in MATRICES.values() for axis in matrix.axes},
     "model.{}": set(ARCHITECTURES),
+    "option.{}": {
+        f"{field}.{name}" for field, names in choices().items() if field in WORDED for name in names
+    },
     "role.{}": set(ROLES),
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
     "words.class_{}": {kind for name in ("en", "zh") for kind in lexicon(name).kinds.values()},

@@ -20,7 +20,7 @@ from streamlit.util import calc_hash
 
 import mha_core as mha
 from mha_core.sources.huggingface import catalogue as models
-from pages._kit import compute, model_source
+from pages._kit import choice, compute, model_source
 from pages._kit.text import catalogue
 from pages._server import limits
 from tests.conftest import six_matrices
@@ -123,15 +123,13 @@ def english():
 
 @pytest.fixture(scope="session")
 def controls():
-    """`controls(app)`: what the controls above the page are set to, by their keys; not the invisible ones."""
+    """`controls(app)`: what the controls above the page are set to, by their fields."""
 
     def read(app: AppTest) -> dict[str, object]:
         kinds = ("text_area", "text_input", "number_input", "selectbox", "segmented_control", "toggle")
         above = app.get_by_key("controls")
         widgets = {widget.key: widget.value for kind in kinds for widget in getattr(above, kind)}
-        return {
-            key: value for key, value in widgets.items() if key != "source"
-        }  # its names are in "whose_weights"
+        return {key.removeprefix(choice.SHOWN): value for key, value in widgets.items()}
 
     return read
 

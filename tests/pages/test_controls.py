@@ -11,7 +11,7 @@ from tests.pages.conftest import go_to
 
 VIEWS = ("steps_view", "train_view")
 SIZES = ("h", "d_model")
-SENTENCE = ("text", "whose_weights")
+SENTENCE = ("text", "source")
 ADVANCED = ("architecture", "layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
 MINI = (*SENTENCE, *SIZES, "architecture")
 RANDOM = (*SENTENCE, *SIZES, *ADVANCED[1:])
@@ -22,7 +22,7 @@ PAGES = {
     },
     "see/token.py": {"mini": MINI, "random": RANDOM},
     "see/compare.py": {"mini": MINI, "random": RANDOM},
-    "models/real.py": {"mini": ("whose_weights",), "random": ("whose_weights",)},
+    "models/real.py": {"mini": ("source",), "random": ("source",)},
     "understand/steps.py": {"mini": MINI, "random": RANDOM},
     "understand/what_if.py": {"mini": MINI, "random": RANDOM},
     "understand/steps.py?steps_view=layers": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},

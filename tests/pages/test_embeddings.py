@@ -104,7 +104,7 @@ def test_both_maps_know_which_of_their_words_a_token_is(shown):
 @pytest.mark.slow
 def test_without_a_class_there_are_the_words_of_the_sentence(shown):
     app = shown()
-    app.multiselect(key="classes").set_value([]).run()
+    app.multiselect(key="shown_classes").set_value([]).run()
     assert not app.exception
     assert {"it", "animal"} <= written(app) <= set(points(app))
 

@@ -78,7 +78,7 @@ def test_random_weights_show_a_result_without_being_asked(opened, shows, english
 
 def test_the_controls_start_at_the_defaults(opened, controls):
     settings = {name: getattr(Scene(), name) for name in SETTINGS["random"]}
-    start = {"whose_weights": "random", "text": Scene().text, "twin": "", **settings}
+    start = {"source": "random", "text": Scene().text, "twin": "", **settings}
     assert controls(opened("advanced")) == start
 
 
@@ -94,7 +94,7 @@ def test_a_link_sets_every_control_it_names_and_shows_at_once_what_they_would(op
     looked_at = {"head": 5, "layer": 2, "token": 2}
     app = opened("advanced", **ALL | looked_at | {"bias": "false"})
     for _ in range(2):
-        assert controls(app) == ALL | {"whose_weights": "random", "twin": ""}
+        assert controls(app) == ALL | {"source": "random", "twin": ""}
         assert place(app) == (1, 4, 1)
         shows(app, expected(**ALL), layer=1, head=4)
         app.run()
@@ -347,7 +347,7 @@ def test_the_scene_stays_when_the_page_changes(opened, shows, rows):
 
 
 def test_the_frame_says_where_it_computes(opened):
-    assert compute.device().reason in opened().selectbox(key="whose_weights").help
+    assert compute.device().reason in opened().selectbox(key="shown_source").help
 
 
 # What is computed once

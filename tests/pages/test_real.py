@@ -154,13 +154,13 @@ def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english
 @pytest.mark.slow
 def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, tokens, eye, folder):
     app = on_model("t5", target="The street.")
-    kind = app.segmented_control(key="kind")
+    kind = app.segmented_control(key="shown_kind")
     assert kind.options == ["encoder", "decoder", "cross"]
     wanted = huggingface.follow(huggingface.load(folder("t5")), Scene.text, target="The street.")
     assert tokens(app)[0] == list(wanted.tokens.labels)
     kind.set_value("decoder").run()
     assert tokens(app)[0] == list(wanted.part("decoder").tokens.labels)
-    app.segmented_control(key="kind").set_value("cross").run()
+    app.segmented_control(key="shown_kind").set_value("cross").run()
     assert tokens(app)[0] == list(wanted.part("decoder").tokens.labels)
     assert eye(app)[1][0]["keys"] == list(wanted.tokens.labels)
 
@@ -301,7 +301,7 @@ def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_mo
 
     app = on_model("t5", target="The street.", ask_model="true")
     assert english("answer.elsewhere") in [one.value for one in app.caption]
-    app.segmented_control(key="kind").set_value("cross").run()
+    app.segmented_control(key="shown_kind").set_value("cross").run()
     header, panels = eye(app)
     asked = [english("answer.next", query=word) for word in panels[0]["tokens"]]
     assert [question for [[question, *_]] in header["answers"][0]] == asked
@@ -381,11 +381,11 @@ def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folde
     given("gpt2", "bert")
     app = opened(token=9)  # "it"
     assert tokens(app)[0][8] == "it"
-    app.selectbox(key="whose_weights").set_value("model").run()
+    app.selectbox(key="shown_source").set_value("model").run()
     app.selectbox(key="model").set_value(folder("bert")).run()
     token = place(app)[2]
     assert (tokens(app)[0][token], token == 8) == ("it", False)
-    app.selectbox(key="whose_weights").set_value("mini").run()
+    app.selectbox(key="shown_source").set_value("mini").run()
     assert place(app)[2] == 8
 
 
@@ -406,7 +406,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     assert files.INSTALL_PACKAGE in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
     app.button(key="use_random").click().run()
-    assert app.selectbox(key="whose_weights").value == "random"
+    assert app.selectbox(key="shown_source").value == "random"
 
 
 @pytest.mark.slow
@@ -736,7 +736,7 @@ def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_sa
         app = arrived("understand/cost.py")
         links = [link.proto.page for link in app.get("page_link")]
         assert ("real.py" in navigation, "model" in links) == (hosted == "0", hosted == "0")
-    options = opened().selectbox(key="whose_weights").options
+    options = opened().selectbox(key="shown_source").options
     assert (len(navigation), english("source.model") in options) == (9, False)
     for link in ({}, {"source": "model"}, {"source": "model", "model": "openai-community/gpt2"}):
         app = arrived("models/real.py", **link)
@@ -766,12 +766,12 @@ def test_a_visit_that_begins_with_the_page_begins_with_the_model_of_the_package(
     assert not [*app.exception, *app.error, *app.info]
     assert "real.py" in navigation
     assert app.header[0].value == literal(files.PACKAGE)
-    assert app.selectbox(key="whose_weights").value == app.query_params["source"] == "model"
+    assert app.selectbox(key="shown_source").value == app.query_params["source"] == "model"
     app = arrived("models/real.py", source="random")  # a link that names another source keeps it
-    assert app.selectbox(key="whose_weights").value == "random"
+    assert app.selectbox(key="shown_source").value == "random"
     app = arrived("see/heads.py")
     app.switch_page("models/real.py").run()  # and so does a visit that has looked at another
-    assert app.selectbox(key="whose_weights").value == "mini"
+    assert app.selectbox(key="shown_source").value == "mini"
     app.button(key="take_model").click().run()
     assert app.selectbox(key="model").value == files.PACKAGE
 
@@ -837,7 +837,7 @@ def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on
     assert button.label == literal(names[chosen])
     button.click().run()
     assert not app.exception
-    assert app.selectbox(key="whose_weights").value == "model"
+    assert app.selectbox(key="shown_source").value == "model"
     assert app.selectbox(key="model").value == names[chosen]
     assert app.button(key="fetch_model")
 
@@ -847,7 +847,7 @@ def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_els
 ):
     monkeypatch.setattr(model_source, "library", lambda: False)
     fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
-    assert english("source.model") not in opened().selectbox(key="whose_weights").options
+    assert english("source.model") not in opened().selectbox(key="shown_source").options
     named = {"source": "model", "model": fresh}
     for page, link in (("models/real.py", {}), ("models/real.py", named), ("see/token.py", named)):
         app = opened_on(page, **link)

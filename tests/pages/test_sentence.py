@@ -247,7 +247,7 @@ def test_beyond_every_limit_the_beginning_is_shown(opened_on_random, monkeypatch
 def test_random_weights_are_shown_to_those_who_ask(opened, english, tokens):
     app = opened(text=UNKNOWN, twin="")
     assert english("model.random") not in written(app)
-    app.selectbox(key="whose_weights").set_value("random").run()
+    app.selectbox(key="shown_source").set_value("random").run()
     assert typed(app) == (UNKNOWN, "")
     assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
     assert english("model.random") in written(app)
@@ -564,7 +564,7 @@ def test_an_architecture_that_a_language_lacks_is_shown_by_another(opened, eye):
     assert not app.error
     assert "glass-box" in eye(app)[0]["source"]
     app.button(key="instead_sizes").click().run()
-    assert app.selectbox(key="architecture").value == "glass-box"
+    assert app.selectbox(key="shown_architecture").value == "glass-box"
 
 
 # The word that is looked at in a new sentence
@@ -618,7 +618,7 @@ def test_a_word_that_was_chosen_stays_while_the_sentence_does(opened, move, word
 def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word):
     app = opened()
     for source, token in (("random", 8), ("mini", 9), ("random", 8)):
-        app.selectbox(key="whose_weights").set_value(source).run()
+        app.selectbox(key="shown_source").set_value(source).run()
         assert not app.error
         assert word(app) == tokens(app)[1][token - 1] == "it"
 
@@ -626,25 +626,25 @@ def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word):
 def test_the_chosen_word_of_a_link_stays_when_the_source_changes(opened_on_random, word):
     app = opened_on_random(token=2)
     assert word(app) == "animal"
-    app.selectbox(key="whose_weights").set_value("mini").run()
+    app.selectbox(key="shown_source").set_value("mini").run()
     assert word(app) == "animal"
 
 
 def test_a_source_without_models_is_not_offered(opened, english):
-    assert english("source.run") not in opened().selectbox(key="whose_weights").options
+    assert english("source.run") not in opened().selectbox(key="shown_source").options
 
 
 def test_a_source_is_chosen_in_words_and_stands_in_the_link_by_its_name(opened, english):
     app = opened()
-    weights = app.selectbox(key="whose_weights")
+    weights = app.selectbox(key="shown_source")
     assert weights.options[:2] == [english("source.mini"), english("source.random")]
     assert (weights.value, "source" in app.query_params) == ("mini", False)
     weights.set_value("random").run()
     assert app.query_params["source"] == "random"
     app = opened(source="random")
-    assert app.selectbox(key="whose_weights").value == "random"
+    assert app.selectbox(key="shown_source").value == "random"
     assert app.query_params["source"] == "random"
-    app.selectbox(key="whose_weights").set_value("mini").run()
+    app.selectbox(key="shown_source").set_value("mini").run()
     assert "source" not in app.query_params
 
 
@@ -670,10 +670,10 @@ def test_a_link_sets_what_it_names(opened, shows, link):
     assert not app.exception
     assert not app.error
     scene = Scene(**{key: value for key, value in link.items() if key in CONTROLS}, focus=Focus.of_link(link))
-    assert app.selectbox(key="whose_weights").value == scene.source
+    assert app.selectbox(key="shown_source").value == scene.source
     assert typed(app) == (scene.text, scene.twin)
     if scene.source == "mini":
-        assert app.selectbox(key="architecture").value == scene.architecture
+        assert app.selectbox(key="shown_architecture").value == scene.architecture
     trace = mha.trace(**scene.settings())
     shows(app, trace, layer=min(scene.focus.layer, len(trace.layers)) - 1, head=scene.focus.head - 1)
 

@@ -100,9 +100,9 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
     job = finished(plan())
     for visitor in (app, other):
         visitor.switch_page("see/heads.py").run()
-    offered = [english("source.run") in one.selectbox(key="whose_weights").options for one in (app, other)]
+    offered = [english("source.run") in one.selectbox(key="shown_source").options for one in (app, other)]
     assert offered == [True, False]
-    assert app.selectbox(key="whose_weights").set_value("run").run().selectbox(key="run").value == job.name
+    assert app.selectbox(key="shown_source").set_value("run").run().selectbox(key="run").value == job.name
     assert not app.error
     assert opened(source="run", run=job.name).selectbox(key="run").options == [job.name]
     compute.trainings().close()
@@ -117,7 +117,7 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
     ):
         visitor = opened(source="run", **link)
         assert not visitor.exception
-        assert visitor.selectbox(key="whose_weights").value == "run"
+        assert visitor.selectbox(key="shown_source").value == "run"
         [error] = visitor.error
         assert literal(refusal) in error.value
         assert (error.proto.title == english("run.gone")) == ("step" not in link)
@@ -208,7 +208,7 @@ def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alo
     app.button(key="look_opened").click().run()
     name = app.session_state["run"]
     assert name.startswith(f"{job.name}-")
-    assert english("source.run") not in opened().selectbox(key="whose_weights").options
+    assert english("source.run") not in opened().selectbox(key="shown_source").options
     assert opened(source="run", run=name).selectbox(key="run").options == [name]
     reopened = compute.trainings().model(app.session_state["run"])
     assert reopened is not job.trained

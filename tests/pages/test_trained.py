@@ -7,7 +7,6 @@ import mha_core as mha
 from mha_core.export import head_view
 from mha_core.scene.scene import Scene
 from mha_core.training import checkpoints
-from pages._kit.text import literal
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +24,7 @@ def trained(text: str = TIRED, **settings) -> mha.AttentionTrace:
 def test_the_controls_start_at_the_scene_and_offer_what_the_model_takes(opened, controls):
     scene, app = Scene(), opened("advanced")
     names = ("text", "twin", "h", "d_model", "architecture")
-    assert controls(app) == {name: getattr(scene, name) for name in names} | {"whose_weights": scene.source}
+    assert controls(app) == {name: getattr(scene, name) for name in names} | {"source": scene.source}
 
 
 def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened, eye, english):
@@ -109,7 +108,7 @@ def test_the_page_says_what_was_trained_and_in_a_fold_how_well_it_does(opened, e
     settings = {name: value for name, value in link.items() if name in ("h", "d_model", "architecture")}
     source = trained(link.get("text", TIRED), **settings).source
     entry = checkpoints.manifest()["{architecture}-{language}-h{h}-d{d_model}".format(**vars(source))]
-    kind = {name: literal(getattr(source, name)) for name in ("architecture", "h", "d_model")}
+    kind = {name: getattr(source, name) for name in ("architecture", "h", "d_model")}
     captions = [caption.value for caption in app.caption]
     assert english("model.trained", steps=f"{entry['plan']['steps']:,}", **kind) in captions
     assert english("model.random") not in captions
@@ -131,7 +130,7 @@ def test_each_layer_says_what_comes_in_and_what_follows(opened, eye, english, li
 
 def test_the_architecture_changes_what_is_computed(opened, shows):
     app = opened("advanced")
-    app.selectbox(key="architecture").set_value("standard").run()
+    app.selectbox(key="shown_architecture").set_value("standard").run()
     expected = trained(architecture="standard")
     shows(app, expected, layer=1, head=0)
     assert not np.array_equal(expected.layers[1].weights(0), trained().layers[1].weights(0))
@@ -139,7 +138,7 @@ def test_the_architecture_changes_what_is_computed(opened, shows):
 
 def test_one_layer_has_one_layer_and_its_answers_know_no_difference(opened, shows, eye):
     app = opened("advanced")
-    app.selectbox(key="architecture").set_value("one-layer").run()
+    app.selectbox(key="shown_architecture").set_value("one-layer").run()
     assert not app.exception
     assert not app.error
     shows(app, trained(architecture="one-layer"))
@@ -201,6 +200,6 @@ def test_of_sizes_without_a_model_the_nearest_is_shown(opened, eye, link, h, d_m
 
 def test_a_text_that_is_too_long_for_a_model_is_not_for_random_weights(opened, tokens):
     app = opened(text="the animal was tired and " * 8)
-    app.selectbox(key="whose_weights").set_value("random").run()
+    app.selectbox(key="shown_source").set_value("random").run()
     assert not app.error
     assert len(tokens(app)[0]) == 40

@@ -167,12 +167,12 @@ def test_what_was_typed_waits_for_its_source(open_file, opened):
     app = opened()
     app.text_area(key="text").set_value("The dog was tired.")
     app.text_area(key="twin").set_value("The dog was old.").run()
-    app.selectbox(key="whose_weights").set_value("file").run()
+    app.selectbox(key="shown_source").set_value("file").run()
     app = open_file(of_tensors(), app)
-    app.selectbox(key="whose_weights").set_value("mini").run()
+    app.selectbox(key="shown_source").set_value("mini").run()
     assert app.text_area(key="text").value == "The dog was tired."
     assert app.text_area(key="twin").value == "The dog was old."
-    app.selectbox(key="whose_weights").set_value("file").run()
+    app.selectbox(key="shown_source").set_value("file").run()
     assert app.text_area(key="file_text").value == " ".join(TEXT)  # and the file is still open
 
 
@@ -198,12 +198,12 @@ def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
 def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, six, tokens):
     trace = translation()
     app = open_file(trace)
-    assert app.segmented_control(key="kind").options == ["encoder", "decoder", "cross"]
+    assert app.segmented_control(key="shown_kind").options == ["encoder", "decoder", "cross"]
     assert tokens(app)[0] == list(trace.tokens.labels)
-    app.segmented_control(key="kind").set_value("decoder").run()
+    app.segmented_control(key="shown_kind").set_value("decoder").run()
     assert tokens(app)[0] == list(trace.part("decoder").tokens.labels)
     assert app.text_area(key="file_text").value == " ".join(TARGET)
-    app.segmented_control(key="kind").set_value("cross").run()
+    app.segmented_control(key="shown_kind").set_value("cross").run()
     assert not app.exception
     assert six(app)["weights"].shape == (5, 7)
     assert app.text_area(key="file_keys").value == " ".join(TEXT)
@@ -322,7 +322,7 @@ def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened,
     started_with(of_tensors())
     app = opened(source="random", text="one two", twin="")
     assert tokens(app)[0] == ["one", "two"]
-    app.selectbox(key="whose_weights").set_value("file").run()
+    app.selectbox(key="shown_source").set_value("file").run()
     assert len(tokens(app)[0]) == len(TEXT)
 
 
@@ -332,7 +332,7 @@ def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened,
 def test_a_link_with_a_kind_of_attention_that_is_not_there_says_so(started_with, opened, kind, said):
     started_with(translation())
     app = opened(source="file", kind=kind)
-    assert app.segmented_control(key="kind").value == (kind if kind == "cross" else "encoder")
+    assert app.segmented_control(key="shown_kind").value == (kind if kind == "cross" else "encoder")
     lines = [caption.value for caption in app.caption if "The link says" in caption.value]
     assert [said in line for line in lines] == ([True] if said else [])
 

@@ -117,10 +117,11 @@ def test_w_o_and_the_position_code_of_our_own_modules_are_changed(on_page, heatm
     np.testing.assert_allclose(heatmaps(app, "what-if-result")["after"]["values"], layer.result(), atol=1e-6)
 
 
-def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(on_page):
+def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(on_page, english):
     app = on_page()
     app.selectbox(key="change_kind").select("position").run()
-    assert app.selectbox(key="change_code").options == list(POSITIONS)
+    offered = app.selectbox(key="change_code").options
+    assert offered == [english(f"option.position.{name}") for name in POSITIONS]
     app.selectbox(key="change_code").select("rotary").run()
     app.button(key="apply_change").click().run()
     assert app.query_params["edits"] == "position,code=rotary"

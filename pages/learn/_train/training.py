@@ -1,6 +1,8 @@
 """A training: its settings, its progress, and its heads at each step."""
 
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,7 +21,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
-from pages._kit import charts, compute, head_view, model_info, runs, state, uploads
+from pages._kit import charts, choice, compute, head_view, model_info, runs, state, uploads
 from pages._kit.language import DEFAULT, begin_in_language
 from pages._kit.text import PAGES, literal, said, t
 from pages._server import limits
@@ -47,10 +49,10 @@ def _plan() -> Plan:
     with cells.container():
         d_model = _number("train_d_model", LIVE_WIDTHS[0], LIVE_WIDTHS[-1], 64)
     with cells.container():
-        architecture = _choice("train_architecture", list(ARCHITECTURES), "glass-box")
+        architecture = _choice("architecture", list(ARCHITECTURES), "glass-box")
     with cells.container():
         begin_in_language("train_language")
-        language = _choice("train_language", list(LANGUAGES), DEFAULT)
+        language = _choice("language", list(LANGUAGES), DEFAULT)
     with cells.container():
         seed = _number("train_seed", 0, MAX_SEED, 0)
     try:
@@ -77,11 +79,11 @@ def _number(key: str, minimum: int, maximum: int, default: int) -> int:
     return st.number_input(label, minimum, maximum, default, key=key, help=help_text, bind="query-params")
 
 
-def _choice(key: str, options: list, default):
-    help_text = t(f"control.{key}_help")
-    return st.selectbox(
-        t(f"control.{key}"), options, options.index(default), key=key, help=help_text, bind="query-params"
-    )
+def _choice(field: str, names: Sequence[str], default: str) -> str:
+    key = f"train_{field}"
+    words, help_text = partial(choice.word, field), t(f"control.{key}_help")
+    choice.draw(st.selectbox, t(f"control.{key}"), key, names, default, words=words, help=help_text)
+    return st.session_state[key]
 
 
 def _buttons(plan: Plan) -> None:

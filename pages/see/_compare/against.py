@@ -15,7 +15,7 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.source_settings import STARTED
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import compute, model_source, state
+from pages._kit import choice, compute, model_source, state
 from pages._kit.pair import PairSide
 from pages._kit.scene import second_trace
 from pages._kit.text import isolated, literal, said, t
@@ -106,7 +106,9 @@ def _kind(kind: str) -> str:
 
 
 def _value(kind: str, value: str) -> str:
-    return isolated(value) if kind == MODEL else value
+    if kind == MODEL:
+        return isolated(value)
+    return choice.word(kind, value) if kind in choice.WORDED else value
 
 
 def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, PairSide] | None:
@@ -134,7 +136,7 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, 
         headings = [trace.source.name, other.value]
     else:
         values = getattr(scene, other.kind), other.value
-        headings = [t("compare.is", name=other.kind, value=value) for value in values]
+        headings = [t(f"compare.is_{other.kind}", value=_value(other.kind, str(value))) for value in values]
     pairs = zip(headings, (trace, second), (scene, there), strict=True)
     return tuple(PairSide(heading, side, *indices(side, of)) for heading, side, of in pairs)
 

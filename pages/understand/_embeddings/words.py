@@ -20,7 +20,7 @@ from mha_core.sources.mini import vectors
 from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
-from pages._kit import charts, compute, heatmaps, state
+from pages._kit import charts, choice, compute, heatmaps, state
 from pages._kit.text import joined, literal, signed, t
 from pages._server import limits
 
@@ -123,7 +123,7 @@ def of_piece(piece: str) -> str:
     return piece if piece == START else normalized(piece)
 
 
-def choice(words: WordMap, query: str) -> str:
+def chosen_word(words: WordMap, query: str) -> str:
     """The word from the search or from a click; else the word of the chosen token."""
     options = words.vocabulary.names
     if st.session_state.get("word") not in (None, *options):
@@ -147,19 +147,17 @@ def classes(words: WordMap) -> tuple[str, ...]:
     if words.vocabulary.random:
         return options
     names, start = sorted(options), [kind for kind in SHOWN if kind in options]
-    with st.container(key="unseen_classes"):  # the names that stand in the link
-        chosen = st.multiselect("classes", names, start, key="classes", bind="query-params")
-    st.session_state.classes_on_map = chosen
-    st.multiselect(
+    choice.draw(
+        st.multiselect,
         t("words.classes"),
+        "classes",
         names,
-        format_func=_class_name,
-        key="classes_on_map",
+        start,
+        words=_class_name,
         max_selections=MAX_CLASSES,
         help=t("words.classes_help"),
-        on_change=lambda: st.session_state.update(classes=st.session_state.classes_on_map),
     )
-    return tuple(chosen)
+    return tuple(st.session_state.classes)
 
 
 def _class_name(kind: str) -> str:

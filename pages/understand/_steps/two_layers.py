@@ -13,7 +13,7 @@ from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING
 from mha_core.training.lexicon import normalized
-from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, state
+from pages._kit import charts, choice, chooser, compute, heatmaps, matrices, model_info, state
 from pages._kit.scene import in_fragment, scene_and_trace, second_trace
 from pages._kit.text import literal, raised, short, t
 
@@ -57,7 +57,7 @@ def _offer() -> None:
     with st.container(horizontal=True):
         for architecture in ("standard", "glass-box"):
             st.button(
-                t("two_layers.take", architecture=architecture),
+                t("two_layers.take", architecture=choice.word("architecture", architecture)),
                 key=f"take_{architecture}",
                 on_click=state.go,
                 kwargs={"source": "mini", "architecture": architecture, "h": 4, "d_model": 64},

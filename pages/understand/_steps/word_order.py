@@ -11,7 +11,7 @@ from mha_core.analysis.frames import Origin
 from mha_core.analysis.position_codes import MAX_POSITIONS, PositionCode
 from mha_core.attention.module import MAX_HEADS
 from mha_core.sources import mini
-from pages._kit import heatmaps, refusals
+from pages._kit import choice, heatmaps, refusals
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import t
 
@@ -46,10 +46,10 @@ def page() -> None:
 
 def _chosen() -> Chosen:
     """The code and its sizes, from controls that URL parameters can set."""
-    name = st.segmented_control(
-        t("word_order.code"), list(CODES), default=FIRST, required=True, key="code", bind="query-params"
+    choice.draw(
+        st.segmented_control, t("word_order.code"), "code", list(CODES), FIRST, words=_word, required=True
     )
-    name = name or FIRST  # a link can say that it is empty
+    name = st.session_state.code
     sizes = {}
     cells = st.grid(3, min_column_width=140)
     for size in SIZES[name]:
@@ -78,6 +78,10 @@ def _computed(code: Chosen) -> PositionCode:
         st.stop()
 
 
+def _word(code: str) -> str:
+    return choice.word("position", code.lower())
+
+
 def _formula(code: Chosen, pictured: PositionCode) -> None:
     """The code as a formula, with its source, and in torch."""
     st.latex(pictured.formula)
@@ -87,7 +91,7 @@ def _formula(code: Chosen, pictured: PositionCode) -> None:
 
 def _draw(code: Chosen, pictured: PositionCode) -> None:
     """The code itself, and how every two positions meet by it."""
-    origin = Origin(note=code.name)
+    origin = Origin(note=_word(code.name))
     pictures = {
         SYMBOLS[code.name]: (t(f"word_order.{code.name}_table"), pictured.table),
         "m · n": (t(f"word_order.{code.name}_meeting"), pictured.meeting),

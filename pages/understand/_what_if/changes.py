@@ -1,6 +1,7 @@
 """The changes of the page What if: choosing one, the list of those that act, and heads that are pressed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,13 +15,14 @@ from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from mha_core.scene import changes, swaps
 from mha_core.scene.changes import Change
 from mha_core.scene.swaps import Swap
-from pages._kit import compute, heatmaps, model_source, state
+from pages._kit import choice, compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
 
 HOT = 4.0  # the temperature that is offered first
 NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # to which one is moved
 MASKS = ("causal", "window:1", "window:2", "window:3", "prefix:2", "padding:2")
 NAMES = {"mask": MASKS, "code": POSITIONS}  # that an edit has one of
+FIELDS = {"mask": "mask", "code": "position"}  # of the scene, whose names these are
 HEAD_ROW = 30  # pixels of a row of the picture of all heads
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
@@ -252,8 +254,7 @@ def describe(change: Change, trace: AttentionTrace, typed: Tokens | None = None)
         "query": _word(trace.sides.queries.labels, values.get("from")),
         "key": _word(trace.sides.keys.labels, values.get("to")),
         "by": f"{values.get('by', 0):.4g}",
-        "mask": literal(str(values.get("mask"))),
-        "code": literal(str(values.get("code"))),
+        **{name: literal(choice.word(FIELDS[name], values[name])) for name in FIELDS.keys() & values},
     }
     kind = "unordered" if values.get("code") == "none" else kind
     return t(f"what_if.{kind}_says", layer=layer, head=of_head, **words)
@@ -300,7 +301,8 @@ def _place(name: str, trace: AttentionTrace) -> changes.Value:
     """The field of a place, or of the number or the name in an edit. None is all."""
     key, label = f"change_{name}", t(f"what_if.{name}")
     if name in NAMES:
-        return st.selectbox(label, NAMES[name], key=key, width=150)
+        words = partial(choice.word, FIELDS[name])
+        return st.selectbox(label, NAMES[name], format_func=words, key=key, width=150)
     if name == "by":
         return st.number_input(label, MIN_DIVISOR, float(MAX_DIVISOR), step=1.0, key=key, width=130)
     words = {"from": trace.sides.queries.labels, "to": trace.sides.keys.labels}.get(name)

@@ -13,7 +13,7 @@ from mha_core.analysis.frames import WINDOW, around, picture, window
 from mha_core.attention.edits import Concatenation, Edit
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, model_source, pair
-from pages._kit.matrices import of_picture
+from pages._kit.matrices import of_picture, symbol
 from pages._kit.text import joined, literal, number, said, t
 from pages.understand._what_if.sides import Rearranged
 
@@ -43,7 +43,7 @@ def matrices(
     differ = [name for name in names if name not in stay]
     pair.show_matrices(sides, differ, key="what-if", difference=True, partners=partners, painted=painted)
     if stay:
-        symbols = joined(literal(MATRICES[name].written(layer, sides[-1].head)) for name in stay)
+        symbols = joined(literal(symbol(MATRICES[name].written(layer, sides[-1].head))) for name in stay)
         kind = "unchanged" if differ else "all_unchanged"
         st.markdown(t(f"what_if.{kind}", names=symbols))
     if "weights" in stay:
