@@ -18,20 +18,20 @@ def draw(
     default: str | list[str],
     *,
     words: Callable[[str], str] | None = None,
-    on_change: Callable[[], None] | None = None,
+    on_change: Callable[[str], None] | None = None,
     **options,
 ) -> None:
     """Two controls of one field: Streamlit would write the words of the visible one into the link.
 
     `control` is Streamlit's, such as ``st.selectbox``, and draws what is seen; the session has the chosen
     name under `field`. A list as `default` lets several be chosen. `words` gives the word of a name, by
-    default the catalogue's. `on_change` is called with the new name in place.
+    default the catalogue's. `on_change` is called with what is chosen, before it takes its place.
     """
 
     def take() -> None:
-        st.session_state[field] = st.session_state[shown]
         if on_change is not None:
-            on_change()
+            on_change(st.session_state[shown])
+        st.session_state[field] = st.session_state[shown]
 
     with st.container(key=f"unseen_{field}"):
         if isinstance(default, list):

@@ -13,8 +13,9 @@ import streamlit as st
 from mha_core.export import scripts
 from mha_core.scene.link import edition
 from pages._kit import state
-from pages._kit.language import COOKIE
-from pages._kit.text import t
+from pages._kit.language import COOKIE, DEFAULT, language
+from pages._kit.text import catalogue, t, template
+from pages._server import streamlit_parts
 
 # A component's own script fetches its module, all that this imports, and its style sheets, at once: Streamlit
 # would send a style sheet with every run.
@@ -93,8 +94,19 @@ def address(focus: Mapping[str, Mapping[str, str]], follow: str | None, chosen_l
     was chosen on the page is kept in the browser.
     """
     spoken = {"language": t("language.code"), "cookie": chosen_language and f"{COOKIE}={chosen_language}"}
-    data = {**focus, "follow": follow, "weights": str(edition()), **spoken}
+    data = {**focus, "follow": follow, "weights": str(edition()), "ownWords": _own_words(), **spoken}
     _address(key="address", data=data, on_focus_change=lambda: None)
+
+
+def _own_words() -> dict[str, list[tuple[str, str]]]:
+    """What Streamlit writes by itself, in English, and what takes its place, by where it stands."""
+    if language() == DEFAULT:
+        return {}
+    english = catalogue(DEFAULT)
+    return {
+        place: [(english[f"streamlit.{name}"], template(f"streamlit.{name}")) for name in names.split()]
+        for place, names in streamlit_parts.OWN_WORDS.items()
+    }
 
 
 def charts(words: dict[str, str]) -> None:

@@ -379,11 +379,11 @@ def begin_with_sentences() -> None:
             streamlit_parts.begin_with(name, start[name])
 
 
-def _switch() -> None:
+def _switch(chosen: str) -> None:
     """Speak the other language; the sentences of the start change with it, others stay."""
     starts = {name: examples[0] for name, examples in _examples().items()}
     if starts[language()]["text"] == setting("text"):
-        _take(starts[st.session_state[LANG]])
+        _take(starts[chosen])
     st.session_state[CHOSEN] = True
 
 

@@ -59,9 +59,11 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
 
 
 def symbol(written: str) -> str:
-    """A symbol in the reader's language: that of the scores after the mask, "S₁ masked", has a word in it."""
+    """A symbol in the reader's language: two have a word in them, "S₁ masked" and "output"."""
     scores, is_masked, _ = written.partition(" masked")
-    return t("matrix.masked_symbol", scores=scores) if is_masked else written
+    if is_masked:
+        return t("matrix.masked_symbol", scores=scores)
+    return t("matrix.output_symbol") if written == "output" else written
 
 
 def _has_numbers_of_the_trace(picture: Picture) -> bool:

@@ -38,6 +38,52 @@ EARLY = {
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
+# Where Streamlit writes words by itself, and which: in a Chinese page they would be English. The catalogues
+# have each under its name (`streamlit.upload`), the English one as Streamlit writes it (own_words.js).
+COLUMN_MENUS = (
+    '[data-testid="stDataFrameColumnMenu"], [data-testid="stDataFrameColumnVisibilityMenu"], '
+    '[data-testid="stDataFrameColumnFormattingMenu"], [data-testid="stDataFrameStatisticsMenu"], '
+    '[data-testid="stDataFrameStatisticsContent"]'
+)
+OWN_WORDS = {
+    '[data-testid="stTooltipHoverTarget"] > button': "help help_alone",
+    '[data-testid="stSkipToContent"]': "skip",
+    '[data-testid="stHeaderActionElements"]': "heading",
+    '[data-testid="stMarkdownContainer"] [role="img"]': "icon_check icon_straighten icon_short_text",
+    '[data-testid="stFileUploaderDropzone"]': (
+        "upload add_files icon_add drop file_field file_size remove error file_type file_large file_one"
+    ),
+    '[data-testid="stTooltipErrorContent"]': "file_type file_large file_one below above outside",
+    '[data-testid="InputInstructions"]': "enter ctrl_enter command_enter",
+    '[data-testid="stNumberInput"]': "decrement increment clear below above outside",
+    ':is([data-testid="stSelectbox"], [data-testid="stMultiSelect"]) :is(button, input)': (
+        "choose choose_several open clear clear_all remove"
+    ),
+    '[data-testid="stMultiSelectTagsContainer"]': "selected",
+    ':is([data-testid="stSelectboxVirtualDropdown"], [data-testid="stMultiSelectDropdown"])': (
+        "no_results select_all select_matches add most_chosen"
+    ),
+    ':is([data-testid="stElementToolbarButton"], [data-testid="stTooltipContent"])': (
+        "fullscreen close_fullscreen search columns copy copied"
+    ),
+    ".gdg-search-bar": "type_to_search close_search previous_result next_result",
+    COLUMN_MENUS: (
+        "ascending descending statistics format autosize pin_column unpin_column hide_column copy_column "
+        "column_menu select_all automatic localized plain compact dollar euro yen percent scientific "
+        "accounting values empty distinct average median minimum maximum range sum deviation "
+        "average_length minimum_length maximum_length"
+    ),
+    ".modebar-container, .plotly-notifier": (
+        "zoom pan reset_axes orbit turntable reset_camera last_camera zoom_back fullscreen close_fullscreen"
+    ),
+    '[data-testid="stHeader"], [data-testid="stSidebar"]': (
+        "pages logo home expand_sidebar collapse_sidebar sidebar main_menu"
+    ),
+    '[data-testid="stStatusWidget"], [data-testid="stConnectionStatus"]': (
+        "running stop stopping connecting connecting_to not_connected"
+    ),
+    '[data-testid="stDialog"]': "close connection_error not_running no_answer copy copied",
+}
 
 
 def early_files() -> dict[str, str]:

@@ -18,14 +18,26 @@ TEXTS = """() => {
                 if (parent?.checkVisibility && !parent.checkVisibility()) continue;
                 if (child.textContent.trim()) found.push(child.textContent.trim());
             } else if (child.nodeType === Node.ELEMENT_NODE) {
+                const shown = child.checkVisibility();
+                for (const name of ["aria-label", "title", "placeholder", "alt", "data-title"])
+                    if (shown && child.getAttribute(name)) found.push(child.getAttribute(name));
                 if (child.shadowRoot) walk(child.shadowRoot);
                 walk(child);
             }
         }
     };
     walk(document.body);
-    return found;
+    return [...found, ...window.written];
 }"""
+# What is written on a canvas is in no element.
+WRITTEN = """
+    window.written = [];
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+        window.written.push(String(text));
+        return fillText.call(this, text, ...place);
+    };
+"""
 # Names that stand in Chinese texts, too: of the field, of models, papers, settings and English examples.
 NAMES = set(Path(__file__).with_name("latin_names.txt").read_text(encoding="utf-8").split())
 LATIN = re.compile(r"[A-Za-z][A-Za-z_\-]*[A-Za-z]")
@@ -38,6 +50,7 @@ def chinese(browser, app, settled):
 
     def visit(path: str = "", **how):
         contexts.append(browser.new_context(locale="zh-CN", viewport={"width": 1280, "height": 900}, **how))
+        contexts[-1].add_init_script(WRITTEN)
         return open_at(contexts[-1].new_page(), f"{app}/{path}")
 
     yield visit
@@ -103,13 +116,37 @@ def test_ones_own_sentence_stays_when_the_language_changes(chinese):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_on_a_page_is_left_in_english(chinese, name):
-    assert left_in_english(chinese(name.replace(HOME, ""))) == {}
+    page = chinese(name.replace(HOME, ""))
+    expect(page.get_by_role("navigation", name="页面")).to_be_visible()
+    assert left_in_english(page) == {}
+
+
+def test_what_streamlit_writes_by_itself_is_chinese_and_english_again_after_the_switch(chinese, tmp_path):
+    page = chinese("?source=file")
+    field = page.locator('[data-testid="stFileUploader"]')
+    expect(field).to_contain_text("上传")
+    expect(field).to_contain_text("每个文件不超过 200MB")
+    (tmp_path / "a.txt").write_text("no trace")
+    field.locator("input").set_input_files(tmp_path / "a.txt")
+    expect(field).to_contain_text("不接受 text/plain 文件。")
+    page.get_by_role("radio", name="EN").click()
+    expect(field).to_contain_text("text/plain files are not allowed.")
+    expect(page.get_by_role("button", name="Help for Weights")).to_be_visible()
+
+
+def test_words_of_a_sentence_stay_though_streamlit_writes_them_too(chinese):
+    page = chinese("what-if?text=Open Search Zoom Upload&source=random")
+    offered = page.locator(".st-key-change_from")
+    offered.get_by_role("combobox").fill("Sea")
+    expect(page.get_by_role("option", name="Search")).to_be_visible()
+    offered.get_by_role("combobox").fill("nowhere")
+    expect(page.get_by_text("没有匹配的项")).to_be_visible()
 
 
 def test_a_refusal_and_its_repairs_are_said_in_chinese(chinese):
     page = chinese("?source=random&h=3&d_model=64")
     expect(page.get_by_role("alert")).to_contain_text("不能平均分给 3 个头")
-    page.get_by_role("button", name="改用 d_model 66").click()
+    page.get_by_role("button", name="改用：d_model 66").click()
     expect(page.get_by_role("spinbutton", name="d_model", exact=True)).to_have_value("66")
     expect(page.get_by_role("alert")).to_have_count(0)
 

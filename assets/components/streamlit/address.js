@@ -2,6 +2,7 @@
 // A button can lead to another page by a link in the container of the key `follow`.
 import { connect } from "../scene/address.js";
 import { atRest, followLink, openHere } from "./adapter.js";
+import { replaceOwnWords } from "./own_words.js";
 
 let listens = false;
 
@@ -11,6 +12,7 @@ export default function ({ data, setStateValue }) {
   document.documentElement.lang = data.language; // Streamlit writes "en"
   // biome-ignore lint/suspicious/noDocumentCookie: the cookie store is there on secure pages alone
   if (data.cookie) document.cookie = `${data.cookie}; path=/; max-age=31536000; samesite=lax`;
+  replaceOwnWords(data.ownWords);
   connect(data, (state) => setStateValue("focus", state));
   if (data.follow) atRest(() => followLink(data.follow));
 }

@@ -16,6 +16,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 from streamlit.web.server import server_util
 
 from mha_core.export import scripts
+from pages._kit.text import catalogue
 from pages._server import streamlit_parts
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +43,22 @@ def test_streamlit_still_calls_its_parts_so(bundle):
     assert len(names()) > 12
     missing = [name for name in sorted(names()) if not re.search(rf"{name}(?![A-Za-z])", bundle)]
     assert missing == []
+
+
+def test_streamlit_still_writes_these_words_by_itself(bundle):
+    english = catalogue("en")
+    words = {
+        name: english[f"streamlit.{name}"]
+        for line in streamlit_parts.OWN_WORDS.values()
+        for name in line.split()
+    }
+    # What it puts together of pieces, as "Press ⌘+Enter to apply".
+    pieces = {
+        name: re.split(r"\{\w+\}|(?<=to )(?=apply)|options(?=\.)|Ctrl|⌘|\w+(?= icon$)", text)
+        for name, text in words.items()
+    }
+    assert {name for name, parts in pieces.items() for part in parts if part not in bundle} == set()
+    assert {f"streamlit.{name}" for name in words} == {key for key in english if key.startswith("streamlit.")}
 
 
 def test_buttons_still_have_their_names(bundle):
