@@ -52,7 +52,9 @@ function replacement(from, text) {
 /** @param {Node} node that is new or has changed */
 function translate(node) {
   const element = node instanceof Element ? node : node.parentElement;
-  if (!element) return;
+  if (!(element instanceof HTMLElement)) return; // a chart adds thousands of SVG elements one by one
+  const every = places.map(([place]) => place).join(", ");
+  if (!every || !(element.closest(every) || element.querySelector(every))) return;
   for (const [place, replacements] of places)
     for (const root of element.closest(place) ? [element] : element.querySelectorAll(place))
       translateWithin(root, replacements);
