@@ -1,4 +1,4 @@
-"""A model's answers in words: below the row of a token, at every token, and where a person asks."""
+"""A model's answers in words: below the row of a token, at every token, and on request."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

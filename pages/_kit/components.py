@@ -59,7 +59,7 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
 
 
 # While its script is on the way a component has the height that Python states, in pixels; its script lifts it
-# (`drawn` in streamlit/adapter.js). Without one, what is below would be pushed down when it is drawn.
+# (`fitHeight` in streamlit/adapter.js). Without one, what is below would be pushed down when it is drawn.
 HEIGHT = 130  # of rows of numbers and the words of a sentence
 
 _chooser = component(

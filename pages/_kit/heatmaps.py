@@ -1,4 +1,4 @@
-"""Matrices as heatmaps of our own. On request, one of them is drawn large, or by plotly."""
+"""Matrices as heatmaps that our scripts draw. On request one is enlarged, or drawn by plotly."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +160,7 @@ class Heatmap:
             "result": self.result,
             "axes": t("heatmap.axes", rows=axis(frame.index), columns=axis(frame.columns)),
             "span": self.span,
-            "says": _cell_text(frame),
+            "cell_text": _cell_text(frame),
             "start": self.start,
             "partners": self.partners,
             "paints": self.paints,

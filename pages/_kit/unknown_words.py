@@ -1,4 +1,4 @@
-"""The line about words that a small model does not know, with the way to a model that reads them."""
+"""The line about words that a small model does not know, with the offer of a model that reads them."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""The limits of visitors and caches, on your own machine and on a server for strangers."""
+"""The limits on visitors and caches, on your own machine and on a server for strangers."""
 
 import os
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""How the server begins: its settings, its memory, and whether it is ready for visitors."""
+"""Starts the server: its settings, its memory, and whether it is ready for visitors."""
 
 import contextlib
 import ctypes

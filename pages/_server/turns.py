@@ -1,4 +1,4 @@
-"""Runs heavy work one at a time, in the order of the requests. Those who wait see their place."""
+"""Runs heavy work one at a time, in the order of the requests. Visitors who wait see their place."""
 
 import threading
 from collections import deque

@@ -1,4 +1,4 @@
-"""What if a head were off, a word cut from another, √d_k left out? The sentence without and with it."""
+"""What if a head were off, one word blocked from another, √d_k left out? The sentence without and with it."""
 
 import streamlit as st
 

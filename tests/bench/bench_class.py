@@ -177,10 +177,10 @@ class Student:
         start = time.perf_counter()
         await socket.send(message.SerializeToString())
         async with asyncio.timeout(LIMIT):
-            await self._hear(socket)
+            await self._receive(socket)
         return time.perf_counter() - start
 
-    async def _hear(self, socket) -> None:
+    async def _receive(self, socket) -> None:
         heard = set()
         while True:
             data = await socket.recv()

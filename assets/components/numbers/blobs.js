@@ -1,5 +1,5 @@
-// Large bytes that a component is sent once, and others read: `deliver` and `arrival`, by name and digest. They
-// are components of their own because Streamlit sends all data of one again when any of it changes.
+// Large arrays of bytes. A component of its own is sent each once (`deliver`); others wait for it by its name and digest
+// (`arrival`). In the data of a picture they would be sent again with every change of it.
 const latest = new Map(); // by name, the last one: { digest, bytes }
 const awaited = new Map(); // by name and digest: { promise, resolve }
 

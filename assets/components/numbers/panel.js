@@ -1,5 +1,5 @@
-// A panel as it is drawn: two lists of tokens, those that look and those that are looked at. They are one
-// list where a text looks at itself. Pieces can be joined to words, special tokens left out.
+// A panel as it is drawn: two lists of tokens, those that look and those that are looked at. Where a text looks at
+// itself they are one list. Pieces can be joined into words, and special tokens left out.
 
 /** @typedef {import("./payload.js").Layer | Grouped | Rescaled} AnyLayer */
 /** @typedef {"query" | "key"} Side */

@@ -1,4 +1,4 @@
-// What mha_core/export/payload.py packs, read again: attention layers whose cells are computed when looked at.
+// Reads what mha_core/export/payload.py packs: attention layers whose cells are computed when you look at them.
 //
 // A layer is either its weights, 8 or 16 bits of each square root, or q, k, v, the score rule and each row's
 // log-sum-exp, from which a weight is exp(score / temperature − lse). Numbers are float64 here.

@@ -1,5 +1,5 @@
-// The script of a saved page: its numbers are inside, and nobody is asked. 4 bytes say how long the header is; the
-// payload follows it.
+// The script of a saved page. The page holds its numbers itself: 4 bytes with the length of the header, the header, the
+// payload. It needs no server.
 
 import { openPayload } from "../numbers/payload.js";
 import { showView } from "../view/head_view.js";

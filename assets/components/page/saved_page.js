@@ -1,4 +1,4 @@
-// The head view as a page that goes on working without a server: what `HeadView.save` makes in Python.
+// The head view as a page that works without a server, as `HeadView.save` writes it in Python.
 const CHUNK = 0x8000; // bytes that are written as letters at once
 
 /**

@@ -1,5 +1,5 @@
-// A figure as a file: SVG and PNG with its title above and where it comes from below, CSV of its numbers.
-// Everything is built from nodes, so that no token can be taken for markup.
+// Saves a figure: SVG and PNG with its title above and its source below, CSV with its numbers. Everything is built from
+// nodes, so no token can be taken for markup.
 import { make, makeSvg } from "./elements.js";
 
 /** @typedef {{ figure: SVGElement, width: number, height: number }} Drawn */

@@ -1,4 +1,4 @@
-// Start of a saved page: its numbers, its style and its script are unpacked, and the script reads the numbers.
+// Starts a saved page: unpacks its numbers, its style and its script, which reads the numbers.
 (async () => {
   const unpacked = async (id) => {
     const letters = atob(document.getElementById(id).textContent);

@@ -1,7 +1,7 @@
-// Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`). And all its code.
-// Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
-// A figure of plotly's says what it is in layout.meta: { title, caption, file, rows, columns, corner, words: of the
-// labels of tokens }.
+// Gives every figure on a page a Save menu, plotly's charts and our own drawings (`saveable`), and lets Tab reach every
+// block of code. Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
+// A plotly chart describes itself in layout.meta: { title, caption, file, rows, columns, corner, words }, where `words`
+// has the word of each token's label.
 import { make, makeButton, makeSvg } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
@@ -29,7 +29,7 @@ export function saveable(root, figure) {
   if (!host) return;
   offered.set(host, figure);
   host.setAttribute(OFFERED, "");
-  lookLater();
+  addMenusSoon();
 }
 
 // The menu in a box: one quiet button, which opens three, on the paper of the figure, which changes with the theme.
@@ -159,7 +159,7 @@ function lightWords() {
 }
 
 // And the other way round.
-function tellPointing(plot) {
+function highlightHovered(plot) {
   if (pointing.has(plot)) return;
   pointing.add(plot);
   plot.on("plotly_hover", ({ points }) => {
@@ -174,7 +174,7 @@ function tellPointing(plot) {
 }
 
 // Every figure has its menu, and all code its Tab stop, also those that come later.
-function look() {
+function addMenus() {
   mounted.waiting = false;
   reachCode();
   for (const plot of plotly()?.toImage ? /** @type {any} */ (document.querySelectorAll(PLOT)) : []) {
@@ -183,7 +183,7 @@ function look() {
       (plot._fullData ?? []).some(({ type }) => type === "heatmap" || type === "scatter3d"),
     );
     addMenu(plot.parentElement, () => plotFigure(plot));
-    tellPointing(plot);
+    highlightHovered(plot);
   }
   for (const host of document.querySelectorAll(`[${OFFERED}]`)) {
     host.parentElement.dataset.headscopeBox = "";
@@ -191,10 +191,10 @@ function look() {
   }
 }
 
-function lookLater() {
+function addMenusSoon() {
   if (mounted.watching && !mounted.waiting) {
     mounted.waiting = true;
-    setTimeout(look, 50);
+    setTimeout(addMenus, 50);
   }
 }
 
@@ -202,7 +202,7 @@ export default function ({ data }) {
   mounted.words = data;
   if (mounted.watching) return;
   mounted.watching = true;
-  new MutationObserver(lookLater).observe(document.body, { subtree: true, childList: true });
+  new MutationObserver(addMenusSoon).observe(document.body, { subtree: true, childList: true });
   followHighlight(document.body, lightWords);
-  lookLater();
+  addMenusSoon();
 }

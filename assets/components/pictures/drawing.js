@@ -1,8 +1,8 @@
-// What the drawings of one sentence share: tokens, the numbers beside them, and canvases that scroll.
+// What all drawings of a sentence share: tokens, the numbers beside them, and canvases that scroll.
 //
-// A drawing gets the panel, the selection (what is on, what is looked at) and the theme, and has three methods: `draw` from
-// scratch, `update` when only the focus moved, and `scene`, the whole of it as shapes to be saved, in the theme of the
-// file. Only what is in sight is made, so that a text may have thousands of tokens.
+// A drawing is given the panel, the selection (which heads are on, what is looked at) and the theme. It has three
+// methods: `draw` draws it from scratch, `update` when only the focus has moved, and `scene` returns all of it as shapes
+// to save, in the theme of the file. Only the visible part is made, so a text may have thousands of tokens.
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { make, makeButton } from "../page/elements.js";

@@ -1,5 +1,6 @@
 // Where one number comes from, as a panel: its steps, the terms of each as bars with their running sum, and the code
-// that prints it. What it shows the browser has computed (numbers/explanation.js), or the server (pages/_kit/explained.py).
+// that prints it. The numbers are computed in the browser (numbers/explanation.js) or on the server
+// (pages/_kit/explained.py).
 import { make, makeButton, makeLink, renew } from "../page/elements.js";
 import { fill, isolated } from "../page/wording.js";
 

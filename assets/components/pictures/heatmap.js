@@ -1,5 +1,5 @@
-// Numbers as coloured cells on a canvas, from the whole down to single cells, with the tokens of its rows and columns
-// where there is room for them.
+// Numbers as coloured cells on a canvas, from all of them at once to single cells, with the tokens of rows and columns
+// where there is room.
 
 import { fit, make } from "../page/elements.js";
 import { fill, paragraph, short } from "../page/wording.js";

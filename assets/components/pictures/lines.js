@@ -1,4 +1,4 @@
-// Two columns of tokens, those who look and those who are looked at, with lines between them.
+// Two columns of tokens, those that look and those that are looked at, with lines between them.
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { fit } from "../page/elements.js";

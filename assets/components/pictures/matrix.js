@@ -1,5 +1,5 @@
-// The weights of one sentence as a heatmap, the mean of the heads that are on. They are computed in slices between
-// frames, of a longer text the largest of each block of cells; in a deeper zoom the cells in sight one by one.
+// The weights of one sentence as a heatmap: the mean of the heads that are on. They are computed in slices between
+// frames. For a long text a cell is the largest weight of a block; zoomed in, each visible cell is computed by itself.
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { make } from "../page/elements.js";

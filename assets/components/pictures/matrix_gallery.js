@@ -1,5 +1,5 @@
-// Matrices as pictures: small ones beside each other, one of them large below on request, the number under the
-// pointer or under the keyboard's cell, and files. Whose matrices they are the classes that extend this one know.
+// Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
+// or the keyboard's cell, and files to save. The classes that extend this one supply the matrices.
 
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { save } from "../page/saving.js";

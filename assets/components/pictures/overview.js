@@ -1,5 +1,5 @@
-// All layers × heads of a text as one canvas of small pictures. They are drawn once, off the screen; the
-// finger on one only moves an outline. Only opening a head reaches the server.
+// Small pictures of all layers × heads on one canvas. They are drawn once, off the screen; hovering over one only moves an
+// outline. Only opening a head sends a message to the server.
 
 import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
@@ -7,7 +7,7 @@ import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { report } from "../scene/address.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
-import { atRest, drawn, followLink } from "../streamlit/adapter.js";
+import { atRest, fitHeight, followLink } from "../streamlit/adapter.js";
 import { saveable } from "./charts.js";
 import { themeColours } from "./colours.js";
 import { putPixels } from "./heatmap.js";
@@ -139,7 +139,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     const lit = all.findIndex(({ layer, head }) => layer + 1 === litOf("layer") && head + 1 === litOf("head"));
     frame(chosen, primary, 2.5);
     for (const head of new Set([shown, lit])) if (head !== chosen) frame(head, text, 1.5);
-    say(shown);
+    describe(shown);
   }
 
   function restore(x, y) {
@@ -164,7 +164,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   }
 
   // One head in words and as a larger picture.
-  function say(head) {
+  function describe(head) {
     if (root.described === head) return;
     root.described = head;
     const { layer, head: own } = all[head];
@@ -259,7 +259,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   root.fit = fit;
   fit();
   followHighlight(root, () => plan && outline());
-  drawn(root, "overview_fold");
+  fitHeight(root, "overview_fold");
   saveable(root, {
     meta: header.meta,
     look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),

@@ -1,4 +1,5 @@
-// In which order the pictures of the overview stand, and where; what is under the finger, and where the keys lead.
+// The layout of the overview: the order and place of its pictures, which one is under the pointer, and where the arrow
+// keys lead.
 const MAX_PITCH = 96; // pixels from one picture to the next
 const MIN_PITCH = 10; // below this only where the screen is too narrow
 const MAX_TOTAL_HEIGHT = 720; // of all pictures together, where they can be smaller

@@ -1,5 +1,5 @@
-// Matrices of any kind as pictures, inside Streamlit: what they are called comes as JSON, their numbers by themselves
-// (blobs.js). Which matrices, and what a press on a cell means, is up to the page (pages/_kit/heatmaps.py).
+// Matrices of any kind as pictures inside Streamlit. Their descriptions come as JSON, their numbers as bytes (blobs.js).
+// The page chooses the matrices and what a click on a cell does (pages/_kit/heatmaps.py).
 
 import { arrival } from "../numbers/blobs.js";
 import { makeButton } from "../page/elements.js";
@@ -8,7 +8,7 @@ import { follow, heldFocus, unreported } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
-import { drawn } from "../streamlit/adapter.js";
+import { fitHeight } from "../streamlit/adapter.js";
 import { MatrixGallery } from "./matrix_gallery.js";
 import { themeOf } from "./theme.js";
 
@@ -31,7 +31,7 @@ import { themeOf } from "./theme.js";
  * @property {boolean} result
  * @property {string} axes
  * @property {number} span so many times as wide as others in its row
- * @property {string} says of a cell: a template with {symbol}, {row}, {column}, {value}
+ * @property {string} cell_text of each cell: a template with {symbol}, {row}, {column}, {value}
  * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: not clicked
  * @property {[number[] | null, number[] | null]} partners of each token of its rows and columns which one a click chooses
  * @property {boolean} paints its cells can be painted: always, or where they are explained, with the pen
@@ -185,7 +185,7 @@ class PageMatrices extends MatrixGallery {
     const framed = row === null ? [] : [row];
     if (this.area?.name === name) return { rows: framed, columns: [], cell: null, area: this.area };
     if (this.cell?.name === name) return { rows: framed, columns: [], cell: this.cell };
-    const [lit, across] = [litAmong(kinds[0], rows), litAmong(kinds[1], columns)];
+    const [lit, across] = [highlightedAt(kinds[0], rows), highlightedAt(kinds[1], columns)];
     return { rows: [...framed, ...lit], columns: across, cell: null };
   }
 
@@ -196,10 +196,10 @@ class PageMatrices extends MatrixGallery {
   }
 
   #cellText({ name, row, column }) {
-    const { symbol, rows, columns, values, hidden, masked, says } = this.#of(name);
+    const { symbol, rows, columns, values, hidden, masked, cell_text } = this.#of(name);
     const at = row * columns.length + column;
     const value = hidden?.[at] ? masked : values[at].toPrecision(4);
-    return fill(says, { symbol, row: isolated(rows[row]), column: isolated(columns[column]), value });
+    return fill(cell_text, { symbol, row: isolated(rows[row]), column: isolated(columns[column]), value });
   }
 }
 
@@ -208,7 +208,7 @@ const isToken = (kind) => kind !== "head" && kind !== "layer";
 const nameAt = (kind, names, at) => (isToken(kind) ? names[at] : at + 1);
 
 /** @param {HighlightKind | null} kind */
-function litAmong(kind, names) {
+function highlightedAt(kind, names) {
   const lit = litOf(kind);
   const at = isToken(kind) ? names.indexOf(lit) : Number(lit) - 1;
   return at in names ? [at] : [];
@@ -230,5 +230,5 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   root.heatmaps ??= new PageMatrices(root);
   root.heatmaps.send = (name, value) => setTriggerValue(name, { ...value, ...unreported() });
   root.heatmaps.open(data, bytes);
-  drawn(root);
+  fitHeight(root);
 }

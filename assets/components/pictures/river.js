@@ -1,10 +1,10 @@
-// The page Steps: the way from X to Z as one drawing, with the step in focus.
-// Data: { steps: [{ name, title }], nodes: [{ at, row, symbol }], texts }; a node stands before step `at`, counted from
-// 0, in a row from 0 at the top to 2.
+// The page Steps: a diagram of the way from X to Z, with the step in focus.
+// Data: { steps: [{ name, title }], nodes: [{ at, row, symbol }], texts }; a node comes before step `at`, counted from 0,
+// in a row from 0 at the top to 2.
 import { make, makeButton, makeSvg } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { followStep, goBySteps, goToStep, offerSteps, stepInFocus } from "../scene/step.js";
-import { drawn, showOnly } from "../streamlit/adapter.js";
+import { fitHeight, showOnly } from "../streamlit/adapter.js";
 
 const COLUMN = 108; // pixels from one node to the next
 const BOX = { width: 44, height: 22 };
@@ -139,5 +139,5 @@ export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".river");
   root.river ??= new River(root);
   root.river.show(data);
-  drawn(root);
+  fitHeight(root);
 }

@@ -1,6 +1,6 @@
-// The words as a text, each shaded by its weight from 0 to 1. Where small weights are brought out the scale ends at the
-// largest in sight, of all sentences, since they are there to be compared. Where a text looks at another one, both stand there, the one that looks above: the
-// other one is shaded.
+// The words as running text, each shaded by its weight from 0 to 1. With small weights brought out, the scale ends at the
+// largest visible weight of all sentences, so that they can be compared. Where a text looks at another one, both are
+// there, the one that looks above; the other one is shaded.
 
 import { listOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";

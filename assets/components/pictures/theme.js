@@ -1,4 +1,4 @@
-// The theme of the page, as pictures draw it, and that of print. It is read anew because theme and fonts can change.
+// The theme of the page as pictures draw it, and that of print. It is read again each time: theme and fonts can change.
 
 import { make } from "../page/elements.js";
 import { colourOf, shade, textColour, themeColours } from "./colours.js";

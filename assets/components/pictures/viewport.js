@@ -1,4 +1,4 @@
-// What of a matrix is in sight: places and sizes without a canvas.
+// The visible part of a matrix: positions and sizes, without a canvas.
 const MAX_CELL = 72; // pixels a cell
 
 // Where the matrix lies: columns × rows of cells of `cell` × `high` pixels, the first at (x, y) of a view of

@@ -1,4 +1,4 @@
-// All weights of a head, or the mean of several, in a grid that is small enough to be drawn.
+// All weights of a head, or the mean of several heads, in a grid small enough to draw.
 import { meanAcross } from "../scene/focus.js";
 
 const GRID = 768;

@@ -1,4 +1,4 @@
-// How a heatmap is zoomed and moved: buttons, the wheel, a double click, one finger or two, and three keys.
+// Zooms and moves a heatmap: buttons, the wheel, a double click, one or two fingers, and three keys.
 import { make, makeButton } from "../page/elements.js";
 
 /** @typedef {import("./heatmap.js").Heatmap} Heatmap */

@@ -1,12 +1,13 @@
-// The focus of the page: what its pictures look at and how they are drawn (mha_core/scene/focus.py). The browser
-// holds it; it stands in every address, so that a copied link shows the same picture and Back undoes. The server hears
-// of it with the messages that are sent anyway: it is the state of a component of the frame, which each of them
-// carries, also the one that asks for another page. So no answer has to be waited for, and none is lost.
+// The focus of the page: what its pictures look at and how they are drawn (mha_core/scene/focus.py). The browser holds it
+// and writes it into every address, so that a copied link shows the same picture and Back undoes a change. The server
+// receives it with the messages that are sent anyway: it is the state of a component of the frame, and every message
+// carries that state, even a request for another page. Nothing has to wait for an answer, and no change is lost.
 //
-// A picture moves it with `move`, and then calls `report` where the server draws something from it, too. It follows it
-// with `follow`. Before it sends a message of its own it calls `report`, or puts `unreported` into the message.
+// A picture changes the focus with `move`, and calls `report` if the server draws something from it. It is called after
+// every change if it has registered with `follow`. Before it sends a message of its own it calls `report`, or puts
+// `unreported` into the message.
 
-import { moveAsLiked, undoByBack } from "../streamlit/adapter.js";
+import { reduceMotion, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
 import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { queryOf } from "./focus_link.js";
@@ -74,7 +75,7 @@ export function connect(server, setState) {
     held = inOrder(server.focus); // which has read the link
     taken = JSON.stringify(held);
     undoByBack(addressOf);
-    moveAsLiked();
+    reduceMotion();
     applyOnEnter();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, reportBefore, true);
@@ -103,10 +104,10 @@ function hold(focus) {
   held = inOrder(focus);
   if (JSON.stringify(held) === before) return;
   history.pushState(history.state, "", location.pathname + location.search);
-  passOn();
+  callFollowers();
 }
 
-function passOn() {
+function callFollowers() {
   for (const [element, act] of followers) {
     if (element.isConnected) act(held);
     else followers.delete(element);
@@ -131,7 +132,7 @@ function addressOf(address) {
 function goBack() {
   held = focusOf(location.search);
   known = "";
-  passOn();
+  callFollowers();
 }
 
 // A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once,

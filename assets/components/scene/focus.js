@@ -1,7 +1,7 @@
-// What is looked at: which heads are on, which tokens are chosen, and the weights that follow. No drawing.
+// What is looked at: which heads are on, which tokens are chosen, and the weights that follow from them. No drawing.
 //
-// With the side "query" a focus asks what its tokens look at, with "key" who looks at them. Several tokens together
-// are the sum of each.
+// With the side "query" a focus asks what its tokens look at, with "key" who looks at them. For several tokens the
+// weights are summed.
 import { listOf } from "../numbers/panel.js";
 import { exact, fill, isolated, paragraph, short } from "../page/wording.js";
 
@@ -138,7 +138,7 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   });
   const kind = !list ? "nowhere" : isFew ? "each" : "looks";
   const sentence = fill(texts[`${focus.side}_${kind}`], { who, tokens, list });
-  const share = awayShare(layer, heads, focus);
+  const share = shareOfHidden(layer, heads, focus);
   if (focus.side === "key") return paragraph([sentence, layer.away && texts.rescaled], texts);
   const hiddenShare = share >= WORTH_NAMING && fill(texts.hidden_share, { share: share.toFixed(2) });
   return paragraph([sentence, hiddenShare], texts);
@@ -169,7 +169,7 @@ function ofEach(layer, heads, focus, hidden, others, texts) {
 }
 
 // How much of what the tokens take comes from keys that are hidden, the mean over heads.
-function awayShare(layer, heads, focus) {
+function shareOfHidden(layer, heads, focus) {
   if (!layer.away || focus.side === "key") return 0;
   const sum = heads.reduce((s, head) => focus.tokens.reduce((t, token) => t + layer.away(head, token), s), 0);
   return sum / heads.length;

@@ -1,5 +1,5 @@
-// What is pointed at on the page: one value, which every picture shows that has such a token, head or layer, whichever
-// component draws it. A token is its label, which no other of its text has; heads and layers count from 1.
+// What the pointer is over, one value for the whole page: every picture that has this token, head or layer highlights it,
+// whichever component draws it. A token is its label, unique in its text; heads and layers count from 1.
 
 /** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Highlight */
 /** @typedef {keyof Highlight} HighlightKind */

@@ -1,4 +1,4 @@
-// The step of the page Steps that is looked at: it stands in the address, the diagram moves it and the matrices follow.
+// The step in focus on the page Steps: the address holds it, the diagram changes it, the matrices follow.
 const NAME = "operation"; // in the address, where "step" is one of a training
 
 /** @type {string[]} */

@@ -1,4 +1,4 @@
-// Links to the page What if, which computes the first sentence of the address again without an edge.
+// Links to the page What if, which recomputes the first sentence of the address with one edge blocked.
 import { fill } from "../page/wording.js";
 import { CUT, CUT_EVERYWHERE } from "./schema.js";
 

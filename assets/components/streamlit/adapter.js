@@ -34,7 +34,7 @@ export function reachCode() {
 
 // What is drawn takes the height that it needs, no longer the one that it had while it was loading
 // (pages/_kit/components.py), nor does the container with that key around it.
-export function drawn(element, key = "") {
+export function fitHeight(element, key = "") {
   const { host } = element.getRootNode();
   const around = key && host?.closest(`.${KEY}${key}`);
   for (const box of [host?.closest(".stElementContainer"), around, around?.parentElement])
@@ -43,19 +43,19 @@ export function drawn(element, key = "") {
 
 // On a phone the element stays in sight below Streamlit's own header, but for so many pixels at its top
 // (pages/_server/streamlit_parts.py).
-export function stay(element, above) {
+export function keepInSight(element, above) {
   const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
   box?.style.setProperty("--above", `${above}px`);
 }
 
 // What else stays at the top of the page, and where headings come to stand, is below this element, where it stays in
 // sight (pages/_server/streamlit_parts.py). Returns what ends that.
-export function standAbove(element) {
+export function reserveTop(element) {
   const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
   const { style } = document.documentElement;
   const sizes = new ResizeObserver(() => {
-    const stays = box && getComputedStyle(box).position === "sticky";
-    style.setProperty("--headscope-above", `${stays ? element.offsetHeight : 0}px`);
+    const isSticky = box && getComputedStyle(box).position === "sticky";
+    style.setProperty("--headscope-above", `${isSticky ? element.offsetHeight : 0}px`);
   });
   sizes.observe(element);
   return () => {
@@ -75,7 +75,7 @@ export function openHere() {
 }
 
 // A fold opens by a script of Streamlit's, whose movement no style sheet stops for those who want nothing to move.
-export function moveAsLiked(prototype = Element.prototype) {
+export function reduceMotion(prototype = Element.prototype) {
   const { animate } = prototype;
   prototype.animate = function (frames, options) {
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;

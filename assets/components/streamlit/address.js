@@ -1,5 +1,5 @@
-// Mounted once for all pages, without anything to see: the focus of the page in its address (scene/address.js).
-// A button can lead to another page by a link in the container of the key `follow`.
+// Mounted once for all pages, without anything to see: writes the focus of the page into its address (scene/address.js).
+// A button can open another page: it names the container of a link as `follow`, and this script clicks the link.
 import { connect } from "../scene/address.js";
 import { atRest, followLink, openHere } from "./adapter.js";
 import { replaceOwnWords } from "./own_words.js";

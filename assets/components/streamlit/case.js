@@ -1,7 +1,7 @@
-// The case by which a page was opened: what to notice in it, and the cases beside it. It stays at the top of the page
-// while one explores its scene; the next page has another address, without the case.
+// The banner of the case that opened this page: what to notice, and links to the cases before and after. It stays at the
+// top while you explore the scene; other pages have addresses without the case.
 import { make, makeButton } from "../page/elements.js";
-import { drawn, standAbove } from "./adapter.js";
+import { fitHeight, reserveTop } from "./adapter.js";
 
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".case");
@@ -25,8 +25,8 @@ export default function ({ data, parentElement }) {
   ways.append(leave);
   head.append(name, ways);
   root.replaceChildren(head, emphasized("p", data.notice));
-  drawn(root);
-  return standAbove(root);
+  fitHeight(root);
+  return reserveTop(root);
 }
 
 // Every other piece of a text is emphasized.

@@ -1,5 +1,5 @@
-// The head view inside Streamlit: the scene comes as JSON, the numbers by themselves (blobs.js). It looks at the focus
-// of the page (address.js).
+// The head view inside Streamlit: the scene comes as JSON, the numbers as bytes (blobs.js). It follows the focus of the
+// page (address.js).
 
 import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
@@ -7,7 +7,7 @@ import { pageOf } from "../page/saved_page.js";
 import { follow, heldFocus, move, ready, report } from "../scene/address.js";
 import { linkOf, placeOf } from "../scene/focus_link.js";
 import { showView } from "../view/head_view.js";
-import { drawn } from "./adapter.js";
+import { fitHeight } from "./adapter.js";
 
 // The page without numbers comes from the server that these scripts come from.
 const TEMPLATE = new URL("../saved_page.html", import.meta.url);
@@ -22,7 +22,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
   if (!data.follows) {
     showView(root, data, panels, { open: null, moved: null, hide: null, page });
-    return drawn(root);
+    return fitHeight(root);
   }
   const goTo = (changes) => {
     move(changes);
@@ -64,5 +64,5 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   follower(heldFocus());
   follow(root, follower);
   view.matrices.answer(data.explanation);
-  drawn(root);
+  fitHeight(root);
 }

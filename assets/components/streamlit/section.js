@@ -1,6 +1,6 @@
 // A link may name a section of a page by the anchor of its heading (#mixture). Streamlit scrolls there once, when the
-// heading comes; what is drawn above it afterwards would push it out of sight. So it is held at the top until the
-// user does something.
+// heading appears; what is drawn above it later would push it out of sight. This script keeps the heading at the top
+// until you scroll, click or press a key.
 import { PAGE } from "./adapter.js";
 
 const ACTS = ["wheel", "pointerdown", "touchstart", "keydown"];

@@ -1,6 +1,6 @@
-// What a page is about, where its numbers come from the server: rows of layers and heads, and the sentence as its
-// words, each shaded by the weight that the chosen token gives it. A choice is marked at once, and is an entry of the
-// history however late the server answers; the page follows.
+// The chooser of a page whose numbers come from the server: rows of layers and heads, and the sentence as words, each
+// shaded by the weight that the chosen token gives it. A choice is marked at once and enters the history at once; the page
+// follows when the server has answered.
 // Each group is one stop of the Tab key; arrow keys choose in it.
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, first, heads }], strips: [{ field, title,
 // caption, tokens, names: what a link calls these, weights (null where hidden; null for a text that is not looked at),
@@ -13,7 +13,7 @@ import { inkOn, lookOf, shade, themeColours } from "../pictures/colours.js";
 import { follow, heldFocus, move, ready, take, unreported } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
-import { drawn, stay } from "../streamlit/adapter.js";
+import { fitHeight, keepInSight } from "../streamlit/adapter.js";
 
 /** @type {Record<string, import("../scene/highlight.js").HighlightKind>} what is pointed at in the group of a field */
 const KINDS = { layer: "layer", head: "head", token: "token", key_token: "key" };
@@ -199,7 +199,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     choices.set(root, { waiting: new Map(), timer: 0, data, send: null });
     followChoices(root, choices.get(root));
     linkPointing(root);
-    if (data.sticky) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
+    if (data.sticky)
+      new ResizeObserver(() => keepInSight(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
   }
   const choice = choices.get(root);
   choice.send = (chosen) => setTriggerValue("picked", { ...chosen, ...unreported() });
@@ -236,7 +237,7 @@ function show(root, choice) {
   const scrolled = [...root.querySelectorAll(".strip")].map((strip) => strip.scrollTop);
   root.replaceChildren(...(data.rows.length ? [rows] : []), ...strips);
   lightOptions(root);
-  drawn(root);
+  fitHeight(root);
   root.querySelectorAll(".strip").forEach((strip, nth) => {
     strip.scrollTop = scrolled[nth] ?? 0;
     reveal(strip);

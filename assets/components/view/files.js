@@ -1,4 +1,4 @@
-// What the head view saves: its drawings as a figure, its weights as a table, itself as a page.
+// Saves from the head view: its drawings as a figure, its weights as a table, the view itself as a page.
 
 import { makeSvg } from "../page/elements.js";
 import { download, inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";

@@ -1,4 +1,4 @@
-// Every head of the layer as a small picture of its weights; a press looks at that head.
+// Every head of the layer as a small picture of its weights; a click chooses that head.
 import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";

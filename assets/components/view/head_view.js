@@ -1,5 +1,5 @@
-// The head view: all heads of a layer at once, every token under the pointer. What is hovered, pinned, switched or
-// drawn differently stays in the browser; the server hears only of "show this on the page".
+// The head view: all heads of a layer at once, every token under the pointer. What you hover over, pin, switch on or draw
+// differently stays in the browser; the server is asked only to show something else on the page.
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { fadeWhereMore, make } from "../page/elements.js";
@@ -129,14 +129,14 @@ export class HeadView {
       this.update();
     };
     const point = (nth, focus, cell) => this.point(nth, focus, cell);
-    this.reply = { choose, point, pointHead: (head) => this.pointHead(head), say: () => this.say() };
+    this.reply = { choose, point, pointHead: (head) => this.pointHead(head), describe: () => this.describe() };
     this.bar = make("div", "bar");
     this.chips = make("div", "chips");
     this.row = new PanelRow(root, (nth) => this.lookAtPanel(nth));
     this.foot = make("div", "foot");
     this.caption = make("p", "caption");
     this.caption.dir = "auto";
-    this.matrices = new HeadMatrices(this.selection, { choose, point, say: () => this.say() });
+    this.matrices = new HeadMatrices(this.selection, { choose, point, describe: () => this.describe() });
     this.grid = new HeadGrid(this.selection, (head) => this.toHead(head));
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);
@@ -342,10 +342,10 @@ export class HeadView {
     this.followWithStrips();
     this.grid.update(this.matrices.shown);
     this.row.update(this.selection.nth);
-    this.say();
+    this.describe();
   }
 
-  say() {
+  describe() {
     const { selection } = this;
     const { header, heads } = selection;
     for (const { panel, answers, status, stage, drawing } of this.drawings) {

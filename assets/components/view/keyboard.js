@@ -1,4 +1,4 @@
-// Keys on a drawing: arrows walk, Shift adds, Esc lets go, H and L walk heads and layers.
+// Keys on a drawing: arrows move to the next token, Shift adds it, Esc unpins, H and L step through heads and layers.
 
 import { listOf } from "../numbers/panel.js";
 import { isRtl } from "../page/wording.js";
@@ -19,7 +19,7 @@ import { nextHead } from "../scene/focus.js";
  */
 export function pressKey(event, selection, nth, drawing, ways) {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
-  if (!obey(event, selection, nth, drawing, ways)) return false;
+  if (!handleKey(event, selection, nth, drawing, ways)) return false;
   selection.hover = null;
   event.preventDefault();
   event.stopPropagation(); // Streamlit has keys of its own
@@ -33,7 +33,7 @@ export function pressKey(event, selection, nth, drawing, ways) {
  * @param {any} drawing
  * @param {Ways} ways
  */
-function obey({ key, shiftKey }, selection, nth, drawing, ways) {
+function handleKey({ key, shiftKey }, selection, nth, drawing, ways) {
   const panel = selection.panels[nth];
   const { drawing: name, layer } = selection.state;
   const pinned = selection.pinned?.[nth];

@@ -1,5 +1,5 @@
-// The six matrices of one head beneath its lines: Q, K, V, scores, weights, output. They are computed from the
-// numbers that the view has, so that another head, layer or token asks nobody.
+// The six matrices of one head, below its lines: Q, K, V, scores, weights, output. They are computed from numbers that
+// the browser has, so another head, layer or token needs no message to the server.
 
 import { explanationOf } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
@@ -18,7 +18,7 @@ import { withoutCell } from "../scene/what_if.js";
  * @typedef {object} CellReply
  * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
  * @property {(nth: number, focus: Focus | null, labels: Record<string, string>) => void} point
- * @property {() => void} say what is looked at has changed, perhaps
+ * @property {() => void} describe what is looked at has changed, perhaps
  */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/panel.js").Side} Side */
@@ -117,7 +117,7 @@ export class HeadMatrices extends MatrixGallery {
     this.bar = make("div", "bar");
     this.explanation.closed = () => {
       this.explained = "";
-      this.#tell({ number: "" });
+      this.#moveFocus({ number: "" });
     };
   }
 
@@ -132,14 +132,14 @@ export class HeadMatrices extends MatrixGallery {
   }
 
   set largeName(name) {
-    this.#tell({ matrix: name ?? NO_MATRIX });
+    this.#moveFocus({ matrix: name ?? NO_MATRIX });
   }
 
-  #tell(changes) {
+  #moveFocus(changes) {
     const { state } = this.selection;
     if (Object.entries(changes).every(([name, value]) => state[name] === value)) return;
     Object.assign(state, changes);
-    this.reply.say();
+    this.reply.describe();
   }
 
   // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
@@ -348,7 +348,7 @@ export class HeadMatrices extends MatrixGallery {
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
     this.explained = `${name} ${row + 1},${column + 1}`;
-    this.#tell({ matrix: name, number: `${row + 1},${column + 1}` });
+    this.#moveFocus({ matrix: name, number: `${row + 1},${column + 1}` });
     const edits = this.selection.header.edits?.[this.nth];
     const [keys, queries] = [listOf(panel, "key"), listOf(panel, "query")];
     const ours = explanationOf(layer, name, place, keys, queries, edits, texts.explain_sink);

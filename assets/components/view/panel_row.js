@@ -1,6 +1,6 @@
-// The sentences of a view and their drawings. Where they have no room beside each other the drawings are a row that
-// is swiped, the next one seen to be there, under a button for each of them. The one in sight is the one in focus:
-// its words stay in sight above, and matrices below are its own.
+// The sentences of a view and their drawings. Where there is no room for all, you swipe between the drawings, and each has
+// a button above; the edge of the next one is visible. The drawing in sight is in focus: its words stay in sight above,
+// and the matrices below are those of its sentence.
 import { make, makeButton, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { apart } from "../page/wording.js";

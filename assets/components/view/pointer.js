@@ -1,4 +1,4 @@
-// The finger on a drawing: what is under it is looked at, a click holds it.
+// The pointer on a drawing: hovering looks at a token, a click pins it.
 
 import { listOf } from "../numbers/panel.js";
 import { make } from "../page/elements.js";
@@ -12,7 +12,7 @@ import { exact, fill, isolated, paragraph } from "../page/wording.js";
  * @property {(nth: number, focus: import("../scene/focus.js").Focus | null) => void} point a token, or none
  * @property {(head: number | null) => void} pointHead
  * @property {(nth: number, side: import("../numbers/panel.js").Side, token: number, more: boolean) => void} choose
- * @property {() => void} say what is looked at
+ * @property {() => void} describe what is looked at
  */
 
 /**
@@ -38,7 +38,7 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     if (drawing.curves && line !== before) drawing.paint(line);
     if (line || before) reply.pointHead(line?.head ?? null);
     const text = line ? exactly(selection, panel, line) : null;
-    if (!text) return reply.say();
+    if (!text) return reply.describe();
     if (status.dataset.text !== text) status.replaceChildren(make("span", "", text));
     status.dataset.text = text;
   };
@@ -56,7 +56,7 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     }
     line = null;
     drawing.mark?.(null);
-    reply.say();
+    reply.describe();
   });
   stage.addEventListener("click", (event) => {
     const element = tokenOf(event);

@@ -1,4 +1,4 @@
-// What a head view looks at and how it draws it: layer, heads, tokens, drawing. It is moved here and drawn elsewhere.
+// What a head view looks at and how it is drawn: layer, heads, tokens, drawing. This file changes it; others draw it.
 
 import { layerOf, listOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
 import { apart } from "../page/wording.js";

@@ -1,4 +1,5 @@
-// The head view's controls: drawings, layers, direction, options, saving; the heads; what lets go of a word or hides it.
+// The controls of the head view: drawing, layer, direction, options, saving, the heads, and buttons that unpin a word or
+// hide it.
 import { make, makeButton, makeLink, renew } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";

@@ -1,4 +1,4 @@
-"""A diagram of the keys and values that heads share, and the short vectors of latent attention."""
+"""A diagram of the keys and values that heads share, and the latent vectors of MLA."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the page Compare sets a scene against: one other scene, named in the link as in ``against=h:1``."""
+"""The other scene on the page Compare, named in the link as in ``against=h:1``: its choice and its trace."""
 
 from collections.abc import Sequence
 from dataclasses import replace

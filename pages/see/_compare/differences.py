@@ -1,4 +1,4 @@
-"""What is between the weights of two heads: cell by cell, and how differently each word looks."""
+"""How the weights of two heads differ: cell by cell, and for each word."""
 
 import numpy as np
 import pandas as pd

@@ -42,7 +42,7 @@ LIMITS = {
     "cost_batch": MAX_BATCH,
 }
 FIRST = ("tokens", "d_model", "h")  # beside each other; the others are in a menu
-# Controls that are there only where keys and values are made of a short vector, and only where they are not.
+# Controls that are there only for keys and values from a latent vector, and only for others.
 LATENT, UNSHARED = ("q_rank", "rotary_width"), ("n_kv_heads",)
 TWO_TOKENS = {"tokens": 2, "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
 

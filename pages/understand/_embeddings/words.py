@@ -1,4 +1,4 @@
-"""The page WordMap: the word vectors of the scene, the controls, and the panels."""
+"""The page Embeddings: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
 from collections.abc import Mapping, Sequence

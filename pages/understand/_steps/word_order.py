@@ -1,4 +1,4 @@
-"""The order of words: four position codes, each with its words, its formula and two pictures."""
+"""The order of words: four position encodings, each explained in words, as a formula and in two pictures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The changes of the page What if: choosing one, the list of those that act, and heads that are pressed."""
+"""The changes of the page What if: choosing one, the list of those in effect, heads to switch off."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What came of the changes on the page What if: how far outputs and weights moved, layer by layer."""
+"""The effect of the changes on the page What if: how far outputs and weights moved, layer by layer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

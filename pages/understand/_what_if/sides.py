@@ -1,4 +1,4 @@
-"""The two sides of the page What if: the text as it was typed, and what becomes of it."""
+"""The two sides of the page What if: the text as it was typed, and as it is after the changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -175,14 +175,14 @@ def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
     async def receive():
         return {"type": "websocket.receive", "bytes": next(count)}
 
-    async def hear(paced, messages):
+    async def received(paced, messages):
         return [(await paced())["bytes"] for _ in range(messages)]
 
     paced = guard.paced(receive, figures)
-    assert event_loop.run(hear(paced, 3)) == [0, 1, 2]
+    assert event_loop.run(received(paced, 3)) == [0, 1, 2]
     assert slept == []
-    assert event_loop.run(hear(paced, 4)) == [3, 4, 5, 6]
+    assert event_loop.run(received(paced, 4)) == [3, 4, 5, 6]
     assert slept == [0.5] * 4
     now[0] += 60  # a pause gives back no more than what may come at once
-    event_loop.run(hear(paced, 4))
+    event_loop.run(received(paced, 4))
     assert slept[4:] == [0.5]
