@@ -47,7 +47,6 @@ NAMED = {
     "words.class_{}": {kind for name in ("en", "zh") for kind in lexicon(name).kinds.values()},
     "hub.{}": {model.id.rpartition("/")[2] for model in hub_models()},
     "literature.measure_{}": {entry["measure"].removeprefix(literature.LINK) for entry in MEASURES},
-    "literature.source_{}": {entry["source"] for entry in MEASURES},
     "literature.how_{}": set(literature.HOW),
     "next.{}": {file.stem for file in (ROOT / "pages").glob("*/[!_]*.py") if file.parent.name[0] != "_"},
     "steps.{}.title": {step.__name__ for step in (*STEPS, adjust)},
