@@ -25,6 +25,7 @@ MOUNTED = (
     "pictures/page_matrices.js",
     "pictures/overview.js",
     "pictures/river.js",
+    "pictures/cell_path.js",
 )
 
 

@@ -25,6 +25,10 @@ export const paragraph = (sentences, texts) =>
 export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "<0.01");
 export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));
 
+// A number of any size with four digits.
+export const written = (value) =>
+  value === -Infinity || value === null ? "−∞" : Number(value).toPrecision(4).replace("-", "−");
+
 // What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
 export function apart(titles) {
   // Chinese has no spaces: there each character is a word.

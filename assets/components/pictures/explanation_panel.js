@@ -2,7 +2,7 @@
 // that prints it. The numbers are computed in the browser (numbers/explanation.js) or on the server
 // (pages/_kit/explained.py).
 import { make, makeButton, makeLink, renew } from "../page/elements.js";
-import { fill, isolated } from "../page/wording.js";
+import { fill, isolated, written } from "../page/wording.js";
 
 /** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
 /** @typedef {import("../numbers/explanation.js").Step} Step */
@@ -196,6 +196,3 @@ export class ExplanationPanel {
       : all;
   }
 }
-
-const written = (value) =>
-  value === -Infinity || value === null ? "−∞" : Number(value).toPrecision(4).replace("-", "−");

@@ -499,7 +499,7 @@ export function widthOf(numbers, look, cell) {
 }
 
 // The text, cut at its end where it is wider than so many pixels.
-function shortenedTo(context, text, width) {
+export function shortenedTo(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const characters = [...text];
   while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();

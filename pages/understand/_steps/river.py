@@ -1,13 +1,14 @@
 """The way from X to Z on the page Steps: a drawing of it with the step in focus, and its matrices."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.derivation import steps as derived
-from mha_core.analysis.frames import Crop
+from mha_core.analysis.frames import Crop, Picture
 from mha_core.scene import token_names
 from mha_core.traces.tokens import subscript
 from pages._kit import components, compute, heatmaps, matrices, state
@@ -18,19 +19,22 @@ NAMES = tuple(builder.__name__ for builder in (*STEPS, adjust))
 MAX_ACROSS = 5  # matrices in a row
 HEIGHT = 95  # pixels of the drawing until it is there
 TALL = 276  # pixels of a matrix, so that a step fits on a screen
+ON_THE_PATH = ("scores", "scaled", "masked", "weights")  # matrices of pairs of tokens
+STAGES = {"scores": "products", "scale": "scale", "mask": "mask", "softmax": "shares", "mix": "mixture"}
 
 _river = components.component(
     "river", "pictures/river.js", html='<div class="river"></div>', styles=("pictures/river.css",)
 )
 
 
-def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> None:
-    """The drawing, with the step in focus that the link names."""
+def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> str:
+    """The drawing, with the step in focus that the link names; returns that step."""
     names = [step.name for step in steps]
     linked = st.query_params.get("operation")
     if linked not in (None, *NAMES):
         state.say_instead("operation", names[0])
-    streamlit_parts.show_step(linked if linked in names else names[0])
+    shown = linked if linked in names else names[0]
+    streamlit_parts.show_step(shown)
     data = {
         "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
         "nodes": [
@@ -45,6 +49,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
         },
     }
     _river(key="river", data=data, height=HEIGHT)
+    return shown
 
 
 def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> list[dict[int, str]]:
@@ -93,9 +98,15 @@ def _pictures(
         shown = {f"{picture.name} {picture.symbol}": picture for picture in every}
         names = list(shown)
         for name, picture in shown.items():
-            unique.setdefault(name, matrices.of_picture(picture, name, limit=limit, query=query))
+            unique.setdefault(name, _matrix(picture, name, limit=limit, query=query))
         count = len(names)
         across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))
         results = names[len(step.before) : len(names) - len(step.wrong)] if step.before else []
         drawn[step.name] = heatmaps.StepMatrices(names, results, across)
     return list(unique.values()), drawn
+
+
+def _matrix(picture: Picture, name: str, *, limit: float, query: int) -> heatmaps.Heatmap:
+    """A matrix. A click on a cell of two tokens chooses both; their path says where its number comes from."""
+    drawn = matrices.of_picture(picture, name, limit=limit, query=query)
+    return replace(drawn, matrix=None, start=picture.start) if picture.name in ON_THE_PATH else drawn

@@ -6,7 +6,18 @@ from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from mha_core.scene.places import indices
-from pages._kit import charts, chooser, compute, heatmaps, matrices, model_info, refusals, state, why
+from pages._kit import (
+    cell_path,
+    charts,
+    chooser,
+    compute,
+    heatmaps,
+    matrices,
+    model_info,
+    refusals,
+    state,
+    why,
+)
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -43,7 +54,7 @@ def _steps() -> None:
     missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
     if known_steps:
         charts.say_part(part, layer.sides, t("steps.part"))
-        river.draw(trace, known_steps, layer=layer_index, head=head)
+        shown = river.draw(trace, known_steps, layer=layer_index, head=head)
     with st.container(gap=None, key="of_steps"):  # one of them is shown (river.draw)
         for count, step in enumerate(known_steps, start=1):
             with st.container(key=f"step-{step.name}"):
@@ -60,6 +71,7 @@ def _steps() -> None:
     alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
     alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:
+        cell_path.draw(trace, **place, query=query, steps=river.STAGES, opens=shown in river.STAGES)
         river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
     chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))

@@ -1,0 +1,692 @@
+// The path of one cell as a drawing that is lit by hand: the query and the key, their products, the score, the softmax
+// of the row, the mixture of values. What lies ahead is grey and has no numbers. A slider moves along the stages.
+// Data: { name, digest: of the layer (blobs.js), head, query, key: positions, null for the key with the largest weight,
+// steps: of each step of the page the stage at which its matrix is made, null where the page has none, symbols: of Q, K
+// and the output, shared: how many heads share the key, edits: changes of the attention in words, texts }.
+
+import { arrival } from "../numbers/blobs.js";
+import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
+import { openPayload } from "../numbers/payload.js";
+import { make, makeButton, makeSvg } from "../page/elements.js";
+import { exact, fill, isolated, written } from "../page/wording.js";
+import { follow, heldFocus, move, ready } from "../scene/address.js";
+import { positionOf } from "../scene/focus_link.js";
+import { followStep, stepInFocus } from "../scene/step.js";
+import { drawn } from "../streamlit/adapter.js";
+import { inkOn, shade } from "./colours.js";
+import { shortenedTo } from "./heatmap.js";
+import { largestOf } from "./matrix_gallery.js";
+import { themeOf } from "./theme.js";
+
+/** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
+/** @typedef {(name: string) => number} Progress how much of a stage is done, 0 to 1 */
+
+const NUMBER = { least: 11, most: 24, height: 15 }; // pixels of a number of a vector
+const LINE_HEIGHT = 18; // from one key to the next
+const SCORE_BOX = { width: 88, height: 28, gap: 22 };
+const ABOVE = 22; // above the first row
+const BOX_ROW = 60; // from one row of boxes to the next
+const NAME_WIDTH = 100; // pixels of the name of a vector
+const MORE_WIDTH = 34; // and of "+48" behind it
+const OUTPUT_WIDTH = 44; // of the name of the output behind its numbers
+const TO_TABLE = 70; // the vectors and the softmax
+const WIDE = 760; // pixels in which the softmax has room beside the vectors
+const ORDER = [
+  "vectors",
+  "products",
+  "scale",
+  "cap",
+  "bias",
+  "mask",
+  "temperature",
+  "powers",
+  "shares",
+  "patch",
+  "mixture",
+];
+const MAX_LINES = 16;
+const MIN_CELLS = 4;
+const WHOLE = 8000; // milliseconds of a path that plays
+const FINE_STEP = 1 / 16; // of a stage: a step with Shift
+const ARRIVES = 0.2; // of the stage of powers: the score has come to its line
+
+class CellPathPicture {
+  position = 0; // in stages
+  playing = 0; // the next frame or pause
+  key = -1; // that was clicked where the page has no focus to move
+  step = ""; // of the page, that was followed last
+  drawnFrom = "";
+  /** @type {CellPath | null} */
+  path = null;
+  /** @type {((progress: Progress) => void)[]} what is drawn, each lit as far as its stage is done */
+  parts = [];
+  /** @type {Map<Element, () => string>} what a cell says */
+  readings = new Map();
+
+  constructor(root) {
+    this.root = root;
+    this.drawing = make("div", "drawing");
+    this.sentence = make("p", "sentence");
+    this.slider = make("input");
+    Object.assign(this.slider, { type: "range", min: "0", step: "any" });
+    this.button = makeButton("", "play", () => (this.playing ? this.pause() : this.play()));
+    this.names = make("div", "names");
+    this.names.setAttribute("aria-hidden", "true"); // the slider says them
+    this.edits = make("p", "edits");
+    const bar = make("div", "bar");
+    const track = make("div", "track");
+    track.append(this.slider, this.names);
+    bar.append(this.button, track);
+    root.append(bar, this.sentence, this.drawing, this.edits);
+    this.slider.addEventListener("input", () => this.goTo(Number(this.slider.value)));
+    this.slider.addEventListener("keydown", (event) => this.#press(event));
+    this.drawing.addEventListener("pointerover", ({ target }) => this.#read(/** @type {Element} */ (target)));
+    this.drawing.addEventListener("pointerleave", () => this.#say());
+    this.drawing.addEventListener("keydown", (event) => this.#walk(event));
+    new ResizeObserver(() => this.update()).observe(root);
+  }
+
+  open(data, panel) {
+    this.data = data;
+    this.panel = panel;
+    this.layer = panel.layers.values().next().value;
+    this.key = -1;
+    this.keyInFocus = heldFocus().key_token;
+    this.edits.textContent = data.edits.map((edit) => fill(data.texts.edited, { edit })).join(" ");
+    this.edits.hidden = !data.edits.length;
+    follow(this.root, () => this.#followFocus());
+    if (data.steps) followStep(this.root, () => this.#followStep());
+    else this.update();
+  }
+
+  // A cell that is chosen in another picture comes into sight.
+  #followFocus() {
+    const before = this.keyInFocus;
+    this.keyInFocus = heldFocus().key_token;
+    this.update();
+    if (this.keyInFocus && this.keyInFocus !== before) this.root.scrollIntoView({ block: "nearest" });
+  }
+
+  // The page has come to another of its steps: the light to where that one's matrix is made.
+  #followStep() {
+    const step = stepInFocus();
+    const stage = this.data.steps[step];
+    this.root.hidden = stage === undefined;
+    this.update();
+    if (!this.path || step === this.step) return;
+    this.step = step;
+    this.pause();
+    if (stage !== undefined) this.goTo(this.#endOf(stage));
+  }
+
+  // A layer without a mask has no such stage: the one before it.
+  #endOf(stage) {
+    return this.path.stages.filter((name) => ORDER.indexOf(name) <= ORDER.indexOf(stage)).length;
+  }
+
+  get texts() {
+    return this.data.texts;
+  }
+
+  // The cell: that in focus, or that of the page and of a click; without a key that with the largest weight.
+  get place() {
+    const { data, panel, layer } = this;
+    const { token = "", key_token: key = "" } = data.steps ? heldFocus() : {};
+    const named = positionOf(panel.names, token);
+    const row = named >= 0 ? named : data.query;
+    const chosen = data.steps ? positionOf(panel.keyNames, key) : this.key;
+    const weights = layer.row(data.head, row);
+    const largest = weights.indexOf(weights.reduce((most, one) => Math.max(most, one)));
+    return { head: data.head, row, column: chosen >= 0 ? chosen : (data.key ?? largest) };
+  }
+
+  update() {
+    const width = this.root.clientWidth;
+    if (!this.data || !width) return;
+    const { place, panel, layer } = this;
+    this.theme = themeOf(this.root);
+    const from = JSON.stringify([place, width, this.theme, this.data]);
+    if (from !== this.drawnFrom) {
+      this.drawnFrom = from;
+      this.shownPlace = place;
+      this.path = cellPathOf(layer, place, panel.keys, panel.tokens, MAX_LINES);
+      this.#build(width);
+    }
+    this.#light();
+  }
+
+  // ----- along the path
+
+  goTo(position) {
+    this.position = Math.min(Math.max(position, 0), this.path.stages.length);
+    this.#light();
+  }
+
+  play() {
+    const { stages, length } = this.path;
+    if (this.position >= length) this.position = 0;
+    const stage = WHOLE / stages.length;
+    const ended = () => this.position >= this.path.length;
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      const jump = () => {
+        this.goTo(Math.floor(this.position) + 1);
+        this.playing = ended() ? 0 : window.setTimeout(jump, stage);
+        this.#light();
+      };
+      return jump();
+    }
+    let before = performance.now();
+    const advance = (now) => {
+      if (!this.playing || !this.root.isConnected) return;
+      this.goTo(this.position + (now - before) / stage);
+      before = now;
+      this.playing = ended() ? 0 : requestAnimationFrame(advance);
+      this.#light();
+    };
+    this.playing = requestAnimationFrame(advance);
+    this.#light();
+  }
+
+  pause() {
+    cancelAnimationFrame(this.playing);
+    clearTimeout(this.playing);
+    this.playing = 0;
+    if (this.path) this.#light();
+  }
+
+  // Arrows go to the next end of a stage, with Shift a little.
+  #press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = Math.min(this.position, this.path.length);
+    const onward = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    const ends = { Home: 0, End: this.path.length };
+    if (!onward && !(event.key in ends)) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    this.pause();
+    if (event.key in ends) this.goTo(ends[event.key]);
+    else if (event.shiftKey) this.goTo(at + onward * FINE_STEP);
+    else this.goTo(onward > 0 ? Math.floor(at) + 1 : Math.ceil(at) - 1);
+  }
+
+  #light() {
+    const { path } = this;
+    const { at, part } = momentOf(path, this.position);
+    const progress = (name) => {
+      const nth = path.stages.indexOf(name);
+      return nth < 0 || nth > at ? 0 : nth < at ? 1 : part;
+    };
+    for (const lit of this.parts) lit(progress);
+    const shown = Math.min(this.position, path.length);
+    this.slider.max = String(path.stages.length);
+    this.slider.value = String(shown);
+    this.slider.style.setProperty("--done", String(shown / path.stages.length));
+    this.slider.setAttribute("aria-label", this.texts.slider);
+    this.slider.setAttribute("aria-valuetext", this.#sentenceAt(at, part));
+    this.button.textContent = this.playing ? "❚❚" : "▶\ufe0e";
+    this.button.setAttribute("aria-label", this.texts[this.playing ? "pause" : "play"]);
+    [...this.names.children].forEach((name, nth) => {
+      name.classList.toggle("now", nth === at && shown > 0);
+      name.classList.toggle("ahead", nth >= path.length);
+    });
+    this.#say();
+  }
+
+  #say() {
+    this.sentence.textContent = this.slider.getAttribute("aria-valuetext");
+  }
+
+  #read(target) {
+    const says = this.readings.get(target);
+    if (says?.()) this.sentence.textContent = says();
+    else this.#say();
+  }
+
+  // One sentence about the stage, with its numbers.
+  #sentenceAt(at, part) {
+    const { path, texts, data } = this;
+    const { score, lines, changes } = path;
+    const [query, key] = this.#words();
+    const names = { query, key, head: data.head + 1, heads: data.shared, width: score.terms.length };
+    const say = (name, values) => fill(texts[name], { ...names, ...values });
+    const name = path.stages[at];
+    const count = (all) => ({ done: countDone(part, all), count: all });
+    if (at === 0 && part === 0) return say("start", {});
+    if (name === "vectors") return say(data.shared > 1 ? "vectors_shared" : "vectors", {});
+    if (name === "products") {
+      const { done } = count(score.terms.length);
+      if (part === 1) return say("products", { value: written(score.value), count: done });
+      return say("products_some", { ...count(score.terms.length), sum: written(partialSum(score.terms, done)) });
+    }
+    const change = changes.findIndex((one) => one.name === name);
+    if (change >= 0) return this.#changeSentence(changes[change], changes[change - 1] ?? score, say);
+    const { power, share, score: own } = lines[path.chosen];
+    const [sum, largest] = [written(path.sum), inBrackets(path.largest)];
+    // Of how many keys, and the sink, the first lines are.
+    const counted = (of, done) => of.slice(0, done).reduce((all, { keys }) => all + keys.length, 0);
+    if (name === "powers" && part < 1) {
+      const done = powersDone(part, lines.length);
+      const partial = partialSum(
+        lines.map((line) => line.power),
+        done,
+      );
+      const values = { done: counted(lines, done), count: counted(lines, lines.length), sum: written(partial) };
+      return say("powers_some", values);
+    }
+    if (name === "powers") return say("powers", { score: written(own), largest, power: written(power), sum });
+    if (name === "shares") return say("shares", { power: written(power), sum, weight: exact(share) });
+    if (name === "patch") {
+      if (!path.patch) return say("patch_other", {});
+      return say("patch", { before: exact(path.patch.before), value: exact(path.patch.after) });
+    }
+    const valued = lines.filter(({ kind }) => kind !== "sink");
+    const values = { done: counted(valued, countDone(part, lines.length)), count: counted(valued, lines.length) };
+    return say(part < 1 ? "mixture_some" : path.patchedOutput ? "mixture_patched" : "mixture", values);
+  }
+
+  #changeSentence({ name, value, factors }, before, say) {
+    if (name === "mask") return say(this.path.hidden ? "mask_hides" : "mask_shows", { value: written(value) });
+    const by = factors[1][0];
+    const width = this.path.score.terms.length;
+    const isRoot = name === "scale" && this.#isRoot(by);
+    const values = { before: written(before.value), value: written(value), by: inBrackets(by), d_k: width };
+    return say(name === "scale" && !isRoot ? "scale_own" : name, { ...values, root: written(1 / by) });
+  }
+
+  #isRoot = (by) => Math.abs(by * Math.sqrt(this.path.score.terms.length) - 1) < 1e-5;
+
+  #words() {
+    const { panel, shownPlace: place } = this;
+    return [isolated(panel.tokens[place.row]), isolated(panel.keys[place.column])];
+  }
+
+  // ----- the drawing
+
+  #build(width) {
+    const { path } = this;
+    this.parts = [];
+    this.readings.clear();
+    this.layout = layoutOf(path, width);
+    const { height } = this.layout;
+    this.svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+    this.#vectors();
+    this.#scores();
+    this.#table();
+    this.drawing.replaceChildren(this.svg);
+    this.names.replaceChildren(
+      ...path.stages.map((stage, nth) => {
+        const name = makeButton(this.texts[`stage_${stage}`], "", () => {
+          this.pause();
+          this.goTo(nth + 1);
+        });
+        name.tabIndex = -1;
+        return name;
+      }),
+    );
+  }
+
+  #add(name, attributes, text = "") {
+    const element = makeSvg(name, attributes, text);
+    this.svg.append(element);
+    return element;
+  }
+
+  #text(x, y, text, className = "", anchor = "start") {
+    return this.#add("text", { x, y, class: className, "text-anchor": anchor }, text);
+  }
+
+  // A number that is there once it is reached; while it has none the text is empty.
+  #number(x, y, textOf, className = "number") {
+    const element = this.#text(x, y, "", className, "end");
+    this.parts.push((progress) => {
+      const text = textOf(progress) ?? "";
+      if (element.textContent !== text) element.textContent = text;
+    });
+    return element;
+  }
+
+  // A cell that has its colour once it is reached, and then says its number.
+  #cell(x, y, size, colourOf, says) {
+    const cell = this.#add("rect", { x: x + 0.5, y, width: size - 1.5, height: NUMBER.height, class: "cell" });
+    let reached = false;
+    this.parts.push((progress) => {
+      const colour = colourOf(progress);
+      reached = colour !== null;
+      cell.style.fill = colour ?? "";
+      cell.classList.toggle("lit", reached);
+    });
+    this.readings.set(cell, () => (reached ? says() : ""));
+  }
+
+  // A line along which the light runs as far as its share says; a grey one beneath it shows the way.
+  #wire(d, shareOf) {
+    this.#add("path", { d, class: "way" });
+    const light = this.#add("path", { d, class: "light", pathLength: 1 });
+    this.parts.push((progress) => {
+      const share = shareOf(progress);
+      light.setAttribute("stroke-dasharray", `${share} 1`);
+      light.classList.toggle("dark", share <= 0);
+      light.classList.toggle("front", share > 0 && share < 1);
+    });
+  }
+
+  #signed = (value, end) => `rgb(${shade(this.theme.diverging, 0.5 + value / (2 * end || 1))})`;
+
+  #vectors() {
+    const { path, texts, data } = this;
+    const { number, shownK: shown, rows: y } = this.layout;
+    const [q, k] = path.score.factors;
+    const { terms } = path.score;
+    const [query, key] = this.#words();
+    const rows = /** @type {const} */ ([
+      [q, data.symbols.q, query, y.q, 0],
+      [k, data.symbols.k, key, y.k, 0.5],
+    ]);
+    const end = Math.max(largestOf(q), largestOf(k));
+    for (const [vector, symbol, word, top, begins] of rows) {
+      this.#label(symbol, word, top);
+      const done = (progress) => countDone(Math.min(Math.max(2 * (progress("vectors") - begins), 0), 1), vector.length);
+      for (let at = 0; at < shown; at++) {
+        const colour = (progress) => (done(progress) > at ? this.#signed(vector[at], end) : null);
+        const values = { symbol, row: word, column: at + 1, value: written(vector[at]) };
+        this.#cell(NAME_WIDTH + at * number, top, number, colour, () => fill(texts.cell_number, values));
+      }
+      this.#more(vector.length - shown, NAME_WIDTH + shown * number, top);
+    }
+    this.#label("q · k", "", y.products);
+    const most = largestOf(terms);
+    const done = (progress) => countDone(progress("products"), terms.length);
+    for (let at = 0; at < shown; at++) {
+      const x = NAME_WIDTH + at * number;
+      const middle = x + number / 2;
+      const isDone = (progress) => (done(progress) > at ? 1 : 0);
+      this.#wire(`M${middle} ${y.k + NUMBER.height}V${y.products}`, isDone);
+      const colour = (progress) => (isDone(progress) ? this.#signed(terms[at], most) : null);
+      const values = { column: at + 1, q: inBrackets(q[at]), k: inBrackets(k[at]), value: written(terms[at]) };
+      this.#cell(x, y.products, number, colour, () => fill(texts.cell_product, values));
+    }
+    this.#more(terms.length - shown, NAME_WIDTH + shown * number, y.products);
+  }
+
+  #label(symbol, word, y) {
+    const name = this.#text(0, y + 11, "", "label");
+    name.append(
+      makeSvg("tspan", { class: "symbol" }, symbol),
+      makeSvg("tspan", { dx: 5 }, this.#short(word, NAME_WIDTH - 34)),
+    );
+  }
+
+  #short(word, width) {
+    const context = make("canvas").getContext("2d");
+    context.font = `12px ${this.theme.font}`;
+    return shortenedTo(context, word, width);
+  }
+
+  #more(count, x, y) {
+    if (count > 0) this.#text(x + 4, y + 11, `+${count}`, "more");
+  }
+
+  // The products flow into the score, and this through what changes it.
+  #scores() {
+    const { path, texts } = this;
+    const { number, shownK: shown, rows, placeOf } = this.layout;
+    const { terms } = path.score;
+    const begin = placeOf(0);
+    const [x, y] = [begin.x + SCORE_BOX.width / 2, begin.y - 16];
+    const done = (progress) => countDone(progress("products"), terms.length);
+    const last = terms.length > shown ? shown : shown - 1;
+    for (let at = 0; at <= last; at++) {
+      const from = NAME_WIDTH + (at + 0.5) * number;
+      const least = at < shown ? at : terms.length - 1;
+      const low = rows.products + NUMBER.height;
+      this.#wire(`M${from} ${low}C${from} ${low + 22} ${x} ${y - 26} ${x} ${y}`, (progress) =>
+        done(progress) > least ? 1 : 0,
+      );
+    }
+    this.#box(begin, `Σ q · k`, (progress) => {
+      const count = done(progress);
+      return count ? written(count === terms.length ? path.score.value : partialSum(terms, count)) : "";
+    });
+    path.changes.forEach(({ name, value, factors }, nth) => {
+      const [from, to] = [placeOf(nth), placeOf(nth + 1)];
+      const isNext = to.y === from.y;
+      const middle = from.y + SCORE_BOX.height / 2;
+      const d = isNext
+        ? `M${from.x + SCORE_BOX.width} ${middle}H${to.x}`
+        : `M${from.x + SCORE_BOX.width / 2} ${from.y + SCORE_BOX.height}C${from.x + SCORE_BOX.width / 2} ${to.y - 30} ${to.x + SCORE_BOX.width / 2} ${to.y - 44} ${to.x + SCORE_BOX.width / 2} ${to.y - 16}`;
+      this.#wire(d, (progress) => Math.min(2 * progress(name), 1));
+      const by = factors[1]?.[0];
+      const root = name === "scale" && this.#isRoot(by) ? `÷ √${terms.length}` : null;
+      const sign = { scale: "×", cap: "±", bias: by < 0 ? "−" : "+", temperature: "÷" }[name];
+      const title = root ?? (sign ? `${sign} ${brief(name === "bias" ? Math.abs(by) : by)}` : texts[`stage_${name}`]);
+      const arrived = (progress) => (progress(name) >= 0.5 ? written(value) : "");
+      this.#box(to, title, arrived, name === "mask" && path.hidden);
+    });
+  }
+
+  #box({ x, y }, title, textOf, isHidden = false) {
+    const box = this.#add("rect", {
+      x,
+      y,
+      width: SCORE_BOX.width,
+      height: SCORE_BOX.height,
+      rx: 4,
+      class: "box",
+    });
+    this.#text(x + SCORE_BOX.width / 2, y - 5, title, "title", "middle");
+    const number = this.#text(x + SCORE_BOX.width / 2, y + 19, "", "result", "middle");
+    this.parts.push((progress) => {
+      const text = textOf(progress);
+      number.textContent = text;
+      box.classList.toggle("lit", Boolean(text));
+      box.classList.toggle("hidden", isHidden && Boolean(text));
+    });
+  }
+
+  // Each key in a line: its score, e^score, weight and its part of the output; beneath them their sums.
+  #table() {
+    const { path, texts, data } = this;
+    const { lines } = path;
+    const { isWide, left, top, columns: x, right, number: size, shownV } = this.layout;
+    const yOf = (nth) => top + ABOVE + nth * LINE_HEIGHT;
+    const done = {
+      powers: (progress) => powersDone(progress("powers"), lines.length),
+      shares: (progress) => countDone(progress("shares"), lines.length),
+      mixture: (progress) => countDone(progress("mixture"), lines.length),
+    };
+    for (const [name, at] of /** @type {const} */ ([
+      ["score", x.score],
+      ["power", x.power],
+      ["weight", x.weight],
+    ]))
+      this.#text(at, top + ABOVE - 7, texts[`column_${name}`], "title", "end");
+    const more = path.output.length - shownV;
+    const title = `${texts.column_part}${more ? ` (+${more})` : ""}`;
+    this.#text(isWide ? x.cells : right, top + ABOVE - 7, title, "title", isWide ? "start" : "end");
+    this.#choice(left, right, yOf);
+    const last = this.layout.placeOf(path.changes.length);
+    this.#wire(wireTo(last, { x: left, y: yOf(path.chosen) + LINE_HEIGHT / 2 - 2 }, isWide, top), (progress) =>
+      path.hidden ? 0 : Math.min(progress("powers") / ARRIVES, 1),
+    );
+    const end = Math.max(largestOf(path.output), ...lines.map(({ part }) => largestOf(part)));
+    lines.forEach((line, nth) => {
+      const y = yOf(nth) + 12;
+      const isHidden = line.kind !== "others" && line.score === -Infinity;
+      const scored = (progress) =>
+        done.powers(progress) > nth || (nth === path.chosen && progress("powers") >= ARRIVES);
+      const scoreText = isHidden ? "−∞" : written(line.score);
+      this.#number(x.score, y, (progress) => (scored(progress) && line.kind !== "others" ? scoreText : ""));
+      this.#number(x.power, y, (progress) => (done.powers(progress) > nth ? written(line.power) : ""));
+      this.#weight(x.weight, y, (progress) => {
+        if (done.shares(progress) <= nth) return null;
+        return progress("patch") >= 0.5 || !path.stages.includes("patch") || line.kind === "sink"
+          ? shareOrWeight(line)
+          : line.share;
+      });
+      if (line.kind === "sink") return;
+      for (let at = 0; at < shownV; at++) {
+        const colour = (progress) => (done.mixture(progress) > nth ? this.#signed(line.part[at], end) : null);
+        this.#cell(x.cells + at * size, yOf(nth), size, colour, () => this.#partText(line, at));
+      }
+    });
+    const y = yOf(lines.length) + 6;
+    this.#add("path", { d: `M${left} ${y - 4}H${right}`, class: "way" });
+    this.#text(x.word, y + 12, "Σ", "symbol");
+    const total = (list, count) => (count ? written(partialSum(list, count)) : "");
+    const powers = lines.map(({ power }) => power);
+    const weights = lines.map(shareOrWeight);
+    this.#number(x.power, y + 12, (progress) => total(powers, done.powers(progress)), "number sum");
+    this.#number(
+      x.weight,
+      y + 12,
+      (progress) => {
+        const count = done.shares(progress);
+        return count ? partialSum(weights, count).toFixed(4) : "";
+      },
+      "number sum",
+    );
+    const name = { symbol: data.symbols.output, row: this.#words()[0] };
+    for (let at = 0; at < shownV; at++) {
+      let value = 0;
+      const colour = (progress) => {
+        const count = done.mixture(progress);
+        value = count ? partialOutput(path, count)[at] : 0;
+        return count ? this.#signed(value, end) : null;
+      };
+      const says = () => fill(texts.cell_number, { ...name, column: at + 1, value: written(value) });
+      this.#cell(x.cells + at * size, y + 1, size, colour, says);
+    }
+    if (isWide) this.#text(right + 5, y + 12, data.symbols.output, "symbol");
+  }
+
+  #partText(line, at) {
+    const { texts, layer, data, panel } = this;
+    if (line.kind === "others") {
+      const row = fill(texts.others, { count: line.keys.length });
+      return fill(texts.cell_number, { symbol: texts.column_part, row, column: at + 1, value: written(line.part[at]) });
+    }
+    const [key] = line.keys;
+    const value = inBrackets(layer.vector("v", data.head, key)[at]);
+    const names = { key: isolated(panel.keys[key]), column: at + 1, weight: exact(line.weight), v: value };
+    return fill(texts.cell_part, { ...names, value: written(line.part[at]) });
+  }
+
+  // A weight on the colour of its scale.
+  #weight(x, y, weightOf) {
+    const ground = this.#add("rect", { x: x - 44, y: y - 12, width: 47, height: LINE_HEIGHT - 2, class: "ground" });
+    const number = this.#text(x, y, "", "number", "end");
+    this.parts.push((progress) => {
+      const weight = weightOf(progress);
+      const colour = weight === null ? null : shade(this.theme.sequential, weight);
+      ground.style.fill = colour ? `rgb(${colour})` : "";
+      number.style.fill = colour ? inkOn(colour) : "";
+      number.textContent = weight === null ? "" : exact(weight);
+    });
+  }
+
+  // The words of the row, of which one is the key.
+  #choice(left, right, yOf) {
+    const { path, panel, texts } = this;
+    const group = this.#add("g", { role: "radiogroup", "aria-label": texts.choose });
+    path.lines.forEach(({ kind, keys }, nth) => {
+      const isChosen = nth === path.chosen;
+      const y = yOf(nth);
+      const word = kind === "key" ? isolated(panel.keys[keys[0]]) : fill(texts[kind], { count: keys.length });
+      const line = makeSvg("g", kind === "key" ? { class: isChosen ? "line chosen" : "line" } : { class: "rest" });
+      line.append(
+        makeSvg("rect", { x: left, y: y - 1, width: right - left, height: LINE_HEIGHT - 1, rx: 2 }),
+        makeSvg("text", { x: left + 4, y: y + 12 }, this.#short(word, this.layout.isWide ? 78 : 62)),
+      );
+      group.append(line);
+      if (kind !== "key") return;
+      line.setAttribute("role", "radio");
+      line.setAttribute("aria-checked", String(isChosen));
+      line.setAttribute("aria-label", word);
+      line.setAttribute("tabindex", isChosen ? "0" : "-1");
+      line.addEventListener("click", () => this.#choose(keys[0]));
+    });
+  }
+
+  #choose(key) {
+    this.key = key;
+    if (this.data.steps) move({ key_token: this.panel.keyNames[key] });
+    else this.update();
+  }
+
+  // Arrow keys choose among the words.
+  #walk(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const lines = [...this.svg.querySelectorAll("[role=radio]")];
+    const at = lines.indexOf(event.target);
+    if (!by || at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    const own = this.path.lines.filter(({ kind }) => kind === "key");
+    this.#choose(own[Math.min(Math.max(at + by, 0), own.length - 1)].keys[0]);
+    /** @type {SVGElement} */ (this.svg.querySelector("[aria-checked=true]")).focus({ preventScroll: true });
+  }
+}
+
+// Where everything stands: the softmax beside the vectors, or on a phone below them.
+/** @param {CellPath} path */
+function layoutOf({ score, changes, lines, output }, width) {
+  const isWide = width >= WIDE;
+  const [nK, nV] = [score.terms.length, output.length];
+  const of = isWide ? { word: 88, score: 64, power: 80, weight: 62 } : { word: 72, score: 54, power: 72, weight: 50 };
+  const table = of.word + of.score + of.power + of.weight + (isWide ? 18 : 8);
+  const before = isWide ? NAME_WIDTH + MORE_WIDTH + TO_TABLE + table + OUTPUT_WIDTH : NAME_WIDTH + MORE_WIDTH;
+  const room = width - before; // of the numbers of a query, and on a wide screen of a value
+  const size = Math.floor(room / (isWide ? nK + nV : nK));
+  const number = Math.min(Math.max(size, NUMBER.least), NUMBER.most);
+  const fitting = (count, space) => Math.min(count, Math.max(MIN_CELLS, Math.floor(space / number)));
+  const shownK = fitting(nK, isWide ? Math.max(room / 2, room - nV * number) : room);
+  const shownV = fitting(nV, isWide ? room - shownK * number : width - table - 14);
+  const rows = isWide
+    ? { q: ABOVE, k: ABOVE + 22, products: ABOVE + 70, boxes: ABOVE + 150 }
+    : { q: ABOVE, k: ABOVE + 20, products: ABOVE + 58, boxes: ABOVE + 120 };
+  const begin = isWide ? NAME_WIDTH : 0;
+  const space = isWide ? shownK * number + MORE_WIDTH : width;
+  const across = Math.max(1, Math.floor((space + SCORE_BOX.gap) / (SCORE_BOX.width + SCORE_BOX.gap)));
+  const placeOf = (nth) => ({
+    x: begin + (nth % across) * (SCORE_BOX.width + SCORE_BOX.gap),
+    y: rows.boxes + Math.floor(nth / across) * BOX_ROW,
+  });
+  const bottom = placeOf(changes.length).y + SCORE_BOX.height + 4;
+  const right = isWide ? width - OUTPUT_WIDTH : width;
+  const left = isWide ? right - table - shownV * number : 14;
+  const top = isWide ? 0 : bottom + 20;
+  const columns = { word: left + 4, score: left + of.word + of.score - 6, power: 0, weight: 0, cells: 0 };
+  columns.power = columns.score + of.power;
+  columns.weight = columns.power + of.weight;
+  columns.cells = columns.weight + (isWide ? 18 : 8);
+  const height = Math.max(bottom, top + ABOVE + (lines.length + 1) * LINE_HEIGHT + 8);
+  return { isWide, number, shownK, shownV, rows, placeOf, left, right, top, columns, height };
+}
+
+// From the last box to the line of the key.
+function wireTo({ x, y }, to, isWide, top) {
+  if (isWide) {
+    const [from, middle] = [x + SCORE_BOX.width, y + SCORE_BOX.height / 2];
+    const begin = Math.max(to.x - TO_TABLE, from);
+    const half = (begin + to.x) / 2;
+    return `M${from} ${middle}H${begin}C${half} ${middle} ${half} ${to.y} ${to.x} ${to.y}`;
+  }
+  const [from, low] = [x + SCORE_BOX.width / 2, y + SCORE_BOX.height];
+  return `M${from} ${low}C${from} ${top} 4 ${low} 4 ${top + ABOVE}V${to.y}H${to.x}`;
+}
+
+const powersDone = (part, count) => countDone(Math.max(part - ARRIVES, 0) / (1 - ARRIVES), count);
+const shareOrWeight = ({ kind, share, weight }) => (kind === "sink" ? share : weight);
+const inBrackets = (value) => (value < 0 ? `(${written(value)})` : written(value));
+const brief = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
+
+export default async function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".cell-path");
+  root.turn = (root.turn ?? 0) + 1;
+  const { turn } = root;
+  const [bytes] = await Promise.all([arrival(data.name, data.digest), ready]);
+  if (root.turn !== turn) return; // another head has come meanwhile
+  root.path ??= new CellPathPicture(root);
+  root.path.open(data, openPayload(bytes)[0]);
+  drawn(root);
+}
