@@ -62,8 +62,8 @@ def draw(
     """Draw the path of a cell; positions count from 0. Without a `key` that with the largest weight.
 
     With `steps` the path belongs to the steps of a page and follows the focus: each name has the stage up to
-    which the path is lit, a step without a stage hides it. `opens` says whether it is shown at first, `name` is
-    its element key. Raises `MhaError` for a score rule that a browser cannot compute.
+    which the path is lit, a step without a stage hides it. `opens` says whether it is shown at first, and
+    `name` is its element key. Raises `MhaError` for a score rule that a browser cannot compute.
     """
     of_layer = trace.layers[layer]
     blob = compute.of(trace, _packed, layer=layer, head=head)

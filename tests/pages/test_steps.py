@@ -106,8 +106,9 @@ def test_the_row_of_the_token_is_framed_and_a_click_chooses_what_stands_on_the_a
         assert shown[symbol]["row"] == token - 1
     for symbol in ("X", "Q", "K₁", "V₁"):
         assert shown[symbol]["row"] is None
-    # What is looked at follows from the query: it is no text of its own.
-    assert shown["A₁"]["start"] == shown["Q₁"]["start"] == [0, None]
+    # A cell of two tokens chooses both, for its path; elsewhere a column is no token.
+    assert shown["S₁"]["start"] == shown["A₁"]["start"] == [0, 0]
+    assert shown["Q₁"]["start"] == [0, None]
 
 
 def test_small_weights_are_brought_out_up_to_the_largest_of_all_heads(told, heatmaps):

@@ -1,8 +1,8 @@
-// The path of one cell as a drawing that is lit by hand: the query and the key, their products, the score, the softmax
-// of the row, the mixture of values. What lies ahead is grey and has no numbers. A slider moves along the stages.
-// Data: { name, digest: of the layer (blobs.js), head, query, key: positions, null for the key with the largest weight,
-// steps: of each step of the page the stage at which its matrix is made, null where the page has none, symbols: of Q, K
-// and the output, shared: how many heads share the key, edits: changes of the attention in words, texts }.
+// A drawing of how one cell is computed: the query and the key, their products, the score, the softmax of the row, the
+// mixture of values. A slider moves through the stages: those behind it are coloured, those ahead are grey and empty.
+// Data: { name, digest: those of the layer (blobs.js), head, query, key: positions, or null for the key with the largest
+// weight, steps: for each step of the page the stage that makes its matrix, or null where the page has no steps,
+// symbols: of Q, K and the output, shared: how many heads share the key, edits: changes of the attention in words, texts }.
 
 import { arrival } from "../numbers/blobs.js";
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
@@ -19,7 +19,7 @@ import { largestOf } from "./matrix_gallery.js";
 import { themeOf } from "./theme.js";
 
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
-/** @typedef {(name: string) => number} Progress how much of a stage is done, 0 to 1 */
+/** @typedef {(name: string) => number} Progress of the stage of that name, 0 to 1 */
 
 const NUMBER = { least: 11, most: 24, height: 15 }; // pixels of a number of a vector
 const LINE_HEIGHT = 18; // from one key to the next
@@ -29,7 +29,7 @@ const BOX_ROW = 60; // from one row of boxes to the next
 const NAME_WIDTH = 100; // pixels of the name of a vector
 const MORE_WIDTH = 34; // and of "+48" behind it
 const OUTPUT_WIDTH = 44; // of the name of the output behind its numbers
-const TO_TABLE = 70; // the vectors and the softmax
+const TO_TABLE = 70; // between the vectors and the softmax
 const WIDE = 760; // pixels in which the softmax has room beside the vectors
 const ORDER = [
   "vectors",
@@ -46,19 +46,21 @@ const ORDER = [
 ];
 const MAX_LINES = 16;
 const MIN_CELLS = 4;
-const WHOLE = 8000; // milliseconds of a path that plays
+const WHOLE = 8000; // milliseconds to play all stages
 const FINE_STEP = 1 / 16; // of a stage: a step with Shift
-const ARRIVES = 0.2; // of the stage of powers: the score has come to its line
+const ARRIVES = 0.2; // progress of the exponentials at which the score reaches its line
 
 class CellPathPicture {
   position = 0; // in stages
   playing = 0; // the next frame or pause
-  key = -1; // that was clicked where the page has no focus to move
-  step = ""; // of the page, that was followed last
+  key = -1; // clicked here, on a page without steps
+  step = ""; // the last step of the page that moved the slider
   drawnFrom = "";
+  /** @type {string | undefined} */
+  keyInFocus;
   /** @type {CellPath | null} */
   path = null;
-  /** @type {((progress: Progress) => void)[]} what is drawn, each lit as far as its stage is done */
+  /** @type {((progress: Progress) => void)[]} each draws one element for the progress of its stage */
   parts = [];
   /** @type {Map<Element, () => string>} what a cell says */
   readings = new Map();
@@ -78,7 +80,11 @@ class CellPathPicture {
     track.append(this.slider, this.names);
     bar.append(this.button, track);
     root.append(bar, this.sentence, this.drawing, this.edits);
-    this.slider.addEventListener("input", () => this.goTo(Number(this.slider.value)));
+    this.slider.addEventListener("input", () => {
+      const { value } = this.slider;
+      this.pause(); // which writes the position into the slider
+      this.goTo(Number(value));
+    });
     this.slider.addEventListener("keydown", (event) => this.#press(event));
     this.drawing.addEventListener("pointerover", ({ target }) => this.#read(/** @type {Element} */ (target)));
     this.drawing.addEventListener("pointerleave", () => this.#say());
@@ -91,7 +97,7 @@ class CellPathPicture {
     this.panel = panel;
     this.layer = panel.layers.values().next().value;
     this.key = -1;
-    this.keyInFocus = heldFocus().key_token;
+    this.keyInFocus ??= heldFocus().key_token;
     this.edits.textContent = data.edits.map((edit) => fill(data.texts.edited, { edit })).join(" ");
     this.edits.hidden = !data.edits.length;
     follow(this.root, () => this.#followFocus());
@@ -99,7 +105,7 @@ class CellPathPicture {
     else this.update();
   }
 
-  // A cell that is chosen in another picture comes into sight.
+  // Scroll to the drawing when its cell was chosen in another picture.
   #followFocus() {
     const before = this.keyInFocus;
     this.keyInFocus = heldFocus().key_token;
@@ -107,7 +113,7 @@ class CellPathPicture {
     if (this.keyInFocus && this.keyInFocus !== before) this.root.scrollIntoView({ block: "nearest" });
   }
 
-  // The page has come to another of its steps: the light to where that one's matrix is made.
+  // The page shows another step: the slider moves to the stage that makes its matrix.
   #followStep() {
     const step = stepInFocus();
     const stage = this.data.steps[step];
@@ -119,7 +125,7 @@ class CellPathPicture {
     if (stage !== undefined) this.goTo(this.#endOf(stage));
   }
 
-  // A layer without a mask has no such stage: the one before it.
+  // The end of a stage, or of the one before it where the path has no such stage, as without a mask.
   #endOf(stage) {
     return this.path.stages.filter((name) => ORDER.indexOf(name) <= ORDER.indexOf(stage)).length;
   }
@@ -128,7 +134,7 @@ class CellPathPicture {
     return this.data.texts;
   }
 
-  // The cell: that in focus, or that of the page and of a click; without a key that with the largest weight.
+  // The cell in focus, or the one that the page names or that was clicked. Without a key: the largest weight.
   get place() {
     const { data, panel, layer } = this;
     const { token = "", key_token: key = "" } = data.steps ? heldFocus() : {};
@@ -194,7 +200,7 @@ class CellPathPicture {
     if (this.path) this.#light();
   }
 
-  // Arrows go to the next end of a stage, with Shift a little.
+  // Arrow keys move to the next end of a stage, with Shift by a sixteenth of one.
   #press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const at = Math.min(this.position, this.path.length);
@@ -220,7 +226,6 @@ class CellPathPicture {
     const shown = Math.min(this.position, path.length);
     this.slider.max = String(path.stages.length);
     this.slider.value = String(shown);
-    this.slider.style.setProperty("--done", String(shown / path.stages.length));
     this.slider.setAttribute("aria-label", this.texts.slider);
     this.slider.setAttribute("aria-valuetext", this.#sentenceAt(at, part));
     this.button.textContent = this.playing ? "❚❚" : "▶\ufe0e";
@@ -245,43 +250,22 @@ class CellPathPicture {
   // One sentence about the stage, with its numbers.
   #sentenceAt(at, part) {
     const { path, texts, data } = this;
-    const { score, lines, changes } = path;
+    const { score, changes } = path;
     const [query, key] = this.#words();
-    const names = { query, key, head: data.head + 1, heads: data.shared, width: score.terms.length };
-    const say = (name, values) => fill(texts[name], { ...names, ...values });
+    const count = score.terms.length;
+    const names = { query, key, head: data.head + 1, heads: data.shared, width: count };
+    const say = (name, values = {}) => fill(texts[name], { ...names, ...values });
     const name = path.stages[at];
-    const count = (all) => ({ done: countDone(part, all), count: all });
-    if (at === 0 && part === 0) return say("start", {});
-    if (name === "vectors") return say(data.shared > 1 ? "vectors_shared" : "vectors", {});
+    if (at === 0 && part === 0) return say("start");
+    if (name === "vectors") return say(data.shared > 1 ? "vectors_shared" : "vectors");
     if (name === "products") {
-      const { done } = count(score.terms.length);
-      if (part === 1) return say("products", { value: written(score.value), count: done });
-      return say("products_some", { ...count(score.terms.length), sum: written(partialSum(score.terms, done)) });
+      const done = countDone(part, count);
+      if (part < 1) return say("products_some", { done, count, sum: written(partialSum(score.terms, done)) });
+      return say("products", { value: written(score.value), count });
     }
     const change = changes.findIndex((one) => one.name === name);
     if (change >= 0) return this.#changeSentence(changes[change], changes[change - 1] ?? score, say);
-    const { power, share, score: own } = lines[path.chosen];
-    const [sum, largest] = [written(path.sum), inBrackets(path.largest)];
-    // Of how many keys, and the sink, the first lines are.
-    const counted = (of, done) => of.slice(0, done).reduce((all, { keys }) => all + keys.length, 0);
-    if (name === "powers" && part < 1) {
-      const done = powersDone(part, lines.length);
-      const partial = partialSum(
-        lines.map((line) => line.power),
-        done,
-      );
-      const values = { done: counted(lines, done), count: counted(lines, lines.length), sum: written(partial) };
-      return say("powers_some", values);
-    }
-    if (name === "powers") return say("powers", { score: written(own), largest, power: written(power), sum });
-    if (name === "shares") return say("shares", { power: written(power), sum, weight: exact(share) });
-    if (name === "patch") {
-      if (!path.patch) return say("patch_other", {});
-      return say("patch", { before: exact(path.patch.before), value: exact(path.patch.after) });
-    }
-    const valued = lines.filter(({ kind }) => kind !== "sink");
-    const values = { done: counted(valued, countDone(part, lines.length)), count: counted(valued, lines.length) };
-    return say(part < 1 ? "mixture_some" : path.patchedOutput ? "mixture_patched" : "mixture", values);
+    return this.#rowSentence(name, part, say);
   }
 
   #changeSentence({ name, value, factors }, before, say) {
@@ -291,6 +275,32 @@ class CellPathPicture {
     const isRoot = name === "scale" && this.#isRoot(by);
     const values = { before: written(before.value), value: written(value), by: inBrackets(by), d_k: width };
     return say(name === "scale" && !isRoot ? "scale_own" : name, { ...values, root: written(1 / by) });
+  }
+
+  #rowSentence(name, part, say) {
+    const { lines, chosen, patch, patchedOutput, ...path } = this.path;
+    const { power, share, score } = lines[chosen];
+    const sum = written(path.sum);
+    const countKeys = (of, done = of.length) => of.slice(0, done).reduce((all, { keys }) => all + keys.length, 0);
+    switch (name) {
+      case "powers": {
+        const done = powersDone(part, lines.length);
+        const powers = lines.map((line) => line.power);
+        const some = { done: countKeys(lines, done), count: countKeys(lines), sum: written(partialSum(powers, done)) };
+        if (part < 1) return say("powers_some", some);
+        return say("powers", { score: written(score), largest: inBrackets(path.largest), power: written(power), sum });
+      }
+      case "shares":
+        return say("shares", { power: written(power), sum, weight: exact(share) });
+      case "patch":
+        return patch ? say("patch", { before: exact(patch.before), value: exact(patch.after) }) : say("patch_other");
+      default: {
+        const values = lines.filter(({ kind }) => kind !== "sink");
+        const done = countDone(part, lines.length);
+        if (part < 1) return say("mixture_some", { done: countKeys(values, done), count: countKeys(values) });
+        return say(patchedOutput ? "mixture_patched" : "mixture");
+      }
+    }
   }
 
   #isRoot = (by) => Math.abs(by * Math.sqrt(this.path.score.terms.length) - 1) < 1e-5;
@@ -308,7 +318,7 @@ class CellPathPicture {
     this.readings.clear();
     this.layout = layoutOf(path, width);
     const { height } = this.layout;
-    this.svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+    this.svg = this.into = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
     this.#vectors();
     this.#scores();
     this.#table();
@@ -327,7 +337,7 @@ class CellPathPicture {
 
   #add(name, attributes, text = "") {
     const element = makeSvg(name, attributes, text);
-    this.svg.append(element);
+    this.into.append(element);
     return element;
   }
 
@@ -335,7 +345,7 @@ class CellPathPicture {
     return this.#add("text", { x, y, class: className, "text-anchor": anchor }, text);
   }
 
-  // A number that is there once it is reached; while it has none the text is empty.
+  // A number, empty until its stage is reached.
   #number(x, y, textOf, className = "number") {
     const element = this.#text(x, y, "", className, "end");
     this.parts.push((progress) => {
@@ -345,7 +355,7 @@ class CellPathPicture {
     return element;
   }
 
-  // A cell that has its colour once it is reached, and then says its number.
+  // A cell, which has its colour and its reading once its stage is reached.
   #cell(x, y, size, colourOf, says) {
     const cell = this.#add("rect", { x: x + 0.5, y, width: size - 1.5, height: NUMBER.height, class: "cell" });
     let reached = false;
@@ -358,7 +368,7 @@ class CellPathPicture {
     this.readings.set(cell, () => (reached ? says() : ""));
   }
 
-  // A line along which the light runs as far as its share says; a grey one beneath it shows the way.
+  // A grey line, coloured from its start up to a share of its length.
   #wire(d, shareOf) {
     this.#add("path", { d, class: "way" });
     const light = this.#add("path", { d, class: "light", pathLength: 1 });
@@ -426,7 +436,7 @@ class CellPathPicture {
     if (count > 0) this.#text(x + 4, y + 11, `+${count}`, "more");
   }
 
-  // The products flow into the score, and this through what changes it.
+  // Lines from the products into the score, then a box for each change of the score.
   #scores() {
     const { path, texts } = this;
     const { number, shownK: shown, rows, placeOf } = this.layout;
@@ -483,7 +493,7 @@ class CellPathPicture {
     });
   }
 
-  // Each key in a line: its score, e^score, weight and its part of the output; beneath them their sums.
+  // A line for each key: score, exponential, weight, weight × value. Their sums are below.
   #table() {
     const { path, texts, data } = this;
     const { lines } = path;
@@ -503,13 +513,14 @@ class CellPathPicture {
     const more = path.output.length - shownV;
     const title = `${texts.column_part}${more ? ` (+${more})` : ""}`;
     this.#text(isWide ? x.cells : right, top + ABOVE - 7, title, "title", isWide ? "start" : "end");
-    this.#choice(left, right, yOf);
+    const choices = this.#choice(left, right, yOf);
     const last = this.layout.placeOf(path.changes.length);
     this.#wire(wireTo(last, { x: left, y: yOf(path.chosen) + LINE_HEIGHT / 2 - 2 }, isWide, top), (progress) =>
       path.hidden ? 0 : Math.min(progress("powers") / ARRIVES, 1),
     );
     const end = Math.max(largestOf(path.output), ...lines.map(({ part }) => largestOf(part)));
     lines.forEach((line, nth) => {
+      this.into = choices[nth]; // a click on any part of a line chooses its word
       const y = yOf(nth) + 12;
       const isHidden = line.kind !== "others" && line.score === -Infinity;
       const scored = (progress) =>
@@ -529,6 +540,7 @@ class CellPathPicture {
         this.#cell(x.cells + at * size, yOf(nth), size, colour, () => this.#partText(line, at));
       }
     });
+    this.into = this.svg;
     const y = yOf(lines.length) + 6;
     this.#add("path", { d: `M${left} ${y - 4}H${right}`, class: "way" });
     this.#text(x.word, y + 12, "Σ", "symbol");
@@ -571,7 +583,7 @@ class CellPathPicture {
     return fill(texts.cell_part, { ...names, value: written(line.part[at]) });
   }
 
-  // A weight on the colour of its scale.
+  // A weight, on the colour that the scale gives it.
   #weight(x, y, weightOf) {
     const ground = this.#add("rect", { x: x - 44, y: y - 12, width: 47, height: LINE_HEIGHT - 2, class: "ground" });
     const number = this.#text(x, y, "", "number", "end");
@@ -584,26 +596,25 @@ class CellPathPicture {
     });
   }
 
-  // The words of the row, of which one is the key.
+  // The words that are looked at, one of them chosen: a group for each line.
   #choice(left, right, yOf) {
     const { path, panel, texts } = this;
     const group = this.#add("g", { role: "radiogroup", "aria-label": texts.choose });
-    path.lines.forEach(({ kind, keys }, nth) => {
+    return path.lines.map(({ kind, keys }, nth) => {
       const isChosen = nth === path.chosen;
       const y = yOf(nth);
       const word = kind === "key" ? isolated(panel.keys[keys[0]]) : fill(texts[kind], { count: keys.length });
-      const line = makeSvg("g", kind === "key" ? { class: isChosen ? "line chosen" : "line" } : { class: "rest" });
+      const line = makeSvg("g", { class: kind !== "key" ? "rest" : isChosen ? "line chosen" : "line" });
       line.append(
         makeSvg("rect", { x: left, y: y - 1, width: right - left, height: LINE_HEIGHT - 1, rx: 2 }),
         makeSvg("text", { x: left + 4, y: y + 12 }, this.#short(word, this.layout.isWide ? 78 : 62)),
       );
       group.append(line);
-      if (kind !== "key") return;
-      line.setAttribute("role", "radio");
-      line.setAttribute("aria-checked", String(isChosen));
-      line.setAttribute("aria-label", word);
-      line.setAttribute("tabindex", isChosen ? "0" : "-1");
+      if (kind !== "key") return line;
+      const attributes = { role: "radio", "aria-checked": isChosen, "aria-label": word, tabindex: isChosen ? 0 : -1 };
+      for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, String(value));
       line.addEventListener("click", () => this.#choose(keys[0]));
+      return line;
     });
   }
 
@@ -627,7 +638,7 @@ class CellPathPicture {
   }
 }
 
-// Where everything stands: the softmax beside the vectors, or on a phone below them.
+// Places and sizes: the softmax is beside the vectors, on a phone below them.
 /** @param {CellPath} path */
 function layoutOf({ score, changes, lines, output }, width) {
   const isWide = width >= WIDE;
