@@ -11,6 +11,7 @@ import { make, makeButton, makeSvg } from "../page/elements.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
 import { follow, heldFocus, move, ready } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
+import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
 import { drawn } from "../streamlit/adapter.js";
 import { inkOn, shade } from "./colours.js";
@@ -64,6 +65,8 @@ class CellPathPicture {
   parts = [];
   /** @type {Map<Element, () => string>} what a cell says */
   readings = new Map();
+  /** @type {SVGElement[]} the lines of the keys */
+  choices = [];
 
   constructor(root) {
     this.root = root;
@@ -87,8 +90,9 @@ class CellPathPicture {
     });
     this.slider.addEventListener("keydown", (event) => this.#press(event));
     this.drawing.addEventListener("pointerover", ({ target }) => this.#read(/** @type {Element} */ (target)));
-    this.drawing.addEventListener("pointerleave", () => this.#say());
+    this.drawing.addEventListener("pointerleave", () => this.#read(null));
     this.drawing.addEventListener("keydown", (event) => this.#walk(event));
+    followHighlight(root, () => this.#markPointed());
     new ResizeObserver(() => this.update()).observe(root);
   }
 
@@ -241,10 +245,24 @@ class CellPathPicture {
     this.sentence.textContent = this.slider.getAttribute("aria-valuetext");
   }
 
+  // The pointer is on an element of the drawing, or left it.
+  /** @param {Element | null} target */
   #read(target) {
-    const says = this.readings.get(target);
-    if (says?.()) this.sentence.textContent = says();
+    const says = this.readings.get(target)?.();
+    if (says) this.sentence.textContent = says;
     else this.#say();
+    const key = this.choices.findIndex((line) => line.contains(target));
+    highlight(this.root, key < 0 ? null : { query: this.panel.tokens[this.shownPlace.row], key: this.#keyOf(key) });
+    this.#markPointed();
+  }
+
+  #keyOf = (nth) => this.panel.keys[this.path.lines[nth].keys[0]];
+
+  #markPointed() {
+    const lit = litOf("key");
+    this.choices.forEach((line, nth) => {
+      line.classList.toggle("pointed", lit !== undefined && this.#keyOf(nth) === lit);
+    });
   }
 
   // One sentence about the stage, with its numbers.
@@ -513,14 +531,15 @@ class CellPathPicture {
     const more = path.output.length - shownV;
     const title = `${texts.column_part}${more ? ` (+${more})` : ""}`;
     this.#text(isWide ? x.cells : right, top + ABOVE - 7, title, "title", isWide ? "start" : "end");
-    const choices = this.#choice(left, right, yOf);
+    const groups = this.#choice(left, right, yOf);
+    this.choices = groups.filter((_, nth) => lines[nth].kind === "key");
     const last = this.layout.placeOf(path.changes.length);
     this.#wire(wireTo(last, { x: left, y: yOf(path.chosen) + LINE_HEIGHT / 2 - 2 }, isWide, top), (progress) =>
       path.hidden ? 0 : Math.min(progress("powers") / ARRIVES, 1),
     );
     const end = Math.max(largestOf(path.output), ...lines.map(({ part }) => largestOf(part)));
     lines.forEach((line, nth) => {
-      this.into = choices[nth]; // a click on any part of a line chooses its word
+      this.into = groups[nth]; // a click on any part of a line chooses its word
       const y = yOf(nth) + 12;
       const isHidden = line.kind !== "others" && line.score === -Infinity;
       const scored = (progress) =>
@@ -627,14 +646,13 @@ class CellPathPicture {
   // Arrow keys choose among the words.
   #walk(event) {
     const by = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const lines = [...this.svg.querySelectorAll("[role=radio]")];
-    const at = lines.indexOf(event.target);
+    const at = this.choices.indexOf(event.target);
     if (!by || at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation(); // Streamlit has keys of its own
-    const own = this.path.lines.filter(({ kind }) => kind === "key");
-    this.#choose(own[Math.min(Math.max(at + by, 0), own.length - 1)].keys[0]);
-    /** @type {SVGElement} */ (this.svg.querySelector("[aria-checked=true]")).focus({ preventScroll: true });
+    const next = Math.min(Math.max(at + by, 0), this.choices.length - 1);
+    this.#choose(this.path.lines[next].keys[0]);
+    this.choices[this.path.chosen].focus({ preventScroll: true });
   }
 }
 
