@@ -1,44 +1,23 @@
-"""The path of one cell as a drawing that is lit by hand: from a query and a key to the output of the head."""
+"""How one cell is computed, as a drawing with a slider: from a query and a key to the output of the head."""
 
 from collections.abc import Mapping
 from functools import cache
 
 from mha_core import AttentionTrace
-from mha_core.export import head_view
-from mha_core.export.payload import pack
 from mha_core.traces.matrices import MATRICES
-from pages._kit import components, compute
+from pages._kit import components, head_view
 from pages._kit.language import language
 from pages._kit.text import said, template
 
 HEIGHT = 430  # pixels until it is drawn
+# The texts of the drawing, by their names in the catalogues.
 STAGES = ("vectors", "products", "scale", "cap", "bias", "mask", "temperature", "powers", "shares", "patch")
-STAGES += ("mixture",)
-WORDS = tuple(f"stage_{stage}" for stage in STAGES)
-WORDS += (
-    "start",
-    "vectors",
-    "vectors_shared",
-    "products",
-    "products_some",
-    "scale",
-    "scale_own",
-    "cap",
-    "bias",
-)
-WORDS += (
-    "mask_hides",
-    "mask_shows",
-    "temperature",
-    "powers",
-    "powers_some",
-    "shares",
-    "patch",
-    "patch_other",
-    "mixture",
-)
-WORDS += ("mixture_some", "mixture_patched", "column_score", "column_power", "column_weight", "column_part")
-WORDS += ("cell_product", "cell_part", "others", "sink", "choose", "slider", "play", "pause")
+SENTENCES = ("start", "vectors", "vectors_shared", "products", "products_some", "scale", "scale_own", "cap")
+SENTENCES += ("bias", "mask_hides", "mask_shows", "temperature", "powers", "powers_some", "shares", "patch")
+SENTENCES += ("patch_other", "mixture", "mixture_some", "mixture_patched")
+LABELS = ("column_score", "column_power", "column_weight", "column_part", "cell_product", "cell_part")
+LABELS += ("others", "sink", "choose", "slider", "play", "pause")
+WORDS = (*(f"stage_{stage}" for stage in (*STAGES, "mixture")), *SENTENCES, *LABELS)
 
 _path = components.component(
     "cell_path",
@@ -59,14 +38,14 @@ def draw(
     steps: Mapping[str, str] | None = None,
     opens: bool = True,
 ) -> None:
-    """Draw the path of a cell; positions count from 0. Without a `key` that with the largest weight.
+    """Draw the path of a cell. Positions count from 0; without a `key` it is the one with the largest weight.
 
-    With `steps` the path belongs to the steps of a page and follows the focus: each name has the stage up to
-    which the path is lit, a step without a stage hides it. `opens` says whether it is shown at first, and
-    `name` is its element key. Raises `MhaError` for a score rule that a browser cannot compute.
+    `steps` says up to which stage the path is coloured at each step of the page; other steps hide it. With
+    `steps` the path follows the focus of the page. `opens` says whether it is shown at first; `name` is its
+    element key. Raises `MhaError` for a score rule that a browser cannot compute.
     """
     of_layer = trace.layers[layer]
-    blob = compute.of(trace, _packed, layer=layer, head=head)
+    blob = head_view.packed([trace], [trace.title], [layer], [head], values=True)
     data = {
         "name": name,
         "digest": components.digest(blob),
@@ -81,11 +60,6 @@ def draw(
     }
     _path(key=name, data=data, height=HEIGHT if opens else 1)
     components.send(name, blob, key=f"{name}_blob")
-
-
-def _packed(trace: AttentionTrace, *, layer: int, head: int) -> bytes:
-    """The numbers of one head."""
-    return pack([head_view.panel(trace, [layer])], heads=[head], values=True)
 
 
 @cache

@@ -54,7 +54,7 @@ def of_traces(
     budget = BUDGET // len(traces)
     numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=budget, values=values)
     names = [trace.title for trace in traces] if titles is None else titles
-    blob = _packed(traces, names, numbers, loaded, values)
+    blob = packed(traces, names, numbers, loaded, values)
     header = views.header_of(
         traces,
         layer=layer,
@@ -115,7 +115,7 @@ def of_weights(
     _mount(header, blob, key, HEIGHT)
 
 
-def _packed(
+def packed(
     traces: Sequence[AttentionTrace],
     titles: Sequence[str],
     numbers: Sequence[int],

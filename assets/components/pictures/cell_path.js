@@ -14,6 +14,8 @@ import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
 import { drawn } from "../streamlit/adapter.js";
+import { ABOVE, LINE_HEIGHT, layoutOf, NAME_WIDTH, NUMBER, SCORE_BOX, wireTo } from "./cell_path_plan.js";
+import { arrivalOf, inBrackets, isRoot, powersDone, sentenceOf } from "./cell_path_words.js";
 import { inkOn, shade } from "./colours.js";
 import { shortenedTo } from "./heatmap.js";
 import { largestOf } from "./matrix_gallery.js";
@@ -22,16 +24,6 @@ import { themeOf } from "./theme.js";
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
 /** @typedef {(name: string) => number} Progress of the stage of that name, 0 to 1 */
 
-const NUMBER = { least: 11, most: 24, height: 15 }; // pixels of a number of a vector
-const LINE_HEIGHT = 18; // from one key to the next
-const SCORE_BOX = { width: 88, height: 28, gap: 22 };
-const ABOVE = 22; // above the first row
-const BOX_ROW = 60; // from one row of boxes to the next
-const NAME_WIDTH = 100; // pixels of the name of a vector
-const MORE_WIDTH = 34; // and of "+48" behind it
-const OUTPUT_WIDTH = 44; // of the name of the output behind its numbers
-const TO_TABLE = 70; // between the vectors and the softmax
-const WIDE = 760; // pixels in which the softmax has room beside the vectors
 const ORDER = [
   "vectors",
   "products",
@@ -46,10 +38,8 @@ const ORDER = [
   "mixture",
 ];
 const MAX_LINES = 16;
-const MIN_CELLS = 4;
 const WHOLE = 8000; // milliseconds to play all stages
 const FINE_STEP = 1 / 16; // of a stage: a step with Shift
-const ARRIVES = 0.2; // progress of the exponentials at which the score reaches its line
 
 class CellPathPicture {
   position = 0; // in stages
@@ -231,7 +221,7 @@ class CellPathPicture {
     this.slider.max = String(path.stages.length);
     this.slider.value = String(shown);
     this.slider.setAttribute("aria-label", this.texts.slider);
-    this.slider.setAttribute("aria-valuetext", this.#sentenceAt(at, part));
+    this.slider.setAttribute("aria-valuetext", this.#sentence({ at, part }));
     this.button.textContent = this.playing ? "❚❚" : "▶\ufe0e";
     this.button.setAttribute("aria-label", this.texts[this.playing ? "pause" : "play"]);
     [...this.names.children].forEach((name, nth) => {
@@ -265,63 +255,11 @@ class CellPathPicture {
     });
   }
 
-  // One sentence about the stage, with its numbers.
-  #sentenceAt(at, part) {
-    const { path, texts, data } = this;
-    const { score, changes } = path;
+  #sentence(moment) {
+    const { path, data, texts } = this;
     const [query, key] = this.#words();
-    const count = score.terms.length;
-    const names = { query, key, head: data.head + 1, heads: data.shared, width: count };
-    const say = (name, values = {}) => fill(texts[name], { ...names, ...values });
-    const name = path.stages[at];
-    if (at === 0 && part === 0) return say("start");
-    if (name === "vectors") return say(data.shared > 1 ? "vectors_shared" : "vectors");
-    if (name === "products") {
-      const done = countDone(part, count);
-      if (part < 1) return say("products_some", { done, count, sum: written(partialSum(score.terms, done)) });
-      return say("products", { value: written(score.value), count });
-    }
-    const change = changes.findIndex((one) => one.name === name);
-    if (change >= 0) return this.#changeSentence(changes[change], changes[change - 1] ?? score, say);
-    return this.#rowSentence(name, part, say);
+    return sentenceOf(path, moment, { query, key, head: data.head + 1, heads: data.shared }, texts);
   }
-
-  #changeSentence({ name, value, factors }, before, say) {
-    if (name === "mask") return say(this.path.hidden ? "mask_hides" : "mask_shows", { value: written(value) });
-    const by = factors[1][0];
-    const width = this.path.score.terms.length;
-    const isRoot = name === "scale" && this.#isRoot(by);
-    const values = { before: written(before.value), value: written(value), by: inBrackets(by), d_k: width };
-    return say(name === "scale" && !isRoot ? "scale_own" : name, { ...values, root: written(1 / by) });
-  }
-
-  #rowSentence(name, part, say) {
-    const { lines, chosen, patch, patchedOutput, ...path } = this.path;
-    const { power, share, score } = lines[chosen];
-    const sum = written(path.sum);
-    const countKeys = (of, done = of.length) => of.slice(0, done).reduce((all, { keys }) => all + keys.length, 0);
-    switch (name) {
-      case "powers": {
-        const done = powersDone(part, lines.length);
-        const powers = lines.map((line) => line.power);
-        const some = { done: countKeys(lines, done), count: countKeys(lines), sum: written(partialSum(powers, done)) };
-        if (part < 1) return say("powers_some", some);
-        return say("powers", { score: written(score), largest: inBrackets(path.largest), power: written(power), sum });
-      }
-      case "shares":
-        return say("shares", { power: written(power), sum, weight: exact(share) });
-      case "patch":
-        return patch ? say("patch", { before: exact(patch.before), value: exact(patch.after) }) : say("patch_other");
-      default: {
-        const values = lines.filter(({ kind }) => kind !== "sink");
-        const done = countDone(part, lines.length);
-        if (part < 1) return say("mixture_some", { done: countKeys(values, done), count: countKeys(values) });
-        return say(patchedOutput ? "mixture_patched" : "mixture");
-      }
-    }
-  }
-
-  #isRoot = (by) => Math.abs(by * Math.sqrt(this.path.score.terms.length) - 1) < 1e-5;
 
   #words() {
     const { panel, shownPlace: place } = this;
@@ -484,7 +422,7 @@ class CellPathPicture {
         : `M${from.x + SCORE_BOX.width / 2} ${from.y + SCORE_BOX.height}C${from.x + SCORE_BOX.width / 2} ${to.y - 30} ${to.x + SCORE_BOX.width / 2} ${to.y - 44} ${to.x + SCORE_BOX.width / 2} ${to.y - 16}`;
       this.#wire(d, (progress) => Math.min(2 * progress(name), 1));
       const by = factors[1]?.[0];
-      const root = name === "scale" && this.#isRoot(by) ? `÷ √${terms.length}` : null;
+      const root = name === "scale" && isRoot(by, path) ? `÷ √${terms.length}` : null;
       const sign = { scale: "×", cap: "±", bias: by < 0 ? "−" : "+", temperature: "÷" }[name];
       const title = root ?? (sign ? `${sign} ${brief(name === "bias" ? Math.abs(by) : by)}` : texts[`stage_${name}`]);
       const arrived = (progress) => (progress(name) >= 0.5 ? written(value) : "");
@@ -535,7 +473,7 @@ class CellPathPicture {
     this.choices = groups.filter((_, nth) => lines[nth].kind === "key");
     const last = this.layout.placeOf(path.changes.length);
     this.#wire(wireTo(last, { x: left, y: yOf(path.chosen) + LINE_HEIGHT / 2 - 2 }, isWide, top), (progress) =>
-      path.hidden ? 0 : Math.min(progress("powers") / ARRIVES, 1),
+      path.hidden ? 0 : arrivalOf(progress("powers")),
     );
     const end = Math.max(largestOf(path.output), ...lines.map(({ part }) => largestOf(part)));
     lines.forEach((line, nth) => {
@@ -543,7 +481,7 @@ class CellPathPicture {
       const y = yOf(nth) + 12;
       const isHidden = line.kind !== "others" && line.score === -Infinity;
       const scored = (progress) =>
-        done.powers(progress) > nth || (nth === path.chosen && progress("powers") >= ARRIVES);
+        done.powers(progress) > nth || (nth === path.chosen && arrivalOf(progress("powers")) === 1);
       const scoreText = isHidden ? "−∞" : written(line.score);
       this.#number(x.score, y, (progress) => (scored(progress) && line.kind !== "others" ? scoreText : ""));
       this.#number(x.power, y, (progress) => (done.powers(progress) > nth ? written(line.power) : ""));
@@ -656,57 +594,7 @@ class CellPathPicture {
   }
 }
 
-// Places and sizes: the softmax is beside the vectors, on a phone below them.
-/** @param {CellPath} path */
-function layoutOf({ score, changes, lines, output }, width) {
-  const isWide = width >= WIDE;
-  const [nK, nV] = [score.terms.length, output.length];
-  const of = isWide ? { word: 88, score: 64, power: 80, weight: 62 } : { word: 72, score: 54, power: 72, weight: 50 };
-  const table = of.word + of.score + of.power + of.weight + (isWide ? 18 : 8);
-  const before = isWide ? NAME_WIDTH + MORE_WIDTH + TO_TABLE + table + OUTPUT_WIDTH : NAME_WIDTH + MORE_WIDTH;
-  const room = width - before; // of the numbers of a query, and on a wide screen of a value
-  const size = Math.floor(room / (isWide ? nK + nV : nK));
-  const number = Math.min(Math.max(size, NUMBER.least), NUMBER.most);
-  const fitting = (count, space) => Math.min(count, Math.max(MIN_CELLS, Math.floor(space / number)));
-  const shownK = fitting(nK, isWide ? Math.max(room / 2, room - nV * number) : room);
-  const shownV = fitting(nV, isWide ? room - shownK * number : width - table - 14);
-  const rows = isWide
-    ? { q: ABOVE, k: ABOVE + 22, products: ABOVE + 70, boxes: ABOVE + 150 }
-    : { q: ABOVE, k: ABOVE + 20, products: ABOVE + 58, boxes: ABOVE + 120 };
-  const begin = isWide ? NAME_WIDTH : 0;
-  const space = isWide ? shownK * number + MORE_WIDTH : width;
-  const across = Math.max(1, Math.floor((space + SCORE_BOX.gap) / (SCORE_BOX.width + SCORE_BOX.gap)));
-  const placeOf = (nth) => ({
-    x: begin + (nth % across) * (SCORE_BOX.width + SCORE_BOX.gap),
-    y: rows.boxes + Math.floor(nth / across) * BOX_ROW,
-  });
-  const bottom = placeOf(changes.length).y + SCORE_BOX.height + 4;
-  const right = isWide ? width - OUTPUT_WIDTH : width;
-  const left = isWide ? right - table - shownV * number : 14;
-  const top = isWide ? 0 : bottom + 20;
-  const columns = { word: left + 4, score: left + of.word + of.score - 6, power: 0, weight: 0, cells: 0 };
-  columns.power = columns.score + of.power;
-  columns.weight = columns.power + of.weight;
-  columns.cells = columns.weight + (isWide ? 18 : 8);
-  const height = Math.max(bottom, top + ABOVE + (lines.length + 1) * LINE_HEIGHT + 8);
-  return { isWide, number, shownK, shownV, rows, placeOf, left, right, top, columns, height };
-}
-
-// From the last box to the line of the key.
-function wireTo({ x, y }, to, isWide, top) {
-  if (isWide) {
-    const [from, middle] = [x + SCORE_BOX.width, y + SCORE_BOX.height / 2];
-    const begin = Math.max(to.x - TO_TABLE, from);
-    const half = (begin + to.x) / 2;
-    return `M${from} ${middle}H${begin}C${half} ${middle} ${half} ${to.y} ${to.x} ${to.y}`;
-  }
-  const [from, low] = [x + SCORE_BOX.width / 2, y + SCORE_BOX.height];
-  return `M${from} ${low}C${from} ${top} 4 ${low} 4 ${top + ABOVE}V${to.y}H${to.x}`;
-}
-
-const powersDone = (part, count) => countDone(Math.max(part - ARRIVES, 0) / (1 - ARRIVES), count);
 const shareOrWeight = ({ kind, share, weight }) => (kind === "sink" ? share : weight);
-const inBrackets = (value) => (value < 0 ? `(${written(value)})` : written(value));
 const brief = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
 
 export default async function ({ data, parentElement }) {

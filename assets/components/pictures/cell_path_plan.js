@@ -1,0 +1,63 @@
+// The places and sizes of the drawing of one cell's path (cell_path.js).
+
+/** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
+
+export const NUMBER = { least: 11, most: 24, height: 15 }; // pixels of a number of a vector
+export const LINE_HEIGHT = 18; // from one key to the next
+export const SCORE_BOX = { width: 88, height: 28, gap: 22 };
+export const ABOVE = 22; // above the first row
+const BOX_ROW = 60; // from one row of boxes to the next
+export const NAME_WIDTH = 100; // pixels of the name of a vector
+const MORE_WIDTH = 34; // and of "+48" behind it
+const OUTPUT_WIDTH = 44; // of the name of the output behind its numbers
+const TO_TABLE = 70; // between the vectors and the softmax
+const WIDE = 760; // pixels in which the softmax has room beside the vectors
+const MIN_CELLS = 4;
+
+// Places and sizes: the softmax is beside the vectors, on a phone below them.
+/** @param {CellPath} path */
+export function layoutOf({ score, changes, lines, output }, width) {
+  const isWide = width >= WIDE;
+  const [nK, nV] = [score.terms.length, output.length];
+  const of = isWide ? { word: 88, score: 64, power: 80, weight: 62 } : { word: 72, score: 54, power: 72, weight: 50 };
+  const table = of.word + of.score + of.power + of.weight + (isWide ? 18 : 8);
+  const before = isWide ? NAME_WIDTH + MORE_WIDTH + TO_TABLE + table + OUTPUT_WIDTH : NAME_WIDTH + MORE_WIDTH;
+  const room = width - before; // of the numbers of a query, and on a wide screen of a value
+  const size = Math.floor(room / (isWide ? nK + nV : nK));
+  const number = Math.min(Math.max(size, NUMBER.least), NUMBER.most);
+  const fitting = (count, space) => Math.min(count, Math.max(MIN_CELLS, Math.floor(space / number)));
+  const shownK = fitting(nK, isWide ? Math.max(room / 2, room - nV * number) : room);
+  const shownV = fitting(nV, isWide ? room - shownK * number : width - table - 14);
+  const rows = isWide
+    ? { q: ABOVE, k: ABOVE + 22, products: ABOVE + 70, boxes: ABOVE + 150 }
+    : { q: ABOVE, k: ABOVE + 20, products: ABOVE + 58, boxes: ABOVE + 120 };
+  const begin = isWide ? NAME_WIDTH : 0;
+  const space = isWide ? shownK * number + MORE_WIDTH : width;
+  const across = Math.max(1, Math.floor((space + SCORE_BOX.gap) / (SCORE_BOX.width + SCORE_BOX.gap)));
+  const placeOf = (nth) => ({
+    x: begin + (nth % across) * (SCORE_BOX.width + SCORE_BOX.gap),
+    y: rows.boxes + Math.floor(nth / across) * BOX_ROW,
+  });
+  const bottom = placeOf(changes.length).y + SCORE_BOX.height + 4;
+  const right = isWide ? width - OUTPUT_WIDTH : width;
+  const left = isWide ? right - table - shownV * number : 14;
+  const top = isWide ? 0 : bottom + 20;
+  const columns = { word: left + 4, score: left + of.word + of.score - 6, power: 0, weight: 0, cells: 0 };
+  columns.power = columns.score + of.power;
+  columns.weight = columns.power + of.weight;
+  columns.cells = columns.weight + (isWide ? 18 : 8);
+  const height = Math.max(bottom, top + ABOVE + (lines.length + 1) * LINE_HEIGHT + 8);
+  return { isWide, number, shownK, shownV, rows, placeOf, left, right, top, columns, height };
+}
+
+// From the last box to the line of the key.
+export function wireTo({ x, y }, to, isWide, top) {
+  if (isWide) {
+    const [from, middle] = [x + SCORE_BOX.width, y + SCORE_BOX.height / 2];
+    const begin = Math.max(to.x - TO_TABLE, from);
+    const half = (begin + to.x) / 2;
+    return `M${from} ${middle}H${begin}C${half} ${middle} ${half} ${to.y} ${to.x} ${to.y}`;
+  }
+  const [from, low] = [x + SCORE_BOX.width / 2, y + SCORE_BOX.height];
+  return `M${from} ${low}C${from} ${top} 4 ${low} 4 ${top + ABOVE}V${to.y}H${to.x}`;
+}
