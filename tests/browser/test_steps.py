@@ -181,8 +181,8 @@ def exact(trace: mha.LayerTrace, row: int, column: int) -> str:
     return f"{trace.weights(2)[row, column]:#.4g}"
 
 
-SWIPE = """([from, to]) => {
-    const text = [...document.querySelectorAll('[class*=st-key-step-] p')].find((e) => e.clientWidth);
+SWIPE = """([from, to, on]) => {
+    const text = on ?? [...document.querySelectorAll('[class*=st-key-step-] p')].find((e) => e.clientWidth);
     const touch = (x) => new Touch({ identifier: 1, target: text, clientX: x, clientY: 300 });
     const send = (kind, touches, x) => text.dispatchEvent(
         new TouchEvent(kind, { bubbles: true, composed: true, touches, changedTouches: [touch(x)] }));
@@ -212,3 +212,7 @@ def test_on_a_phone_a_swipe_turns_the_page_and_nothing_is_cut(on_steps):
     at_step(page, "concat")
     page.evaluate(SWIPE, [150, 190])  # too little
     at_step(page, "concat")
+    page.evaluate(SWIPE, [150, 300])
+    at_step(page, "mix")
+    page.evaluate(SWIPE, [300, 150, page.locator(".cell-path input").element_handle()])  # it moves the slider
+    at_step(page, "mix")

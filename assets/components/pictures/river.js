@@ -123,13 +123,14 @@ class River {
     this.start = touches.length === 1 ? { x: touches[0].clientX, y: touches[0].clientY } : null;
   }
 
-  // A swipe turns the page, but not where it moves a row that is wider than the screen.
+  // A swipe turns the page, but not where it moves a slider or a row that is wider than the screen.
   #release(event) {
     if (!this.start || !this.root.isConnected) return;
     const [{ clientX, clientY }] = event.changedTouches;
     const [right, down] = [clientX - this.start.x, clientY - this.start.y];
     const scrolls = (one) => one instanceof HTMLElement && one.scrollWidth > one.clientWidth + 1;
-    const sideways = (one) => scrolls(one) && getComputedStyle(one).overflowX !== "visible";
+    const isControl = (one) => one instanceof Element && one.matches(TYPED_IN);
+    const sideways = (one) => isControl(one) || (scrolls(one) && getComputedStyle(one).overflowX !== "visible");
     if (Math.abs(right) < MIN_SWIPE || Math.abs(down) > Math.abs(right) / 2) return;
     if (!event.composedPath().some(sideways)) goBySteps(right < 0 ? 1 : -1);
   }
