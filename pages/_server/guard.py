@@ -32,9 +32,8 @@ def headers() -> list[tuple[bytes, bytes]]:
 
     As strict as Streamlit allows: its components come as blob: scripts, its protocol is read with the help of
     WebAssembly, its styles stand in the page, and one script in its page is named by its hash.
-    `HEADSCOPE_FRAMES` has the sites that may frame the app.
     """
-    frames = os.environ.get(limits.FRAMES, "").split()
+    sites = limits.framing_sites()
     policy = {
         "default-src": "'none'",
         "script-src": " ".join(["'self'", "blob:", "'wasm-unsafe-eval'", *streamlit_parts.inline_scripts()]),
@@ -47,8 +46,9 @@ def headers() -> list[tuple[bytes, bytes]]:
         "manifest-src": "'self'",
         "base-uri": "'self'",
         "form-action": "'none'",
-        "frame-ancestors": " ".join(["'self'", *frames]),
     }
+    if sites is not None:
+        policy["frame-ancestors"] = " ".join(["'self'", *sites])
     values = {
         "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "x-content-type-options": "nosniff",
@@ -56,8 +56,6 @@ def headers() -> list[tuple[bytes, bytes]]:
         "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
         "cross-origin-opener-policy": "same-origin",
     }
-    if not frames:
-        values["x-frame-options"] = "SAMEORIGIN"
     return [(name.encode(), value.encode()) for name, value in values.items()]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 
 HOSTED = "HEADSCOPE_HOSTED"  # of the environment: "1" on a server for strangers
 FRAMES = "HEADSCOPE_FRAMES"  # of the environment: sites that may show the app inside a page of theirs
+THIS_MACHINE = ("http://localhost:*", "http://127.0.0.1:*", "file:")  # and slides that are a file
 
 
 def _figure(meaning: str, everywhere: int | None = None):
@@ -104,6 +105,16 @@ STRANGERS = Limits(
 def current() -> Limits:
     """The limits of this server, as its environment has it."""
     return STRANGERS if os.environ.get(HOSTED, "") not in ("", "0") else OWN
+
+
+def framing_sites() -> tuple[str, ...] | None:
+    """The sites besides its own that may show the app in a frame; None where every site may.
+
+    Those that the environment names; else every site on a server for strangers, and on your own machine the
+    pages of that machine.
+    """
+    named = tuple(os.environ.get(FRAMES, "").split())
+    return named or (None if current().hosted else THIS_MACHINE)
 
 
 def table() -> str:

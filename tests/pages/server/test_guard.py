@@ -84,15 +84,22 @@ def test_every_answer_has_the_headers_once(door, hosted, path):
     assert "'unsafe-inline'" not in policy["script-src"]
     assert "'unsafe-eval'" not in policy["script-src"].split()
     assert (headers[b"x-content-type-options"], headers[b"referrer-policy"]) == (b"nosniff", b"no-referrer")
-    assert headers[b"x-frame-options"] == b"SAMEORIGIN"
     assert b"Content-Security-Policy" not in headers  # the application's own
 
 
-def test_a_setting_names_the_sites_that_may_frame_the_app(door):
-    _, headers = asked(door(frames="https://a.example https://b.example"))
-    policy = headers[b"content-security-policy"].decode()
-    assert policy.endswith("frame-ancestors 'self' https://a.example https://b.example")
-    assert b"x-frame-options" not in headers  # which has no word for it
+@pytest.mark.parametrize(
+    ("hosted", "frames", "rule"),
+    [
+        (True, "https://a.example https://b.example", "'self' https://a.example https://b.example"),
+        (True, "", ""),  # every site
+        (False, "", "'self' http://localhost:* http://127.0.0.1:* file:"),
+        (False, "https://a.example", "'self' https://a.example"),
+    ],
+)
+def test_who_may_show_the_app_in_a_frame(door, hosted, frames, rule):
+    _, headers = asked(door(hosted=hosted, frames=frames))
+    assert headers[b"content-security-policy"].decode().partition("frame-ancestors ")[2] == rule
+    assert b"x-frame-options" not in headers  # which has no word for other sites
 
 
 def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes_gives_its_place(door):
