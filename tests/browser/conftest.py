@@ -1,16 +1,19 @@
 """A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlencode, urljoin
 
@@ -168,6 +171,57 @@ def tabs(browser):
     yield lend
     for context in profiles.values():
         context.close()
+
+
+@pytest.fixture
+def host():
+    """`host("<iframe …>")`: the address of a page with this body on another site, localhost."""
+    pages = {}
+
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = pages.get(self.path, "").encode()
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    def page(body: str) -> str:
+        path = f"/{len(pages)}"
+        pages[path] = f'<!doctype html><html lang="en"><title>Course</title><body>{body}</body></html>'
+        return f"http://localhost:{site.server_port}{path}"
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        yield page
+        site.shutdown()
+
+
+@pytest.fixture(scope="session")
+def strict_browser(browser, tmp_path_factory):
+    """A browser that blocks the cookies of other sites, as many now do."""
+    profile = tmp_path_factory.mktemp("profile")
+    (profile / "Default").mkdir()
+    settings = json.dumps({"profile": {"cookie_controls_mode": 1}})
+    (profile / "Default" / "Preferences").write_text(settings, encoding="utf-8")
+    how = {"args": OPTIONS, "locale": "en-US", "viewport": {"width": 1100, "height": 800}}
+    context = browser.browser_type.launch_persistent_context(profile, executable_path=program(), **how)
+    context.add_init_script(WATCH)
+    context.set_default_timeout(PATIENCE)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def strict(strict_browser):
+    """A tab of that browser."""
+    page = strict_browser.new_page()
+    yield page
+    page.close()
+    strict_browser.clear_cookies()
 
 
 @pytest.fixture(scope="session")

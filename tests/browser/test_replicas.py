@@ -38,7 +38,7 @@ def replicas():
         environment.setenv("HEADSCOPE_HOSTED", "1")
         environment.setenv("STREAMLIT_SERVER_COOKIE_SECRET", "the same for both")
         for name in NAMES:
-            environment.setenv("HEADSCOPE_FRAMES", f"https://{name}")
+            environment.setenv("HEADSCOPE_FRAMES", f"https://{name} http://localhost:*")
             servers.append(Server())
     yield servers
     for server in servers:
@@ -60,7 +60,12 @@ def replica_of(address: str, route: str) -> int:
     """Where the proxy sends who has this route in the cookie."""
     request = urllib.request.Request(address, headers={"Cookie": f"headscope_route={route}"})
     with urllib.request.urlopen(request) as answer:
-        policy = answer.headers["Content-Security-Policy"]
+        return replica_in(answer.headers)
+
+
+def replica_in(headers) -> int:
+    """Which one has answered with these headers."""
+    policy = headers["Content-Security-Policy"]
     [number] = [number for number, name in enumerate(NAMES) if name in policy]
     return number
 
@@ -168,6 +173,57 @@ def opens_for_a_class_behind_one_address_and_refuses_nobody(address: str) -> Non
         assert codes == [101] + [200] * CONNECTIONS * FILES
 
 
+def replica_without_cookie(address: str, browser: str) -> int:
+    """Where the proxy sends a browser of that name that keeps no cookie, with every request."""
+    stream = address.replace("http", "ws") + "/_stcore/stream"
+    with connect(stream, subprotocols=["streamlit"], user_agent_header=browser) as page:
+        found = {replica_in(page.response.headers)}
+    for _ in range(5):
+        request = urllib.request.Request(address, headers={"User-Agent": browser})
+        with urllib.request.urlopen(request) as answer:
+            found.add(replica_in(answer.headers))
+    [number] = found
+    return number
+
+
+def keeps_a_browser_without_cookies_on_one_replica(address: str) -> None:
+    assert {replica_without_cookie(address, f"browser {number}") for number in range(8)} == {0, 1}
+
+
+def sends_a_cookie_that_comes_back_where_it_can(address: str) -> None:
+    def written(**headers: str) -> list[str]:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as answer:
+            return answer.headers["Set-Cookie"].split("; ")[1:]
+
+    assert written() == ["Path=/", "HttpOnly", "SameSite=Lax"]
+    assert written(**{"X-Forwarded-Proto": "https"}) == [
+        "Path=/",
+        "HttpOnly",
+        "SameSite=None",
+        "Secure",
+        "Partitioned",
+    ]
+
+
+def keeps_a_frame_of_another_site_on_its_replica(address: str, host, strict) -> None:
+    """With the cookies of other sites blocked, and though the browser asks for a download without any."""
+    strict.set_extra_http_headers({"X-Forwarded-Proto": "https"})  # as behind a proxy with a certificate
+    elsewhere = replica_without_cookie(address, strict.evaluate("navigator.userAgent"))
+    there = host(f'<iframe src="{address}/?embed=true" width=1000 height=700></iframe>')
+    while True:
+        strict.goto(there)
+        cookies = [one for one in strict.context.cookies() if one.get("partitionKey") == "http://localhost"]
+        [route] = [one["value"] for one in cookies if one["name"] == "headscope_route"]
+        if replica_of(address, route) != elsewhere:
+            break
+        strict.context.clear_cookies()
+    frame = strict.frame_locator("iframe")
+    frame.locator(".st-key-numbers summary").click()
+    with strict.expect_download() as download:
+        frame.get_by_role("button", name="Download CSV").click()
+    assert "animal" in download.value.path().read_text(encoding="utf-8")
+
+
 def goes_on_with_every_scene_when_a_replica_dies(address: str, replicas, tabs, settled, eye) -> None:
     routes = [[], []]
     for number in range(100):
@@ -206,8 +262,13 @@ def goes_on_with_every_scene_when_a_replica_dies(address: str, replicas, tabs, s
         assert student.connections == (2 if number // STUDENTS == dying else 1)
 
 
-def test_two_replicas_behind_nginx_serve_a_class_and_outlive_one_another(replicas, proxy, tabs, settled, eye):
+def test_two_replicas_behind_nginx_serve_a_class_and_outlive_one_another(
+    replicas, proxy, host, strict, tabs, settled, eye
+):
     address, log = proxy
     closes_the_metrics_compresses_scripts_and_logs_no_sentence(address, log)
     opens_for_a_class_behind_one_address_and_refuses_nobody(address)
+    sends_a_cookie_that_comes_back_where_it_can(address)
+    keeps_a_browser_without_cookies_on_one_replica(address)
+    keeps_a_frame_of_another_site_on_its_replica(address, host, strict)
     goes_on_with_every_scene_when_a_replica_dies(address, replicas, tabs, settled, eye)
