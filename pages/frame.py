@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core.scene.link import WEIGHTS, is_older
-from pages._kit import cases, charts, components, controls, model_source, state
+from pages._kit import cases, charts, components, controls, model_source, sharing, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
 from pages._kit.text import PAGES, drawing, joined, literal, paragraph, t
@@ -171,7 +171,10 @@ streamlit_parts.sections(
 )
 charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
-controls.language_switch()
+controls.begin_language()
+with st.container(key="corner"):
+    sharing.menu()
+    controls.language_switch()
 wrong = controls.refused(link)
 controls.take(link)
 controls.begin_with_sentences()

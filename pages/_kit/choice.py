@@ -11,21 +11,42 @@ SHOWN = "shown_"  # begins the key of the control that is seen; the invisible on
 
 
 def draw(
+    control: Callable, label: str, field: str, names: Sequence[str], default: str | list[str], **options
+) -> None:
+    """Two controls of one field: Streamlit would write the words of the visible one into the link.
+
+    The invisible one is that of `hold`, the visible one that of `show`, which gets the `options`.
+    """
+    hold(field, names, default)
+    show(control, label, field, names, **options)
+
+
+def hold(field: str, names: Sequence[str], default: str | list[str]) -> None:
+    """The invisible control: the session and the link have the chosen name under `field`.
+
+    A list as `default` lets several be chosen.
+    """
+    with st.container(key=f"unseen_{field}"):
+        if isinstance(default, list):
+            st.multiselect(field, names, default, key=field, bind="query-params")
+        else:
+            st.selectbox(field, names, names.index(default), key=field, bind="query-params")
+
+
+def show(
     control: Callable,
     label: str,
     field: str,
     names: Sequence[str],
-    default: str | list[str],
     *,
     words: Callable[[str], str] | None = None,
     on_change: Callable[[str], None] | None = None,
     **options,
 ) -> None:
-    """Two controls of one field: Streamlit would write the words of the visible one into the link.
+    """The visible control, one of Streamlit's, such as ``st.selectbox``.
 
-    `control` is Streamlit's, such as ``st.selectbox``, and draws what is seen; the session has the chosen
-    name under `field`. A list as `default` lets several be chosen. `words` gives the word of a name, by
-    default the catalogue's. `on_change` is called with what is chosen, before it takes its place.
+    `words` gives the word of a name, by default the catalogue's. `on_change` is called with what is chosen,
+    before it takes its place.
     """
 
     def take() -> None:
@@ -33,11 +54,6 @@ def draw(
             on_change(st.session_state[shown])
         st.session_state[field] = st.session_state[shown]
 
-    with st.container(key=f"unseen_{field}"):
-        if isinstance(default, list):
-            st.multiselect(field, names, default, key=field, bind="query-params")
-        else:
-            st.selectbox(field, names, names.index(default), key=field, bind="query-params")
     shown = f"{SHOWN}{field}"
     st.session_state[shown] = st.session_state[field]
     words = words or (lambda name: word(field, name))

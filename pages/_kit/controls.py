@@ -116,14 +116,18 @@ def whole_link() -> dict[str, str]:
     return {name: SEPARATOR.join(values) if len(values) > 1 else values[0] for name, values in given.items()}
 
 
+def begin_language() -> None:
+    """An invisible control, which holds the language of the link."""
+    choice.hold(LANG, languages(), usual_language())
+
+
 def language_switch() -> None:
     """The switch between the languages, in the header of every page."""
-    choice.draw(
+    choice.show(
         st.segmented_control,
         t("language.switch"),
         LANG,
         languages(),
-        usual_language(),
         words=lambda name: catalogue(name)["language.name"],
         on_change=_switch,
         required=True,

@@ -45,7 +45,7 @@ def set_language(name: str) -> None:
 
 def usual_language() -> str:
     """The language chosen earlier in this browser, else the browser's own, else English."""
-    return first_known([st.context.cookies.get(COOKIE), st.context.locale])
+    return first_known([_remembered(), st.context.locale])
 
 
 def first_known(tags: Iterable[str | None]) -> str:
@@ -54,9 +54,19 @@ def first_known(tags: Iterable[str | None]) -> str:
     return next((name for name in names if name in languages()), DEFAULT)
 
 
+def _remembered() -> str | None:
+    """The language that was chosen earlier in this browser, which another site's frame may not see."""
+    return st.context.cookies.get(COOKIE)
+
+
 def chosen_language() -> str | None:
     """The language that this visitor has switched to; None as long as a link or the browser decides."""
     return language() if st.session_state.get(CHOSEN) else None
+
+
+def shared_language() -> str | None:
+    """The language of what this visitor shares: one chosen with the switch, now or earlier."""
+    return language() if chosen_language() or _remembered() in languages() else None
 
 
 def in_link() -> dict[str, str]:

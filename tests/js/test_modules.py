@@ -22,6 +22,7 @@ MOUNTED = (
     "streamlit/head_view.js",
     "streamlit/address.js",
     "streamlit/case.js",
+    "streamlit/share.js",
     "pictures/page_matrices.js",
     "pictures/overview.js",
     "pictures/river.js",

@@ -68,7 +68,6 @@ export function showBar(bar, selection, page, actions) {
     parts.push(segments(texts.direction, sides));
   }
   parts.push(options(selection, actions), saving(texts, Boolean(page.page), actions.save));
-  if (header.follows) parts.push(linkButton(texts));
   bar.setAttribute("aria-label", texts.bar);
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
@@ -174,20 +173,6 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   if (header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
   parts.push(make("p", "keys", texts.keys));
   return menu(texts.options, parts);
-}
-
-// The address has all that the view looks at.
-function linkButton(texts) {
-  const button = makeButton(texts.copy_link, "alone", async () => {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      button.textContent = texts.copied;
-    } catch {
-      window.prompt(texts.copy_link, location.href); // a page that may not write there shows what to copy
-    }
-  });
-  button.setAttribute("aria-live", "polite");
-  return button;
 }
 
 /** @param {Actions["save"]} save */

@@ -1,0 +1,29 @@
+"""The menu that shares a scene."""
+
+import streamlit as st
+
+from pages._kit import components, language
+from pages._kit.text import joined, t
+from pages._server import limits
+
+MENU = ("title", "link", "link_copied", "frame", "frame_copied", "frame_help", "by_hand")
+
+_menu = components.component(
+    "share", "streamlit/share.js", html='<div class="share"></div>', styles=("streamlit/share.css",)
+)
+
+
+def menu() -> None:
+    """The menu in the header of every page."""
+    texts = {name: t(f"share.{name}") for name in MENU}
+    _menu(key="share", data={"texts": texts, "note": _note(), "language": language.shared_language()})
+
+
+def _note() -> str:
+    """Who will not see what is shared; "" where everybody will."""
+    sites = limits.framing_sites()
+    if st.session_state.get("source", st.query_params.get("source")) == "file":
+        return t("share.file")
+    if sites == limits.THIS_MACHINE:
+        return t("share.this_machine", variable=limits.FRAMES)
+    return "" if sites is None else t("share.sites", sites=joined(sites))
