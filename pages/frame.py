@@ -142,7 +142,9 @@ def _in_words(name: str, value: str, taken: object) -> str:
 
 
 new_link = state.begin()
-st.logo(drawing("logo.svg"), size="large")
+embedded = st.context.is_embedded  # in a frame of another site, which has its scene alone
+if not embedded:
+    st.logo(drawing("logo.svg"), size="large")
 pages = {
     st.Page(
         PAGES / page.file,
@@ -156,7 +158,7 @@ pages = {
 }
 by_file = {page.file: link for link, page in pages.items()}
 listed = [page for page in pages.values() if _is_listed(page.file)]
-chosen = st.navigation(list(pages), position="top", expanded=True)
+chosen = st.navigation(list(pages), position="hidden" if embedded else "top", expanded=True)
 st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
     page_icon=drawing("icon.svg"),
@@ -165,16 +167,20 @@ st.set_page_config(
 line = st.empty()
 asked = st.container(key="controls")
 # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
-streamlit_parts.sections(
-    {listed.index(section[0]) + 1: name for name, section in SECTIONS.items() if section[0] in listed},
-    menu=t("section.menu"),
-)
+if not embedded:
+    streamlit_parts.sections(
+        {listed.index(section[0]) + 1: name for name, section in SECTIONS.items() if section[0] in listed},
+        menu=t("section.menu"),
+    )
 charts.mount()
 link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 controls.begin_language()
-with st.container(key="corner"):
-    sharing.menu()
-    controls.language_switch()
+if embedded:
+    sharing.link_to_whole()
+else:
+    with st.container(key="corner"):
+        sharing.menu()
+        controls.language_switch()
 wrong = controls.refused(link)
 controls.take(link)
 controls.begin_with_sentences()
@@ -187,4 +193,5 @@ components.address(state.address(), st.session_state.pop("follow", None), chosen
 chosen.run()
 if others := controls.replaced(link):
     _say(wrong | others, line)
-_what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done
+if not embedded:
+    _what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done

@@ -1,4 +1,4 @@
-"""The menu that shares a scene."""
+"""The menu that shares a scene, and what a scene has around it in a frame of another site."""
 
 import streamlit as st
 
@@ -10,6 +10,9 @@ MENU = ("title", "link", "link_copied", "frame", "frame_copied", "frame_help", "
 
 _menu = components.component(
     "share", "streamlit/share.js", html='<div class="share"></div>', styles=("streamlit/share.css",)
+)
+_whole = components.component(
+    "whole", "streamlit/embedded.js", html='<div class="whole"></div>', styles=("streamlit/embedded.css",)
 )
 
 
@@ -27,3 +30,8 @@ def _note() -> str:
     if sites == limits.THIS_MACHINE:
         return t("share.this_machine", variable=limits.FRAMES)
     return "" if sites is None else t("share.sites", sites=joined(sites))
+
+
+def link_to_whole() -> None:
+    """In a frame of another site: the link that opens the same scene with all its controls."""
+    _whole(key="whole", data={"text": t("share.whole")})

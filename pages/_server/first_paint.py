@@ -2,6 +2,7 @@
 
 import gzip
 from functools import lru_cache
+from urllib.parse import parse_qsl
 
 from mha_core.export import scripts
 from pages._server import streamlit_parts
@@ -13,7 +14,8 @@ class FirstPaint:
     """Adds our style rules and scripts to Streamlit's page, and a `Link` header with files it asks for late.
 
     Rules that came with the first run would move what is drawn already; and without the files headings are
-    drawn in another font first, break into other lines, and push what is below them.
+    drawn in another font first, break into other lines, and push what is below them. A page that is embedded
+    in another site has a class of its own, for the same reason.
     """
 
     def __init__(self, app):
@@ -43,7 +45,8 @@ class FirstPaint:
         async def send_whole(body: bytes):
             headers = {name.lower(): value for name, value in start["headers"]}
             if body:
-                body = _with_ours(body, headers.get(b"content-encoding") == b"gzip")
+                packed = headers.get(b"content-encoding") == b"gzip"
+                body = _with_ours(body, packed, _is_embedded(scope["query_string"]))
                 headers[b"content-length"] = b"%d" % len(body)
             for name in (b"etag", b"last-modified"):  # of Streamlit's page without our rules
                 headers.pop(name, None)
@@ -58,9 +61,17 @@ class FirstPaint:
         await self.app(scope, receive, send_page)
 
 
-@lru_cache(maxsize=4)  # Streamlit's page, packed and not
-def _with_ours(page: bytes, packed: bool) -> bytes:
+def _is_embedded(query: bytes) -> bool:
+    """Whether an address says `embed=true`, in the letters that Streamlit takes."""
+    values = parse_qsl(query.decode("latin-1"))  # of bytes it takes no Chinese
+    return ("embed", "true") in [(name.lower(), value.lower()) for name, value in values]
+
+
+@lru_cache(maxsize=8)  # Streamlit's page: packed and not, embedded and not
+def _with_ours(page: bytes, packed: bool, embedded: bool) -> bytes:
     text = gzip.decompress(page) if packed else page
+    if embedded:
+        text = text.replace(b"<html ", b'<html class="embedded" ', 1)
     # In the body: of two rules of the same weight the later one holds, and Streamlit has its own in the head.
     rules = f"<style>{scripts.asset('streamlit/app.css')}</style>"
     text = text.replace(b"</body>", f"{rules}{_early_scripts()}</body>".encode(), 1)

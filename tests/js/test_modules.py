@@ -23,6 +23,7 @@ MOUNTED = (
     "streamlit/address.js",
     "streamlit/case.js",
     "streamlit/share.js",
+    "streamlit/embedded.js",
     "pictures/page_matrices.js",
     "pictures/overview.js",
     "pictures/river.js",

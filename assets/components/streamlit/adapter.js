@@ -4,8 +4,40 @@ const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
 export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page draws
 export const KEY = "st-key-"; // before the key of an element, as a class
+export const WHOLE = "leads-out"; // of a link that opens the app outside of the frame that this page is in
 const MOMENT = 50; // milliseconds
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
+
+// In an address these say that the page is embedded, and how.
+const isEmbedding = (name) => ["embed", "embed_options"].includes(name.toLowerCase());
+
+// An address of the app, embedded as this page is.
+function embeddedAddress(address) {
+  const url = new URL(address);
+  for (const [name, value] of new URLSearchParams(location.search))
+    if (isEmbedding(name) && !url.searchParams.has(name, value)) url.searchParams.append(name, value);
+  return url.href;
+}
+
+// The address of this page with its whole frame.
+export function wholeAddress() {
+  const url = new URL(location.href);
+  for (const name of [...url.searchParams.keys()].filter(isEmbedding)) url.searchParams.delete(name);
+  return url.href;
+}
+
+// How high all of the page is, whenever that changes.
+export function followHeight(act) {
+  const page = /** @type {HTMLElement} */ (document.querySelector(PAGE));
+  const sizes = new ResizeObserver(() => act(Math.ceil(page.getBoundingClientRect().height)));
+  sizes.observe(page, { box: "border-box" });
+}
+
+// A browser lets the ground of a page show through its frame where both are light, or both dark: it is told which.
+export function sayColourScheme() {
+  const app = document.querySelector('[data-testid="stApp"]');
+  document.documentElement.style.colorScheme = getComputedStyle(app).colorScheme;
+}
 
 // Act once the page has run to its end.
 export function atRest(act, moments = MAX_MOMENTS) {
@@ -64,12 +96,15 @@ export function reserveTop(element) {
   };
 }
 
-// Streamlit opens each link of a text in a new tab; one to a page of the app opens where one is, and Back returns.
+// Streamlit opens each link of a text in a new tab; one to a page of the app opens where one is, and Back returns. In a
+// frame of another site the next page is embedded as this one is; `WHOLE` is the class of the link that leads out of it.
 export function openHere() {
   const home = new URL(".", document.baseURI).href;
   const here = (event) => {
     const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
-    if (link?.target === "_blank" && link.href.startsWith(home) && !link.download) link.target = "_self";
+    if (!link?.href.startsWith(home) || link.download || link.classList.contains(WHOLE)) return;
+    if (link.target === "_blank") link.target = "_self";
+    link.href = embeddedAddress(link.href);
   };
   for (const act of ["click", "keydown"]) window.addEventListener(act, here, true);
 }
