@@ -12,7 +12,7 @@ from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Tokens, special_positions, word_groups
 
-MAX_ALIGNED = 256  # tokens of a text whose words are aligned: all pairs of them are computed
+MAX_ALIGNED = 256  # tokens of a text: aligning its words compares all pairs of them
 
 
 class Word(NamedTuple):
@@ -26,10 +26,10 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two heads' weights between the words that both texts have, (query word, key word), and what is left.
+    """The weights of two heads between the words that both texts share, (query word, key word).
 
-    `others` are the mean weights that each head gives to tokens that the other text does not have;
-    `positions` are those of each row's tokens in the first text.
+    `others` are the mean weights that each head puts on tokens missing from the other text; `positions` are
+    the token positions of each row in the first text.
     """
 
     first: pd.DataFrame
@@ -38,7 +38,7 @@ class Comparison:
     positions: tuple[tuple[int, ...], ...]
 
     def row_of(self, query: int) -> int | None:
-        """The row of a query token of the first text; None where the other text has no such word."""
+        """The row of a token of the first text; None if the other text does not have its word."""
         return next((row for row, positions in enumerate(self.positions) if query in positions), None)
 
 
@@ -51,13 +51,13 @@ def is_same_text(first: LayerTrace, second: LayerTrace) -> bool:
 
 
 def compare(first: LayerTrace, second: LayerTrace, *, heads: tuple[int, int]) -> Comparison:
-    """The weights of a head of each layer between the words that both texts have.
+    """The weights of one head of each layer between the words that both texts share.
 
-    ``W(a, b) = mean over pieces i of a of Σ over pieces j of b of weights(i, j)``: a word looks as its pieces
-    do on the average, and is looked at as much as all of its pieces are. Words are paired in reading order,
-    without regard to case; a word that stands in place of another is paired with it.
+    ``W(a, b) = mean over pieces i of a of Σ over pieces j of b of weights(i, j)``: rows are averaged over the
+    pieces of the query word, columns are summed over the pieces of the key word. Words are paired in reading
+    order, ignoring case; a word that replaces another one is paired with it.
 
-    Raises `MhaError` for a text that is too long, and where no word is common.
+    Raises `MhaError` for a text that is too long, and for texts without a common word.
     """
     longest = max(first.n_query, first.n_key, second.n_query, second.n_key)
     if longest > MAX_ALIGNED:
@@ -86,7 +86,7 @@ def _label(pair: tuple[Word, Word]) -> str:
 
 
 def aligned(first: Tokens, second: Tokens) -> list[tuple[Word, Word]]:
-    """The words of two texts that stand for each other, in reading order."""
+    """The pairs of corresponding words of two texts, in reading order."""
     one_text, other_text = _words(first), _words(second)
     forms = ([word.form for word in text] for text in (one_text, other_text))
     pairs = []
@@ -117,10 +117,10 @@ def _between(weights: np.ndarray, queries: list[Word], keys: list[Word]) -> np.n
 
 
 def divergence(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
-    """How differently two heads look from each word: 0 for the same weights, 1 for never the same word.
+    """The Jensen–Shannon divergence of two heads, for each query word: 0 for equal, 1 for disjoint rows.
 
     ``JSD(p, q) = H((p + q)/2) − (H(p) + H(q))/2`` in bits, p and q being the rows divided by their sums; NaN
-    where a row has none. Source: Lin 1991.
+    for a row of zeros. Source: Lin 1991.
     """
     p, q = (_shares(table.to_numpy(np.float64)) for table in (first, second))
     bits = row_entropy((p + q) / 2) - (row_entropy(p) + row_entropy(q)) / 2

@@ -1,4 +1,4 @@
-"""The cone of a change: which tokens of which layers it can reach at all."""
+"""The cone of a change: the tokens of each layer that the change can reach."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from mha_core.traces.trace import AttentionTrace
 
 
 def cone(trace: AttentionTrace, edits: Sequence[Edit], *, changed: Sequence[int] = ()) -> list[np.ndarray]:
-    """For each layer the tokens whose attention output edits can change, True; all others stay as they are.
+    """For each layer, which tokens have an attention output that the edits can change, (query,) bool.
 
-    A row of a layer can change where an edit acts on it, where its own token has changed below, and where it
-    may look at a token that has: ``O_l = E_l ∪ C_l ∪ {q : mask_l[q, k], k ∈ C_l}``, and ``C_{l+1} = O_l``. It
-    is what masks allow: a weight may be near 0. (query,) of each layer; of an encoder–decoder layers count
-    in the order in which they are computed, and cross layers lead from the text to its target. `changed` are
-    tokens of the text that are others from the start, C₁.
+    A row can change if an edit acts on it, if its own token changed below, or if it may look at a token that
+    changed: ``O_l = E_l ∪ C_l ∪ {q : mask_l[q, k], k ∈ C_l}``, and ``C_{l+1} = O_l``. This is what the masks
+    allow; a weight may still be near 0. `changed` are tokens of the text that differ from the start, C₁.
+    Layers of an encoder–decoder are in the order of computation; cross layers lead from the text to its
+    target.
 
-    `trace` is that without the edits. Raises `MhaError` for edits that do not fit, and for a model with
-    layers that carry a change along the text by other means than the attention of the trace.
+    `trace` is the trace without the edits. Raises `MhaError` for edits that do not fit, and for a model in
+    which layers other than the attention of the trace carry a change along the text.
     """
     if trace.mixers or trace.source.skipped:
         names = [mixer.rule for mixer in trace.mixers] or list(trace.source.skipped)
@@ -51,7 +51,7 @@ def _site(layer: LayerTrace) -> Site:
 
 
 def _rows(edit: Edit, site: Site, visible: np.ndarray) -> np.ndarray:
-    """The rows on which an edit acts. An edit of scores acts on rows that may look at a key it names."""
+    """The rows on which an edit acts. An edit of scores acts on rows that may look at one of its keys."""
     cells = edit.cells(site).any(0).numpy()  # (query or 1, key or 1)
     if isinstance(edit, Output | Weights):
         return np.broadcast_to(cells[:, 0], len(visible))
@@ -59,7 +59,7 @@ def _rows(edit: Edit, site: Site, visible: np.ndarray) -> np.ndarray:
 
 
 def _visible(layer: LayerTrace) -> np.ndarray:
-    """True where some head of a query may look at a key; with a learned index, at any it could choose."""
+    """True where a query of some head may look at a key; with a learned index, at any key it could choose."""
     mask = layer.tensors.get("dense_mask") if layer.index is not None else layer.rule.mask
     if mask is None:
         return np.ones((layer.n_query, layer.n_key), bool)

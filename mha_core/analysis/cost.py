@@ -1,4 +1,4 @@
-"""What one layer of attention costs: its tensors' shapes, parameters, operations, memory and cache.
+"""The cost of one layer of attention: its tensors' shapes, parameters, operations, memory and cache.
 
 Sizes are counts of numbers. For memory, multiply by the bytes of a number: 4 in fp32, 2 in half precision.
 """
@@ -15,7 +15,7 @@ from mha_core.errors import in_range
 from mha_core.traces.layer import LayerTrace
 
 HEAD_COUNTS = (1, 2, 4, 8, 16, 32)
-MAX_COUNT = 1 << 20  # of tokens, and of texts in a batch
+MAX_COUNT = 1 << 20  # most tokens, and most texts in a batch
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class TensorShape:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a pass of one layer costs.
+    """The cost of one pass through a layer.
 
-    `flops` counts a product and a sum as two operations, as torch's `FlopCounterMode` does, in the products
-    of matrices; a softmax, a norm and a bias are left out there. `activations` are the numbers of all tensors
-    that are not learned, each counted once; `cache` those that generation keeps of all tokens.
+    `flops` counts a multiplication and an addition as two operations, as torch's `FlopCounterMode` does, and
+    only in matrix products: softmax, norms and biases are not counted. `activations` counts the numbers of
+    all tensors that are not learned; `cache` those that generation keeps for all tokens.
     """
 
     parameters: int
@@ -49,10 +49,10 @@ class Cost:
 
 
 def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> tuple[TensorShape, ...]:
-    """Every tensor of a layer, in the order in which they come about.
+    """Every tensor of a layer, in the order of computation.
 
-    Raises `MhaError` where `tokens` or `batch` is not a whole number from 1 to `MAX_COUNT`.
-    Source: Vaswani et al. 2017, section 3.2; DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, of a `LatentSpec`.
+    Raises `MhaError` if `tokens` or `batch` is not a whole number from 1 to `MAX_COUNT`. Sources: Vaswani et
+    al. 2017, section 3.2; for a `LatentSpec` DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
     in_range("tokens", tokens, 1, MAX_COUNT)
     in_range("batch", batch, 1, MAX_COUNT)
@@ -120,12 +120,12 @@ def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> 
 
 
 def cost(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> Cost:
-    """What a pass over `batch` texts of `tokens` tokens costs.
+    """The cost of a pass over `batch` texts of `tokens` tokens.
 
-    With N texts of L tokens and heads whose queries have d and whose values have d_v numbers:
-    ``flops = 2·N·L·(numbers of the matrices) + 2·N·h·L²·(d + d_v)``; `cache` is ``N·L·n_kv·(d_k + d_v)``, and
-    ``N·L·(kv_rank + rotary_width)`` of latent attention.
-    Raises `MhaError` as `shapes` does. Sources: Kaplan et al. 2020, table 1; Shazeer 2019; DeepSeek-AI 2024.
+    With N texts of L tokens, queries of d numbers and values of d_v numbers: ``flops = 2·N·L·(numbers of the
+    matrices) + 2·N·h·L²·(d + d_v)``; `cache` is ``N·L·n_kv·(d_k + d_v)``, and for latent attention
+    ``N·L·(kv_rank + rotary_width)``. Raises `MhaError` as `shapes` does. Sources: Kaplan et al. 2020, table
+    1; Shazeer 2019; DeepSeek-AI 2024.
     """
     tensors = shapes(spec, tokens, batch=batch)
     matrices = sum(tensor.count for tensor in tensors if tensor.learned)
@@ -148,8 +148,8 @@ def cost(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> Co
 def by_heads(d_model: int, tokens: int, *, batch: int = 1, bias: bool = True) -> pd.DataFrame:
     """The cost of h heads of d_model / h numbers each: one row for each h that divides d_model.
 
-    All need as many parameters, and as many operations: ``h·d_k = d_model``. What grows is the number of
-    scores, ``h·L²``. Source: Vaswani et al. 2017, section 3.2.2. Raises `MhaError` as `cost` does.
+    All have the same number of parameters and of operations, since ``h·d_k = d_model``; only the number of
+    scores grows, ``h·L²``. Source: Vaswani et al. 2017, section 3.2.2. Raises `MhaError` as `cost` does.
     """
     rows = []
     for h in HEAD_COUNTS:
@@ -160,12 +160,12 @@ def by_heads(d_model: int, tokens: int, *, batch: int = 1, bias: bool = True) ->
 
 
 def cache_sizes(layer: LayerTrace) -> dict[str, int] | None:
-    """The number of values that a layer stores for one token: "own" of this layer, the others for comparison.
+    """The count of numbers that a layer caches for one token: "own" of this layer, the others for comparison.
 
     With h heads, n_kv key/value heads and sizes d_k, d_v: "all" (multi-head) ``h·(d_k + d_v)``, "shared"
-    (grouped query) ``n_kv·(d_k + d_v)``, "one" (multi-query) ``d_k + d_v``, and of a layer with latent
-    attention "latent" ``kv_rank + rotary_width``. None where the keys are not known.
-    Sources: Shazeer 2019 (multi-query), Ainslie et al. 2023 (grouped), DeepSeek-AI 2024 (latent).
+    (grouped query) ``n_kv·(d_k + d_v)``, "one" (multi-query) ``d_k + d_v``, and for a layer with latent
+    attention "latent" ``kv_rank + rotary_width``. None if the keys are not known. Sources: Shazeer 2019
+    (multi-query), Ainslie et al. 2023 (grouped), DeepSeek-AI 2024 (latent).
     """
     if not layer.knows("k"):
         return None
@@ -180,11 +180,11 @@ def cache_sizes(layer: LayerTrace) -> dict[str, int] | None:
 
 
 def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
-    """The compressed vectors of a layer with latent attention, as far as they are known.
+    """The latent vectors of a layer with latent attention, as far as they are known.
 
-    "kv", that of keys and values, (key, kv_rank); "position", the rotated part of the key that all heads
-    share, (key, rotary_width): together they are the cache of a token. "q", that of queries, (query, q_rank).
-    Empty for any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
+    "kv" for keys and values, (key, kv_rank); "position", the rotated part of the key that all heads share,
+    (key, rotary_width): together they are the cache of a token. "q" for queries, (query, q_rank). Empty for
+    any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
     vectors = {}
     if layer.about.latent is None:

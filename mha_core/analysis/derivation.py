@@ -1,7 +1,7 @@
 """From X to Z for one head, step by step, with the sizes, the numbers and the formulas of one trace.
 
-There are nine steps, and a tenth that some layers have. A new step is a function of a `HeadContext` and one
-line each in `STEPS` and `FORMULAS`, and in `pytorch.STEPS`.
+There are nine steps, and a tenth for layers that adjust Q, K or V. A new step is a function of a
+`HeadContext` and one line each in `STEPS` and `FORMULAS`, and in `pytorch.STEPS`.
 """
 
 import re
@@ -21,9 +21,9 @@ from mha_core.traces.tensors import array
 from mha_core.traces.trace import AttentionTrace
 from mha_core.traces.verify import product_difference, split_difference
 
-# LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
-# `_i` the chosen head, `_j` its key/value head. L queries look at M keys: the same tokens, or those of
-# another text, whose vectors have d_y numbers.
+# LaTeX. `X[L, d_model]` is a symbol with its shape below it, in numbers; `_i` is the chosen head, `_j` its
+# key/value head. L queries look at M keys: the same tokens, or those of another text with vectors of d_y
+# numbers.
 FORMULAS = {
     "project": r"""\begin{gathered}
         X[L, d_model] \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
@@ -68,7 +68,7 @@ def formula(name: str, sizes: dict) -> str:
 
 
 def primed(latex: str, names: Sequence[str]) -> str:
-    """A formula with sizes, with a prime on those of Q, K and V that are adjusted later: Q'."""
+    """The formula with a prime on each of Q, K and V that is adjusted later: Q'."""
     for name in names:
         latex = re.sub(rf"(?<![\w^]){name.upper()}(?=[}}_])", f"{name.upper()}'", latex)
     return latex
@@ -90,13 +90,13 @@ def adjustment_formula(adjustments: Adjustments, sizes: dict) -> str:
 
 
 def from_other(latex: str, of_x: int) -> str:
-    """The projections of which the first `of_x` are made of X, and the others of another input Y."""
+    """The projections, the first `of_x` of them from X, the others from another input Y."""
     parts = latex.split("{X}")
     return "{X}".join(parts[: of_x + 1]) + "".join(f"{{Y}}{part}" for part in parts[of_x + 1 :])
 
 
 WHOLE = Crop()
-STACKED = 1e-5  # largest difference between one layer's output and the next one's input that is rounding
+STACKED = 1e-5  # largest rounding difference between a layer's output and the next one's input
 PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 
 
@@ -104,8 +104,8 @@ PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 class Step:
     """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
 
-    `wrong` is what a mistake would make of the matrix before, for comparison. `notes` names the sentences
-    that hold here, first of all "why"; `facts` are the numbers in them. `code` is the step in torch.
+    `wrong` is the result of a common mistake, for comparison. `notes` names the sentences to show, "why"
+    first; `facts` are the numbers in them. `code` is the step in torch.
     """
 
     name: str
@@ -114,14 +114,14 @@ class Step:
     after: tuple[Picture, ...]
     notes: tuple[str, ...]
     facts: dict
-    per_row: int = 0  # matrices in a row of the page; 0 for all beside each other
+    per_row: int = 0  # matrices side by side on the page; 0 for all
     wrong: tuple[Picture, ...] = ()
     code: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadContext:
-    """One head of one layer of a trace, of a long text a part; heads and layers count from 0."""
+    """One head of one layer of a trace, or a part of it for a long text; heads and layers count from 0."""
 
     trace: AttentionTrace
     layer: int
@@ -153,7 +153,7 @@ class HeadContext:
     def step(self, name: str, before: str, *after: Picture, notes: dict | None = None, **facts) -> Step:
         """A step; `before` names its input matrices, separated by spaces.
 
-        `notes` maps each sentence to whether it holds; by default "why" does.
+        `notes` maps the name of each sentence to whether it is shown; by default "why" is.
         """
         pictures = tuple(self.picture(matrix) for matrix in before.split())
         true_notes = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
@@ -199,11 +199,11 @@ class HeadContext:
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int, part: Crop = WHOLE) -> list[Step]:
-    """The steps of `STEPS` in order, without `project` where X or W^Q is unknown and `output` where W^O is.
+    """The steps of `STEPS` in order, without `project` if X or W^Q is unknown and without `output` if W^O is.
 
-    Where a model changes the product X W before the scores, `adjust` follows the split. Of a long text a
-    `part` limits the matrices and the facts to these tokens; each row still takes from all keys.
-    Raises `MhaError` for a head that the layer does not have, and for a layer with nothing but weights.
+    If a model changes the product X W before the scores, `adjust` follows the split. For a long text, `part`
+    limits the matrices and the facts to its tokens; each row still sums over all keys. Raises `MhaError` for
+    a head that the layer does not have, and for a layer of which only the weights are known.
     """
     layer_trace, layer = trace.layer(layer), trace.layer_index(layer)
     head = layer_trace.head_index(head)
@@ -236,7 +236,7 @@ def project(view: HeadContext) -> Step:
 
 
 def _gap_to_output_before(view: HeadContext) -> float | None:
-    """The largest difference between X and the output Z of the layer before; None where that is not known."""
+    """The largest difference between X and the output Z of the layer before; None if that is not known."""
     before, layer = view.trace.layers[max(0, view.layer - 1)], view.layer_trace
     if view.layer == 0 or not before.knows("w_o") or (before.n_query, before.d_model) != layer.x.shape:
         return None
@@ -245,7 +245,7 @@ def _gap_to_output_before(view: HeadContext) -> float | None:
 
 
 def _position(view: HeadContext) -> str | None:
-    """The position code of random weights; None for models, whose layers have theirs."""
+    """The position encoding of random weights; None for other models, whose layers apply their own."""
     origin = view.trace.source.origin
     return origin.position if isinstance(origin, RandomSource) else None
 
@@ -264,7 +264,7 @@ def split(view: HeadContext) -> Step:
 
 
 def adjust(view: HeadContext) -> Step:
-    """The changes of some models to the products before the scores: norm, scale, limit, rotation."""
+    """Changes that some models make to the products before the scores: norm, scale, limit, rotation."""
     changes = {step.name: step for _, steps in view.layer_trace.adjustments.items() for step in steps}
     changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
     stages = tuple(
@@ -333,9 +333,9 @@ def softmax(view: HeadContext) -> Step:
 
 
 def _over_the_whole_matrix(view: HeadContext) -> Picture | None:
-    """What softmax over all cells at once makes of the scores: all of them sum to 1, and a row to anything.
+    """The softmax over all cells at once, a common mistake: the whole matrix sums to 1, not each row.
 
-    None for a part of a long text, and where weights are made of more than scores (a sink, a patch).
+    None for a part of a long text, and if the weights depend on more than scores (a sink, a patch).
     """
     rule = view.layer_trace.rule
     if view.part != WHOLE or rule.sinks is not None or rule.patched_weights is not None:

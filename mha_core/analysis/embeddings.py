@@ -26,18 +26,18 @@ RELATIONS = {
         "number": (("我", "我们"), ("你", "你们"), ("他", "他们"), ("她", "她们")),
     },
 }
-FLAT = 1e-9  # of the largest number: a smaller axis is rounding
+FLAT = 1e-9  # relative to the largest number: a smaller axis is rounding
 
 
 class Map(NamedTuple):
-    """The positions of words on a few axes, and the share of the variance that each axis shows."""
+    """The positions of words on a few axes, and the share of the variance that each axis explains."""
 
     points: pd.DataFrame  # (word, axis)
     shares: np.ndarray  # (axis,)
 
 
 class Chance(NamedTuple):
-    """Cosines of random directions: of the nearest of many, and the limit of 95 % of pairs."""
+    """Cosines expected of random directions: of the nearest of many, and the limit for 95 % of pairs."""
 
     nearest: float
     pair: float
@@ -46,7 +46,7 @@ class Chance(NamedTuple):
 def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
     """Words and their vectors as one frame. (word, d_model)
 
-    Raises `MhaError` without any word, for a word that stands twice, and where the counts differ.
+    Raises `MhaError` for no words, for a repeated word, and if there are more or fewer vectors than words.
     """
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
@@ -64,9 +64,9 @@ def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
 def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = None) -> Map:
     """Principal components: ``(E − mean) V`` with ``E − mean = U S Vᵀ``; (word, d_model) → (word, axis).
 
-    The axes are those along which the words `along` (by default all) differ most, and the share of
-    axis a is ``S²[a] / Σ S²`` of those words; all other words are projected on the same axes. The sign of an
-    axis is free: each has its largest loading positive. Axes that the words do not fill are 0.
+    The axes are fitted to the words `along` (all by default), and the share of axis a is ``S²[a] / Σ S²`` of
+    these words; all other words are projected on the same axes. Each axis has the sign that makes its largest
+    loading positive. Axes beyond the rank of the words are 0.
     """
     basis = vectors if along is None else vectors.loc[list(along)]
     centre = basis.to_numpy().mean(0)
@@ -82,7 +82,7 @@ def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = N
 
 
 def nearest(vectors: pd.DataFrame, word: str, *, count: int = 10) -> pd.Series:
-    """The words with the largest ``cos(a, b) = a·b / (|a| |b|)`` to a word, itself left out. (word,)
+    """The words with the largest cosine to a word, ``cos(a, b) = a·b / (|a| |b|)``, without itself. (word,)
 
     Raises `MhaError` for a word that has no vector.
     """
@@ -96,7 +96,7 @@ def nearest(vectors: pd.DataFrame, word: str, *, count: int = 10) -> pd.Series:
 
 
 def agreement(vectors: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    """The cosine of every two differences ``b − a``; pairs with a word that has no vector are left out.
+    """The cosine between every two differences ``b − a``; pairs with a word that has no vector are left out.
 
     (pair, pair), rows and columns named “a→b”.
     """
@@ -119,9 +119,10 @@ def chance(n_words: int, width: int) -> Chance:
 
 
 def verdict(cosines: Sequence[float], limit: float) -> str:
-    """Do differences agree more than by chance? "all" of them, "some" on average, or "none".
+    """Whether differences agree more than by chance: "all" of them, "some" (on average), or "none".
 
-    `limit` is where 95 % of single cosines of random directions end; a mean of m ends at ``limit / √m``.
+    `limit` is the largest of 95 % of cosines of random directions; for a mean of m of them it is ``limit /
+    √m``.
     """
     if min(cosines) > limit:
         return "all"

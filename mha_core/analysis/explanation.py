@@ -26,13 +26,13 @@ from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.traces.verify import projection_parts
 
-TOLERANCE = 1e-6  # of the sum of the terms' sizes: how far a sum in fp32 may be from the exact one
-HALF = dict(zip(functional.HALF, (2**-10, 2**-7), strict=True))  # each with its unit in the last place of 1
-SMALLEST_NORMAL = 2**-14  # of float16, below which a unit grows no smaller
-HALF_UNITS = 2  # in the last place of a half-precision number, for each rounding
-MAX_KEY_NUMBERS = 4096  # a snippet writes out the keys of a whole row up to so many numbers
+TOLERANCE = 1e-6  # of a sum in fp32, relative to the sum of the terms' absolute values
+HALF = dict(zip(functional.HALF, (2**-10, 2**-7), strict=True))  # and the unit in the last place of 1
+SMALLEST_NORMAL = 2**-14  # of float16; the unit does not shrink further below it
+HALF_UNITS = 2  # in the last place, for each rounding to half precision
+MAX_KEY_NUMBERS = 4096  # most numbers of a row's keys in a snippet
 TERMS_IN_FORMULA = 6
-MAX_SYMBOLS = 6  # tokens of a side in a matrix of symbols
+MAX_SYMBOLS = 6  # tokens on each side of a matrix of symbols
 ESCAPED = str.maketrans(
     {letter: rf"\{letter}" for letter in "{}_#$%&"} | {"\\": "∖", "^": "＾", "~": "∼", "\n": "⏎"}
 )
@@ -42,13 +42,13 @@ ESCAPED = str.maketrans(
 class Equation:
     """One step towards a number, with its `value` in the trace, its formula in LaTeX and its code in torch.
 
-    `name` says what is done. Sums of `terms` are "score" (q · k), "projection" (x · W + b), "mixture" (of
+    `name` is the operation. Sums of `terms` are "score" (q · k), "projection" (x · W + b), "mixture" (of
     values), "columns" (a head's output times a column of W^O), "heads" (what each adds) and "rotary".
-    "softmax" divides the exponential of one score by those of all; its terms are these shares. Others change
-    one number: scale, cap, bias, mask, temperature, norm, clip, gate, patch (an edit) and rounding (to half
-    precision).
-    `labels` name the terms: tokens, heads, dimensions from 1. `factors` are what was multiplied for each.
-    `size` is the sum of the sizes of all products behind the value, to which rounding is relative.
+    "softmax" divides the exponential of one score by the sum of all; its terms are these shares. Others
+    change one number: scale, cap, bias, mask, temperature, norm, clip, gate, patch (an edit) and rounding (to
+    half precision). `labels` name the terms: tokens, heads, dimensions from 1. `factors` are the numbers
+    multiplied in each term. `size` is the sum of the absolute values of all products behind the value;
+    rounding is relative to it.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Equation:
 
     @property
     def has_bias(self) -> bool:
-        """Is the last term of its sum a bias?"""
+        """Whether the last term of the sum is a bias."""
         return self.labels[-1:] in (("b",), ("b^O",))
 
 
@@ -71,8 +71,8 @@ class Explanation:
     """Where one number comes from: the last of `steps` ends with `value`, the number in the trace.
 
     `name` is its matrix; `layer`, `head`, `query`, `key` and `dimension` are its place, from 0, None on axes
-    that the matrix does not have; `labels` are the tokens of query and key. `edits` are those in force, in
-    words.
+    that the matrix does not have; `labels` are the tokens of query and key. `edits` describes the edits in
+    force.
     """
 
     name: str
@@ -92,12 +92,12 @@ class Explanation:
 
     @property
     def size(self) -> float:
-        """The sum of the sizes of the products behind the value."""
+        """The sum of the absolute values of the products behind the value."""
         return max(step.size for step in self.steps)
 
     @property
     def latex(self) -> str:
-        """The steps with their numbers, a line each."""
+        """The steps with their numbers, one line each."""
         return r"\begin{gathered}" + r" \\ ".join(step.latex for step in self.steps) + r"\end{gathered}"
 
     def __repr__(self) -> str:
@@ -122,14 +122,14 @@ class Explanation:
         return f"{self.name}: {', '.join(place)}"
 
     def pytorch(self) -> str:
-        """Code that runs alone, with torch, and prints the number."""
+        """Code that runs on its own, with torch, and prints the number."""
         about = [self._place, *(f"edited: {_quoted(edit)}" for edit in self.edits)]
         return pytorch.program(about, [step.code for step in self.steps if step.code])
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The place of a number in a layer, all positions from 0; a place that its matrix lacks is None."""
+    """The place of a number in a layer, all positions from 0; None on axes that its matrix does not have."""
 
     layer: LayerTrace
     name: str
@@ -149,15 +149,15 @@ class Cell:
         return self.layer.kv_head(self.head)
 
     def number(self, name: str) -> float:
-        """The number that the trace has in a matrix of scores or weights."""
+        """The trace's number in a matrix of scores or weights."""
         values = getattr(self.layer, name)(self.head, rows=[self.query], keys=[self.key])
         return float(values[0, 0])
 
     def ending(self, steps: Sequence[Equation], recorded: float, dtype: object = None) -> list[Equation]:
-        """The steps, of which the last one ends with the number that the trace has.
+        """The steps, checked against the number in the trace, with which the last one ends.
 
-        In half precision the rounding of what the steps make is a further step. Raises `MhaError` where they
-        do not make the number of the trace.
+        In half precision, rounding is a further step. Raises `MhaError` if the steps do not give the trace's
+        number.
         """
         *others, last = steps
         limit = TOLERANCE * max(last.size, abs(recorded))
@@ -196,16 +196,16 @@ def explain(
 
     `name` is a matrix, as in `AttentionTrace.frame`. The place of a number is its `query` and `key` in
     scores, scaled, masked and weights; its `query` and `dimension` in q, output, concat, contribution and
-    result; its `key` and `dimension` in k and v; and, but in concat and result, its `head`. All count from 0;
-    tokens may also be words, as in `Tokens.index`.
+    result; its `key` and `dimension` in k and v; and its `head`, except in concat and result. All count from
+    0; tokens may also be words, as in `Tokens.index`.
 
     ``mha.explain(trace, layer=1, head=3, query="it", key="animal")`` explains a weight; the ``terms`` of its
     first step are the products ``q_d · k_d``, and ``.pytorch()`` is code that computes it again. A sum of
-    terms equals the number in the trace to 1e-6 of the sum of their sizes; in half precision the rounding is
-    a step of its own.
+    terms equals the number in the trace to 1e-6 of the sum of their absolute values; in half precision,
+    rounding is a step of its own.
 
-    Raises `MhaError` for a number of which parts are not known, as scores of a layer that has its weights
-    alone; and for a place that is not complete or does not exist.
+    Raises `MhaError` if parts of the number are not known, such as scores of a layer with weights only, and
+    for a place that is incomplete or does not exist.
     """
     if not isinstance(trace, AttentionTrace):
         raise MhaError("A number of a trace is explained; got {type}.", type=named_type(trace))
@@ -251,13 +251,13 @@ def _width(layer: LayerTrace, name: str) -> int:
         return layer.d_v
     if name == "concat":
         return layer.n_heads * layer.d_v
-    return layer.contribution(0, rows=[0]).shape[1]  # it says so where W^O is not known
+    return layer.contribution(0, rows=[0]).shape[1]  # raises if W^O is not known
 
 
 def symbolic_scores(layer: LayerTrace) -> str:
     """The matrix of scores in LaTeX, each as the product of two vectors with their tokens' names.
 
-    Raises `MhaError` for more than `MAX_SYMBOLS` queries or keys, which no page has room for.
+    Raises `MhaError` for more than `MAX_SYMBOLS` queries or keys, which do not fit on a page.
     """
     queries, keys = (text.labels for text in (layer.sides.queries, layer.sides.keys))
     if max(len(queries), len(keys)) > MAX_SYMBOLS:
@@ -297,7 +297,7 @@ def _of_scores(cell: Cell) -> list[Equation]:
 
 @dataclass(frozen=True, eq=False)
 class ScoreRow:
-    """The row of scores in which a cell stands; its code computes the `whole` row, or this cell alone."""
+    """The row of scores of a cell; its code computes the `whole` row, or only this cell."""
 
     cell: Cell
     whole: bool
@@ -313,7 +313,7 @@ class ScoreRow:
         return np.broadcast_to(row, (self.cell.layer.n_key,))
 
     def code(self, name: str) -> str:
-        """The row of a bias or mask as code, or its number for the cell alone."""
+        """The row of a bias or mask as code, or only the cell's number."""
         row = self.values(name)
         return pytorch.tensor(row) if self.whole else pytorch.number(row[self.cell.key])
 
@@ -412,7 +412,7 @@ class ScoreRow:
 
 
 def _of_output(cell: Cell) -> list[Equation]:
-    """The steps to a number of a head's output: a mixture of the values, or what an edit puts there."""
+    """The steps to a number of a head's output: a mixture of the values, or the value that an edit sets."""
     layer = cell.layer
     if not layer.knows("v"):
         raise MhaError("The values of this layer are not known, so its outputs cannot be explained.")
@@ -434,7 +434,7 @@ def _of_output(cell: Cell) -> list[Equation]:
 
 
 def _of_concat(cell: Cell) -> list[Equation]:
-    """The steps to a number of the heads' outputs side by side, behind a gate and a rotation."""
+    """The steps to a number of the heads' outputs side by side, after a gate and a rotation."""
     layer = cell.layer
     head, dimension = divmod(cell.dimension, layer.d_v)
     steps = _of_output(replace(cell, head=head, dimension=dimension))
@@ -454,7 +454,7 @@ def _of_concat(cell: Cell) -> list[Equation]:
 
 
 def _of_contribution(cell: Cell) -> list[Equation]:
-    """A head's summand of the layer's output: its output times its rows of W^O."""
+    """A head's term of the layer's output: its output times its rows of W^O."""
     layer, columns = cell.layer, slice(cell.head * cell.layer.d_v, (cell.head + 1) * cell.layer.d_v)
     recorded = float(layer.contribution(cell.head, rows=[cell.query])[0, cell.dimension])
     outputs = layer.concat(rows=[cell.query])[0, columns]
@@ -468,7 +468,7 @@ def _of_contribution(cell: Cell) -> list[Equation]:
 def _of_result(cell: Cell) -> list[Equation]:
     """A number of the layer's output: what each head adds, and the bias of W^O."""
     layer, at = cell.layer, cell.dimension
-    _width(layer, "result")  # refuses where W^O is not known
+    _width(layer, "result")  # raises if W^O is not known
     recorded = float(layer.result(rows=[cell.query])[0, at])
     outputs, matrix = layer.concat(rows=[cell.query])[0], array(layer.projections.w_o[:, at])
     products = outputs.astype(np.float64) * matrix
@@ -505,7 +505,7 @@ def _of_projection(cell: Cell) -> list[Equation]:
     token, head = (cell.query, cell.head) if name == "q" else (cell.key, cell.kv_head)
     tensors = [layer.tensors[stage] for stage in layer.stages(name)]
     stages = [array(tensor[head, token]) for tensor in tensors]
-    # A product of half-precision numbers is one, also where the model then goes on in float32.
+    # A product of half-precision numbers is in half precision, even if the model goes on in float32.
     dtypes = [tensor.dtype if tensor.dtype in HALF else x.dtype for tensor in tensors]
     column = head * len(stages[0]) + cell.dimension
     shift = None if bias is None else float(bias[column])
@@ -533,7 +533,7 @@ def _of_projection(cell: Cell) -> list[Equation]:
 
 
 def _with_rotation(layer: LayerTrace) -> LayerTrace:
-    """A layer of random weights with its queries and keys before their rotation, which a trace leaves out."""
+    """A layer of random weights with its queries and keys before their rotation, which traces do not hold."""
     raw = {f"{name}_raw": project_packed(*part)[0] for name, part in projection_parts(layer).items()}
     angles = (table.float() for table in rotary_angles(layer.n_query, layer.d_k))
     tensors = {**layer.tensors, **raw, **dict(zip(("cos", "sin"), angles, strict=True))}
@@ -541,7 +541,7 @@ def _with_rotation(layer: LayerTrace) -> LayerTrace:
 
 
 def _segments(adjustments: Sequence[Adjustment]) -> list[tuple[Adjustment, ...]]:
-    """The steps before a rotation, the rotation, and those after it, as far as there are any."""
+    """The steps before a rotation, the rotation, and the steps after it; no segment is empty."""
     at = next((at for at, step in enumerate(adjustments) if isinstance(step, Rotary)), len(adjustments))
     parts = adjustments[:at], adjustments[at : at + 1], adjustments[at + 1 :]
     return [tuple(part) for part in parts if part]
@@ -620,7 +620,7 @@ def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Eq
             letter=name.upper(),
             name=name,
         )
-    gain, shift = (float(table[min(head, len(table) - 1), at]) for table in tables)  # of one row all have it
+    gain, shift = (float(table[min(head, len(table) - 1), at]) for table in tables)  # one row: all heads
     numbers = numbers.ravel()
     mean = float(numbers.mean(dtype=np.float64))
     root = float(np.sqrt(numbers.var(dtype=np.float64) + norm.epsilon))
@@ -636,7 +636,7 @@ def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Eq
 
 
 def _before(steps: Sequence[Adjustment], value: float) -> float:
-    """The number that these steps made to `value`. Raises `MhaError` where several numbers can be."""
+    """The number that these steps turned into `value`. Raises `MhaError` if several numbers are possible."""
     for step in reversed(steps):
         if not isinstance(step, Factor) or not step.by:
             raise MhaError(
@@ -647,7 +647,7 @@ def _before(steps: Sequence[Adjustment], value: float) -> float:
 
 
 def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray) -> list[Equation]:
-    """The rotation of one number of a vector with the other one of its pair; none where it stays as it is."""
+    """The rotation of one number of a vector with the other one of its pair; empty if it is not rotated."""
     place = at - code.start
     if not 0 <= place < len(cos):
         return []
@@ -678,7 +678,7 @@ def _products(
     *,
     bias: float | None = None,
 ) -> Equation:
-    """A sum of products, each of them a term, and of a bias."""
+    """A sum of products, one term each, and of a bias."""
     factors = one.astype(np.float64), other.astype(np.float64)
     terms = factors[0] * factors[1]
     labels = tuple(labels) or tuple(str(at) for at in range(1, len(terms) + 1))
@@ -700,7 +700,7 @@ def _sum(
     *,
     size: float | None = None,
 ) -> Equation:
-    """A sum of terms, of which the formula has the first ones as they are `written`."""
+    """A sum of terms; the formula shows the first ones as `written`."""
     value = float(terms.sum())
     size = float(np.abs(terms).sum()) if size is None else size
     few = list(written) or [_number(term) for term in terms[:TERMS_IN_FORMULA]]
@@ -719,7 +719,7 @@ def _change(
     *,
     terms: Sequence[float] | None = None,
 ) -> Equation:
-    """A step that changes one number; `factors` are what it is made of, `terms` what it adds up."""
+    """A step that changes one number; `factors` are its inputs, `terms` the numbers it adds."""
     numbers = np.array([value] if terms is None else terms)
     size = float(np.abs(numbers[np.isfinite(numbers)]).sum())
     return Equation(name, value, latex, code, numbers, size, (), tuple(np.array([one]) for one in factors))

@@ -16,14 +16,14 @@ from mha_core.traces.source import Source
 from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import AttentionTrace
 
-MAX_ALL_PAIRS = 256  # tokens: up to so many a page draws all pairs, of every head
-WINDOW = 128  # rows and columns of tokens at most in one large figure
-# What a spreadsheet takes for a formula: also behind white space and line breaks, and with full-width signs.
+MAX_ALL_PAIRS = 256  # tokens of a text of which a page draws all pairs, for every head
+WINDOW = 128  # most rows and columns of tokens in one large figure
+# The beginning of a formula in a spreadsheet, also after white space and line breaks, and full-width signs.
 FORMULA = re.compile(r"[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠]")
 
 
 class Span(NamedTuple):
-    """The tokens of a long text that an axis shows: positions from 0, the last one excluded, of `count`."""
+    """The tokens of a long text on an axis: from position `start`, from 0, to before `stop`, of `count`."""
 
     axis: str
     start: int
@@ -35,8 +35,8 @@ class Span(NamedTuple):
 class Origin:
     """Where the numbers of a figure come from: source and sizes, sentence, layer and head from 0.
 
-    Facts that do not apply to a figure are None; `note` holds any other remark, in words; `spans` are the
-    tokens on each axis of which only a part is drawn.
+    Facts that do not apply to a figure are None; `note` is any other remark; `spans` are the tokens on each
+    axis that shows only a part.
     """
 
     source: Source | None = None
@@ -53,7 +53,7 @@ class Origin:
 class Picture:
     """One matrix to draw: its symbol, its frame, the meaning of its colours, and its marked cells.
 
-    `start` is the position of its first row and first column, from 0, where only a part is drawn.
+    `start` is the position of its first row and first column, from 0, if only a part is drawn.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Crop(NamedTuple):
         return self.keys if axis == "key" else self.queries
 
     def spans(self, sides: Sides, axes: Iterable[str] = ("query", "key")) -> tuple[Span, ...]:
-        """The tokens on each of these axes that is cut."""
+        """A `Span` for each of these axes that is cropped."""
         texts = {axis: sides.keys if axis == "key" else sides.queries for axis in axes if self.of(axis)}
         return tuple(
             Span(axis, *self.of(axis).indices(len(text))[:2], len(text)) for axis, text in texts.items()
@@ -89,8 +89,8 @@ def picture(
 ) -> Picture:
     """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
 
-    `part` limits each axis of tokens to these tokens, a slice limits both. The matrices of a head are then
-    computed for these rows alone, so that a long text never needs a matrix of tokens × tokens.
+    `part` limits each axis of tokens to these tokens; a slice limits both. The matrices are then computed for
+    these rows only, so that a long text never needs a matrix of tokens × tokens.
     """
     part = part if isinstance(part, Crop) else Crop(part, part)
     matrix, layer_trace, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
@@ -132,7 +132,7 @@ def around(trace: AttentionTrace, query: int, *, layer: int, head: int, size: in
 
 
 def largest_weight(layer: LayerTrace, *, part: Crop = Crop()) -> float:
-    """The largest weight of all heads of a layer, of a long text that of a `part`; without unit, 0 to 1."""
+    """The largest weight of all heads of a layer, or in a `part` of a long text; from 0 to 1."""
     return float(layer.weights(rows=part.queries, keys=part.keys).max())
 
 
@@ -158,7 +158,7 @@ def long_table(
 ) -> pd.DataFrame:
     """A matrix of several heads in long form, one row for each number: head, row, column, value.
 
-    Heads and positions count from 1; each token axis has its position and its word. `rows` are neighbours.
+    Heads and positions count from 1; each token axis has its position and its word. `rows` are consecutive.
     """
     row_axis, column_axis = MATRICES[name].axes
     first, parts = rows.start or 0, []
@@ -179,14 +179,14 @@ def long_table(
 
 
 def long_tables(trace: AttentionTrace, name: str, *, layer: int) -> Iterator[pd.DataFrame]:
-    """`long_table` of all heads in parts: of a long text the whole is a hundred times as large as its q."""
+    """`long_table` of all heads, in parts: of a long text the whole would not fit into memory."""
     one = trace.layer(layer)
     for head, rows in product(range(one.n_heads), row_blocks(one.n_query, one.n_key)):
         yield long_table(trace, name, layer=layer, heads=[head], rows=rows)
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """A copy for spreadsheets: an apostrophe before each cell and header that they would compute."""
+    """A copy for spreadsheets, with an apostrophe before each cell and header that is a formula there."""
     safe = table.copy()
     for column in safe.select_dtypes(exclude="number"):
         safe[column] = safe[column].map(_literal, na_action="ignore")

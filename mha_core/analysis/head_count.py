@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-MIN_COUNTS = 4  # values of h that make a comparison
+MIN_COUNTS = 4  # fewest values of h to compare
 ARCHITECTURE, LANGUAGE = "glass-box", "en"
 SCORES = ("accuracy", "right", "answer", "shapes", "resolving")
 # Source: Vaswani et al. 2017 (Attention Is All You Need), Table 3, rows (A) and the base model, h 8:
@@ -31,11 +31,12 @@ def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
 def score_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
     """One row for each h at one width, from the entries of a manifest.
 
-    `accuracy` is the share of items in which the best head gives the right noun more weight than the other,
-    `right` its mean weight on that noun, `answer` the share of right answers of the model with other nouns
-    and `shapes` that in sentences of other shapes than it was trained on, `resolving` the number of heads of
-    the last layer that are right alone; `seconds` of processor time are missing where a training was
-    interrupted.
+    - `accuracy`: the share of items in which the best head gives the right noun more weight than the other
+    - `right`: the mean weight of that head on the right noun
+    - `answer`: the share of right answers about pairs of nouns that training did not have
+    - `shapes`: the share of right answers in sentence shapes that training did not have
+    - `resolving`: the number of heads of the last layer that are right on their own
+    - `seconds`: processor time; NaN if the training was interrupted
     """
     rows = []
     for entry in _compared(entries):
@@ -73,7 +74,7 @@ def extremes(column: pd.Series) -> Extremes:
 def question_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
     """The share of right answers to each question at one width: a row for each h, a column for each question.
 
-    NaN where a model was not asked that question.
+    NaN if a model was not asked that question.
     """
     rows = {
         entry["plan"]["h"]: {name: found["right"] for name, found in entry["scores"]["questions"].items()}

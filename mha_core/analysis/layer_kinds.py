@@ -9,19 +9,19 @@ from mha_core.traces.indices import Picked
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
-KINDS = ("full", "window", "index", "part", "linear", "convolution")  # of which a layer has one
-TRAITS = ("latent", "gated")  # which it may have besides
-ROWS = 512  # of a long text that are searched for the one that sees the most
-CONVOLUTION = "short convolution"  # the rule of mixers that are no linear attention
+KINDS = ("full", "window", "index", "part", "linear", "convolution")  # each layer has one of these
+TRAITS = ("latent", "gated")  # and any of these
+ROWS = 512  # of a long text, searched for the largest number of visible keys
+CONVOLUTION = "short convolution"  # the rule of mixers that are not linear attention
 
 
 @dataclass(frozen=True)
 class LayerKind:
-    """What one layer of a model is, as its masks show it in this text.
+    """The kind of one layer of a model, read off its masks in this text.
 
-    `layer` is its index in `trace.layers`, or `mixer` in `trace.mixers`. `kind` is one of `KINDS`; `size` is
-    the number of keys in the window, of those that the index chooses, of those of which a query sees only a
-    part, or the width of the convolution, None for the others. `traits` are some of `TRAITS`.
+    `layer` is its index in `trace.layers`, or `mixer` its index in `trace.mixers`. `kind` is one of `KINDS`.
+    `size` is the number of keys in the "window", of keys that the "index" chooses, or of the "part" that a
+    query sees; the width of a "convolution"; None for other kinds. `traits` are some of `TRAITS`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class LayerKind:
 
 
 def layer_kinds(trace: AttentionTrace) -> tuple[LayerKind, ...]:
-    """What each layer and each mixer is, in the order of the model."""
+    """The kind of each layer and each mixer, in the order of the model."""
     kinds = [_attention(layer, number) for number, layer in enumerate(trace.layers)]
     for number, mixer in enumerate(trace.mixers):
         linear = mixer.rule != CONVOLUTION
@@ -53,7 +53,7 @@ def _attention(layer: LayerTrace, number: int) -> LayerKind:
 
 
 def _visible(layer: LayerTrace) -> tuple[str, int | None]:
-    """What the mask lets through, read off its first, middle and last two rows."""
+    """The kind and size of a mask, read off its first, middle and last two rows."""
     if layer.index is not None:
         return "index", layer.index.budget * layer.index.block_size
     if layer.n_query != layer.n_key:
@@ -78,10 +78,10 @@ def _allowed(layer: LayerTrace, rows: Picked) -> np.ndarray:
 
 
 def _width(mixing: np.ndarray) -> int:
-    """How many tokens, itself among them, a token takes from."""
+    """The number of tokens that a token is mixed from, itself included."""
     return int((mixing != 0).sum(1).max())
 
 
 def _place(name: str) -> list[tuple[int, str]]:
-    """A key that sorts names by the numbers in them."""
+    """A sort key for names that compares the numbers in them."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,9 +1,9 @@
 """Published findings about single heads, measured again on our own sentences.
 
-A finding is one head of one published model, its role, and the paper's number. Papers count layers and
-heads from 1 (Clark et al. 2019) or from 0 (Wang et al. 2022): here all count from 0, and `printed` is the
-name in the paper. Our sentences are short and few: our score does not repeat the paper's experiment, it shows
-whether the head plays its role on these sentences.
+A finding is one head of one published model, its role, and the paper's number. Papers count layers and heads
+from 1 (Clark et al. 2019) or from 0 (Wang et al. 2022): here all count from 0, and `printed` is the name in
+the paper. Our sentences are short and few: our score does not repeat the paper's experiment. It shows whether
+the head plays its role on these sentences.
 """
 
 import json
@@ -28,9 +28,9 @@ Trace = Callable[[str], AttentionTrace]
 
 @dataclass(frozen=True)
 class Finding:
-    """One head, its role, and the published number (None where the paper only names the head).
+    """One head, its role, and the published number (None if the paper only names the head).
 
-    `baseline` is what the paper says a simple rule reaches, such as the word at a fixed distance.
+    `baseline` is the score that the paper reports for a simple rule, such as the word at a fixed distance.
     """
 
     model: str

@@ -15,10 +15,10 @@ MAX_PIXELS = 1 << 21  # of all thumbnails together: thousands of heads get small
 
 
 class Thumbnails:
-    """A small picture of each head. A pixel has the largest weight of its cells, so that thin lines remain.
+    """A small picture of each head. A pixel shows the largest weight of its cells, so that thin lines remain.
 
-    (head, side, side), with a side of at most the number of tokens; of two texts the shorter one is
-    stretched to the same side.
+    (head, side, side), where side is at most the number of tokens; the shorter of two texts is stretched to
+    the same side.
     """
 
     def __init__(self, layer: LayerTrace, side: int):
@@ -65,7 +65,7 @@ class Overview:
 
     @property
     def side(self) -> int:
-        """Rows and columns of a picture, in pixels; one pixel is one cell in short texts."""
+        """Rows and columns of a picture, in pixels; for short texts a pixel is one cell."""
         return self.thumbs[0].shape[1]
 
     @property
@@ -74,7 +74,7 @@ class Overview:
         return sum(thumbs.nbytes for thumbs in self.thumbs) + int(self.table.memory_usage().sum())
 
     def positions(self) -> dict[tuple[int, int], tuple[str, float]]:
-        """The position at which a head mostly looks, if any: (layer, head) → (name, mean weight).
+        """The position that a head mostly looks at, if any: (layer, head) → (name, mean weight).
 
         The rule is that of `roles.labels`, with ``1/L`` as baseline and as score before training.
         """

@@ -90,7 +90,7 @@ class Patterns:
             # H(w / Σw) = log Σw − Σ w log w / Σw
             spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
             distance = np.vecdot(weights, offsets) / total
-        self._count("entropy", spread.clip(0, 1), counted)  # rounding can leave the bounds
+        self._count("entropy", spread.clip(0, 1), counted)  # rounding can exceed the bounds
         self._count("distance", distance, counted & self.positions)
 
     def _logs(self, weights: np.ndarray) -> np.ndarray:
@@ -129,17 +129,17 @@ def metrics(trace: AttentionTrace | LayerTrace, *, without: Without = ()) -> pd.
     - "entropy": mean of ``−Σ p log p / log(visible keys)``, 0 for a single key, 1 for equal weights;
     - "distance": mean of ``Σ p |m − n|``, in positions,
 
-    where p is row m of the weights A over its sum. A mean runs over the rows in which that key exists and
-    is visible. Rows with fewer than two visible keys are left out; NaN where no row remains. In
-    cross-attention positions mean nothing: all measures but the entropy are NaN.
+    where p is row m of the weights A over its sum. A mean runs over the rows in which that key exists and is
+    visible. Rows with fewer than two visible keys are left out; NaN if no row remains. In cross-attention
+    positions mean nothing: all measures but the entropy are NaN.
 
-    ``without="special"`` leaves out special tokens and padding, a list of positions those tokens, as
-    queries and as keys. The other weights are divided by their sum, ``w / Σ w`` over the remaining keys,
-    and positions are counted among the remaining tokens.
+    ``without="special"`` leaves out special tokens and padding, a list of positions those tokens, as queries
+    and as keys. The other weights are divided by their sum, ``w / Σ w`` over the remaining keys, and
+    positions are counted among the remaining tokens.
 
-    Raises `MhaError` for a value that is no trace, for positions that the text does not have, and where no
-    token remains.
-    Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al. 2023.
+    Raises `MhaError` for a value that is not a trace, for positions that the text does not have, and if no
+    token remains. Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al.
+    2023.
     """
     remaining = leave_out(trace, without)
     if isinstance(remaining, LayerTrace):
@@ -194,7 +194,7 @@ def similarity(
 
 
 def of_one_kind(trace: AttentionTrace) -> AttentionTrace:
-    """The trace itself. Raises `MhaError` where its layers are of several kinds, between different tokens."""
+    """The trace itself. Raises `MhaError` if its layers are of several kinds, whose tokens differ."""
     check_whole(trace)
     if len(trace.kinds) > 1:
         raise MhaError(
@@ -207,7 +207,7 @@ def of_one_kind(trace: AttentionTrace) -> AttentionTrace:
 
 
 def check_whole(trace: Traced) -> None:
-    """Raise `MhaError` for one layer, where all layers of a trace are looked at."""
+    """Raise `MhaError` for a single layer where a whole trace is needed."""
     if isinstance(trace, LayerTrace):
         raise MhaError("A whole trace is needed, as mha.trace(text) returns it; got one of its layers.")
 
@@ -316,14 +316,12 @@ def _measured(layer: LayerTrace) -> pd.DataFrame:
 
 
 def collapse(layer: LayerTrace) -> float | None:
-    """The relative distance of a layer's tokens, if rank has collapsed there; None where it has not.
+    """The relative distance between a layer's tokens if rank has collapsed there, else None.
 
-    None too where X is not known, and in cross-attention.
-
-    ``‖X − mean of X‖ / ‖X‖`` of the layer's input X, where that is at most `ALIKE` and the mean over rows
-    of ``−Σ p log p / log(visible keys)`` at least `EVEN` in every head, over at most `MAX_SAMPLED_ROWS` rows.
-    Source: Dong, Cordonnier & Loukas 2021, "Attention is not all you need: pure attention loses rank doubly
-    exponentially with depth".
+    ``‖X − mean of X‖ / ‖X‖`` of the layer's input X, if that is at most `ALIKE` and the mean over rows of
+    ``−Σ p log p / log(visible keys)`` is at least `EVEN` in every head, over at most `MAX_SAMPLED_ROWS` rows.
+    None too if X is not known, and in cross-attention. Source: Dong, Cordonnier & Loukas 2021, "Attention is
+    not all you need: pure attention loses rank doubly exponentially with depth".
     """
     if not layer.knows("x") or not layer.sides.same:
         return None
@@ -341,9 +339,9 @@ def collapse(layer: LayerTrace) -> float | None:
 
 
 def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64) -> float | None:
-    """The mean share of a row's weight on special tokens; None where there are none.
+    """The mean share of a row's weight on special tokens; None if there are none.
 
-    At most `rows` rows count, evenly spaced. None too where the numbers of queries and keys differ.
+    At most `rows` rows count, evenly spaced. None too if the numbers of queries and keys differ.
     """
     if not special or layer.n_query != layer.n_key:
         return None

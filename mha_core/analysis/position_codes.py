@@ -1,4 +1,4 @@
-"""Position codes as tables: what each adds or rotates at a position, and how that affects scores."""
+"""Position encodings as tables: what each adds or rotates at a position, and its effect on scores."""
 
 from dataclasses import dataclass, replace
 
@@ -15,15 +15,15 @@ MAX_WIDTH = 1024
 
 @dataclass(frozen=True, eq=False)
 class PositionCode:
-    """A position code: its `table`, and what a query at each position meets at each key by it, `meeting`.
+    """A position encoding: its `table`, and its `effect` on the product of each query and key.
 
-    `table` is (position, dimension), of ALiBi (head, distance); `meeting` is (query, key). Positions,
-    dimensions and heads count from 1. `formula` is the code in LaTeX, and `code` the same in torch: what it
-    makes of x (token, d_model), of q and k (head, token, d_k) or of the scores (head, query, key).
+    `table` is (position, dimension), for ALiBi (head, distance); `effect` is (query, key). Positions,
+    dimensions and heads count from 1. `formula` is the encoding in LaTeX, `code` in torch: it changes x
+    (token, d_model), q and k (head, token, d_k) or the scores (head, query, key).
     """
 
     table: pd.DataFrame
-    meeting: pd.DataFrame
+    effect: pd.DataFrame
     formula: str = ""
     code: str = ""
 
@@ -39,16 +39,16 @@ ROTARY = r"""\begin{gathered}
     \theta_i = 10000^{-2i/d} \\ q \text{ at position } m \text{, and } k \text{ alike at } n
     \end{gathered}"""
 ALIBI = r"s_{mn} \;\to\; s_{mn} - r_j \, |m - n| \\ r_j = 2^{-8j/h} \text{ in head } j"
-# Of a number of heads that is no power of two: the rates of the power below, and some of that above.
+# For a number of heads that is not a power of two: the rates of the power below, and some of the one above.
 FILLED = ALIBI + r""" \text{, with } h = %d \\ \text{then every second rate of } h = %d"""
 
 
 def sinusoidal(n_positions: int, width: int) -> PositionCode:
-    """The code that is added to word vectors, and the products ``PE[m] · PE[n]``, largest at m = n.
+    """The encoding that is added to word vectors, and the products ``PE[m] · PE[n]``, largest at m = n.
 
-    ``PE[p, 2i] = sin(p / 10000^(2i/width))``, ``PE[p, 2i+1] = cos(…)``: their product is
-    ``Σ_i cos((m − n) / 10000^(2i/width))``, which depends on the distance alone.
-    Raises `MhaError` for sizes out of range. Source: Vaswani et al. 2017, section 3.5.
+    ``PE[p, 2i] = sin(p / 10000^(2i/width))``, ``PE[p, 2i+1] = cos(…)``: their product is ``Σ_i cos((m − n) /
+    10000^(2i/width))``, which depends on the distance alone. Raises `MhaError` for sizes out of range.
+    Source: Vaswani et al. 2017, section 3.5.
     """
     _check(n_positions, width)
     code = of_vectors(positions.sinusoidal(n_positions, width).numpy())
@@ -56,18 +56,18 @@ def sinusoidal(n_positions: int, width: int) -> PositionCode:
 
 
 def of_vectors(vectors: np.ndarray) -> PositionCode:
-    """A code of one vector for each position, as models learn it, and the products of every two of them."""
+    """The encoding by one learned vector for each position, and the products of every two of them."""
     at, dimension = _counted(len(vectors), "position"), _counted(vectors.shape[1], "dimension")
     table = pd.DataFrame(vectors, at, dimension)
-    return PositionCode(table, _meeting(vectors @ vectors.T), LEARNED, pytorch.learned())
+    return PositionCode(table, _effect(vectors @ vectors.T), LEARNED, pytorch.learned())
 
 
 def rotary(n_positions: int, width: int) -> PositionCode:
-    """The cosine of the angle by which each pair of dimensions is rotated, and what that does to one q and k.
+    """The cosine of the angle by which each pair of dimensions is rotated, and its effect on one q and k.
 
-    The query and the key are the same vector, of length 1 and alike in every pair: at positions m and n their
-    product is ``(2 / width) Σ_i cos((m − n) θ_i)`` with ``θ_i = 10000^(−2i/width)``.
-    Raises `MhaError` for sizes out of range, and for an odd width. Source: Su et al. 2021 (RoFormer).
+    Query and key are the same vector, of length 1 and with equal pairs: at positions m and n their product is
+    ``(2 / width) Σ_i cos((m − n) θ_i)`` with ``θ_i = 10000^(−2i/width)``. Raises `MhaError` for sizes out of
+    range, and for an odd width. Source: Su et al. 2021 (RoFormer).
     """
     _check(n_positions, width)
     if width % 2:
@@ -79,14 +79,14 @@ def rotary(n_positions: int, width: int) -> PositionCode:
     cos, sin = (table[:, : width // 2].numpy() for table in positions.rotary_angles(n_positions, width))
     rotated = np.concatenate([cos - sin, sin + cos], axis=1) * width**-0.5  # of a pair (a, a)
     table = pd.DataFrame(cos, _counted(n_positions, "position"), _counted(width // 2, "dimensions"))
-    return PositionCode(table, _meeting(rotated @ rotated.T), ROTARY, pytorch.rotary(n_positions, width))
+    return PositionCode(table, _effect(rotated @ rotated.T), ROTARY, pytorch.rotary(n_positions, width))
 
 
 def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
-    """What every head adds to a score at each distance, and what head `head`, from 0, adds to all scores.
+    """The bias that every head adds to a score at each distance, and that of `head` (from 0) for all scores.
 
-    ``−slope_h · |m − n|``; `slopes` are those of `attention.positions.alibi`.
-    Raises `MhaError` for sizes out of range. Source: Press et al. 2022 (Train Short, Test Long), section 3.
+    ``−slope_h · |m − n|``; `slopes` are those of `attention.positions.alibi`. Raises `MhaError` for sizes out
+    of range. Source: Press et al. 2022 (Train Short, Test Long), section 3.
     """
     _check(n_positions, 1)
     in_range("h", n_heads, 1, MAX_WIDTH)
@@ -99,7 +99,7 @@ def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
     power = 1 << n_heads.bit_length() - 1
     formula = ALIBI if n_heads == power else FILLED % (power, 2 * power)
     formula = rf"\begin{{gathered}} {formula} \end{{gathered}}"
-    return PositionCode(table, _meeting(bias), formula, pytorch.alibi(n_positions, n_heads))
+    return PositionCode(table, _effect(bias), formula, pytorch.alibi(n_positions, n_heads))
 
 
 def _check(n_positions: int, width: int) -> None:
@@ -111,5 +111,5 @@ def _counted(count: int, name: str) -> pd.RangeIndex:
     return pd.RangeIndex(1, count + 1, name=name)
 
 
-def _meeting(products: np.ndarray) -> pd.DataFrame:
+def _effect(products: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(products, _counted(len(products), "query"), _counted(len(products), "key"))

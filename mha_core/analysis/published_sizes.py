@@ -15,7 +15,7 @@ FILE = ("assets", "published_sizes.json")
 
 @dataclass(frozen=True)
 class PublishedSizes:
-    """A model: how many layers of attention it has, the sizes of each, and who says so."""
+    """A model: its number of attention layers, the sizes of each, and the source."""
 
     name: str
     layers: int
@@ -24,7 +24,7 @@ class PublishedSizes:
 
     @property
     def kind(self) -> str:
-        """Which kind of sharing of keys and values: mha, gqa, mqa or mla."""
+        """How its heads share keys and values: mha, gqa, mqa or mla."""
         return kind(self.spec)
 
 

@@ -1,9 +1,9 @@
-"""PyTorch code for the reader: of a step from X to Z, of a position code, and of one number.
+"""PyTorch code for the reader: for a step from X to Z, for a position encoding, and for one number.
 
-The code of a step and of a position code works on all heads at once. Its names are those of the formulas: x
-(or y, the text that is looked at, or the input that V has of its own), w_q, b_q, q, k, v, scores, weights,
-heads, concat, w_o, b_o, z; besides allowed (True where a query may look at a key), bias, sinks, gate, cos and
-sin. The code of one number has its numbers in it and runs alone.
+The code of a step and of a position encoding works on all heads at once. Its names are those of the formulas:
+x (or y, the text that is looked at, or the separate input of V), w_q, b_q, q, k, v, scores, weights, heads,
+concat, w_o, b_o, z; also allowed (True where a query may look at a key), bias, sinks, gate, cos and sin. The
+code of one number contains its numbers and runs on its own.
 """
 
 import textwrap
@@ -15,10 +15,10 @@ from mha_core.traces.facts import Adjustment, Clip, Factor, Rotary
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
 
-LINE = 100  # letters of a line of numbers
+LINE = 100  # characters in a line of numbers
 
 
-# What the three have in common: lines that change a variable
+# Lines that change a variable, common to all three
 
 
 def scaled(name: str, by: float) -> str:
@@ -46,7 +46,7 @@ def clipped(name: str, at: float) -> str:
 
 
 def rotated(name: str, form: str, width: int) -> str:
-    """All dimensions of a vector times cos, and the others of their pairs times sin."""
+    """All dimensions of a vector times cos, plus the others of their pairs times sin."""
     if form == "half":
         others = f"torch.cat([-{name}[..., {width // 2}:], {name}[..., :{width // 2}]], dim=-1)"
     else:
@@ -58,9 +58,9 @@ def rotated(name: str, form: str, width: int) -> str:
 
 
 def of_step(name: str, layer: LayerTrace, *, rotary: bool = False) -> str:
-    """The lines of a step of `derivation.STEPS`; "" where what it takes is not known, as the gain of a norm.
+    """The code of a step of `derivation.STEPS`; "" if an input is not known, such as the gain of a norm.
 
-    `rotary` says that Q and K of random weights were rotated, which is no step of its own there.
+    `rotary`: Q and K of random weights were rotated, which is not a step of its own there.
     """
     lines = STEPS[name](layer)
     if rotary and name == "split":
@@ -91,7 +91,7 @@ def _adjust(layer: LayerTrace) -> list[str]:
         for step in steps:
             made = _adjusted(name, step, layer.tensors[name].shape[-1])
             if not made:
-                return []  # a part of the way would be another way
+                return []  # only some of the steps would give other numbers
             lines += made
     return lines
 
@@ -101,13 +101,13 @@ def _adjusted(name: str, step: Adjustment, width: int) -> list[str]:
         return [scaled(name, step.by)]
     if isinstance(step, Clip):
         return [clipped(name, step.at)]
-    # A rotation of a part of the dimensions takes more than a line.
+    # A rotation of only some dimensions needs more than a line.
     is_whole = isinstance(step, Rotary) and (step.start, step.width) == (0, width)
     return [rotated(name, step.form, width)] if is_whole else []
 
 
 def _for_each_head(name: str, layer: LayerTrace) -> str:
-    """Keys or values for every query head: neighbours share one."""
+    """Keys or values repeated for the query heads that share them."""
     shared = layer.n_heads // layer.n_kv_heads
     return name if shared == 1 else f"{name}.repeat_interleave({shared}, dim=0)"
 
@@ -183,7 +183,7 @@ STEPS = {
 
 
 def sinusoidal(n_positions: int, width: int) -> str:
-    """What is added to x, (token, d_model)."""
+    """Code that adds the encoding to x, (token, d_model)."""
     cut = f"[:, :{width}]" if width % 2 else ""
     lines = [
         *_angles(n_positions, width),
@@ -194,12 +194,12 @@ def sinusoidal(n_positions: int, width: int) -> str:
 
 
 def learned() -> str:
-    """The embeddings of some words with the vectors of their positions."""
+    """Code that adds learned position vectors to word embeddings."""
     return "x = embedding[words] + position[: len(words)]"
 
 
 def rotary(n_positions: int, width: int) -> str:
-    """What becomes of q and k, (head, token, d_k)."""
+    """Code that rotates q and k, (head, token, d_k)."""
     lines = [
         *_angles(n_positions, width),
         "cos = angle.cos().repeat(1, 2).float()",
@@ -218,7 +218,7 @@ def _angles(n_positions: int, width: int) -> list[str]:
 
 
 def alibi(n_positions: int, n_heads: int) -> str:
-    """What becomes of the scores, (head, query, key)."""
+    """Code that adds the bias to the scores, (head, query, key)."""
     power = 1 << n_heads.bit_length() - 1
     lines = [f"rates = 2.0 ** (-8 / {power} * torch.arange(1, {power + 1}))"]
     if left := n_heads - power:
@@ -235,12 +235,12 @@ def alibi(n_positions: int, n_heads: int) -> str:
 
 
 def program(about: Sequence[str], lines: Sequence[str]) -> str:
-    """Code that runs alone and prints the value, with comments about it at the top."""
+    """Code that runs on its own and prints the value, with comments about it at the top."""
     return "\n".join([*(f"# {one}" for one in about), "import torch", "", *lines, "print(value.item())", ""])
 
 
 def products(value: str, bias: float | None = None, **factors: tuple[np.ndarray, str]) -> str:
-    """The factors of a sum of products with what they are, and the line that makes the value of them."""
+    """The factors of a sum of products, each with a comment, and the line that sums them."""
     lines = [f"{name} = {tensor(numbers)}  # {what}" for name, (numbers, what) in factors.items()]
     return "\n".join([*lines, value if bias is None else f"{value} + {bias!r}  # bias"])
 
@@ -250,13 +250,13 @@ def given(value: float, why: str) -> str:
 
 
 def softmax(key: int, sink: np.ndarray) -> str:
-    """The weight of a key among the scores of its row, and a sink where there is one."""
+    """The weight of a key among the scores of its row, with a sink if there is one."""
     row = f"torch.cat([s, {tensor(sink)}])" if len(sink) else "s"
     return f"value = torch.softmax({row}, 0)[{key}]"
 
 
 def share(log_sum_exp: float) -> str:
-    """The weight of a key from its score alone."""
+    """The weight of a key from its own score and the log-sum-exp of its row."""
     return f"value = torch.exp(value - {log_sum_exp!r})  # less the log-sum-exp of the row"
 
 
@@ -276,7 +276,7 @@ def layer_norm(numbers: np.ndarray, epsilon: float, gain: float, shift: float) -
 
 
 def rotation(cos: float, other: float, sin: float) -> str:
-    """The number times cos, and the other one of its pair times sin."""
+    """The number times cos, plus the other one of its pair times sin."""
     return f"value = value * {cos!r} + {other!r} * {sin!r}  # rotary code"
 
 
@@ -285,7 +285,7 @@ def rounding(dtype: object) -> str:
 
 
 def tensor(values: np.ndarray) -> str:
-    """Numbers as code, each so that it is read back as it is."""
+    """Numbers as code that reads back exactly."""
     numbers = ", ".join(map(str, values.tolist())) if values.dtype == bool else _listed(values)
     dtype = ", dtype=torch.float64" if values.dtype == np.float64 else ""
     lines = textwrap.fill(f"torch.tensor([{numbers}]{dtype})", LINE, break_long_words=False)
@@ -293,12 +293,12 @@ def tensor(values: np.ndarray) -> str:
 
 
 def _listed(values: np.ndarray) -> str:
-    """Numbers of one or two axes, separated by commas, with few digits that say the same."""
+    """Numbers of one or two axes, separated by commas, with the fewest digits that read back exactly."""
     if values.ndim > 1:
         return ", ".join(f"[{_listed(row)}]" for row in values)
     return ", ".join(map(number, values))
 
 
 def number(value: float) -> str:
-    """A number as code that is read back as it is."""
+    """A number as code that reads back exactly."""
     return str(value) if np.isfinite(value) else f'float("{value}")'

@@ -27,26 +27,32 @@ from mha_core.training.model import SmallModel
 
 ROLES = (*POSITIONS, *evaluation.LINKS)
 # The smallest score that names a head. For a position it is half of the weight. For a link, a head that
-# always takes the same one of the two nouns scores 0.5, so the limit is clearly higher.
+# always picks the same one of the two nouns scores 0.5, so the limit is clearly higher.
 MIN_WEIGHT = 0.5
 MIN_SHARE = 0.6
 # A share of 160 items has a standard error of up to 0.04; with up to 32 heads, five standard errors are no
 # accident.
 MARGIN = 0.2
 
-FILE = "roles.csv"  # beside the shipped weights: the roles of each, so that no reader waits for them
-DIGITS = 4  # behind the point, there
+FILE = "roles.csv"  # roles of the shipped models, beside their weights: measuring takes time
+DIGITS = 4  # decimals in that file
 
-IDENTITY = ("language", "architecture", "h", "d_model", "seed")  # of a small model, in a trace and in a plan
-TOLERANCE = 1e-3  # of weights that one model computed on two devices
+IDENTITY = (
+    "language",
+    "architecture",
+    "h",
+    "d_model",
+    "seed",
+)  # of a model, in its trace and plan
+TOLERANCE = 1e-3  # between weights that one model computes on two devices
 
 
 def roles(measured: AttentionTrace | Trained | str | PathLike) -> pd.DataFrame:
     """The roles of a small model's heads, measured on held-out sentences: one row for each head and role.
 
     `measured` is a trace of a small model that comes with Headscope (``source="mini"``), the file of a small
-    model from the page Train, or that model as `training.checkpoints.load_model` returns it.
-    Columns: layer, head, role (one of `ROLES`), and
+    model from the page Train, or that model as `training.checkpoints.load_model` returns it. Columns: layer,
+    head, role (one of `ROLES`), and
 
     - score: for "A to B" the share of items in which B gets the largest weight of A's row; for a position
       the mean weight on it;
@@ -57,9 +63,8 @@ def roles(measured: AttentionTrace | Trained | str | PathLike) -> pd.DataFrame:
 
     The cue is the word that decides the noun of the pronoun. The sentences are the same on every call.
 
-    Raises `MhaError` for any other trace, because measuring other sentences takes the model. `metrics` and
-    `similarity` read the trace alone.
-    Source: Clark et al. 2019.
+    Raises `MhaError` for any other trace: measuring other sentences needs the model, while `metrics` and
+    `similarity` need only the trace. Source: Clark et al. 2019.
     """
     trained = _small_model(measured)
     return of_model(trained.model, trained.plan.language, seed=trained.plan.seed)
@@ -97,7 +102,7 @@ def shipped(plan: Plan) -> pd.DataFrame:
 
 
 def write(file: Path, measured: dict[str, pd.DataFrame]) -> None:
-    """Write the roles of models by their names; those of other models in the file stay."""
+    """Write the roles of models by their names, keeping those of other models in the file."""
     tables = dict(sorted(({**_read(file)} | measured).items())) if file.exists() else measured
     with replacing(file) as temporary:
         pd.concat(tables, names=["model", None]).reset_index(level="model").to_csv(
@@ -107,7 +112,7 @@ def write(file: Path, measured: dict[str, pd.DataFrame]) -> None:
 
 
 def names_in(file: Path) -> set[str]:
-    """The names of the models whose roles the file has."""
+    """The names of the models with roles in the file."""
     return {*_read(file)} if file.exists() else set()
 
 
@@ -118,7 +123,7 @@ def _read(file: Path) -> dict[str, pd.DataFrame]:
 
 
 def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained:
-    """The model to measure; that of a trace is identified by its settings and proved by its weights."""
+    """The model to measure; that of a trace is found by its settings and verified by its weights."""
     if isinstance(measured, Trained):
         return measured
     if isinstance(measured, str | PathLike):
@@ -149,7 +154,7 @@ def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained
 
 
 def _comes_from(trace: AttentionTrace, trained: Trained) -> bool:
-    """Does this model compute the weights of the trace from the same text?"""
+    """Whether this model computes the weights of the trace from the same text."""
     _, numbers = lexicon(trained.plan.language).cut(trace.tokens.text, limit=MAX_WORDS)
     weights = evaluation.sentence_weights(trained.model, numbers)
     recorded = [layer.weights() for layer in trace.layers]
@@ -161,11 +166,11 @@ def _comes_from(trace: AttentionTrace, trained: Trained) -> bool:
 def labels(roles: pd.DataFrame) -> dict[tuple[int, int], tuple[str, float]]:
     """The role that names each head, and its score: (layer, head) → (role, score).
 
-    The role with the highest score among those in which the score is at least `MIN_SHARE` (for a
-    position `MIN_WEIGHT`), and at least `MARGIN` above the baseline and above the control of *every*
-    head. A head without such a role has no label.
+    It is the role with the highest score among those whose score is at least `MIN_SHARE` (for a position
+    `MIN_WEIGHT`), and at least `MARGIN` above the baseline and above the control of *every* head. A head
+    without such a role has no label.
     """
-    # A head was picked as the best of many, so it is compared with the best of the untrained heads.
+    # A head is the best of many, so it is compared with the best of the untrained heads.
     reference = np.maximum(roles["baseline"], roles.groupby("role")["control"].transform("max"))
     minimum = np.where(roles["role"].isin(POSITIONS), MIN_WEIGHT, MIN_SHARE)
     candidates = roles[(roles["score"] >= minimum) & (roles["score"] >= reference + MARGIN)]
@@ -214,7 +219,7 @@ def _measured(links: evaluation.LinkWeights, material: evaluation.Material) -> p
 
 
 def _pattern_cells(matrices: np.ndarray, name: str) -> np.ndarray:
-    """The cells of a positional pattern, of the rows that have one. (…, query, key) → (…, row)"""
+    """The cells of a positional pattern, in the rows that have one. (…, query, key) → (…, row)"""
     if name == "first token":
         return matrices[..., 1:, 0]
     return np.diagonal(matrices, DISTANCE[name], -2, -1)

@@ -23,17 +23,16 @@ def rollout(
 ) -> pd.DataFrame:
     """Attention rollout: the share of each token in each other after a layer, by default the last.
 
-    ``R_l = Ã_l R_{l−1}``, ``R_{−1} = I``, with ``Ã_l = (1 − r) Ā_l + r I``, its rows divided by their sums.
-    Ā is the mean of the layer's heads (or their "max" or "min" in each cell), and `residual` is r, the share
-    of the residual connection: 0.5 in the paper, 0 for attention alone. (query, key), rows sum to 1.
-    Values, W^O, norms and the layers between attentions are left out, so the result shows which tokens
-    could have had an influence, not which ones had.
+    ``R_l = Ã_l R_{l−1}``, ``R_{−1} = I``, with ``Ã_l = (1 − r) Ā_l + r I``, its rows divided by their sums. Ā
+    is the mean of the layer's heads (or their "max" or "min" in each cell), and `residual` is r, the share of
+    the residual connection: 0.5 in the paper, 0 for attention alone. (query, key), rows sum to 1. Values,
+    W^O, norms and the layers between attentions are left out, so the result shows which tokens could have had
+    an influence, not which ones had.
 
-    `without` leaves tokens out as in `metrics`.
-    Raises `MhaError` for a layer that the trace does not have, for a residual outside 0 to 1, for a model
-    with layers without softmax, through which no weights lead, and for cross-attention, whose steps cannot
-    be chained: queries and keys are tokens of different texts.
-    Source: Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers".
+    `without` leaves tokens out as in `metrics`. Raises `MhaError` for a layer that the trace does not have,
+    for a residual outside 0 to 1, for a model that has layers without softmax, which have no weights to
+    multiply, and for cross-attention, whose steps cannot be chained: queries and keys are tokens of different
+    texts. Source: Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers".
     """
     remaining = of_one_kind(leave_out(trace, without))
     if trace.mixers:
@@ -53,7 +52,7 @@ def rollout(
     shares = np.eye(len(trace.tokens))
     for current in trace.layers[: last + 1]:
         step = (1 - residual) * _combined(current, heads) + residual * np.eye(len(shares))
-        total = step.sum(1, keepdims=True)  # less than 1 with sinks, and where all keys are hidden
+        total = step.sum(1, keepdims=True)  # less than 1 with sinks, 0 if all keys are hidden
         shares = np.divide(step, total, out=np.zeros_like(step), where=total > 0) @ shares
     axes = (pd.Index(trace.tokens.labels, name=axis) for axis in ("query", "key"))
     return pd.DataFrame(shares, *axes)
@@ -79,10 +78,10 @@ def two_hops(
     """``A² A¹``: the weight with which each token reaches each other by two steps of attention.
 
     ``(A² A¹)[m, n] = Σ_t A²[m, t] · A¹[t, n]``, A² of head `second` in `layer`, A¹ of head `first` in the
-    layer before it; heads and layers count from 0. (query, key), rows sum to 1 where those of both do.
-    Residual connections, values and W^O are left out. This is one path of attention rollout (Abnar and
-    Zuidema 2020), for a single pair of heads. `rows` selects queries and `keys` selects keys, as in
-    `LayerTrace`; the sum runs over all tokens t.
+    layer before it; heads and layers count from 0. (query, key), rows sum to 1 if those of both do. Residual
+    connections, values and W^O are left out. This is one path of attention rollout (Abnar and Zuidema 2020),
+    for a single pair of heads. `rows` selects queries and `keys` selects keys, as in `LayerTrace`; the sum
+    runs over all tokens t.
 
     Raises `MhaError` for the first layer, for heads, rows and keys that the layers do not have, and for
     cross-attention, whose steps cannot be chained.

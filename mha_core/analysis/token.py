@@ -42,7 +42,7 @@ class OverLayers(NamedTuple):
 
 
 class AgainstKeys(NamedTuple):
-    """One query against every key: the products that sum to the scores, and the way to the weights."""
+    """One query with every key: the products that sum to the scores, and the steps to the weights."""
 
     products: pd.DataFrame  # (key, d_k)
     numbers: pd.DataFrame  # (key, [score, scaled, masked, weight])
@@ -63,7 +63,7 @@ class Mixture:
 
     @cached_property
     def difference(self) -> float:
-        """The largest difference between the sum of the parts and the output: rounding alone."""
+        """The largest difference between the sum of the parts and the output, caused by rounding alone."""
         return float(np.abs(self.parts.to_numpy().sum(axis=0) - self.output.to_numpy()).max())
 
 
@@ -170,8 +170,8 @@ def vectors(trace: AttentionTrace, token: int, *, layer: int, head: int) -> dict
 def leading(weights: pd.Series, size: int, *, minimum: float = 0.0) -> Leading:
     """At most `size` entries, largest first: all that are not 0, or the largest and one for the others.
 
-    The others are those beyond `size` and those below `minimum`. They are always two or more, since a
-    single one takes one entry anyway.
+    The others are those beyond `size` and those below `minimum`: always two or more, since a single one would
+    take one entry anyway.
     """
     values = weights.to_numpy()
     order = np.argsort(-values, kind="stable")[: np.count_nonzero(values)]

@@ -16,7 +16,7 @@ from mha_core.training.lexicon import lexicon
 
 def by_distance(code) -> np.ndarray:
     """The first row of the meetings, after every other row was found to be the same, shifted."""
-    meeting = code.meeting.to_numpy()
+    meeting = code.effect.to_numpy()
     for row in range(len(meeting)):
         np.testing.assert_allclose(meeting[row, row:], meeting[0, : len(meeting) - row], atol=1e-4)
         np.testing.assert_allclose(meeting[row, row::-1], meeting[0, : row + 1], atol=1e-4)
@@ -52,7 +52,7 @@ def test_alibi_falls_along_a_line_whose_slope_is_the_heads():
 def test_learned_vectors_meet_by_their_products():
     vectors = np.array([[1.0, 2.0, 0.0], [0.5, -1.0, 3.0]])
     code = of_vectors(vectors)
-    np.testing.assert_allclose(code.meeting, [[5, -1.5], [-1.5, 10.25]])
+    np.testing.assert_allclose(code.effect, [[5, -1.5], [-1.5, 10.25]])
     assert code.table.index.name == "position"
 
 
@@ -119,7 +119,7 @@ def test_the_code_in_torch_of_the_rotary_code_rotates_as_a_trace_does():
     close(made["k"], turned.k)
     alike = torch.full((1, 5, 6), 6**-0.5)
     made = ran(rotary(5, 6), q=alike, k=alike)
-    close((made["q"] @ made["k"].mT)[0], rotary(5, 6).meeting.to_numpy())
+    close((made["q"] @ made["k"].mT)[0], rotary(5, 6).effect.to_numpy())
 
 
 @pytest.mark.parametrize("h", [1, 4, 6])

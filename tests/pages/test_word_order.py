@@ -43,7 +43,7 @@ def test_alibi_is_about_one_head_of_all(shown):
     app = shown(code="ALiBi", positions_length=5, positions_h=4, positions_head=2)
     table, meeting = pictures(app)
     assert (len(table["rows"]), len(meeting["rows"])) == (4, 5)
-    expected = position_codes.alibi(5, 4, 1).meeting.to_numpy()
+    expected = position_codes.alibi(5, 4, 1).effect.to_numpy()
     assert meeting["end"] == pytest.approx(np.abs(expected).max())
 
 

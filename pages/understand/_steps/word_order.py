@@ -94,7 +94,7 @@ def _draw(code: Chosen, pictured: PositionCode) -> None:
     origin = Origin(note=_word(code.name))
     pictures = {
         SYMBOLS[code.name]: (t(f"word_order.{code.name}_table"), pictured.table),
-        "m · n": (t(f"word_order.{code.name}_meeting"), pictured.meeting),
+        "m · n": (t(f"word_order.{code.name}_meeting"), pictured.effect),
     }
     matrices = [
         Heatmap(symbol, symbol, meaning, frame, "signed", origin=origin)
