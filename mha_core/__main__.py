@@ -1,4 +1,4 @@
-"""The command `headscope`: the app, a trace without it, a saved trace or a link in it."""
+"""The command `headscope`: opens the app, a saved trace or a link, or writes a trace to a file."""
 
 import argparse
 import io
@@ -16,51 +16,51 @@ from mha_core.errors import listed
 if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
 
-# Each setting of a source: what it is read as, and what `headscope trace --help` says of it.
+# Each setting of a source: its type, and its help text in `headscope trace --help`.
 SETTINGS = {
-    "h": (int, "heads of a layer (random, mini)"),
-    "d_model": (int, "numbers for each token (random, mini)"),
-    "seed": (int, "what the weights are drawn from (random)"),
-    "layers": (int, "how many (random)"),
-    "d_k": (int, "numbers for each query and key (random)"),
-    "d_v": (int, "numbers for each value (random)"),
-    "n_kv_heads": (int, "heads of keys and values that the h heads share (random)"),
-    "position": (str, "position code: none, sinusoidal, learned, rotary or alibi (random)"),
-    "mask": (str, "who may look at whom: full or causal, or another of mha_core.attention.masks (random)"),
-    "bias": (bool, "with or without a vector that each projection adds (random)"),
+    "h": (int, "heads in each layer (random, mini)"),
+    "d_model": (int, "model width: numbers for each token (random, mini)"),
+    "seed": (int, "seed of the model weights (random)"),
+    "layers": (int, "number of layers (random)"),
+    "d_k": (int, "numbers in each query and key (random)"),
+    "d_v": (int, "numbers in each value (random)"),
+    "n_kv_heads": (int, "key/value heads that the h heads share (random)"),
+    "position": (str, "position encoding: none, sinusoidal, learned, rotary or alibi (random)"),
+    "mask": (str, "full, causal, or another mask of mha_core.attention.masks (random)"),
+    "bias": (bool, "whether each projection adds a bias vector (random)"),
     "architecture": (str, "glass-box, standard, one-layer, grouped-query, multi-query or latent (mini)"),
-    "trained": (bool, "after the training or before it (mini)"),
+    "trained": (bool, "trained weights, or those before the training (mini)"),
     "revision": (str, "branch, tag or commit on the hub (a model)"),
-    "target": (str, "the text that a model with a decoder writes (a model)"),
+    "target": (str, "target text of a model with a decoder (a model)"),
     "dtype": (str, "float32, float16 or bfloat16 (a model)"),
     "device": (str, "cpu, cuda or mps"),
-    "limit": (int, "the most tokens"),
-    "max_bytes": (int, "the most bytes of memory (random)"),
-    "max_flops": (int, "the most operations (random)"),
+    "limit": (int, "maximum number of tokens"),
+    "max_bytes": (int, "maximum bytes of memory (random)"),
+    "max_flops": (int, "maximum number of operations (random)"),
 }
 EPILOG = """\
-Without a command the app is opened, in the browser. Streamlit's options are handed on to it:
+Without a command the app opens in the browser. Streamlit's options are passed on:
   headscope --server.port 8600
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the words after `headscope` say. The exit code is 0, 1 for a refusal, 2 for a wrong usage.
+    """Run the command line. The exit code is 0, 1 if a request is refused, 2 for wrong usage.
 
-    The app takes the place of this process: its exit code is Streamlit's.
+    The app replaces this process: its exit code is Streamlit's.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file that the terminal cannot write
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names that the terminal cannot print
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     args = parser.parse_args(words)
     if args.command == "trace" and options:
-        parser.error(f"{options[0]} is an option of the app, and headscope trace does not open it")
+        parser.error(f"{options[0]} is an option of the app, which headscope trace does not open")
     try:
         if args.command == "trace":
             named = [name for name in ("source", "kind", *SETTINGS) if getattr(args, name, None) is not None]
             if args.link is not None and named:
-                parser.error(f"--link says the settings, too; leave --{named[0].replace('_', '-')} out")
+                parser.error(f"--link contains the settings; leave --{named[0].replace('_', '-')} out")
             return _trace(args)
         if args.command == "open":
             _open(args.opened)
@@ -79,11 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our words, and Streamlit's options with their values: those with a dot, as in --server.port 8600."""
+    """Our arguments, and Streamlit's options with their values: names with a dot, --server.port 8600."""
     words, options = [], []
     rest = iter(arguments)
     for word in rest:
-        if word == "--":  # all that follows is text
+        if word == "--":  # everything after it is text
             return [*words, word, *rest], options
         name, equals, _ = word.partition("=")
         if not name.startswith("--") or "." not in name:
@@ -104,17 +104,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"headscope {mha.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    meaning = "send a text through attention and write what flowed to a file"
+    meaning = "run attention on a text and write the result to a file"
     trace = commands.add_parser("trace", help=meaning, description=f"{meaning}.", allow_abbrev=False)
     asked = trace.add_mutually_exclusive_group(required=True)
     asked.add_argument("text", metavar="TEXT", nargs="?", help="the text, in quotation marks")
-    asked.add_argument("--link", help="a link of the app, in quotation marks: its text with all its settings")
+    asked.add_argument("--link", help="a link of the app, in quotation marks: its text and settings")
     trace.add_argument(
         *("-o", "--output"),
         type=_output,
         required=True,
         metavar="FILE",
-        help=".html: the head view as a page that works offline; .csv: a line for each weight; .npz: "
+        help=".html: the head view as a page that works offline; .csv: one line for each weight; .npz: "
         "weights, q, k and v of each layer for numpy; .safetensors: a trace for mha.load and headscope open",
     )
     trace.add_argument(
@@ -122,21 +122,21 @@ def _parser() -> argparse.ArgumentParser:
         default=argparse.SUPPRESS,
         help="random (the default), mini, or the id or folder of a Hugging Face model",
     )
-    trace.add_argument("--kind", help="only the layers of one kind: encoder, decoder or cross")
+    trace.add_argument("--kind", help="only the layers of this kind: encoder, decoder or cross")
     for name, (read, meaning) in SETTINGS.items():
         option = f"--{name.replace('_', '-')}"
         action = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
         trace.add_argument(option, **action, default=argparse.SUPPRESS, help=meaning)
 
-    meaning = "open the app on a saved trace, or on what a link shows"
+    meaning = "open a saved trace or a link in the app"
     opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    said = "what trace.save or headscope trace wrote, or a link of the app, in quotation marks"
-    opened.add_argument("opened", metavar="FILE|LINK", help=said)
+    help_text = "a file of trace.save or headscope trace, or a link of the app, in quotation marks"
+    opened.add_argument("opened", metavar="FILE|LINK", help=help_text)
 
-    meaning = "open the app on a lesson file, or check its lines and questions"
+    meaning = "open a lesson file in the app, or check its lines and questions"
     lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    said = "a lesson as a TOML file (assets/lessons/README.md says how to write one)"
-    lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=said)
+    help_text = "a lesson as a TOML file (assets/lessons/README.md says how to write one)"
+    lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=help_text)
     return parser
 
 
@@ -149,17 +149,17 @@ def _output(word: str) -> Path:
 
 
 def _app(options: Sequence[str]) -> int:
-    """Become `streamlit run app.py`."""
+    """Replace this process with `streamlit run app.py`."""
     command = [sys.executable, "-m", "streamlit", "run", str(resources.path("app.py")), *options]
     return os.execv(sys.executable, command)
 
 
 def _open(word: str) -> None:
-    """Leave for the app what it is to open: a file that cannot be read is refused here, not in a browser."""
+    """Tell the app what to open. A file that cannot be read is refused here, not in the browser."""
     from mha_core.scene import link
 
     if ("=" in word or "://" in word) and not Path(word).exists():
-        os.environ[resources.LINK] = f"/{link.written(link.parts(word))}"
+        os.environ[resources.LINK] = f"/{link.compose(link.parts(word))}"
         return
     mha.load(word)
     os.environ[resources.OPENED] = str(Path(word).resolve())
@@ -200,7 +200,7 @@ def _trace(args: argparse.Namespace) -> int:
     from mha_core.traces import storage
 
     path = args.output
-    storage.check_folder(path)  # before a model is loaded for nothing
+    storage.check_folder(path)  # before a model is loaded in vain
     if args.link is not None:
         return _trace_link(args.link, path)
     settings = {name: getattr(args, name) for name in ("source", *SETTINGS) if hasattr(args, name)}
@@ -218,13 +218,13 @@ def _trace(args: argparse.Namespace) -> int:
 
 
 def _trace_link(link: str, path: Path) -> int:
-    """The trace of a link's scene; a page looks where the link does. What cannot be is said, and replaced."""
+    """The trace of a link's scene; a page opens where the link does. Refused values are reported."""
     from mha_core.scene import places
 
     scene, refused = mha.Scene.of_link(link)
-    for name, value, reason, taken in refused:
-        instead = f"{taken} was taken" if taken not in (None, "") else "it was left out"
-        print(f"headscope: the link says {name}={value}, and {reason}; {instead}", file=sys.stderr)
+    for name, value, reason, replacement in refused:
+        repair = f"{replacement} is used instead" if replacement not in (None, "") else "it is left out"
+        print(f"headscope: the link has {name}={value}, but {reason}; {repair}", file=sys.stderr)
     trace = scene.trace()
     if path.suffix == ".html":
         return _write(trace, path, view=places.view(trace, scene))
@@ -232,7 +232,7 @@ def _trace_link(link: str, path: Path) -> int:
 
 
 def _write(trace: "AttentionTrace", path: Path, *, view: "HeadView | None" = None) -> int:
-    """Write the trace as the file's ending says, a page with this view, and say what is in the file."""
+    """Write the trace in the format of the file's ending, a page with this view, and print a summary."""
     if view is None:
         WRITERS[path.suffix](trace, path)
     else:
@@ -243,7 +243,7 @@ def _write(trace: "AttentionTrace", path: Path, *, view: "HeadView | None" = Non
 
 
 def _csv(trace: "AttentionTrace", path: Path) -> None:
-    """Every weight: layer, head, query, key; all counted from 1 and safe for spreadsheets, as in the app."""
+    """Every weight: layer, head, query, key; counted from 1, and safe for spreadsheets, as in the app."""
     from mha_core.analysis import frames
     from mha_core.traces.storage import replacing
 
@@ -255,7 +255,7 @@ def _csv(trace: "AttentionTrace", path: Path) -> None:
 
 
 def _npz(trace: "AttentionTrace", path: Path) -> None:
-    """weights_0, q_0, k_0, v_0 of layer 0 and so on, with the labels of its queries_0 and keys_0."""
+    """weights_0, q_0, k_0, v_0 of layer 0 and so on, with the labels in queries_0 and keys_0."""
     import numpy as np
 
     from mha_core.traces.storage import replacing
@@ -269,7 +269,7 @@ def _npz(trace: "AttentionTrace", path: Path) -> None:
                 with archive.open(f"{name}_{number}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array)
             with archive.open(f"weights_{number}.npy", "w", force_zip64=True) as file:
-                for head in range(layer.n_heads):  # one at a time: of a long text, all do not fit into memory
+                for head in range(layer.n_heads):  # one at a time: all may not fit into memory
                     weights = layer.weights(head)
                     if head == 0:
                         shape = (layer.n_heads, *weights.shape)

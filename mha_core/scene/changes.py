@@ -1,6 +1,6 @@
 """The changes of What if, as a link writes them: ``cut,layer=2,from=9,to=3-5;swap,from=3,to=7``.
 
-A change is an edit of attention or a swap of two words of the text. All counts are from 1.
+A change is an edit of attention or a swap of two words of the text. All numbers count from 1.
 """
 
 import math
@@ -26,7 +26,7 @@ class ChangeKind(NamedTuple):
 
 
 PLACES = {"layer": "layer", "head": "heads", "from": "rows", "to": "keys"}
-WORDS = ("mask", "code")  # of which a value is a name
+WORDS = ("mask", "code")  # fields whose value is a name
 KINDS = {
     "cut": ChangeKind(edits.Hide, PLACES),
     "off": ChangeKind(edits.Output, {"layer": "layer", "head": "heads"}),
@@ -38,8 +38,8 @@ KINDS = {
     "concatenated": ChangeKind(edits.Concatenation, {"layer": "layer"}),
     "swap": ChangeKind(Swap, {"from": "one", "to": "other"}),
 }
-OF_OWN_MODULES = ("concatenated", "position")  # kinds that no third-party model can take
-OLD = {"unordered": "position,code=none"}  # as links had it
+OF_OWN_MODULES = ("concatenated", "position")  # kinds for our own modules only
+OLD = {"unordered": "position,code=none"}  # older spellings
 RULE = Phrase(
     "a change is {kinds}, with its places as in cut,layer=2,from=9,to=3; at most {limit}",
     kinds=listed(KINDS, "or"),
@@ -50,7 +50,10 @@ Value = int | float | str | range | None  # a range counts from 1, too
 
 
 def change_of(kind: str, values: Mapping[str, Value]) -> Change:
-    """The change of a kind; None and what is left out are all. Raises `MhaError` for one without sense."""
+    """The change of a kind with these values. A value that is None or left out means all.
+
+    Raises `MhaError` for values that do not make a change.
+    """
     arguments = {}
     for name, field in KINDS[kind].names.items():
         value = values.get(name)
@@ -69,18 +72,18 @@ def kind_of(change: Change) -> str:
     return next(name for name, kind in KINDS.items() if type(change) is kind.type)
 
 
-def is_one(change: object) -> bool:
-    """Whether a link can name the change, and gives back the very same one."""
+def has_link(change: object) -> bool:
+    """Whether a link can express the change, and reads back as the same one."""
     if type(change) not in {kind.type for kind in KINDS.values()}:
         return False
     try:
         return read(text(change)) == ((change,), ())
-    except TypeError:  # of places that are not positions
+    except TypeError:  # from places that are not positions
         return False
 
 
 def values_of(change: Change) -> dict[str, Value]:
-    """What a change names, by the names in a link; what stands for all is left out."""
+    """The values of a change, by their names in a link; a value that means all is left out."""
     kind, values = kind_of(change), {}
     for name, field in KINDS[kind].names.items():
         value = getattr(change, field)
@@ -120,7 +123,7 @@ def write(chosen: Iterable[Change]) -> str:
 
 
 def read(link: str) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """The changes of a link, and the parts of it that are none."""
+    """The changes of a link, and the parts of it that are not changes."""
     chosen, refused = {}, []
     for part in filter(None, link.split(";")):
         change = _change(part)

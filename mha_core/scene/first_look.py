@@ -1,4 +1,4 @@
-"""Where the app looks first in a new text: the token, and a head that has an answer there."""
+"""Where the app looks first in a new text: a token, and a head with an answer there."""
 
 from dataclasses import replace
 
@@ -16,10 +16,10 @@ ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a l
 
 
 def first_token(tokens: Tokens) -> int:
-    """The position from 0 of the word that is looked at first: a pronoun.
+    """The position from 0 of the token to look at first: a pronoun.
 
-    Where there is none it is a hidden word, a verb, an adjective, a form of "be", a noun or a word that no
-    lexicon has, or any word.
+    Without a pronoun it is a hidden word, a verb, an adjective, a form of "be", a noun or a word outside the
+    vocabulary, or else the first word.
     """
     from mha_core.sources.mini import language
     from mha_core.training.lexicon import HIDDEN, lexicon, normalized
@@ -45,8 +45,8 @@ def first_token(tokens: Tokens) -> int:
     return next((at for test in tests for at in typed if test(pieces[at])), typed[0] if typed else 0)
 
 
-def names_no_place(focus: Focus, tokens: Tokens) -> bool:
-    """Whether a focus is where a bare link leaves it: on the first head, and on a word that is not there."""
+def is_unset(focus: Focus, tokens: Tokens) -> bool:
+    """Whether a focus is that of a link without one: the first head, and a word that is not in the text."""
     at_first = (focus.layer, focus.head, focus.sentence) == (Focus.layer, Focus.head, Focus.sentence)
     return at_first and bool(focus.token) and position(tokens, focus.token) is None
 
@@ -60,12 +60,13 @@ def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:
     return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != asked
 
 
-def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
-    """The focus on the head that is asked a question which has an answer at the token, from 0.
+def focus_on_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
+    """The focus on a head whose question has an answer at this token, from 0.
 
-    For a pronoun that is the question for its noun, for other words the one with the most certain answer; the
-    word before or after counts only where there is no other. Of several heads it is the one that looks most
-    at the word of the answer. It is drawn beside those that are drawn. Unchanged where no head is asked.
+    For a pronoun it is the question for its noun, for other words the one with the most certain answer; the
+    word before or after counts only if there is no other answer. Of several heads it is the one that looks
+    most at the word of the answer, and it is drawn together with those that are drawn already. The focus is
+    unchanged if no head has a question.
     """
     from mha_core.training.lexicon import lexicon, normalized
 
@@ -75,12 +76,12 @@ def at_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
     last, pieces = trace.layers[-1], [normalized(piece) for piece in trace.answered.pieces]
     of_pronoun = pieces[token] in lexicon(origin.language).pronouns
 
-    def sure(question: str) -> tuple[bool, bool, float]:
+    def rank(question: str) -> tuple[bool, bool, float]:
         probability = round(trace.questions[question][token][0][1], 1)
         return question not in EVERYWHERE, of_pronoun and question == "noun", probability
 
     answered = [question for question in trace.questions if has_answer(trace, question, token)]
-    for question in sorted(answered, key=sure, reverse=True):
+    for question in sorted(answered, key=rank, reverse=True):
         heads = [head for head, asked in enumerate(origin.questions) if question in asked.split()]
         word = normalized(trace.questions[question][token][0][0])
         keys = [at for at, piece in enumerate(pieces) if piece == word]

@@ -1,4 +1,4 @@
-"""What the pictures of a scene look at, and how they are drawn."""
+"""Where the pictures of a scene look, and how they are drawn."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,16 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from mha_core.errors import Phrase, listed
-from mha_core.scene.link import nearest, outside
+from mha_core.scene.link import nearest, range_rule
+from mha_core.scene.page import MAX_CHARACTERS
 from mha_core.scene.token_names import names
 
 if TYPE_CHECKING:
     from mha_core.traces.trace import AttentionTrace
 
-MAX_WORDS = 10_000  # characters of a field of the focus
-MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
+MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond the last one it means the last one
 LEAST = {"layer": 1, "head": 1, "sentence": 1, "lines": 0, "hop1": 0, "hop2": 0}
-# The values of those fields of the focus that have a few names; the first is the default.
+# The names that some fields can have; the first is the default.
 CHOICES = {
     "drawing": ("lines", "text", "arcs", "matrix"),
     "side": ("query", "key"),
@@ -28,15 +28,15 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Focus:
-    """What the pictures of a page look at and how they are drawn: one value in link, server and browser.
+    """Where the pictures of a page look and how they are drawn: one value in link, server and browser.
 
-    A token is its word, the second "the" is ``the~2``; a number counts from 1. "" chooses nothing, or leaves
-    the choice to the picture. `token` looks, and `key_token` is looked at where those are two texts; `pins`
-    are further tokens, with spaces between them. They look, or are looked at with the `side` "key". `heads`
-    are drawn, the chosen one where it is "", none where it is "0". `hop1` and `hop2` are the two heads that
-    words pass through, the best ones where they are "". Colours and lines of weights go from 0 to 1; on the
-    `scale` "fitted" they end at the largest weight in sight. `matrix` is the one of the six that is large,
-    and `number` the row and the column in it, ``9,3``, whose number is explained.
+    A token is named by its word, the second "the" by ``the~2``; numbers count from 1. "" chooses nothing, or
+    leaves the choice to the picture. `token` is the query; `key_token` is the key if that belongs to another
+    text; `pins` are further tokens, separated by spaces: queries, or keys with the `side` "key". `heads` are
+    the drawn heads: the chosen one for "", none for "0". `hop1` and `hop2` are the two heads of a two-step
+    path, the best ones for "". Colours and lines of weights go from 0 to 1, or with the `scale` "fitted" to
+    the largest visible weight. `matrix` is the one of the six matrices that is large, and `number` the row
+    and column in it, ``9,3``, of the number that is explained.
     """
 
     layer: int = 2
@@ -60,14 +60,17 @@ class Focus:
 
     @classmethod
     def of_link(cls, values: Mapping[str, object]) -> "Focus":
-        """The focus that a link names; of a number that cannot be the nearest, other values are left out."""
-        given = {name: _taken(name, value) for name, value in strings(values).items()}
+        """The focus that a link names. An invalid number is replaced by the nearest valid one.
+
+        Other invalid values are left out.
+        """
+        given = {name: _accepted(name, value) for name, value in strings(values).items()}
         numbers = {name for name in given if isinstance(getattr(Focus, name), int)}
         texts = {name: value for name, value in given.items() if name not in numbers}
         return cls(**texts, **{name: int(given[name]) for name in numbers if given[name]})
 
     def link(self) -> dict[str, str]:
-        """Every field as it stands in a link."""
+        """Every field as it is written in a link."""
         return {name: str(value) for name, value in vars(self).items()}
 
 
@@ -84,23 +87,23 @@ def focus_on(
 
 
 def strings(values: Mapping[str, object]) -> dict[str, str]:
-    """What a link says of the fields of a focus."""
+    """A link's values for the fields of a focus."""
     return {field.name: str(values[field.name]) for field in fields(Focus) if field.name in values}
 
 
 def refusal(name: str, value: str) -> str | None:
-    """The rule that a value of a field breaks, None where it can be; "" leaves it to the picture."""
+    """The rule that a value of a field breaks, None for a valid one; "" leaves it to the picture."""
     if name in LEAST:
-        return outside(name, value, LEAST[name], MAX_NUMBER)
+        return range_rule(name, value, LEAST[name], MAX_NUMBER)
     if name in CHOICES:
         rule = Phrase("{name} is {names}", name=name, names=listed(CHOICES[name], "or"))
         return None if value in ("", *CHOICES[name]) else rule
-    if len(value) > MAX_WORDS:
-        return Phrase("{name} has at most {limit:,} characters", name=name, limit=MAX_WORDS)
+    if len(value) > MAX_CHARACTERS:
+        return Phrase("{name} has at most {limit:,} characters", name=name, limit=MAX_CHARACTERS)
     if name == "threshold":
         return None if not value or _is_share(value) else Phrase("threshold is a number from 0")
     if name == "heads":
-        wrong = value and any(not one or outside(name, one, 0, MAX_NUMBER) for one in value.split(","))
+        wrong = value and any(not one or range_rule(name, one, 0, MAX_NUMBER) for one in value.split(","))
         rule = Phrase(
             "heads are whole numbers from 0 to {limit:,}, with commas between them", limit=MAX_NUMBER
         )
@@ -108,14 +111,14 @@ def refusal(name: str, value: str) -> str | None:
     if name == "number":
         places = value.split(",")
         wrong = value and (
-            len(places) != 2 or any(not at or outside(name, at, 1, MAX_NUMBER) for at in places)
+            len(places) != 2 or any(not at or range_rule(name, at, 1, MAX_NUMBER) for at in places)
         )
         return Phrase("number is a row and a column from 1, as in 9,3") if wrong else None
     return None
 
 
-def _taken(name: str, value: str) -> str:
-    """The value that a field has where a link says this one."""
+def _accepted(name: str, value: str) -> str:
+    """The value that a field gets for this value in a link."""
     if refusal(name, value) is None:
         return value
     number = nearest(value, LEAST[name], MAX_NUMBER) if name in LEAST else None

@@ -12,26 +12,26 @@ from mha_core.scene.source_settings import SETTINGS
 from mha_core.scene.token_names import as_number
 
 LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1, "seed": 0, "step": 0}
-SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # which have to fit together
+SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # they have to fit together
 SWITCHES = ("ask_model", "bias")
-CHARACTERS = "characters"  # of a text, among the largest numbers
-OF_HEADS = ("layer", "head", "heads", "hop1", "hop2")  # fields that name a layer or heads
+CHARACTERS = "characters"  # the key of the longest text among the limits
+OF_HEADS = ("layer", "head", "heads", "hop1", "hop2")  # fields that are a layer or heads
 WITH_HEADS = ("edits", "against")  # fields that can name heads
-WEIGHTS = "weights"  # the edition of the trained weights whose layers and heads a link names
-SEPARATOR = ","  # of the values of a field that has several
+WEIGHTS = "weights"  # the field for the edition of the trained weights
+SEPARATOR = ","  # between the values of a field with several
 
 
 class Refused(NamedTuple):
-    """A value of a link that cannot be: the rule that it breaks, and what was taken instead."""
+    """A value of a link that is not valid: the rule that it breaks, and what is used instead."""
 
     name: str
     value: str
     reason: str
-    taken: object
+    replacement: object
 
 
 class LinkParts(NamedTuple):
-    """The parts of a link: its page, the values by their names, and the heading on the page, "" for none."""
+    """The parts of a link: its page, its values by name, and the heading on the page, "" for none."""
 
     page: str
     values: Mapping[str, str]
@@ -41,7 +41,7 @@ class LinkParts(NamedTuple):
 def parts(link: str) -> LinkParts:
     """The parts of a link: of an address, ``http://…/cost?…#sharing``, or of what follows its "?".
 
-    A field with several values has them with commas between them. Raises `MhaError` for what is no text.
+    The values of a field with several are joined by commas. Raises `MhaError` if the link is not a text.
     """
     values: dict[str, list[str]] = {}
     for name, value in parse_qsl(_query(link), keep_blank_values=True):
@@ -50,7 +50,7 @@ def parts(link: str) -> LinkParts:
     return LinkParts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
 
 
-def written(parts: LinkParts) -> str:
+def compose(parts: LinkParts) -> str:
     """The link of these parts, ``cost?…#sharing``, as an address relative to that of the home page."""
     page = "" if parts.page == HOME else quote(parts.page, safe="%")
     several = {name: parts.values[name].split(SEPARATOR) for name in parts.values.keys() & SEVERAL}
@@ -66,7 +66,7 @@ def _query(link: str) -> str:
 
 
 def _page(link: str) -> str:
-    """The last part of the path of an address, "" without one: an app may lie below others on its server."""
+    """The last part of an address's path, "" without one; an app may have a path of its own on its server."""
     before, _, _ = link.strip().partition("#")[0].partition("?")
     _, has_server, behind = before.partition("://")
     path = behind.partition("/")[2] if has_server else before
@@ -74,18 +74,18 @@ def _page(link: str) -> str:
 
 
 def _is_address(link: str) -> bool:
-    """Is it an address, or "?" with what follows it? A text may have a "?", too: behind the first "="."""
+    """Whether it is an address, or "?" with what follows. A "?" after the first "=" belongs to a text."""
     before, _, _ = link.partition("?")
     return "=" not in before and (before != link or "://" in link)
 
 
-def refusal(name: str, value: str, most: Mapping[str, int] | None = None) -> str | None:
-    """The rule that a value of a scene's field breaks; None where it can be.
+def refusal(name: str, value: str, limits: Mapping[str, int] | None = None) -> str | None:
+    """The rule that a value of a scene's field breaks; None for a valid value.
 
-    `most` are the largest numbers by their names, and the most "characters" of a text, where they are not
-    those of the library.
+    `limits` are the largest numbers by name, and the most "characters" of a text; by default those of the
+    library.
     """
-    most = largest() if most is None else most
+    limits = library_limits() if limits is None else limits
     if names := choices().get(name):
         return None if value in names else Phrase("{name} is {names}", name=name, names=listed(names, "or"))
     if name in SWITCHES:
@@ -97,16 +97,16 @@ def refusal(name: str, value: str, most: Mapping[str, int] | None = None) -> str
             else Phrase("revision is a branch, tag or commit of the hub")
         )
     if name in LEAST:
-        return outside(name, value, LEAST[name], most[name])
+        return range_rule(name, value, LEAST[name], limits[name])
     if name == "against" and value and value.partition(":")[0] not in KINDS:
         return Phrase("against is {kinds}, with a value as in h:1", kinds=listed(KINDS, "or"))
-    if CHARACTERS in most and len(value) > most[CHARACTERS]:
-        return Phrase("{name} has at most {limit:,} characters", name=name, limit=most[CHARACTERS])
+    if CHARACTERS in limits and len(value) > limits[CHARACTERS]:
+        return Phrase("{name} has at most {limit:,} characters", name=name, limit=limits[CHARACTERS])
     return None
 
 
-def outside(name: str, value: str, least: int, most: int) -> str | None:
-    """The rule for a whole number that the value breaks; "" is no number, and can be."""
+def range_rule(name: str, value: str, least: int, most: int) -> str | None:
+    """The rule that a value breaks that is not a whole number in this range; None for a valid one and ""."""
     number = as_number(value)
     can_be = not value or (number is not None and least <= number <= most)
     return (
@@ -117,7 +117,7 @@ def outside(name: str, value: str, least: int, most: int) -> str | None:
 
 
 def nearest(value: str, least: int, most: int) -> int | None:
-    """The number from `least` to `most` that is nearest to a whole number; None for what is none."""
+    """The number from `least` to `most` that is nearest to a whole number; None for any other text."""
     sign, digits = value.startswith("-"), value.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
         return None
@@ -125,10 +125,10 @@ def nearest(value: str, least: int, most: int) -> int | None:
     return least if sign else most if number is None else min(max(number, least), most)
 
 
-def instead(name: str, value: str, default: object, most: Mapping[str, int] | None = None) -> object:
-    """What is taken in place of a value that is refused: the nearest number that can be, or the default."""
-    most = largest() if most is None else most
-    number = nearest(value, LEAST[name], most[name]) if name in LEAST else None
+def replacement(name: str, value: str, default: object, limits: Mapping[str, int] | None = None) -> object:
+    """What is used in place of a refused value: the nearest valid number, or the default."""
+    limits = library_limits() if limits is None else limits
+    number = nearest(value, LEAST[name], limits[name]) if name in LEAST else None
     return default if number is None else number
 
 
@@ -140,13 +140,13 @@ def names_heads(values: Mapping[str, str]) -> bool:
 
 
 def is_older(weights: str) -> bool:
-    """Whether a link says that its weights are an earlier edition than those here."""
+    """Whether a link names an earlier edition of the trained weights than the one here."""
     number = as_number(weights)
     return number is not None and number < edition()
 
 
 def read(name: str, value: str, default: object) -> object:
-    """The value of a scene's field that a link has it as, which is not refused."""
+    """The value of a scene's field, read from a valid value of a link."""
     if name in LEAST:
         return int(value) if value else default
     if name in SWITCHES:
@@ -154,12 +154,12 @@ def read(name: str, value: str, default: object) -> object:
     return value or (None if default is None else "")
 
 
-# What other rooms know of the values; they are loaded with the first link.
+# Values that other rooms define; those rooms are loaded with the first link.
 
 
 @cache
 def choices() -> dict[str, tuple[str, ...]]:
-    """The names that a field can have, of the fields that have a few."""
+    """The names that a field can have, for the fields with a fixed set of names."""
     from mha_core.attention.masks import MASKS
     from mha_core.attention.positions import POSITIONS
     from mha_core.sources.huggingface.model import DTYPES
@@ -170,8 +170,8 @@ def choices() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def largest() -> dict[str, int]:
-    """The largest numbers that the library can take."""
+def library_limits() -> dict[str, int]:
+    """The largest numbers that the library accepts."""
     from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
     from mha_core.sources.random_weights import MAX_LAYERS, MAX_SEED
     from mha_core.training.fit import MAX_STEPS
@@ -182,7 +182,7 @@ def largest() -> dict[str, int]:
 
 
 def edition() -> int:
-    """The edition of the trained weights that are here."""
+    """The edition of the trained weights here."""
     from mha_core.training import checkpoints
 
     return checkpoints.edition()

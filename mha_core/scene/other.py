@@ -1,4 +1,4 @@
-"""The one other scene that a scene is compared with, as a link names it: ``against=h:1``."""
+"""The other scene that a scene is compared with, as a link names it: ``against=h:1``."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ KINDS = (UNTRAINED, HEAD, "h", "mask", "position", "architecture", TWIN, MODEL)
 
 
 class Other(NamedTuple):
-    """What is different on the other side, and the value it has there; "" where there is no choice."""
+    """What differs on the other side, and its value there; "" if there is no choice."""
 
     kind: str
     value: str = ""
@@ -18,9 +18,9 @@ class Other(NamedTuple):
 
 
 def read(link: str, offered: Mapping[str, Sequence[str]]) -> tuple[Other | None, bool]:
-    """What a link names, and whether it names what is not `offered`: then it is the first that is.
+    """What a link names, and whether it is missing from what is `offered`: then the first offer is used.
 
-    The second sentence is none of those: the field for it stands where a link names it.
+    A second sentence is never that first offer, since its text field is shown only if a link names it.
     """
     kind, _, value = link.partition(":")
     if value in offered.get(kind, ()):

@@ -22,7 +22,7 @@ COST = (
 )
 ORDER = ("length", "width", "h", "head")
 TRAINING = ("h", "d_model", "architecture", "language", "seed")
-# The pages by their names in an address, each with the names of its own fields.
+# The pages by their names in an address, with the names of their own fields.
 PAGES: Mapping[str, tuple[str, ...]] = {
     HOME: (),
     "token": ("component",),
@@ -35,8 +35,8 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "cases": (),
     "model": ("place", "mixer_head"),
 }
-SEVERAL = ("classes",)  # fields that can have several values, each under the name in an address
-# Pages of older links: the page that each is a view of now, with the field that opens it there.
+SEVERAL = ("classes",)  # fields with several values; an address repeats their name for each
+# Pages of older links: the page that now has each as a view, and the field that opens it.
 MOVED: Mapping[str, tuple[str, str, str]] = {
     "hops": ("steps", "steps_view", "layers"),
     "positions": ("steps", "steps_view", "order"),
@@ -45,7 +45,7 @@ MOVED: Mapping[str, tuple[str, str, str]] = {
 
 
 def moved(name: str, values: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """The page of a link and the link's values; those of an older link as they are now."""
+    """The page and values of a link, updated if the link is an older one."""
     if name not in MOVED:
         return name, values
     page, field, view = MOVED[name]
@@ -56,8 +56,8 @@ def moved(name: str, values: Mapping[str, str]) -> tuple[str, Mapping[str, str]]
 class Page:
     """A page by its `name` in an address, the heading where it opens, and its own fields with their values.
 
-    The values are texts, as they stand in a link; each page says itself which of them it cannot have. Raises
-    `MhaError` for a page that there is not, and for a field that it does not have.
+    The values are texts, as in a link; each page checks its own. Raises `MhaError` for an unknown page, and
+    for a field that the page does not have.
     """
 
     name: str = HOME
@@ -78,7 +78,7 @@ class Page:
 
     @classmethod
     def of(cls, name: str, section: str, values: Mapping[str, str]) -> "Page":
-        """The page of that name, with those of the values that are its own and not empty."""
+        """The page of that name, with its own values that are not empty."""
         own = ((field, values[field]) for field in PAGES[name] if values.get(field))
         return cls(
             name, section, tuple((field, value) for field, value in own if len(value) <= MAX_CHARACTERS)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_core.scene.first_look import at_answer, first_token, names_no_place
+from mha_core.scene.first_look import first_token, focus_on_answer, is_unset
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number, names, numbered, position
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
-    """Layer, head and token of the scene as positions from 0 that the trace has."""
+    """Layer, head and token of the scene, as positions from 0 that exist in the trace."""
     token = token_in(trace.sides.queries, scene)
     focus = scene.focus
-    if names_no_place(focus, trace.sides.queries):
-        focus = at_answer(focus, trace, token)
+    if is_unset(focus, trace.sides.queries):
+        focus = focus_on_answer(focus, trace, token)
     layer = min(focus.layer, len(trace.layers)) - 1
     of_layer = trace.layers[layer]
     return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
 
 
 def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
-    """The trace's head view, which begins where the scene looks. Raises `MhaError` without a layer."""
+    """The trace's head view, opened where the scene looks. Raises `MhaError` for a trace without layers."""
     if not trace.layers:
-        return trace.view()  # it says so
+        return trace.view()  # raises MhaError
     layer, head, token = indices(trace, scene)
     named = {as_number(one) for one in scene.focus.heads.split(",")}
     heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
@@ -39,24 +39,24 @@ def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
 
 
 def token_in(tokens: Tokens, scene: Scene) -> int:
-    """The position from 0 of the scene's token in these."""
+    """The position from 0 of the scene's token among these."""
     at = position(tokens, scene.focus.token)
     return first_token(tokens) if at is None else at
 
 
-def named(focus: Focus, sides: Sides, *, anew: bool) -> Focus:
-    """The focus with names of words in place of numbers: words are in another text, too.
+def with_names(focus: Focus, sides: Sides, *, new_text: bool) -> Focus:
+    """The focus with tokens named by words instead of numbers, so that they can be found in another text.
 
-    `anew` is another text, which is looked at from its `first_token` alone. So is a text without the focus's
-    token. The tokens of a second sentence are not in these `sides`.
+    In a `new_text`, or if the text does not have the focus's token, only its `first_token` is looked at. The
+    tokens of a second sentence are not in these `sides`.
     """
     queries, keys = sides.queries, sides.keys
-    if anew:
+    if new_text:
         focus = replace(focus, sentence=1, key_token="", pins="", number="")
     if focus.sentence != 1:
         return focus
     token, key = numbered(queries, focus.token), position(keys, focus.key_token)
-    if focus.token and (anew or position(queries, focus.token) is None):
+    if focus.token and (new_text or position(queries, focus.token) is None):
         token = first_token(queries)
     of_pins = keys if focus.side == "key" else queries
     pins = [position(of_pins, pin) for pin in focus.pins.split()]
@@ -73,8 +73,8 @@ def shape_of(trace: AttentionTrace) -> list[int]:
     return [layer.n_heads for layer in trace.layers]
 
 
-def within(focus: Focus, shapes: Sequence[Sequence[int]]) -> Focus:
-    """The focus with the last layer or head of these traces in place of one beyond it, in no layer at all."""
+def clamped(focus: Focus, shapes: Sequence[Sequence[int]]) -> Focus:
+    """The focus with layers and heads beyond those of all these traces replaced by the last one."""
     n_layers, n_heads = max(map(len, shapes)), max(max(shape) for shape in shapes)
     drawn = focus.heads.split(",")
     kept = [one for one in drawn if as_number(one) is None or as_number(one) <= n_heads]

@@ -15,16 +15,16 @@ from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import EditedSource, MiniSource, RandomSource, Source
 from mha_core.traces.trace import AttentionTrace
 
-TOLERANCE = 1e-4  # between devices
+TOLERANCE = 1e-4  # difference between devices
 DRAWN = "drawn"  # the mask of a source whose mask was given as a tensor
 
 
 def scene_of(traces: Sequence[AttentionTrace], focus: Focus) -> Scene:
-    """The scene of a trace, or of two of one source with two sentences, looking at `focus`.
+    """The scene of a trace, or of two traces of one source with two sentences, looking at `focus`.
 
-    What it shows is compared with the trace. Raises `MhaError` where it is something else, and for a trace
-    that no link can make again: of a model, of arrays, of a model before its training, with a mask that was
-    drawn, or with an edit that What if does not have.
+    The scene is computed again and compared with the trace. Raises `MhaError` if the numbers differ, and for
+    a trace that no link can reproduce: of a model, of arrays, of a model before its training, with a mask
+    given as a tensor, or with an edit that What if does not have.
     """
     first, *others = (_scene(trace, focus) for trace in traces)
     if any(replace(other, text=first.text) != first for other in others):
@@ -91,7 +91,7 @@ def _but_defaults(sizes: dict[str, int], h: int, d_model: int) -> dict[str, int 
 
 
 def _edits(trace: AttentionTrace) -> str:
-    """The edits as they stand in a link, where words are positions."""
+    """The edits as written in a link, with words as positions."""
     written = []
     for edit in trace.source.edits:
         words = {
@@ -100,7 +100,7 @@ def _edits(trace: AttentionTrace) -> str:
             if (picked := getattr(edit, axis, None)) is not None
         }
         numbered = replace(edit, **words)
-        if not changes.is_one(numbered):
+        if not changes.has_link(numbered):
             raise MhaError("No link can say {edit!r}: What if has no such change.", edit=edit.describe())
         written.append(numbered)
     return changes.write(written)

@@ -11,7 +11,7 @@ from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
 from mha_core.scene.other import HEAD
 from mha_core.scene.page import HOME, PAGES, Page, moved
-from mha_core.scene.source_settings import OF_THE_APP, SETTINGS
+from mha_core.scene.source_settings import APP_ONLY, SETTINGS
 from mha_core.traces.tokens import check_characters
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 class Scene:
     """Everything that decides what is on screen: a text, its source and settings, changes, and the focus.
 
-    Its fields have the names of a link. `twin` is a second sentence. `source` is mini, random, model, run or
-    file; `model` is an id or a folder, `kind` is encoder, decoder or cross, the other settings are arguments
-    of `mha.trace`, and those of other sources wait. `edits` are the changes of the page What if, `against` is
-    what the page Compare sets beside it, both as in a link. `focus` is where it looks, in numbers from 1.
-    `page` shows it.
+    Its fields have the names in a link. `twin` is a second sentence. `source` is mini, random, model, run or
+    file; `model` is an id or a folder, `kind` is encoder, decoder or cross. The other settings are arguments
+    of `mha.trace`; those of other sources are ignored. `edits` are the changes of the page What if, `against`
+    is the other side of the page Compare, both as in a link. `focus` is where it looks, counted from 1, and
+    `page` is the page that shows it.
 
     >>> opened = mha.Scene.of_link("text=The cat sat&h=8&head=3")
     >>> opened.scene.focus.head, opened.refused
@@ -40,7 +40,7 @@ class Scene:
     source: str = "mini"
     architecture: str = "glass-box"
     run: str | None = None
-    step: int | None = None  # of the training, None for the last
+    step: int | None = None  # of the training; None for the last
     file: str | None = None
     kind: str | None = None
     model: str | None = None
@@ -65,20 +65,20 @@ class Scene:
 
     @classmethod
     def of_link(cls, link: str) -> "Opened":
-        """The `scene` of a link, an address or what follows its "?", and what was `refused` of the link.
+        """The `scene` of a link, an address or what follows its "?", and its values that were `refused`.
 
-        Each value that cannot be is refused with its `name`, `value`, the `reason`, and what was `taken`
-        instead: of a number the nearest that can be, of `edits` the rest, and else what a link means that
-        does not name it. Where the small models have been trained again since, its layers and heads are left
-        out, for heads have other roles then, and its `weights` are refused. Names that are neither of a scene
-        nor of its page are passed over. Raises `MhaError` for what is no text.
+        Each refused value has its `name`, `value`, the `reason`, and the `replacement` that is used instead:
+        the nearest valid number, the valid rest of `edits`, or else the default. If the small models have
+        been trained again since, heads have other roles: the layers and heads of the link are left out and
+        its `weights` refused. Names that belong neither to a scene nor to its page are ignored. Raises
+        `MhaError` if the link is not a text.
 
-        >>> for name, value, reason, taken in mha.Scene.of_link("d_model=9000").refused:
-        ...     print(f"{name}={value}: {reason}; {taken} was taken")
-        d_model=9000: d_model is a whole number from 1 to 8,192; 8192 was taken
+        >>> for name, value, reason, replacement in mha.Scene.of_link("d_model=9000").refused:
+        ...     print(f"{name}={value}: {reason}; {replacement} is used instead")
+        d_model=9000: d_model is a whole number from 1 to 8,192; 8192 is used instead
         """
         name, values, section = grammar.parts(link)
-        scene, refused = opened(values)
+        scene, refused = scene_of_values(values)
         name, values = moved(name, values)
         if name not in PAGES:
             refused += (
@@ -90,11 +90,11 @@ class Scene:
     def link(self) -> str:
         """The scene as a link, ``text=…&h=4&token=it``, which `of_link` reads.
 
-        It names the text, which begins differently in each language, and everything else that is not a
-        default; the page comes first where it is not the home page: ``cost?text=…&cost_h=8#sharing``. Where
-        it names a layer or a head of a small model it has the edition of the trained weights, too.
+        It contains the text, whose default depends on the language, and everything that is not a default; a
+        page other than the home page comes first: ``cost?text=…&cost_h=8#sharing``. With a layer or a head of
+        a small model it also contains the edition of the trained weights.
 
-        Raises `MhaError` for a value that no link can have, and for a source that the app alone has.
+        Raises `MhaError` for a value that no link can have, and for a source that only the app has.
         """
         self._check_source()
         start = vars(replace(DEFAULTS, twin=twin_of(self.text))) | Focus().link()
@@ -104,25 +104,25 @@ class Scene:
             if name not in NESTED and (value != start[name] or name == "text")
         }
         check_characters("".join(values.values()))
-        for one in opened(values).refused:
+        for one in scene_of_values(values).refused:
             raise MhaError(
                 "No link can say {name}={value}: {reason}.",
                 name=one.name,
                 value=one.value[:MAX_SHOWN],
                 reason=one.reason,
-                fixes=({one.name: one.taken},),
+                fixes=({one.name: one.replacement},),
             )
         if self.source == "mini" and grammar.names_heads(values):
             values[grammar.WEIGHTS] = str(grammar.edition())
         page = self.page
-        link = grammar.written(grammar.LinkParts(page.name, values | dict(page.fields), page.section))
+        link = grammar.compose(grammar.LinkParts(page.name, values | dict(page.fields), page.section))
         return link.removeprefix("?") if page == Page() else link
 
     def trace(self, edits: "Sequence[Edit]" = ()) -> "AttentionTrace":
-        """The trace of its text with its changes, then `edits`; of several kinds of attention the scene's.
+        """The trace of its text with its changes, then `edits`; of several kinds of attention, its `kind`.
 
-        Without its changes it is `dataclasses.replace(scene, edits="").trace()`. Raises `MhaError` as
-        `mha.trace` does, for a source that the app alone has, and where no model is chosen.
+        The trace without changes is that of `dataclasses.replace(scene, edits="")`. Raises `MhaError` as
+        `mha.trace` does, for a source that only the app has, and if no model is chosen.
         """
         from mha_core.scene import changes, swaps
 
@@ -132,7 +132,7 @@ class Scene:
         if chosen or edits:
             text, swapped = self.text, changes.swaps_of(chosen)
             if swapped:
-                text = swaps.text(swaps.typed(text, trace.sides), swapped)
+                text = swaps.text(swaps.typed_tokens(text, trace.sides), swapped)
             edits = [*changes.edits_of(chosen), *edits]
             if len(trace.kinds) > 1:
                 edits = [replace(edit, kind=self._kind(trace)) for edit in edits]
@@ -140,7 +140,7 @@ class Scene:
         return trace.part(self._kind(trace)) if trace.kinds else trace
 
     def view(self) -> "HeadView":
-        """The head view of its trace, which begins where it looks, with its link. Raises as `trace`."""
+        """The head view of its trace, opened where it looks, with its link. Raises as `trace` does."""
         from mha_core.scene import places
 
         return places.view(self.trace(), self)
@@ -160,12 +160,12 @@ class Scene:
         return sources.trace(text, source=self.model, **settings, **target, edits=edits)
 
     def _kind(self, trace: "AttentionTrace") -> str:
-        """The kind of attention that is looked at: the first one unless it is chosen."""
+        """The kind of attention to look at: the first one unless another is chosen."""
         return self.kind if self.kind in trace.kinds else trace.kinds[0]
 
     def _check_source(self) -> None:
-        others = [name for name in SETTINGS if name not in OF_THE_APP]
-        if self.source in OF_THE_APP:
+        others = [name for name in SETTINGS if name not in APP_ONLY]
+        if self.source in APP_ONLY:
             raise MhaError(
                 "The source {source!r} of this scene is only in the app in which it was trained; "
                 "{others} can be had anywhere."
@@ -179,7 +179,7 @@ class Scene:
         one_of("source", self.source, others)
 
     def settings(self, text: str | None = None) -> dict:
-        """The text, or another one, the source, and what the scene says of that source, by their names."""
+        """The text, or another one, the source and its settings, by name."""
         names = {name: getattr(self, name) for name in ("source", *SETTINGS[self.source])}
         return {"text": self.text if text is None else text, **names}
 
@@ -189,21 +189,21 @@ OLDER = Phrase(
     "the weights have been trained again since, so that its layers and heads are others and were left out"
 )
 OTHER = Phrase("the weights are others here, so that its layers and heads are others and were left out")
-MAX_TRIED = 256  # sizes; among so many in a row one is a multiple of any h, also one of even parts
-NESTED = ("focus", "page")  # fields that are values with fields of their own
+MAX_TRIED = 256  # sizes: enough to find a multiple of any h, also with even parts
+NESTED = ("focus", "page")  # fields that have fields of their own
 
 
 class Opened(NamedTuple):
-    """What a link opens: the scene, and the values of the link that it has others in place of."""
+    """The scene that a link opens, and the values of the link that were refused."""
 
     scene: Scene
     refused: tuple[Refused, ...]
 
 
-def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> Opened:
-    """The scene of a link's values by their names, and those that cannot be.
+def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None = None) -> Opened:
+    """The scene of a link's values by name, and those that were refused.
 
-    `most` are a server's own limits, as in `link.refusal`.
+    `limits` are a server's own limits, as in `link.refusal`.
     """
     from mha_core.scene import changes
 
@@ -213,8 +213,8 @@ def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> 
         if value is None or name in NESTED:
             continue
         default = getattr(DEFAULTS, name)
-        if reason := grammar.refusal(name, value, most):
-            wrong[name], found[name] = (value, reason), grammar.instead(name, value, default, most)
+        if reason := grammar.refusal(name, value, limits):
+            wrong[name], found[name] = (value, reason), grammar.replacement(name, value, default, limits)
         else:
             found[name] = grammar.read(name, value, default)
     if edits := found.get("edits"):
@@ -224,13 +224,13 @@ def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> 
             wrong["edits"] = ";".join(others), changes.RULE
     if "twin" not in values:
         found["twin"] = twin_of(found.get("text", DEFAULTS.text))
-    scene = _fitted(Scene(**found, focus=Focus.of_link(values)), wrong.keys(), most)
+    scene = _fitted(Scene(**found, focus=Focus.of_link(values)), wrong.keys(), limits)
     focus = scene.focus.link()
     for name in focus:
         if name in values and (reason := focus_refusal(name, values[name])):
             wrong[name] = values[name], reason
-    taken = vars(scene) | focus
-    refused = tuple(Refused(name, *said, taken[name]) for name, said in wrong.items())
+    accepted = vars(scene) | focus
+    refused = tuple(Refused(name, *why, accepted[name]) for name, why in wrong.items())
     weights, here = values.get(grammar.WEIGHTS, ""), grammar.edition()
     if scene.source != "mini" or not grammar.names_heads(values) or weights in ("", str(here)):
         return Opened(scene, refused)
@@ -240,7 +240,7 @@ def opened(values: Mapping[str, str], most: Mapping[str, int] | None = None) -> 
 
 
 def _without_heads(scene: Scene) -> Scene:
-    """The scene of the same link without layers to look at, heads, and changes of single heads."""
+    """The scene without layers and heads to look at, and without changes of single heads."""
     from mha_core.scene import changes
 
     focus = replace(scene.focus, **{name: getattr(Focus, name) for name in grammar.OF_HEADS})
@@ -249,20 +249,20 @@ def _without_heads(scene: Scene) -> Scene:
     return replace(scene, focus=focus, edits=changes.write(chosen), against=against)
 
 
-def _fitted(scene: Scene, repaired: Set[str], most: Mapping[str, int] | None) -> Scene:
-    """The scene with the nearest sizes that go with the others in place of those that were repaired."""
-    most = grammar.largest() if most is None else most
+def _fitted(scene: Scene, repaired: Set[str], limits: Mapping[str, int] | None) -> Scene:
+    """The scene with the sizes that were `repaired` changed to the nearest that fit the others."""
+    limits = grammar.library_limits() if limits is None else limits
     for name in (name for name in grammar.SIZES if name in repaired):
         size = getattr(scene, name)
         if size is not None and not _fits(scene):
-            near = sorted(range(grammar.LEAST[name], most[name] + 1), key=lambda other: abs(other - size))
+            near = sorted(range(grammar.LEAST[name], limits[name] + 1), key=lambda other: abs(other - size))
             others = (replace(scene, **{name: other}) for other in near[:MAX_TRIED])
             scene = next(filter(_fits, others), scene)
     return scene
 
 
 def _fits(scene: Scene) -> bool:
-    """Do the sizes go together, as far as the source of the scene has them?"""
+    """Whether the sizes fit together, as far as the source of the scene uses them."""
     from mha_core.attention.module import AttentionSpec
 
     used = SETTINGS[scene.source]
@@ -276,7 +276,7 @@ def _fits(scene: Scene) -> bool:
 
 
 def twin_of(text: str) -> str:
-    """The second sentence beside a text where a link names none: that of the start with the first, else none.
+    """The second sentence if a link names none: that of the first visit beside its own first one, else "".
 
     Words of the first one may be hidden.
     """

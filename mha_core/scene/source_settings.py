@@ -8,5 +8,5 @@ SETTINGS = {
     "file": ("file", "kind"),
     "model": ("model", "revision", "dtype", "target", "kind"),
 }
-STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
-OF_THE_APP = ("run", "file")  # what the app alone has: a model that it trained, a file that it opened
+WITH_CLS = ("mini", "run")  # sources whose sentences begin with [CLS]
+APP_ONLY = ("run", "file")  # sources that exist only in the app that trained the model or opened the file

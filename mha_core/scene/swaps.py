@@ -1,4 +1,4 @@
-"""Swaps two words of a text: the new text, and where each token is in it."""
+"""Swapping two words of a text: the new text, and where each token is in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mha_core.traces.tokens import Sides, Tokens, word_groups
 
 @dataclass(frozen=True)
 class Swap:
-    """Two words of the text, as it was typed, change places. A token of each names it, from 0.
+    """Two words of the typed text change places. Each is named by one of its tokens, from 0.
 
     Raises `MhaError` for a token with itself, and for several tokens.
     """
@@ -26,10 +26,10 @@ class Swap:
         object.__setattr__(self, "other", second)
 
 
-def typed(text: str, sides: Sides) -> Tokens:
-    """The tokens of the text as typed, whose words can change places.
+def typed_tokens(text: str, sides: Sides) -> Tokens:
+    """The tokens of the typed text, whose words can change places.
 
-    Raises `MhaError` where the texts of the attention are others.
+    Raises `MhaError` if the attention is between other texts.
     """
     for side in (sides.keys, sides.queries):
         if side.text == text:
@@ -38,7 +38,7 @@ def typed(text: str, sides: Sides) -> Tokens:
 
 
 class WordPlace(NamedTuple):
-    """A place of a word in a text: its tokens' positions, and where it begins and ends."""
+    """A place of a word in a text: its tokens' positions, and where it starts and ends."""
 
     tokens: tuple[int, ...]
     start: int
@@ -46,7 +46,7 @@ class WordPlace(NamedTuple):
 
 
 def places(tokens: Tokens) -> list[WordPlace]:
-    """The places of words, in reading order; tokens without text, such as [CLS], have none."""
+    """The places of words, in reading order; tokens without text, such as [CLS], are left out."""
     groups = word_groups(tokens)
     of = range(len(tokens)) if groups is None else groups.of
     words: dict[int, list[int]] = {}
@@ -63,18 +63,18 @@ def word(tokens: Tokens, place: WordPlace) -> str:
 
 
 def text(tokens: Tokens, swaps: Sequence[Swap]) -> str:
-    """The text with its words in their new places. Raises `MhaError` for a token that is no word."""
+    """The text with its words in their new places. Raises `MhaError` for a token that is not a word."""
     slots, written, end = places(tokens), [], 0
-    for place, number in zip(slots, arranged(tokens, swaps), strict=True):
+    for place, number in zip(slots, arrangement(tokens, swaps), strict=True):
         written += [tokens.text[end : place.start], word(tokens, slots[number])]
         end = place.end
     return "".join(written) + tokens.text[end:]
 
 
-def arranged(tokens: Tokens, swaps: Sequence[Swap]) -> list[int]:
-    """For each place, the number of the one whose word stands there now.
+def arrangement(tokens: Tokens, swaps: Sequence[Swap]) -> list[int]:
+    """For each place, the number of the place that its word came from.
 
-    Swaps are done one after the other: each exchanges what stands at its two places.
+    Swaps are applied in order: each exchanges the words at its two places.
     """
     slots = places(tokens)
     place_of = {at: number for number, place in enumerate(slots) for at in place.tokens}
@@ -89,17 +89,17 @@ def arranged(tokens: Tokens, swaps: Sequence[Swap]) -> list[int]:
 
 
 def order(before: Tokens, after: Tokens, swaps: Sequence[Swap]) -> tuple[int, ...] | None:
-    """Of each token of the changed text, the position of the same one in the text before.
+    """For each token of the changed text, its position in the text before.
 
-    None where a word has another number of tokens than before: some tokenizers cut it otherwise elsewhere.
+    None if a word has another number of tokens than before: some tokenizers split it differently elsewhere.
     """
-    if not swaps or before.text == after.text:  # the other text of two
+    if not swaps or before.text == after.text:  # only the other of two texts changed
         return tuple(range(len(before)))
     old, new = places(before), places(after)
     if len(old) != len(new) or len(before) != len(after):
         return None
     positions = {}
-    for place, number in zip(new, arranged(before, swaps), strict=True):
+    for place, number in zip(new, arrangement(before, swaps), strict=True):
         if len(place.tokens) != len(old[number].tokens):
             return None
         positions |= zip(place.tokens, old[number].tokens, strict=True)

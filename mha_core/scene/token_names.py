@@ -9,12 +9,12 @@ from mha_core.traces.tokens import MARKS, Tokens
 
 
 def as_number(text: str) -> int | None:
-    """The number that a value of a link is; None for anything else, and for one of more than 18 digits."""
+    """The number that a value of a link is; None for any other text, and for more than 18 digits."""
     return int(text) if _is_number(text) and len(text) < 19 else None  # Python reads 4,300 digits at most
 
 
 def numbered(tokens: Tokens, name: str) -> int | None:
-    """The position from 0 that a number from 1 means, the last one beyond the end; None for a word."""
+    """The position from 0 that a number from 1 names, the last one for a larger number; None for a word."""
     if not _is_number(name):
         return None
     number = as_number(name)
@@ -22,9 +22,9 @@ def numbered(tokens: Tokens, name: str) -> int | None:
 
 
 def position(tokens: Tokens, name: str) -> int | None:
-    """The position from 0 of the token of this name, a word or a number from 1; None where there is none.
+    """The position from 0 of the token with this name, a word or a number from 1; None if there is none.
 
-    Of a word that was cut into pieces, or that stands several times, it is the first.
+    A word that was split into pieces, or that occurs several times, names the first one.
     """
     if not name or _is_number(name):
         return numbered(tokens, name)
@@ -36,9 +36,9 @@ def position(tokens: Tokens, name: str) -> int | None:
 
 @lru_cache(maxsize=16)
 def names(tokens: Tokens) -> tuple[str, ...]:
-    """The name of each token: its word, the second of several as ``the~2``, or its number from 1.
+    """The name of each token: its word, ``the~2`` for the second "the", or its number from 1.
 
-    It is a number where neither word would lead back to the token. No name contains white space.
+    It is a number if no word would lead back to the token. No name contains white space.
     """
     forms = [unicodedata.normalize("NFC", piece).lstrip(MARKS) for piece in tokens.pieces]
     alone = {form: _word(tokens, form) for form in set(forms)}
@@ -52,7 +52,7 @@ def names(tokens: Tokens) -> tuple[str, ...]:
 
 
 def _word(tokens: Tokens, name: str) -> int | None:
-    """The position of the token that a word names; None for what no word of a link can be."""
+    """The position of the token that a word names; None for a text that no word can be."""
     if not name or name.isdecimal() or any(map(str.isspace, name)):
         return None
     try:

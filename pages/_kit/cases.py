@@ -56,7 +56,7 @@ class Case:
         """Where it opens, seen from any page."""
         parts = grammar.parts(self.link)
         values = {**parts.values, FIELD: str(self.number), **language.in_link()}
-        return f"./{grammar.written(parts._replace(values=values))}"
+        return f"./{grammar.compose(parts._replace(values=values))}"
 
 
 @cache

@@ -13,10 +13,10 @@ from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene import token_names
 from mha_core.scene.focus import Focus
-from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, largest, outside
-from mha_core.scene.places import shape_of, within
-from mha_core.scene.scene import DEFAULTS, opened, twin_of
-from mha_core.scene.source_settings import SETTINGS, STARTED
+from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, library_limits, range_rule
+from mha_core.scene.places import clamped, shape_of
+from mha_core.scene.scene import DEFAULTS, scene_of_values, twin_of
+from mha_core.scene.source_settings import SETTINGS, WITH_CLS
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, runs, uploads
@@ -34,7 +34,7 @@ SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a fig
 def max_values() -> dict[str, int]:
     """The largest values that the controls offer: what one page can show and one server can share."""
     figures = limits.current()
-    return largest() | {name: getattr(figures, name) for name in SIZES}
+    return library_limits() | {name: getattr(figures, name) for name in SIZES}
 
 
 def max_characters() -> int:
@@ -140,7 +140,7 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     uploads.begin()  # which file is open
     other = {
         name: (value, model_source.usual_dtype() if name == "dtype" else taken)
-        for name, value, _, taken in opened(link, _limits()).refused
+        for name, value, _, taken in scene_of_values(link, _limits()).refused
     }
     if link.get("source", DEFAULTS.source) not in _sources():
         other["source"] = link["source"], DEFAULTS.source
@@ -162,7 +162,7 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
 
 def take(link: Mapping[str, str]) -> None:
     """Let each control begin with what was taken in place of a value of the link that it cannot have."""
-    scene, refused = opened(link, _limits())
+    scene, refused = scene_of_values(link, _limits())
     for name in {one.name for one in refused} & {*CONTROLS} | link.keys() & {*WITH_HEADS}:
         taken = getattr(scene, name)
         if str(taken) != link[name]:
@@ -188,10 +188,10 @@ def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     shapes, instead = st.session_state.pop("shapes", None), st.session_state.pop("instead", {})
     if not link:
         return {}
-    asked, others = opened(link).scene.focus, {}
+    asked, others = scene_of_values(link).scene.focus, {}
     trace = compute.peek(current()) if "source" in st.session_state.drawn else None  # of a page with a trace
     if trace is not None:
-        others = _beyond(link, asked, within(asked, shapes or [shape_of(trace)]))
+        others = _beyond(link, asked, clamped(asked, shapes or [shape_of(trace)]))
         others |= _no_words(link, asked, trace)
     for key in link.keys() - {*CONTROLS, *asked.link()} | link.keys() & {"kind"}:
         if key in st.session_state:
@@ -247,7 +247,7 @@ def exceeded(name: str, value: str) -> int | None:
         return max_characters() if len(value) > max_characters() else None
     most = max_values().get(name)
     is_number = most is not None and value.isascii() and value.isdecimal()
-    return most if is_number and outside(name, value, 0, most) else None
+    return most if is_number and range_rule(name, value, 0, most) else None
 
 
 def _rewrite_values() -> None:
@@ -313,7 +313,7 @@ def _source() -> None:
 def _sentence(used: Set[str]) -> None:
     source = setting("source")
     maximum = model_source.limit(current()) if source == "model" else None
-    help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in STARTED))
+    help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in WITH_CLS))
     st.text_area(
         t("control.text"),
         DEFAULTS.text,

@@ -13,11 +13,11 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace
-from mha_core.scene.first_look import at_answer, names_no_place
+from mha_core.scene.first_look import focus_on_answer, is_unset
 from mha_core.scene.focus import Focus, strings
 from mha_core.scene.link import WEIGHTS
-from mha_core.scene.places import named, shape_of, within
-from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
+from mha_core.scene.places import clamped, shape_of, with_names
+from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values
 from mha_core.scene.token_names import position
 from pages._server import streamlit_parts
 
@@ -59,7 +59,7 @@ def receive(sent: Mapping | None) -> None:
 def _take_link() -> None:
     link = st.query_params.to_dict()
     _take(link)
-    scene, refused = opened(link)
+    scene, refused = scene_of_values(link)
     st.session_state["focus"] = scene.focus
     st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in refused)
     st.session_state["token_is_named"] = True
@@ -118,10 +118,10 @@ def name_tokens(trace: AttentionTrace) -> None:
     st.session_state["texts_of_token"] = texts
     is_new = is_new and not is_named
     has_no_head = st.session_state.pop("weights_are_others", False) and focus().sentence == 1
-    moves = is_new or has_no_head or names_no_place(focus(), trace.sides.queries)
-    now = named(focus(), trace.sides, anew=is_new)
+    moves = is_new or has_no_head or is_unset(focus(), trace.sides.queries)
+    now = with_names(focus(), trace.sides, new_text=is_new)
     if moves and now.token:
-        now = at_answer(now, trace, position(trace.sides.queries, now.token))
+        now = focus_on_answer(now, trace, position(trace.sides.queries, now.token))
     st.session_state["focus"] = now
 
 
@@ -133,7 +133,7 @@ def stay_within(trace: AttentionTrace) -> None:
     """
     shape, now = shape_of(trace), focus()
     if st.session_state.get("shape", shape) != shape:
-        inside = within(now, [shape])
+        inside = clamped(now, [shape])
         kept = {name: getattr(now, name) for name in ("layer", "head")}
         first = {name: value for name, value in kept.items() if value == getattr(Focus, name)}
         st.session_state["focus"] = replace(inside, **first)

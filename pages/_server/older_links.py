@@ -4,7 +4,7 @@ import streamlit as st
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
-from mha_core.scene.link import LinkParts, parts, written
+from mha_core.scene.link import LinkParts, compose, parts
 from mha_core.scene.page import MOVED, moved
 
 
@@ -16,4 +16,4 @@ def routes() -> list[Route]:
 
 def _lead_on(request) -> RedirectResponse:
     name = request.url.path.rpartition("/")[2]
-    return RedirectResponse(written(LinkParts(*moved(name, parts(f"?{request.url.query}").values))))
+    return RedirectResponse(compose(LinkParts(*moved(name, parts(f"?{request.url.query}").values))))

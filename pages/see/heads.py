@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from mha_core.scene.source_settings import STARTED
+from mha_core.scene.source_settings import WITH_CLS
 from pages._kit import (
     answers,
     layer_strip,
@@ -23,7 +23,7 @@ FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
-    marked = [t("heads.start")] if state.setting("source") in STARTED else []
+    marked = [t("heads.start")] if state.setting("source") in WITH_CLS else []
     with st.container(key="how", width="content"):
         st.caption(paragraph([t("heads.how"), *marked]))
 scene, trace = scene_and_trace()

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import TimeoutError, expect
 
 import mha_core as mha
-from mha_core.scene.first_look import at_answer
+from mha_core.scene.first_look import focus_on_answer
 from mha_core.scene.focus import Focus
 from mha_core.scene.link import edition
 from mha_core.scene.scene import Scene
@@ -80,7 +80,7 @@ def test_the_address_of_a_page_opens_the_same_picture_in_a_fresh_visit(visit, ap
 def test_a_link_to_a_head_of_older_weights_opens_the_head_with_an_answer(visit, app, settled, eye):
     page = visit(f"{app}/?token=cross&layer=1&head=2&heads=2,3&weights={edition() - 1}", first=True)
     trace = mha.trace(Scene().text, source="mini")
-    focus = at_answer(Focus(token="cross"), trace, position(trace.tokens, "cross"))
+    focus = focus_on_answer(Focus(token="cross"), trace, position(trace.tokens, "cross"))
     assert focus.head != Focus.head
     page.get_by_text(catalogue("en")["link.older_weights"]).wait_for()
     shown = {"token": "cross", "head": str(focus.head), "weights": str(edition())}

@@ -149,14 +149,14 @@ def test_a_link_is_traced_as_the_app_shows_it(trace, tmp_path, capsys):
     assert (tmp_path / "t.html").read_bytes() == (tmp_path / "expected.html").read_bytes()
 
 
-def test_what_a_link_cannot_say_is_said_and_another_value_is_taken(tmp_path, capsys):
+def test_an_invalid_value_of_a_link_is_reported_and_replaced(tmp_path, capsys):
     link = f"{LINK}&seed=x&against=zzz"
     assert command.main(["trace", "--link", link, "-o", str(tmp_path / "t.csv")]) == 0
     first, second = capsys.readouterr().err.splitlines()
     number = "seed is a whole number from 0 to 2,147,483,647"
-    assert first == f"headscope: the link says seed=x, and {number}; 0 was taken"
-    assert second.startswith("headscope: the link says against=zzz, and against is untrained, head, ")
-    assert second.endswith("; it was left out")
+    assert first == f"headscope: the link has seed=x, but {number}; 0 is used instead"
+    assert second.startswith("headscope: the link has against=zzz, but against is untrained, head, ")
+    assert second.endswith("; it is left out")
     assert command.main(["trace", "--link", "source=file", "-o", str(tmp_path / "u.csv")]) == 1
     assert (
         "The source 'file' of this scene is only in the app in which it was opened" in capsys.readouterr().err
@@ -247,7 +247,7 @@ def test_what_the_system_refuses_is_said_too(tmp_path, capsys):
         (("trace", "x", "--link", "text=x", "-o", "t.csv"), "--link: not allowed with argument TEXT"),
         (
             ("trace", "--link", "text=x", "--d-k", "3", "-o", "t.csv"),
-            "says the settings, too; leave --d-k out",
+            "contains the settings; leave --d-k out",
         ),
         (("trace", "x"), "required: -o/--output"),
         (("trace", "x", "-o", "t.txt"), "'t.txt' must end in .html, .csv, .npz or .safetensors"),

@@ -9,7 +9,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
-from mha_core.scene.first_look import at_answer
+from mha_core.scene.first_look import focus_on_answer
 from mha_core.scene.focus import Focus
 from mha_core.scene.link import parts
 from mha_core.scene.page import PAGES
@@ -570,7 +570,7 @@ def test_a_link_to_a_head_of_other_weights_opens_the_head_with_an_answer_and_say
     assert not app.exception
     assert english(OF_OTHER_WEIGHTS[weights]) in [caption.value for caption in app.caption]
     trace = mha.trace(text, source="mini", h=8)
-    expected = at_answer(Focus(token="slept"), trace, position(trace.tokens, "slept"))
+    expected = focus_on_answer(Focus(token="slept"), trace, position(trace.tokens, "slept"))
     assert expected.head > 1  # and not the one that a link without a head has
     for _ in range(2):
         assert component(app, "address")["focus"] == expected.link()

@@ -3,7 +3,7 @@
 import pytest
 
 import mha_core as mha
-from mha_core.scene.first_look import at_answer, first_token
+from mha_core.scene.first_look import first_token, focus_on_answer
 from mha_core.scene.focus import Focus
 from mha_core.scene.token_names import position
 
@@ -34,7 +34,7 @@ def test_a_word_is_looked_at_by_the_head_whose_question_has_an_answer_there(h, t
     trace = mha.trace(text, source="mini", h=h)
     queries = trace.sides.queries
     at = position(queries, token)
-    focus = at_answer(Focus(head=h, layer=1), trace, at)
+    focus = focus_on_answer(Focus(head=h, layer=1), trace, at)
     assert focus.layer == 2
     assert queries.labels[trace.layers[1].weights(focus.head - 1)[at].argmax()] == answer
 
@@ -42,7 +42,7 @@ def test_a_word_is_looked_at_by_the_head_whose_question_has_an_answer_there(h, t
 @pytest.mark.parametrize("h", [4, 8, 16])
 def test_a_pronoun_is_looked_at_by_a_head_that_is_asked_for_its_noun(h):
     trace = mha.trace("Tom told Anna that she won the race.", source="mini", h=h)
-    focus = at_answer(Focus(), trace, position(trace.sides.queries, "she"))
+    focus = focus_on_answer(Focus(), trace, position(trace.sides.queries, "she"))
     assert "noun" in trace.source.questions[focus.head - 1].split()
 
 
@@ -50,10 +50,11 @@ def test_the_head_is_drawn_beside_those_that_were_chosen():
     trace = mha.trace("The dog saw it because it was hungry.", source="mini")
     at = position(trace.sides.queries, "it~2")
     drawn = {
-        heads: at_answer(Focus(heads=heads, head=3), trace, at).heads for heads in ("", "0", "3,4", "1,4")
+        heads: focus_on_answer(Focus(heads=heads, head=3), trace, at).heads
+        for heads in ("", "0", "3,4", "1,4")
     }
     assert drawn == {"": "", "0": "0", "3,4": "3,4,1", "1,4": "1,4"}
 
 
 def test_a_source_that_asks_nothing_leaves_the_head_as_it_is():
-    assert at_answer(Focus(head=3), mha.trace("the cat saw it"), 3) == Focus(head=3)
+    assert focus_on_answer(Focus(head=3), mha.trace("the cat saw it"), 3) == Focus(head=3)

@@ -18,14 +18,14 @@ from mha_core.scene.changes import write
 from mha_core.scene.focus import CHOICES, Focus
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, PAGES, Page
-from mha_core.scene.scene import DEFAULTS, NESTED, Scene, opened
-from mha_core.scene.source_settings import OF_THE_APP, SETTINGS
+from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values
+from mha_core.scene.source_settings import APP_ONLY, SETTINGS
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
 from tests.sources import tiny
 
-ANYWHERE = [name for name in SETTINGS if name not in OF_THE_APP]
+ANYWHERE = [name for name in SETTINGS if name not in APP_ONLY]
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 named = words.filter(bool)
 sizes = st.none() | st.integers(1, 128)
@@ -115,7 +115,7 @@ def test_several_values_of_a_field_of_a_page_stand_in_its_link_as_the_app_writes
 def test_a_page_that_there_is_not_is_refused_and_the_home_page_taken():
     scene, (one,) = Scene.of_link("http://localhost:8501/atlas?h=2")
     assert (scene.page, scene.h) == (Page(), 2)
-    assert (one.name, one.value, one.taken) == ("page", "atlas", HOME)
+    assert (one.name, one.value, one.replacement) == ("page", "atlas", HOME)
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,16 @@ def test_a_link_without_a_second_sentence_has_that_of_the_first_of_the_start_alo
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_the_rule_and_what_was_taken(name, value, reason, taken):
-    scene, (refused,) = opened({name: value, "text": "a b", "token": "b"})
-    assert (refused.name, refused.value, refused.taken) == (name, value, taken)
+    scene, (refused,) = scene_of_values({name: value, "text": "a b", "token": "b"})
+    assert (refused.name, refused.value, refused.replacement) == (name, value, taken)
     assert refused.reason.startswith(reason)
     said = {} if taken in (None, "") else {name: str(taken)}
-    assert opened({**said, "text": "a b", "token": "b"}) == (scene, ())
+    assert scene_of_values({**said, "text": "a b", "token": "b"}) == (scene, ())
 
 
 def test_the_limits_of_a_server_are_handed_in():
     most = dict.fromkeys(grammar.LEAST, 7) | {grammar.CHARACTERS: 3}
-    scene, refused = opened({"h": "8", "d_model": "7", "text": "abcd", "target": "abc"}, most)
+    scene, refused = scene_of_values({"h": "8", "d_model": "7", "text": "abcd", "target": "abc"}, most)
     assert (scene.h, scene.d_model, scene.text, scene.target) == (7, 7, DEFAULTS.text, "abc")
     assert {one.name: one.reason for one in refused} == {
         "h": "h is a whole number from 1 to 7",
@@ -214,8 +214,8 @@ def test_the_limits_of_a_server_are_handed_in():
 )
 def test_a_number_beyond_a_limit_becomes_the_nearest_that_goes_with_the_others(link, taken):
     most = dict.fromkeys(grammar.LEAST, 9999) | {"d_model": 512, "h": 64, "n_kv_heads": 64, "layers": 6}
-    scene, refused = opened(grammar.parts(f"source=random&text=a b&{link}").values, most)
-    assert {one.name: one.taken for one in refused} == taken
+    scene, refused = scene_of_values(grammar.parts(f"source=random&text=a b&{link}").values, most)
+    assert {one.name: one.replacement for one in refused} == taken
     assert {name: getattr(scene, name) for name in taken} == taken
     if "n_kv_heads=2" not in link:
         scene.trace()
@@ -231,7 +231,7 @@ def test_any_text_is_a_link_of_a_scene_that_a_link_can_say(text):
     scene, refused = Scene.of_link(text)
     if scene.source in ANYWHERE:
         assert Scene.of_link(scene.link()) == (scene, ())
-    assert all(one.value != one.taken for one in refused)
+    assert all(one.value != one.replacement for one in refused)
 
 
 def test_a_part_of_the_changes_that_is_none_is_refused_alone():
@@ -266,7 +266,7 @@ def test_what_is_no_text_is_no_link(link, refused):
     assert "A link is a text, as in 'text=How are you?&h=4'" in str(refused(Scene.of_link, link))
 
 
-@pytest.mark.parametrize("source", OF_THE_APP)
+@pytest.mark.parametrize("source", APP_ONLY)
 def test_a_source_that_the_app_alone_has_is_refused_by_its_name(source, refused):
     scene = Scene(source=source, run="mine", file="mine")
     for ask in (scene.link, scene.trace):
@@ -328,7 +328,7 @@ def test_a_link_to_heads_of_other_weights_keeps_all_but_them(third_edition, weig
     edits = "cut,from=2,to=3;off,layer=1,head=2;temperature,by=2;swap,from=2,to=3"
     link = f"{kept}{edits}&against=head:3&layer=1&head=0&heads=2,3&hop1=2&weights={weights}"
     scene, (refused,) = Scene.of_link(link)
-    assert (refused.name, refused.value, refused.taken) == ("weights", weights, 3)
+    assert (refused.name, refused.value, refused.replacement) == ("weights", weights, 3)
     assert reason in refused.reason
     assert scene == Scene.of_link(f"{kept}cut,from=2,to=3;temperature,by=2;swap,from=2,to=3").scene
     assert Scene.of_link(scene.link()) == (scene, ())

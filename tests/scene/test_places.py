@@ -4,7 +4,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.scene.focus import Focus
-from mha_core.scene.places import indices, named, within
+from mha_core.scene.places import clamped, indices, with_names
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides, spaced
 
@@ -29,23 +29,25 @@ SAME, TWO = Sides(TOKENS, TOKENS), Sides(TOKENS, OTHERS)
 def test_a_focus_names_words_that_are_there(given, after):
     focus = Focus(**{"token": "cat"} | given)
     expected = Focus(**{"token": "cat"} | given | after)
-    assert named(focus, SAME, anew=False) == expected
+    assert with_names(focus, SAME, new_text=False) == expected
 
 
 def test_of_two_texts_each_has_its_own_names():
     focus = Focus(token="2", key_token="2", pins="3 4", side="key")
-    assert named(focus, TWO, anew=False) == Focus(token="cat", key_token="Katze", pins="sah sie", side="key")
-    assert named(Focus(token="cat", key_token="dog"), TWO, anew=False).key_token == ""
+    assert with_names(focus, TWO, new_text=False) == Focus(
+        token="cat", key_token="Katze", pins="sah sie", side="key"
+    )
+    assert with_names(Focus(token="cat", key_token="dog"), TWO, new_text=False).key_token == ""
 
 
 def test_a_new_text_is_looked_at_from_its_first_token_alone():
     focus = Focus(token="dog", key_token="sah", pins="saw", sentence=2, head=3)
-    assert named(focus, TWO, anew=True) == Focus(token="saw", head=3)
+    assert with_names(focus, TWO, new_text=True) == Focus(token="saw", head=3)
 
 
 def test_a_layer_or_a_head_beyond_the_last_is_the_last():
     focus = Focus(layer=9, head=9, heads="1,7,x", hop1="8", hop2="2")
-    assert within(focus, [[4, 4]]) == Focus(layer=2, head=4, heads="1,x", hop1="4", hop2="2")
+    assert clamped(focus, [[4, 4]]) == Focus(layer=2, head=4, heads="1,x", hop1="4", hop2="2")
     trace = mha.trace("the cat saw it", h=2, d_model=4)
     assert indices(trace, Scene(focus=focus)) == (0, 1, 3)
 

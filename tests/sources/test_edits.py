@@ -168,7 +168,7 @@ def test_measures_without_some_tokens_are_of_the_patched_weights():
 
 
 def test_what_is_measured_of_a_cut_edge_is_what_edits_do():
-    """`evaluation.cuts` against the same sentences one by one, each with its edit."""
+    """`evaluation.blocking_effects` against the same sentences one by one, each with its edit."""
     trained = mini.model(mini.find("en", "glass-box", 4, 64))
     sentences, vocabulary = evaluation.pairs("en", "test", count=1), mini.lexicon("en").vocabulary
     validation = evaluation.noun_weights(trained.model, evaluation.pairs("en", "validation", count=1))[0]
@@ -184,5 +184,5 @@ def test_what_is_measured_of_a_cut_edge_is_what_edits_do():
         ways = [[edits.Hide(**cut)], [edits.Hide(**cut, heads=best)]]
         answered = [mini.follow(trained, text, edits=way).answers[pronoun][0][0] for way in ways]
         changed.append([word != plain.answers[pronoun][0][0] for word in answered])
-    measured = evaluation.cuts(trained.model, count=1)
+    measured = evaluation.blocking_effects(trained.model, count=1)
     assert np.mean(changed, axis=0) == pytest.approx([measured.all_heads, measured.best_head])

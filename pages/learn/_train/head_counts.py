@@ -149,14 +149,16 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
 
 @st.cache_data(show_spinner=False, max_entries=16)  # a table of a few lines for each width that is shipped
 def _cuts(d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
-    """`evaluation.cuts` of the shipped models of one width, one row for each h."""
+    """`evaluation.blocking_effects` of the shipped models of one width, one row for each h."""
     plans = {
         plan.h: plan
         for plan in checkpoints.PLANS
         if (plan.language, plan.architecture, plan.d_model) == ("en", "glass-box", d_model)
     }
     rows = {
-        h: vars(evaluation.cuts(mini.model(plans[h]).model, count=CUT_PAIRS)) for h in counts if h in plans
+        h: vars(evaluation.blocking_effects(mini.model(plans[h]).model, count=CUT_PAIRS))
+        for h in counts
+        if h in plans
     }
     return pd.DataFrame.from_dict(rows, orient="index")
 

@@ -12,7 +12,7 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
-from mha_core.scene.source_settings import STARTED
+from mha_core.scene.source_settings import WITH_CLS
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import choice, compute, model_source, state
@@ -27,7 +27,7 @@ def options(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     """What can be different for this scene, each with the values it can have; the first is the default."""
     layer, head, _ = indices(trace, scene)
     values = {
-        UNTRAINED: [""] if scene.source in STARTED else [],
+        UNTRAINED: [""] if scene.source in WITH_CLS else [],
         HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
         **sizes(scene, trace),
         TWIN: [""] if scene.source != "file" else [],

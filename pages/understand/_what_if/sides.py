@@ -34,7 +34,7 @@ class Rearranged(NamedTuple):
 def typed(scene: Scene, trace: AttentionTrace) -> Tokens | None:
     """The tokens of the typed text, whose words can change places; None where it has another text."""
     try:
-        return swaps.typed(scene.text, trace.sides)
+        return swaps.typed_tokens(scene.text, trace.sides)
     except MhaError:
         return None
 
@@ -44,7 +44,7 @@ def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -
     swapped = swaps_of(chosen)
     if not swapped:
         return Rearranged(scene, before)
-    words = swaps.typed(scene.text, before.sides)
+    words = swaps.typed_tokens(scene.text, before.sides)
     scene = replace(scene, text=swaps.text(words, swapped))
     after = compute.trace(scene)
     orders = [swaps.order(old, new, swapped) for old, new in zip(_texts(before), _texts(after), strict=True)]
