@@ -1,7 +1,7 @@
-"""All heads of a layer over a sentence, to be explored in a browser: in the app, in a notebook, from a file.
+"""The head view: all heads of a layer over a sentence, in the app, in a notebook, or in a saved page.
 
-The page holds the numbers, packed by `payload`, and scripts of our own, all deflated and as base64; it loads
-nothing from elsewhere. It is ASCII, so it may be written in any encoding and be pasted anywhere.
+The page contains the numbers, packed by `payload`, and our scripts, all compressed and in base64; it loads
+nothing from elsewhere. It is ASCII, so it can be written in any encoding and pasted anywhere.
 """
 
 import html
@@ -38,7 +38,7 @@ STYLES = ("pictures/print.css", "pictures/matrix_gallery.css", "view/head_view.c
 
 @cache
 def page() -> str:
-    """A page with ``__NUMBERS__`` in place of its numbers, ``__OLD__`` of what an old browser says."""
+    """The page, with ``__NUMBERS__`` in place of its numbers and ``__OLD__`` of a text for old browsers."""
     style = "".join(map(scripts.asset, (*STYLES, "page/page.css")))
     program = "\0".join(map(scripts.bare, (style, scripts.merged("page/program.js"))))
     start = scripts.bare(scripts.asset("page/start.js"))
@@ -48,7 +48,7 @@ def page() -> str:
 
 
 def filled(header: Mapping[str, object], payload: bytes) -> str:
-    """The whole page: header and payload as assets/components/page/program.js reads them."""
+    """The whole page with this header and payload, as assets/components/page/program.js reads them."""
     apology = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
     encoded = json.dumps(header).encode()
     numbers = _base64(struct.pack("<I", len(encoded)) + encoded + payload)
@@ -60,11 +60,11 @@ def _base64(data: bytes) -> str:
 
 
 def _with_parts(template: str, parts: Mapping[str, str]) -> str:
-    """The template with each ``__NAME__`` replaced once: a part is no template itself."""
+    """The template with each ``__NAME__`` replaced once; a part itself is not searched for more."""
     return re.sub(r"__([A-Z]+)__", lambda slot: parts.get(slot[1], slot[0]), template)
 
 
-TEXTS = "head_view."  # prefix of their keys
+TEXTS = "head_view."  # prefix of the keys of its texts
 OF_HEAD = (
     "q",
     "k",
@@ -72,17 +72,17 @@ OF_HEAD = (
     "scores",
     "weights",
     "output",
-)  # the matrices of a head, as view/matrices.js draws them
-HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
-MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # of a frame whose height the caller leaves open
-ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later
+)  # the matrices of a head, drawn by view/matrices.js
+HEIGHTS = (100, 10_000)  # limits of the height of a frame in a notebook, in pixels
+MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # for a frame without a given height
+ALL_LAYERS = 8  # budgets that a file may take, since it cannot load more later
 
 
 @dataclass(frozen=True, eq=False)
 class HeadView:
-    """A view that shows itself in a notebook and saves itself as a page that works without a server.
+    """The head view of a trace: a notebook shows it, and `save` writes a page that works without a server.
 
-    `height` is that of its frame in a notebook, in pixels. `scene` makes the scene that it shows.
+    `height` is that of its frame in a notebook, in pixels. `scene` computes the scene that it shows.
     """
 
     header: dict = field(repr=False)
@@ -100,26 +100,26 @@ class HeadView:
     def link(self) -> str:
         """The link that opens the same picture in the app: ``headscope open "text=…&head=3&token=it"``.
 
-        The trace is computed once more, to see that the link gives the same numbers. Raises `MhaError` where
-        it does not, and for a trace that no link can make again: of arrays, of a model in memory, with a mask
-        or weights of your own. `Scene.view` has the link of any scene.
+        The scene of the link is computed to check that it gives the same numbers. Raises `MhaError` if it
+        does not, and for a trace that no link can reproduce: of arrays, of a model in memory, with a mask or
+        weights of your own. `Scene.view` has the link of any scene.
         """
         return self.scene().link()
 
     def html(self) -> str:
-        """The whole page, numbers and scripts included, in characters of ASCII."""
+        """The whole page with numbers and scripts, in ASCII."""
         return filled(self.header, self.blob)
 
     def save(self, path: str | PathLike) -> None:
-        """Write the page as one HTML file; an existing file is replaced in one step.
+        """Write the page as one HTML file, replacing an existing file in one step.
 
-        Raises `MhaError` where there is no such folder.
+        Raises `MhaError` if the folder does not exist.
         """
         with replacing(path) as temporary:
             temporary.write_text(self.html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the page in a frame of its own."""
+        """The page in a frame, for a notebook."""
         return (
             f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts allow-downloads" '
             f'style="width:100%;height:{self.height}px;border:0" title="Headscope"></iframe>'
@@ -137,11 +137,11 @@ def view(
     titles: Sequence[str] | None = None,
     height: int | None = None,
 ) -> HeadView:
-    """The head view of one trace: the last layer by default, that head, that token's lines, six matrices.
+    """The head view of one trace: the lines of a token in a layer (by default the last), and six matrices.
 
-    Another trace with as many layers and heads can stand beside it. All layers are inside where they fit; of
-    a long text with many heads only those around the chosen one. Layers, heads and tokens count from 0; a
-    token is one that looks, or its word. Raises as `AttentionTrace.view` does.
+    Another trace with as many layers and heads can be shown `beside` it. The page contains all layers that
+    fit; of a long text with many heads only those around the chosen one. Layers, heads and tokens count from
+    0; `token` is a query, by position or by word. Raises as `AttentionTrace.view` does.
     """
     if beside is not None and not hasattr(beside, "layers"):
         raise MhaError("beside is a second trace; got {type}.", type=named_type(beside))
@@ -216,7 +216,7 @@ def _check_layers(traces: Sequence[AttentionTrace]) -> None:
 
 
 def _titles(traces: Sequence[AttentionTrace]) -> list[str]:
-    """The titles of the traces: the text, after the facts of the source in which the traces differ."""
+    """The titles of the traces: the facts of the source in which they differ, then the text."""
     facts = [trace.source.caption_facts() for trace in traces]
     differences = [
         caption({key: value for key, value in one.items() if any(other.get(key) != value for other in facts)})
@@ -229,7 +229,7 @@ def _titles(traces: Sequence[AttentionTrace]) -> list[str]:
 
 
 def longest(traces: Sequence[AttentionTrace]) -> AttentionTrace:
-    """The one of several traces of one model that takes most room: what fits of it fits of all."""
+    """The largest of several traces of one model: layers and heads of it that fit, fit for all."""
     return max(traces, key=lambda trace: sum(map(size, trace.layers)))
 
 
@@ -304,12 +304,13 @@ def header(
     matrices: bool = False,
     random: bool = False,
 ) -> dict:
-    """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
+    """The settings that the scripts read besides the numbers; `on` are the heads drawn first.
 
-    `special` has for each panel those of its queries and of its keys, `groups`, `unknown` and `questions`
-    what the functions of these names say of it, `edits` those of its attention in words; `kv` is how many
-    heads of keys and values the heads share, neighbours the same one. With `matrices` those of the chosen
-    head and all heads stand below the drawing. `random` weights are drawn in grey.
+    For each panel, `special` has the positions of its queries and of its keys, `groups`, `unknown` and
+    `questions` the results of the functions with these names, and `edits` describes the edits of its
+    attention. `kv` is the number of key/value heads that the heads share, neighbours the same one. With
+    `matrices` those of the chosen head and of all heads are drawn below. The lines of `random` weights are
+    grey.
     """
     return {
         "name": name,
@@ -335,7 +336,7 @@ def header(
 
 
 def panel(trace: AttentionTrace, numbers: Sequence[int], title: str | None = None) -> Panel:
-    """The trace as one panel with these layers; called by its text unless by a title."""
+    """The trace as one panel with these layers, titled by its text unless `title` is given."""
     sides = trace.sides
     of_keys = {} if sides.same else {"keys": sides.keys.labels, "key_names": names(sides.keys)}
     layers = {number: trace.layers[number] for number in numbers}
@@ -344,9 +345,9 @@ def panel(trace: AttentionTrace, numbers: Sequence[int], title: str | None = Non
 
 
 def special(trace: AttentionTrace) -> list[list[int]]:
-    """Positions of tokens that are no words, of the queries and of the keys, or else the first.
+    """Positions of tokens that are not words, of the queries and of the keys, or else the first one.
 
-    The first one can be a sink; of queries that nobody looks at it is none.
+    The first token can be a sink, but not among queries that are never keys.
     """
     sides = trace.sides
     return [special_positions(sides.queries) or [0] * sides.same, special_positions(sides.keys) or [0]]
@@ -358,10 +359,11 @@ def unknown(trace: AttentionTrace) -> list[list[int]]:
 
 
 def questions(trace: AttentionTrace) -> list[dict[str, list]]:
-    """What each head of the last layer is asked, and the queries at which it has nothing to find.
+    """The questions of each head of the last layer, and the queries at which it has nothing to find.
 
-    These are the tokens at which each of its questions has the answer `NOTHING`; a head that is asked nothing
-    has nothing to find. At a hidden word all heads help to guess it. Empty without questions.
+    These are the tokens at which the answer to each of its questions is `NOTHING`; a head without questions
+    has nothing to find anywhere. At a hidden word all heads help to guess it. Empty for a model without
+    questions.
     """
     origin = trace.source.origin
     if not trace.questions or not isinstance(origin, TrainedSource):
@@ -377,7 +379,7 @@ def questions(trace: AttentionTrace) -> list[dict[str, list]]:
 
 
 def groups(trace: AttentionTrace) -> dict | None:
-    """For each side the number of the word of each piece, and the words; None where every piece is a word."""
+    """For each side the number of each token's word, and the words; None if every token is a word."""
     sides = trace.sides.queries, trace.sides.keys
     joined_sides = [word_groups(side) for side in sides]
     if not any(joined_sides):
@@ -394,7 +396,7 @@ def groups(trace: AttentionTrace) -> dict | None:
 
 @cache
 def texts(language: str) -> dict[str, str]:
-    """The view's own words, by their keys, and those of the matrices that it draws."""
+    """The texts of the view and of the matrices that it draws, by their keys."""
     words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
     of_view = {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
     shared = {name: words[f"list.{name}"] for name in ("comma", "sentence", "sentences")} | {

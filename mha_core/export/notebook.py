@@ -1,4 +1,4 @@
-"""What a notebook shows of a trace or a layer: what it is, its shapes, and its weights as small pictures."""
+"""A trace or a layer in a notebook: its name, its shapes, and its weights as small pictures."""
 
 import html
 from itertools import pairwise
@@ -8,12 +8,12 @@ import numpy as np
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
-MAX_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer, cells and pixels of each
+MAX_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer; cells on a side, and pixels of a cell
 MAX_LAYERS, MAX_TEXT = 4, 200
 
 
 def of_trace(trace: AttentionTrace) -> str:
-    """HTML: the text, where the numbers come from, and the weights of its first layers."""
+    """HTML: the text, the source of the numbers, and the weights of the first layers."""
     text = trace.title
     text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
     count = len(trace.layers)
@@ -31,7 +31,7 @@ def of_trace(trace: AttentionTrace) -> str:
 
 
 def of_layer(layer: LayerTrace) -> str:
-    """HTML: the shapes of what was recorded, and the weights of its first heads."""
+    """HTML: the shapes of the recorded tensors, and the weights of the first heads."""
     shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in layer.tensors.items())
     name = f" “{html.escape(layer.name)}”" if layer.name else ""
     return _framed(
@@ -46,7 +46,7 @@ def _title(layer: LayerTrace, number: int) -> str:
 
 
 def _framed(inside: str) -> str:
-    # The colours of the notebook, light or dark, are inherited; pictures bring their own ground.
+    # Text has the colours of the notebook, light or dark; pictures have a background of their own.
     return f'<div style="font-size:0.9em;line-height:1.5">{inside}</div>'
 
 
@@ -61,7 +61,7 @@ def _pictures(layer: LayerTrace) -> str:
 
 
 def _picture(layer: LayerTrace, head: int) -> str:
-    """A head's weights: the darker the larger, by their root; of a long text the largest of each cell."""
+    """A head's weights, darker for larger ones, by square root; for a long text the largest of each cell."""
     rows, keys = (
         np.linspace(0, size, min(size, SIDE) + 1).astype(int) for size in (layer.n_query, layer.n_key)
     )

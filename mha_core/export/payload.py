@@ -1,16 +1,16 @@
-"""Attention layers as bytes for the browser.
+"""Attention layers as bytes for the browser, in one of two forms.
 
 *scores*: q, k, v, the score rule and each row's log-sum-exp, numbers as float32. The browser computes
 ``weight = exp(score / temperature − lse)`` for the cells that are looked at, so a layer takes O(L · d_k)
-bytes instead of O(L²) (the log-sum-exp as FlashAttention keeps it: Dao et al. 2022).
+bytes instead of O(L²) (FlashAttention stores the same log-sum-exp: Dao et al. 2022).
 
-*weights*: each weight as 16 bits of its square root, so that small ones survive: the error is at most
-``√w / 65535 + 1 / (4 · 65535²)``, below 0.00002 everywhere. For layers of which only weights are known, and
-where this form is the smaller one, as of short texts, and values are not asked for. As 8 bits, with 255 for
-65535, for pictures that nobody reads a number from.
+*weights*: the square root of each weight in 16 bits, so that small weights are kept: the error is at most
+``√w / 65535 + 1 / (4 · 65535²)``, below 0.00002 everywhere. This form is used for layers of which only the
+weights are known, and if it is the smaller one, as for short texts, and values are not needed. 8 bits, with
+255 in place of 65535, are for pictures that show no numbers.
 
 A payload is b"mha0", the length of a JSON header as 4 bytes (little endian), the header, and the arrays, each
-from a multiple of 4 bytes on. `assets/components/numbers/payload.js` reads it.
+aligned to 4 bytes. `assets/components/numbers/payload.js` reads it.
 """
 
 import json
@@ -28,7 +28,7 @@ from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import array
 
 MARK = b"mha0"
-# What a browser computes a weight with; sinks are in the log-sum-exp alone.
+# The fields of a score rule from which a browser computes a weight; sinks are only in the log-sum-exp.
 UNDERSTOOD = {"scale", "soft_cap", "bias", "distance_bias", "mask", "sinks", "temperature"}
 UNDERSTOOD |= {"patched_weights", "patched_outputs"}
 BUDGET = 4_000_000  # bytes that a page loads at once
@@ -39,8 +39,8 @@ class Panel:
     """One sentence to look at: its title, a label for each token, and its layers by number from 0.
 
     A layer is a `LayerTrace`, or its weights as an array (head, query, key), NaN where a mask hides them.
-    `keys` are the labels of the tokens that are looked at, where they belong to another text. `names` and
-    `key_names` are what a link calls the tokens, none where no link does.
+    `keys` are the labels of the keys if they belong to another text. `names` and `key_names` are the tokens'
+    names in a link, empty if no link names them.
     """
 
     title: str
@@ -56,10 +56,9 @@ def pack(
 ) -> bytes:
     """All layers of all panels as one payload; of each layer `heads`, counted from 0, or all.
 
-    With `values` q, k and v travel wherever they are known, else of two forms the smaller one, without v.
-    Weights that are arrays have so many `bits`, 8 or 16.
-    Raises `MhaError` for a head that a layer does not have, and for a score rule that a browser does not
-    understand: what it would draw is not what the model computed.
+    With `values`, q, k and v are sent wherever they are known; without, the smaller of the two forms, without
+    v. Weights given as arrays are sent in 8 or 16 `bits`. Raises `MhaError` for a head that a layer does not
+    have, and for a score rule that the browser cannot compute.
     """
     body = _Body()
     described = [
@@ -80,7 +79,7 @@ def pack(
 
 
 def size(layer: LayerTrace, n_heads: int | None = None, *, values: bool = False) -> int:
-    """Bytes that so many heads of a layer take at most, all of them by default, as `pack` sends them."""
+    """The most bytes that this many heads of a layer (by default all) take in a payload of `pack`."""
     n_heads = layer.n_heads if n_heads is None else n_heads
     form = _weights_size if _as_weights(layer, n_heads, values) else _scores_size
     return form(layer, n_heads, values)
@@ -89,10 +88,10 @@ def size(layer: LayerTrace, n_heads: int | None = None, *, values: bool = False)
 def fitting(
     layers: Sequence[LayerTrace], layer: int, head: int, *, budget: int = BUDGET, values: bool = False
 ) -> tuple[list[int], list[int] | None]:
-    """Which layers and heads to load, so that they fit the budget: the chosen ones always do.
+    """The layers and heads that fit into the budget, always with the chosen ones.
 
-    All layers; else the chosen one; else as many of its heads around the chosen one as fit. None for the
-    heads stands for all of them.
+    All layers; or else the chosen one; or else as many heads around the chosen one as fit. None for the heads
+    means all of them.
     """
     if sum(size(each, values=values) for each in layers) <= budget:
         return list(range(len(layers))), None
@@ -105,14 +104,14 @@ def fitting(
 
 
 class _Body:
-    """The arrays of a blob, one behind the other."""
+    """The arrays of a payload, one after the other."""
 
     def __init__(self):
         self.parts: list[bytes] = []
         self.length = 0
 
     def add(self, array: np.ndarray) -> dict:
-        """Append an array and return its entry in the header: place, shape and type."""
+        """Append an array and return its entry in the header: offset, shape and type."""
         packed = np.ascontiguousarray(array).tobytes()
         entry = {"at": self.length, "shape": array.shape, "type": array.dtype.str[1:]}
         padding = -len(packed) % 4
@@ -171,12 +170,12 @@ def _check_understood(rule: ScoreRule) -> None:
 
 
 def _weights(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> dict:
-    # One head after the other: all at once would be larger than what is sent.
+    # One head at a time: all at once would take more memory than the payload.
     return {"weights": body.add(np.stack([coded(layer.weights(head)) for head in heads]))}
 
 
 def coded(weights: np.ndarray, bits: int = 16) -> np.ndarray:
-    """Each weight as 8 or 16 bits of its square root."""
+    """The square root of each weight in 8 or 16 bits."""
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * (2**bits - 1)).astype(f"<u{bits // 8}")
 
 
@@ -217,7 +216,7 @@ def _scores(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> d
 
 
 def _mask(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
-    """Which cells may be looked at: a first and a last key for each row, or a bit for each cell."""
+    """The visible cells: a first and a last key for each row, or a bit for each cell."""
     mask = layer.rule.mask
     if mask is None:
         return {}
@@ -237,6 +236,6 @@ def _mask(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
 
 
 def _of_heads(table: np.ndarray, heads: list[int], axes: int = 3) -> np.ndarray:
-    """The table of the heads that are sent, with a head axis, of length 1 where all heads share it."""
+    """The table for the heads that are sent, with a head axis, of length 1 if all heads share it."""
     table = table if table.ndim >= axes else table[None]
     return table if len(table) == 1 else table[heads]

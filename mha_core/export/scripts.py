@@ -1,8 +1,8 @@
-"""Our scripts are ES modules: the modules that one imports, and all of them as one text for a saved page.
+"""Our scripts, which are ES modules: the imports of each, and all of them merged for a saved page.
 
-A module is called by its path in assets/components, `view/grid.js`, and imports by names alone,
-`import { a, b } from "../page/c.js"`. What one declares on its top level no other
-one declares, so that modules in one text mean what they mean apart.
+A module is named by its path in assets/components, `view/grid.js`, and has named imports only, `import { a, b
+} from "../page/c.js"`. No two modules declare the same name on their top level, so that they can be merged
+into one text without a change of meaning.
 """
 
 import posixpath
@@ -29,7 +29,7 @@ def asset(name: str) -> str:
 
 @cache
 def digest() -> str:
-    """The digest of all scripts and style sheets: a changed one has a new address, an old one is not used."""
+    """The digest of all scripts and style sheets, a part of their address: a change gives a new one."""
     state = blake2b(digest_size=8)
     for path in sorted([*FOLDER.rglob("*.js"), *FOLDER.rglob("*.css")]):
         state.update(f"{path.relative_to(FOLDER).as_posix()} {path.stat().st_size}\n".encode())
@@ -38,7 +38,7 @@ def digest() -> str:
 
 
 def imports(name: str) -> dict[str, list[str]]:
-    """The names that a module imports, by the files that it imports them from."""
+    """The names that a module imports, by the file that they come from."""
     return {
         posixpath.normpath(posixpath.join(posixpath.dirname(name), path)): [
             part for part in (part.strip() for part in names.split(",")) if part
@@ -49,7 +49,7 @@ def imports(name: str) -> dict[str, list[str]]:
 
 @cache
 def order(name: str) -> tuple[str, ...]:
-    """All modules that one needs, each behind those that it imports, itself last.
+    """A module and all that it needs, each after those that it imports, itself last.
 
     Raises `ValueError` for modules that import each other in a circle.
     """
@@ -70,8 +70,8 @@ def order(name: str) -> tuple[str, ...]:
 def merged(name: str) -> str:
     """A module and all that it imports as one module text, which imports nothing and exports nothing.
 
-    Raises `ValueError` where that text would mean something else than the modules do: for imports of another
-    kind or of what is not exported, for a default export, and for two modules that declare one name.
+    Raises `ValueError` if the merged text would differ in meaning: for another kind of import, for an import
+    of a name that is not exported, for a default export, and for a name that two modules declare.
     """
     texts, exports, owners = [], {}, {}
     for file in order(name):
@@ -94,5 +94,5 @@ def merged(name: str) -> str:
 
 
 def bare(text: str) -> str:
-    """A script or style without comments on lines of their own and without indents."""
+    """A script or style sheet without indents and without lines that are only a comment."""
     return INDENT.sub("", COMMENT.sub("", text))

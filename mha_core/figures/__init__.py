@@ -1,4 +1,4 @@
-"""Pictures as values: a data frame goes in, a plotly Figure comes out. No torch, no web framework."""
+"""Functions from a data frame to a plotly Figure, without torch and without a web framework."""
 
 from mha_core.figures import (
     bars,

@@ -1,4 +1,4 @@
-"""Ranked shares as bars: the largest first, each with its exact value."""
+"""Ranked shares as bars, the largest first, each with its exact value."""
 
 import html
 
@@ -9,15 +9,15 @@ from mha_core.figures.heatmap import axis_names
 from mha_core.figures.theme import colour
 
 BAR, EDGE = 24, 14  # pixels
-ROOM = 1.22  # of the longest bar, so that its number has room
+ROOM = 1.22  # length of the axis in longest bars, with room for their numbers
 HATCH = {"size": 5, "solidity": 0.35}
 
 
 def bars(table: pd.DataFrame, *, words: str, hue: int = 0, together: bool = False) -> go.Figure:
-    """Draw `value` by the index of a table, its first row on top; `words` says what the values are.
+    """Draw the column `value` by the index of a table, its first row on top; `words` is the name of the axis.
 
-    `place`, a column of the table, comes back with a click on a bar. `hue` is the number of one of the
-    theme's colours, from 0. `together` says that the last row stands for several, which its hatching shows.
+    A click on a bar returns the column `place`, if there is one. `hue` is the number of one of the theme's
+    colours, from 0. `together` means that the last row is the sum of several; it is hatched.
     """
     values = table["value"].to_numpy()
     patterns = [""] * len(table)

@@ -1,4 +1,4 @@
-"""How a training goes: loss, and held-out shares, over the steps."""
+"""The course of a training: loss, and held-out shares, over the steps."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -24,10 +24,9 @@ def curves(
 ) -> go.Figure:
     """Two panels over one axis: `loss` on the left, every other column, shares from 0 to 1, on the right.
 
-    Where the page is `narrow` the shares stand below the loss.
-    `frame` is indexed by step; `names` says in words what each column is, `step` what the axis is;
-    `marked` draws a line at that step, `events` a fainter one at each of theirs, named beside the loss.
-    Colours are those of the template in use.
+    On a `narrow` page the shares are below the loss. `frame` is indexed by step; `names` are the labels of
+    the columns, `step` is that of the axis; `marked` draws a line at that step, `events` a fainter line at
+    each of its steps, labelled beside the loss. Colours are those of the template in use.
     """
     shares = [column for column in frame.columns if column != "loss"]
     place = {"row": 2, "col": 1} if narrow else {"row": 1, "col": 2}

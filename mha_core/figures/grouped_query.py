@@ -1,4 +1,4 @@
-"""Query heads that share keys and values: a dot for each head, a line to the key/value head it uses."""
+"""Query heads that share keys and values: a dot for each head, and a line to its key/value head."""
 
 import html
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from mha_core.figures.theme import COLOURS, colour
 
 HEIGHT, EDGE = 190, 22  # pixels: of the figure, of its margins
 QUERY, KEY = 1.0, 0.0  # y of the two rows
-HALF = 0.09  # of the height of a bar in the lower row
-MIN_HEADS = 8  # that the axis has room for, so that a few heads stand close together
-DASHES = ("solid", "dash", "dot")  # where the theme's colours come round again
-MAX_NUMBERS = 16  # in one row
+HALF = 0.09  # half of the height of a bar in the lower row
+MIN_HEADS = 8  # length of the axis for fewer heads, so that they are drawn close together
+DASHES = ("solid", "dash", "dot")  # for each round of the theme's colours
+MAX_NUMBERS = 16  # labelled in one row
 GREY, FILL = "rgba(128, 128, 128, 0.9)", "rgba(128, 128, 128, 0.22)"
 
 
 def grouped_query(of: Sequence[int], *, queries: str, keys: str, hover: Sequence[str]) -> go.Figure:
     """Draw each query head, in its colour, with a line to its key/value head.
 
-    `of` is the key/value head of each query head, from 0; `queries` and `keys` say in words
-    what the rows are, `hover` for each query head its hover text.
+    `of` is the key/value head of each query head, from 0; `queries` and `keys` are the labels of the rows,
+    `hover` is the hover text of each query head.
     """
     places = [[head for head, other in enumerate(of) if other == kv] for kv in range(max(of) + 1)]
     middles = [sum(heads) / len(heads) for heads in places]
@@ -41,9 +41,9 @@ def grouped_query(of: Sequence[int], *, queries: str, keys: str, hover: Sequence
 def latent(
     n_heads: int, parts: Sequence[tuple[int, str]], *, queries: str, keys: str, hover: Sequence[str]
 ) -> go.Figure:
-    """Draw each query head with lines to the short vectors that keys and values of all heads are made of.
+    """Draw each query head with lines to the latent vectors that keys and values of all heads are made of.
 
-    `parts` are the vectors that a cache keeps of a token: width and name; each is a bar of that width.
+    `parts` are the vectors that a cache keeps for a token, by width and name; each is a bar of that width.
     """
     total, left, edges = sum(width for width, _ in parts), -0.4, []
     for width, _ in parts:
@@ -74,7 +74,7 @@ def latent(
 
 
 def _heads(ends: Sequence[Sequence[float]], hover: Sequence[str]) -> go.Figure:
-    """The query heads, each with its lines to these places."""
+    """The query heads, each with its lines to these positions."""
     figure = go.Figure()
     names = _numbers(len(ends))
     for head, (places, words) in enumerate(zip(ends, hover, strict=True)):
@@ -93,7 +93,7 @@ def _heads(ends: Sequence[Sequence[float]], hover: Sequence[str]) -> go.Figure:
 
 
 def _numbers(count: int) -> list[str]:
-    """Numbers from 1: each, or of many the first and every fourth, eighth and so on."""
+    """Labels from 1: all, or for many heads the first and every fourth, eighth and so on."""
     step = 1
     while count / step > MAX_NUMBERS:
         step *= 2 if step > 1 else 4

@@ -1,4 +1,4 @@
-"""One matrix as a heatmap: token names on its axes, the value under the finger."""
+"""One matrix as a heatmap: token names on its axes, and each value on hover."""
 
 import html
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ import plotly.graph_objects as go
 
 from mha_core.figures.theme import axis_title
 
-TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
+TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels of a row, the second for more rows than the third
 MIN_HEIGHT, MAX_HEIGHT = 190, 860  # pixels
-PACKED_HEIGHT = 600  # where there are too many rows to name each
+PACKED_HEIGHT = 600  # pixels, for too many rows to label each
 LEGEND_HEIGHT = 26
-FEW_COLUMNS = 8  # so few cells have room for their numbers
+FEW_COLUMNS = 8  # most columns in which cells have room for their numbers
 MAX_LABEL = 14  # characters
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
 FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
-# A line from the cell under the finger to its names on both axes.
+# Lines from the hovered cell to its names on both axes.
 CROSSHAIR = {
     "showspikes": True,
     "spikemode": "across",
@@ -42,14 +42,14 @@ def heatmap(
     framed: tuple[int, int] | None = None,
     row: int | None = None,
 ) -> go.Figure:
-    """Draw a matrix; `rows` and `columns` say in words what its axes are.
+    """Draw a matrix; `rows` and `columns` are the titles of its axes.
 
-    `kind` "weights" colours from 0 to `limit` (1 unless given), "signed" from −limit to limit
-    around 0 (the largest absolute value unless given). No colour is named here: the two scales are
-    those of the template in use, so that a page can change them with its theme.
-    `hidden` cells are hatched and have no colour of the scale; the legend calls them `hidden_text`. A frame
-    is drawn around the columns `framed`, from the first to before the second, and one around the `row`.
-    Numbered columns that do not rise one by one stand in the order of the frame, each with its number.
+    `kind` "weights" colours from 0 to `limit` (1 unless given), "signed" from −limit to limit around 0 (by
+    default the largest absolute value). The two colour scales are those of the template in use, so that a
+    page can change them with its theme. `hidden` cells are hatched and have no colour of the scale; the
+    legend calls them `hidden_text`. One frame is drawn around the columns from the first to before the second
+    of `framed`, one around the `row`. Numbered columns that are not consecutive stay in the order of the
+    frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
     blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
@@ -79,9 +79,9 @@ def heatmap(
     n_rows = len(row_names)
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
-    every = 1 if tall <= MAX_HEIGHT else None  # None: plotly leaves names out
+    every = 1 if tall <= MAX_HEIGHT else None  # None: plotly skips some names
     shapes = _shapes(n_rows, column_names, framed=framed, row=row)
-    layout = {  # all of it at once: plotly looks through what is there already with each part that is added
+    layout = {  # set at once: plotly validates everything again for each part that is added
         "shapes": [_hatching(blank, column_names), *shapes] if blank.any() else shapes,
         "margin": {"l": 0, "r": 0, "t": LEGEND_HEIGHT if blank.any() else 6, "b": 0},
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
@@ -93,7 +93,7 @@ def heatmap(
 
 
 def _written(value: float) -> str:
-    """A value in its cell: a dot for 0.00, since a row of them hides the others."""
+    """A value in its cell; 0.00 is a dot, since rows of zeros would hide the other values."""
     return "" if np.isnan(value) else "·" if abs(value) < 0.005 else f"{value:.2f}"
 
 
@@ -115,9 +115,9 @@ def _named(names: Sequence) -> bool:
 
 
 def axis_names(index: pd.Index) -> list:
-    """Axis names, shortened and still one for each position; numbers stay numbers.
+    """Axis names, shortened but still unique for each position; numbers stay numbers.
 
-    Plotly reads tags in labels, so they are escaped; it merges equal names, so there are none.
+    Plotly interprets tags in labels, so they are escaped; it merges equal names, so they are made unique.
     """
     if index.dtype.kind in "iu":
         numbers = index.tolist()
@@ -142,7 +142,7 @@ def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> go.Heatm
 
 
 def _hatching(blank: np.ndarray, columns: list) -> dict:
-    """Slanted lines over hidden cells, one along each diagonal of cells and in few rows two more between.
+    """Slanted lines over hidden cells, one along each diagonal of cells; two more between if rows are few.
 
     A run of hidden cells on one diagonal is one line.
     """
@@ -190,5 +190,5 @@ def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:
 
 
 def _origin(names: list) -> float:
-    """Where the first of these names is on its axis: categories count from 0, numbers from themselves."""
+    """Where the first of these names is on its axis: categories count from 0, numbers are their position."""
     return 0 if _named(names) else names[0]

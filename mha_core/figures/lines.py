@@ -1,4 +1,4 @@
-"""Measurements over the number of heads: few lines, each named where it ends."""
+"""Measurements by the number of heads: a few lines, each labelled at its end."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from mha_core.figures.theme import axis_title
 
 HEIGHT = 286
-DASHES = {"solid": "──", "dash": "– –", "dot": "····"}  # lines differ in more than hue, and so do names
-# Pixels, the same in every figure so that they align; above is room for the buttons of plotly.
+DASHES = {"solid": "──", "dash": "– –", "dot": "····"}  # lines and their labels differ in more than hue
+# Margins in pixels, equal in every figure so that they align; the top has room for plotly's buttons.
 LEFT, TOP, RIGHT, BOTTOM = 56, 34, 92, 44
 NAME_HEIGHT = 16  # pixels
 LEVEL_COLOUR = "rgba(128, 128, 128, 0.7)"
@@ -30,9 +30,9 @@ def lines(
 ) -> go.Figure:
     """Draw columns of a table over its index, which is on a log₂ axis marked at `ticks`.
 
-    `names` has the columns to draw and what to write where their lines end; `across` and `up` say in
-    words what the axes are; `limits` are the ends of the upright axis. `level` is a value to compare
-    with and its name. Figures with the same ticks have the same axis, one below or beside the other.
+    `names` are the columns to draw and the labels at their ends; `across` and `up` are the titles of the
+    axes; `limits` are the ends of the vertical axis. `level` is a value for comparison and its name. Figures
+    with the same ticks have the same axis.
     """
     figure = go.Figure()
     for dash, (column, name) in zip(DASHES, names.items(), strict=False):
@@ -68,7 +68,7 @@ def lines(
 
 
 def apart(values: Sequence[float], *, limits: tuple[float, float], room: float) -> list[float]:
-    """How many pixels each name moves up, so that names of values near each other stay readable."""
+    """The pixels by which each label moves up, so that labels of close values stay readable."""
     per_unit = room / (limits[1] - limits[0])
     at = [value * per_unit for value in values]
     moved, ceiling = [0.0] * len(values), np.inf

@@ -1,12 +1,12 @@
-"""A finished figure, for many who look at the same one."""
+"""A finished figure that many pages draw."""
 
 from plotly.basedatatypes import BaseFigure
 
 
 class Packed(BaseFigure):
-    """A plotly figure as the JSON that the browser gets; it is copied and packed once, and never changed.
+    """A plotly figure as the JSON for the browser: serialized once, and never changed.
 
-    Packing takes longer than all else that is done to draw a figure again.
+    Serializing takes longer than everything else in drawing a figure again.
     """
 
     def __init__(self, figure: BaseFigure):

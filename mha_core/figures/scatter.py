@@ -1,4 +1,4 @@
-"""Words as points on two or three axes: near means alike, an arrow is a difference."""
+"""Words as points on two or three axes: close points are similar words, an arrow is a difference."""
 
 import html
 from collections.abc import Collection, Iterable, Sequence
@@ -8,15 +8,21 @@ import pandas as pd
 import plotly.graph_objects as go
 
 HEIGHT = 520
-SYMBOLS = ("circle", "diamond", "square", "cross", "x")  # what 3-D has too: classes differ in more than hue
+SYMBOLS = (
+    "circle",
+    "diamond",
+    "square",
+    "cross",
+    "x",
+)  # in 3-D, too; not only hues differ
 CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.15}}
-OPACITY = 0.45  # of a point: words on it can be read
+OPACITY = 0.45  # of a point, so that words on it can be read
 WIDTHS, LETTER, LINE = (600,), 7.5, 15  # pixels: of a figure, a letter, a line of text
 SIZE, SMALL = 13, 11  # pixels of letters
-AIR = 4  # more pixels between two lines of which one has small letters
-AROUND, PADDED = 90, 1.1  # pixels for names and legend; axes are a little longer than their points
+AIR = 4  # extra pixels between two lines if one has small letters
+AROUND, PADDED = 90, 1.1  # pixels around for names and legend; length of axes relative to the points
 GAP = 10  # pixels between a point and a word at its side
-# Where a word may stand: the direction from its point, to the side and up.
+# The directions in which a word can be placed from its point: to the side, and up.
 SIDES = {
     "top center": (0, 1),
     "bottom center": (0, -1),
@@ -45,13 +51,13 @@ def scatter(
     height: int = HEIGHT,
     widths: Sequence[int] = WIDTHS,
 ) -> go.Figure:
-    """Draw `points`, a row for each word and a column for each of two or three `axes`, named in words.
+    """Draw `points`, a row for each word and a column for each of two or three `axes`, titled by these names.
 
-    `groups` has each word's group: one colour of the template and one mark for each; the group `rest` is
-    grey. `labelled` words are written beside their points, on two axes those that have room there in a
-    figure of each of `widths`, in pixels, and in the room that is left, in small letters, the `small` ones;
-    `chosen` is ringed and always written; `arrows` lead from one word to another on two axes. A point hands
-    its word to a click as customdata.
+    `groups` has each word's group, which has one colour of the template and one mark; the group `rest` is
+    grey. `labelled` words are written beside their points; on two axes only those that have room in a figure
+    of each of `widths`, in pixels. The `small` words are written in small letters in the room that is left.
+    `chosen` is ringed and always written; `arrows` lead from one word to another on two axes. A click on a
+    point returns its word as customdata.
     """
     flat = len(axes) == 2
     data = _group_marks(points, groups[points.index], rest, flat=flat)
@@ -63,7 +69,7 @@ def scatter(
     if flat and len(written):
         others = points.loc[[word for word in points.index if word in small and word not in labelled]]
         sides = free_sides(points, written, others, first=chosen, widths=widths, height=height)
-        # The marks are not seen: they keep the words off the points.
+        # Invisible marks: they keep the words off the points.
         look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}}
         font = {"size": [SMALL if word in others.index else SIZE for word in sides], "shadow": "auto"}
         names = zip(sides, _escaped(sides), strict=True)
@@ -79,7 +85,7 @@ def scatter(
     }
     if flat:
         axis = {"zeroline": False, "automargin": True}
-        # One unit is as long on both axes: what looks near is near.
+        # One unit has the same length on both axes, so that distances are true.
         layout |= {"xaxis": titles[0] | axis, "yaxis": titles[1] | axis | {"scaleanchor": "x"}}
         layout["annotations"] = [_arrow(points.loc[start], points.loc[end]) for start, end in arrows]
     else:
@@ -90,9 +96,9 @@ def scatter(
 
 
 def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, flat: bool) -> list:
-    """The points of each group, each group with a colour of the template and a mark of its own."""
+    """The points of each group, with a colour of the template and a mark of its own."""
     traces = []
-    places = groups.groupby(groups).indices  # of the words of each group
+    places = groups.groupby(groups).indices  # positions of the words of each group
     for count, name in enumerate(sorted(places, key=lambda name: (name == rest, name))):
         members = points.iloc[places[name]]
         look = {"color": REST_COLOUR} if name == rest else {"symbol": SYMBOLS[count % len(SYMBOLS)]}
@@ -101,7 +107,7 @@ def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, f
                 mode="markers",
                 name=html.escape(name),
                 marker={"size": 6 if flat else 3, "opacity": OPACITY} | look,
-                # A click chooses a word; it is not to fade the others.
+                # A click chooses a word, but must not fade the others.
                 unselected={"marker": {"opacity": OPACITY}} if flat else None,
                 text=_escaped(members.index),
                 customdata=members.index.to_numpy(object),
@@ -120,16 +126,16 @@ def free_sides(
     widths: Sequence[int],
     height: int,
 ) -> dict[str, str]:
-    """The side of its point on which each word is written, so that no two lie on each other in any width.
+    """The side of its point on which each word is written, so that no two overlap in any width.
 
-    A word without room on any side is left out. The word `first` is placed before all others, and the `small`
-    ones after those that are `written`, where no edge of the figure cuts them.
+    A word without room on any side is left out. The word `first` is placed before all others, and `small`
+    words after those that are `written`, if no edge of the figure cuts them.
     """
     spans = (points.max() - points.min()).to_numpy()
     units = [PADDED * max(spans / (width, height - AROUND)) or 1.0 for width in widths]  # for one pixel
     ends = [points.iloc[:, 0].agg(end) / np.array(units) for end in ("min", "max")]
     words = [*sorted(written.index, key=lambda word: word != first), *small.index]
-    taken = np.empty((len(words), len(widths), 3))  # of each word across, up, and how wide it is
+    taken = np.empty((len(words), len(widths), 3))  # of each word: across, up, width
     sides = {}
     for word in words:
         is_small = word in small.index
@@ -152,7 +158,7 @@ def free_sides(
 
 
 def _marks(points: pd.DataFrame, flat: bool):
-    """A function of a look that returns these points as a plotly trace (checked once, with the figure)."""
+    """A function that returns these points as a plotly trace in any style (checked once, with the figure)."""
     kind = {"type": "scatter" if flat else "scatter3d"}
     where = kind | dict(zip("xyz", (points[column].to_numpy() for column in points), strict=False))
 
@@ -163,14 +169,14 @@ def _marks(points: pd.DataFrame, flat: bool):
 
 
 def _in_space(word: str, place: pd.Series) -> dict:
-    """A word of three axes: over all points, or these would cover it."""
+    """A word on three axes, drawn over all points, which would cover it otherwise."""
     name = f"<b>{html.escape(word, quote=False)}</b>"
     at = dict(zip("xyz", place, strict=True))
     return at | {"text": name, "showarrow": False, "yshift": GAP, "font": {"size": SIZE, "shadow": "auto"}}
 
 
 def _escaped(words: Iterable[str]) -> np.ndarray:
-    """An array: of a list plotly would check and copy each word, for longer than all else takes."""
+    """An array: in a list plotly would check and copy each word, which takes longer than everything else."""
     return np.array([html.escape(word, quote=False) for word in words], object)
 
 

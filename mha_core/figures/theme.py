@@ -1,12 +1,12 @@
-"""What all figures share: stand-ins for the colours of a page's theme, and the look of axis titles."""
+"""Shared by all figures: placeholders for the colours of a page's theme, and the style of axis titles."""
 
 import html
 
-COLOURS = 10  # of a theme; then they come round again
+COLOURS = 10  # of a theme; more lines repeat them
 
 
 def colour(number: int) -> str:
-    """A stand-in that a page replaces with its theme's colour of that number, from 0."""
+    """A placeholder that a page replaces with its theme's colour of that number, from 0."""
     return f"#{number % COLOURS + 1:06d}"
 
 
