@@ -28,7 +28,7 @@ from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon, normalized
 from mha_core.training.model import ARCHITECTURES, SmallModel
-from mha_core.training.questions import HIDDEN_WORD, asked_of
+from mha_core.training.questions import HIDDEN_WORD, questions_of
 
 NEAREST = 3  # models that an error names in place of one that is not shipped
 CHINESE, LATIN = regex.compile(r"\p{Han}"), regex.compile(r"\p{Latin}+")
@@ -248,7 +248,7 @@ def source(trained: Trained) -> MiniSource:
         steps=plan.steps,
         device=trained.model.bias.device.type,
         torch=str(torch.__version__),
-        questions=tuple(map(" ".join, asked_of(plan.h))),
+        questions=tuple(map(" ".join, questions_of(plan.h))),
     )
 
 

@@ -1,11 +1,11 @@
-"""Make the shipped weights: ``python -m mha_core.training`` trains every model that is missing.
+"""Train the shipped models: ``python -m mha_core.training`` trains every model that is missing.
 
-The roles of its heads are measured with each model, and where they are missing.
+The roles of its heads are measured with each model, and for models without them.
 
-    python -m mha_core.training glass-box-en-h1-d32    # this one, even if it is there
+    python -m mha_core.training glass-box-en-h1-d32    # this one, even if it exists
     python -m mha_core.training --out somewhere        # into another folder
 
-A training can be stopped at any time and goes on from its last checkpoint.
+A training can be stopped at any time and resumes from its last checkpoint.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from mha_core.training.evaluation import question_scores, scores, two_hops
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 
-EVERY = 500  # steps from one checkpoint to the next
+EVERY = 500  # steps between checkpoints
 MAX_THREADS = 1024
 
 
@@ -49,14 +49,14 @@ def main(arguments: list[str] | None = None) -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         for name in options.names or plans:
             _make(name, plans[name], options.out, named=bool(options.names))
-    except (MhaError, OSError) as error:  # a file that is damaged, or of other words; a disk that is full
+    except (MhaError, OSError) as error:  # a damaged file, another vocabulary, a full disk
         parser.exit(1, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         parser.exit(130, f"{parser.prog}: stopped; the same command goes on from the last checkpoint.\n")
 
 
 def _make(name: str, plan: Plan, folder: Path, *, named: bool) -> None:
-    """Train one model where it is named, begun or missing, and measure its roles where they are."""
+    """Train one model if it is named, unfinished or missing, and measure its roles if they are."""
     weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
     if named or checkpoint.exists() or not weights.exists():
         train(name, plan, folder)
@@ -69,7 +69,7 @@ def train(name: str, plan: Plan, folder: Path) -> None:
     checkpoint = folder / f"{name}.checkpoint"
     run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Training(plan)
     if run.plan != plan:
-        run = Training(plan)  # the checkpoint is of an older plan
+        run = Training(plan)  # the checkpoint has an older plan
     started, first = time.process_time(), run.step
     while not run.finished:
         loss = run.advance(EVERY)
@@ -91,7 +91,7 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
     weights = folder / f"{name}.safetensors"
-    if not checkpoints.holds(weights, run.model):
+    if not checkpoints.has_weights(weights, run.model):
         checkpoints.count_edition(folder)
     checkpoints.save_model(weights, checkpoints.Trained(run.model, plan, run.step, report))
     measure_roles(name, checkpoints.load_model(weights), folder)
@@ -105,12 +105,12 @@ def train(name: str, plan: Plan, folder: Path) -> None:
 
 
 def measure_roles(name: str, trained: checkpoints.Trained, folder: Path) -> None:
-    """Measure the roles of a model as it is in its file, and write them beside it."""
+    """Measure the roles of a model as saved in its file, and write them beside it."""
     roles.write(folder / roles.FILE, {name: roles.roles(trained)})
 
 
 def rounded(measured: dict) -> dict:
-    """The numbers of a report with four digits behind the point."""
+    """The numbers of a report with four decimals."""
 
     def short(value):
         if isinstance(value, tuple):

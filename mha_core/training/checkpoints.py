@@ -1,4 +1,4 @@
-"""Small models and unfinished trainings on disk, and which trained models come with Headscope.
+"""Small models and unfinished trainings on disk, and the trained models that come with Headscope.
 
 The files are safetensors: nothing in them is ever executed.
 """
@@ -26,7 +26,7 @@ FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
 EDITION = "edition.txt"
 STEPS = {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000}
-BARE = 600  # steps with short sentences that all ask for a pronoun, the hardest question
+BARE = 600  # first steps, with short sentences that all have a pronoun to resolve, the hardest question
 HEADS = (1, 2, 4, 8, 16)
 SIZES = {
     "en": {32: HEADS, 64: HEADS, 128: HEADS, 256: (2, 4, 8, 16)},
@@ -47,7 +47,7 @@ PLANS = (
 
 
 def name(plan: Plan | TrainedSource) -> str:
-    """What a model's file is called, by its plan or by the source of its trace."""
+    """The name of a model's file, from its plan or from the source of its trace."""
     return f"{plan.architecture}-{plan.language}-h{plan.h}-d{plan.d_model}"
 
 
@@ -57,18 +57,18 @@ def path(plan: Plan) -> Path:
 
 @cache
 def manifest() -> dict[str, dict]:
-    """What is known of each shipped model, by its name: its plan, its scores, what made it."""
+    """The facts about each shipped model, by its name: its plan, its scores, and how it was made."""
     return json.loads(resources.path(*FOLDER, MANIFEST).read_text(encoding="utf-8"))
 
 
 @cache
 def edition() -> int:
-    """The edition of the shipped weights, a number that rises when any of them change."""
+    """The edition of the shipped weights, a number that increases when any of them change."""
     return int(resources.path(*FOLDER, EDITION).read_text(encoding="ascii"))
 
 
 def count_edition(folder: Path) -> None:
-    """Count up the edition of the weights in a folder, by one however many this program changes."""
+    """Increase the edition of the weights in a folder, once for all weights that this program changes."""
     file = folder / EDITION
     there = int(file.read_text(encoding="ascii")) if file.exists() else 0
     with replacing(file) as temporary:
@@ -82,7 +82,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A model with the plan that made it, how far the plan was followed, and what was measured."""
+    """A model with its plan, the number of steps of the plan that were taken, and its measurements."""
 
     model: SmallModel
     plan: Plan
@@ -91,18 +91,18 @@ class Trained:
 
 
 def untrained(plan: Plan) -> Trained:
-    """The model as the plan's training finds it, before the first step."""
+    """The model before the first step of its plan."""
     model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
     return Trained(model.requires_grad_(False).eval(), plan, 0, {})
 
 
 def save_model(path: str | PathLike, trained: Trained) -> None:
-    """Write a model in half precision; an existing file is replaced in one step."""
+    """Write a model in half precision, replacing an existing file in one step."""
     tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}
     _write(path, tensors, trained.plan, trained.step, trained.report)
 
 
-def holds(path: str | PathLike, model: SmallModel) -> bool:
+def has_weights(path: str | PathLike, model: SmallModel) -> bool:
     """Whether a file has exactly the weights of the model."""
     try:
         there = load_model(path).model.state_dict()
@@ -115,10 +115,9 @@ def holds(path: str | PathLike, model: SmallModel) -> bool:
 
 
 def load_model(path: str | PathLike) -> Trained:
-    """Read a model, ready to be asked, in single precision.
+    """Read a model for inference, in single precision.
 
-    Raises `MhaError` when the file is missing, damaged, something else, or was trained with another
-    vocabulary.
+    Raises `MhaError` if the file is missing, damaged, something else, or was trained with another vocabulary.
     """
     tensors, header, plan = _read(path)
     model = _sized(plan)
@@ -127,7 +126,7 @@ def load_model(path: str | PathLike) -> Trained:
 
 
 def save_run(path: str | PathLike, run: Training) -> None:
-    """Write a training so that it can be taken up again exactly where it was."""
+    """Write an unfinished training so that it can be resumed exactly."""
     tensors = dict(run.model.state_dict())
     for name, parameter in run.model.named_parameters():
         for moment in MOMENTS:
@@ -137,7 +136,7 @@ def save_run(path: str | PathLike, run: Training) -> None:
 
 
 def load_run(path: str | PathLike) -> Training:
-    """Take a training up again; its next steps are those it would have taken without the pause.
+    """Resume a training; its next steps are those it would have taken without the pause.
 
     Raises `MhaError` as `load_model` does.
     """
@@ -165,7 +164,7 @@ def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: i
 
 
 def _sized(plan: Plan) -> SmallModel:
-    """A model of a plan's sizes, without numbers."""
+    """A model with the sizes of a plan, without numbers."""
     with torch.device("meta"):
         return SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=None)
 
@@ -173,8 +172,8 @@ def _sized(plan: Plan) -> SmallModel:
 def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str, Tensor], dict, Plan]:
     """The tensors of a file in single precision, its header and its plan.
 
-    What the header says is held to the shapes and number types of the tensors before a model of that size is
-    made and before its numbers are read.
+    The header is checked against the shapes and dtypes of the tensors before a model of that size is made and
+    before its numbers are read.
     """
     with open_file(path, HEADER, kind=Phrase("a model of the small language")) as (header, file):
         header = described(header)
@@ -217,7 +216,7 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
 
 
 def _check_sizes(expected: dict[str, tuple[int, ...]], sizes: dict[str, Size]) -> None:
-    """Raise `MhaError` for tensors that are missing, that nobody reads, or that have another shape."""
+    """Raise `MhaError` for tensors that are missing or unexpected, or that have another shape."""
     for names, lacking in ((expected.keys() - sizes, True), (sizes.keys() - expected, False)):
         if names:
             raise MhaError(

@@ -1,4 +1,4 @@
-"""Sentences as numbers: what the model reads, what it is asked about each word, and what would be right."""
+"""Sentences as numbers: the model's input, the questions about each word, and the right answers."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,14 +13,14 @@ from mha_core.training.language import DECIDED, EVERYDAY, MAX_WORDS, Grammar, Mi
 from mha_core.training.lexicon import HIDDEN, PAD, START, Lexicon, lexicon
 from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS
 
-SENTENCES = 24_000  # generated at a time, and read `EPOCHS` times with other words hidden
+SENTENCES = 24_000  # generated at a time, and read `EPOCHS` times with different words hidden
 EPOCHS = 3
 BATCH = 64
-NOT_ASKED = -1  # in place of the position of an answer
-LINK_NAMES = (*LINKS, "nothing")  # the last: the word has no answer to the question, and [CLS] is right
+NOT_ASKED = -1  # instead of the position of an answer
+LINK_NAMES = (*LINKS, "nothing")  # the last one: no answer in the sentence, [CLS] is right
 NOTHING = len(LINKS)
-NEIGHBOURS = [QUESTIONS.index("before"), QUESTIONS.index("after")]  # which every word has
-ASKED = (*QUESTIONS, HIDDEN_WORD)  # a question's number in a batch
+NEIGHBOURS = [QUESTIONS.index("before"), QUESTIONS.index("after")]  # every word has these
+ASKED = (*QUESTIONS, HIDDEN_WORD)  # the order gives a question's number in a batch
 
 # The links whose mean losses are weighed against each other.
 GROUPS = {
@@ -37,16 +37,16 @@ GROUPS = {
 GROUP_OF = np.array(
     [next(n for n, names in enumerate(GROUPS.values()) if link in names) for link in LINK_NAMES]
 )
-# Batches begin at a position by chance, so that words far behind are read like those in front. Where all of
-# them do from the start, a model does not learn which word is beside which: the first readings are in place.
-IN_PLACE, SHIFTED = 5, 0.6  # readings; a share of the batches of the others
-MAX_ROWS = 192  # of a group in a batch, by chance: more would cost time and teach little
+# Batches start at a random position, so that late positions are trained like early ones. With random
+# positions from the start a model does not learn which words are neighbours: the first readings begin at 0.
+IN_PLACE, SHIFTED = 5, 0.6  # readings that start at 0; share of shifted batches in the others
+MAX_ROWS = 192  # of a group in a batch, chosen at random: more would cost time and teach little
 
 
 class SentenceBatch(NamedTuple):
-    """Sentences of about one length, and the questions asked about their words.
+    """Sentences of similar length, and the questions about their words.
 
-    `answers` are positions in `candidates`, for hidden words the number of the word.
+    `answers` are positions in `candidates`, for hidden words the word's number.
     """
 
     ids: Tensor  # (batch, L)
@@ -54,23 +54,23 @@ class SentenceBatch(NamedTuple):
     shift: int  # the number of the first position
     sentence: Tensor  # (row,)
     position: Tensor  # (row,)
-    question: Tensor  # (row,), a number in ASKED
-    group: Tensor  # (row,), a number in GROUPS; len(GROUPS) for hidden words
+    question: Tensor  # (row,), an index of ASKED
+    group: Tensor  # (row,), an index of GROUPS; len(GROUPS) for hidden words
     answer: Tensor  # (row,)
     candidates: Tensor  # (word,): every word of the batch, padding left out
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Many sentences as arrays, padded to one length. Position 0 stands for "none"."""
+    """Many sentences as arrays, padded to one length. Position 0 means "none"."""
 
     ids: np.ndarray  # (sentence, MAX_WORDS)
     lengths: np.ndarray  # (sentence,)
     pronoun: np.ndarray  # (sentence,)
-    nouns: np.ndarray  # (sentence, 2): what the pronoun stands for, and the other noun
+    nouns: np.ndarray  # (sentence, 2): the noun that the pronoun refers to, and the other one
     cue: np.ndarray  # (sentence,)
-    keys: np.ndarray  # (sentence, MAX_WORDS, question): the position that answers, 0 for nothing, NOT_ASKED
-    links: np.ndarray  # (sentence, MAX_WORDS, question): a number in LINK_NAMES, or NOT_ASKED
+    keys: np.ndarray  # (sentence, MAX_WORDS, question): position of the answer, 0 for nothing, or NOT_ASKED
+    links: np.ndarray  # (sentence, MAX_WORDS, question): an index of LINK_NAMES, or NOT_ASKED
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """All ids up to the longest sentence, and True where there is a word. (sentence, L) each"""
@@ -117,7 +117,7 @@ def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
 
 
 class Batches:
-    """Batches without end; batch n depends on language, seed and mix alone."""
+    """An endless sequence of batches; batch n depends only on language, seed and mix."""
 
     def __init__(self, language: str, seed: int, mix: Mix = EVERYDAY):
         self.language, self.seed, self.mix = language, seed, mix
@@ -149,12 +149,12 @@ class Batches:
 
 
 def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: float, rng) -> SentenceBatch:
-    """The chosen sentences, and of each group of links as many as there are, or `MAX_ROWS` by chance."""
+    """The chosen sentences, with all links of each group, or `MAX_ROWS` of them at random."""
     lengths, length = encoded.lengths[chosen], encoded.lengths[chosen].max()
     ids, links = ids[chosen, :length], links[chosen, :length]
     sentence, position, question = np.nonzero(links != NOT_ASKED)
     group = GROUP_OF[links[sentence, position, question]]
-    mixed = rng.permutation(len(group))  # the first of each group in this order are asked
+    mixed = rng.permutation(len(group))  # the first ones of each group in this order are used
     by_group = mixed[np.argsort(group[mixed], kind="stable")]
     counts = np.bincount(group, minlength=len(GROUPS))
     place = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -179,9 +179,9 @@ def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: fl
     )
 
 
-@lru_cache(maxsize=4)  # all chunks have one size
+@lru_cache(maxsize=4)  # all chunks have the same size
 def training_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY) -> Encoded:
-    """A chunk of training sentences; several models that train with one seed share it."""
+    """A chunk of training sentences, shared by all models that train with the same seed."""
     grammar, rng = Grammar(lexicon(language), mix), Random(f"{seed} {chunk}")
     pairs = (grammar.sentences(rng) for _ in range(SENTENCES // 2))
     return encode([sentence for pair in pairs for sentence in pair], grammar.lexicon)
@@ -190,12 +190,12 @@ def training_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY
 def hide(
     encoded: Encoded, words: Lexicon, rng: np.random.Generator, share: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sentences with a share of their words hidden; which words these were; and what is still asked.
+    """The sentences with a share of their words hidden; the hidden words; and the remaining questions.
 
-    Of the hidden words 80 % become [MASK], 10 % another word, and 10 % stay (Devlin et al. 2019, BERT).
-    The resolved pronoun stays in sight. A hidden word answers nothing, and is asked for its neighbours alone;
-    where the cue is hidden nobody can tell what the pronoun, and what is said of it, stands for.
-    Shapes: (sentence, position), the same with NOT_ASKED elsewhere, and that of `Encoded.links`.
+    Of the hidden words 80 % become [MASK], 10 % another word, and 10 % stay (Devlin et al. 2019, BERT). A
+    pronoun to resolve is not hidden. A hidden word is no answer, and has only the questions for its
+    neighbours; if the cue is hidden, nobody can tell what the pronoun and its predicate refer to. Shapes:
+    (sentence, position), the same with NOT_ASKED for other words, and that of `Encoded.links`.
     """
     at, has_pronoun = np.arange(len(encoded.ids)), encoded.pronoun > 0
     last = words.number[HIDDEN] + len(words.known)

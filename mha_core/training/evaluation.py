@@ -1,7 +1,7 @@
-"""Held-out scores of a small model: how often its answers are right, and what its heads look at for them.
+"""Held-out scores of a small model: how often its answers are right, and where its heads look for them.
 
-Held out are pairs of nouns that never stood together around a pronoun in training, and whole shapes of
-sentences. In every sentence it is known which word answers which question.
+Held out are pairs of nouns that never occurred together around a pronoun in training, and whole sentence
+shapes. In every sentence the answer to each question is known.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
 from mha_core.training.questions import LINKS as QUESTION_OF
 
 PAIRS = 40  # of each pattern
-OF_A_SHAPE = 8  # pairs of each pattern in each shape
+PAIRS_PER_SHAPE = 8  # of each pattern in each shape
 STATEMENTS = 600  # sentences without a pronoun to resolve
-READABLE = 0.95, 0.5  # accuracy and weight from which a head can be read without a guide
+READABLE = 0.95, 0.5  # accuracy and weight of a head that explains itself
 BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
-MOST_UNKNOWN = 3  # words of a sentence
-LONG = 33  # tokens, from which on a text is longer than most that were trained on
+MAX_UNKNOWN_SCORED = 3  # most unknown words in a scored sentence
+LONG = 33  # tokens of a text longer than most training texts
 
 
 @dataclass(frozen=True)
 class HeldOutScores:
     """Held-out scores. Layer and head count from 0; the head was chosen on the validation pairs.
 
-    `answer` is how often the model takes the pronoun for the right one of the two nouns. `accuracy` is how
-    often the best head gives the right noun more weight than the other, `both` how often in both
-    sentences of a pair; `right` and `wrong` are its mean weights on the two nouns. `famous` is the weight
-    of that head on the right noun in each of the famous sentences.
+    - `answer`: how often the model answers with the right one of the two nouns
+    - `accuracy`: how often the best head gives the right noun more weight than the other
+    - `both`: how often it does in both sentences of a pair
+    - `right`, `wrong`: the mean weights of that head on the two nouns
+    - `famous`: the weight of that head on the right noun in each of the famous sentences
     """
 
     answer: float
@@ -52,7 +53,7 @@ class HeldOutScores:
     layer: int
     head: int
     agreement: float
-    resolving: int  # heads of the last layer that are right in at least 95 %
+    resolving: int  # heads of the last layer that are right in at least 95 % of the sentences
     famous: tuple[float, ...]
     famous_right: tuple[bool, ...]
 
@@ -61,13 +62,15 @@ class HeldOutScores:
 class QuestionScores:
     """Held-out scores of all questions: shares of right answers among all words of the sentence.
 
-    `links` is, for each kind of link, how often the answer is `right`, and the mean `weight` of the
-    question's best head on the word that answers; `questions` are the means of both over the links of a
-    question, and that head, from 0. `nothing` is how often [CLS] is the answer where nothing is to be found.
-    `by_shape` is how often the right one of two nouns is taken in each shape that was never trained on, and
-    `shapes` its mean; `unknown` are the answers with 0 to 3 unknown words, `long` those with 33 to 64 tokens,
-    `hidden` is how often the most probable word is the one that was hidden. `divergence` is the mean
-    Jensen–Shannon divergence between the rows of two heads of the last layer, in bits.
+    - `links`: for each kind of link, how often the answer is `right`, and the mean `weight` of the question's
+      best head on the word that answers
+    - `questions`: the means of both over the links of a question, and that head, from 0
+    - `nothing`: how often the answer is [CLS] if there is nothing to find
+    - `by_shape`: how often the right one of two nouns is the answer, for each held-out sentence shape
+    - `shapes`: the mean of `by_shape`
+    - `unknown`: right answers with 0 to 3 unknown words; `long`: with 33 to 64 tokens
+    - `hidden`: how often the most probable word is the hidden one
+    - `divergence`: the mean Jensen–Shannon divergence of the rows of two heads of the last layer, in bits
     """
 
     questions: dict[str, dict[str, float]]
@@ -93,7 +96,7 @@ def _pairs(language: str, split: str, agreement: bool, count: int, shape: str = 
     grammar = Grammar(lexicon(language))
     rng = Random(f"pairs {split} {shape}")
     names = ("agreement",) if agreement else grammar.names
-    if shape == NEUTRAL_SHAPE:  # in the others nobody could tell which noun is meant
+    if shape == NEUTRAL_SHAPE:  # in other patterns nobody could tell which noun is meant
         names = [name for name in names if grammar.schemas[name].get("neutral")]
     return [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split, shape)]
 
@@ -107,7 +110,7 @@ def everyday(
     unknown: int = 0,
     long: bool = False,
 ) -> Encoded:
-    """Held-out pairs and statements, perhaps with unknown words, or with other sentences before them."""
+    """Held-out pairs and statements, with unknown words or after other sentences if asked for."""
     grammar, rng = Grammar(lexicon(language)), Random(f"everyday {unknown} {long}")
     sentences = _pairs(language, "test", False, count) + _pairs(language, "test", True, 4 * count)
     sentences += [grammar.statement(rng) for _ in range(statements)]
@@ -124,7 +127,7 @@ def everyday(
 def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = QUESTIONS) -> np.ndarray:
     """Whether the answer to each question about each word is right, among all words of its sentence.
 
-    (sentence, position, question); False where nothing is asked. Equal words are one answer.
+    (sentence, position, question); False where there is no question. Equal words count as the same answer.
     """
     right = np.zeros((len(sentences.ids), MAX_WORDS, len(questions)), bool)
     for start, ids, padding in _batches(model, sentences):
@@ -144,7 +147,7 @@ def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = Q
 
 
 def _batches(model: SmallModel, sentences: Encoded):
-    """The sentences by `BATCH`, on the device of the model: the number of the first, ids, padding."""
+    """The sentences in batches of `BATCH` on the model's device: the index of the first, ids, padding."""
     device = model.bias.device
     for start in range(0, len(sentences.ids), BATCH):
         lengths = sentences.lengths[start : start + BATCH]
@@ -153,7 +156,7 @@ def _batches(model: SmallModel, sentences: Encoded):
 
 
 def by_link(model: SmallModel, sentences: Encoded) -> dict[str, float]:
-    """How often the answer is right for each kind of link in the sentences that the model is asked about."""
+    """How often the answer is right, for each kind of link that the model has a question for."""
     right = answered(model, sentences)
     shares = {}
     for number, name in enumerate(LINK_NAMES):
@@ -166,10 +169,10 @@ def by_link(model: SmallModel, sentences: Encoded) -> dict[str, float]:
 
 @torch.inference_mode()
 def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of every head from the pronoun to both nouns, and whether the model answers right.
+    """The weights of every head from the pronoun to both nouns, and whether the model's answer is right.
 
-    (sentence, layer, head, 2) weights on the right and on the other noun; (sentence,) True where the
-    right noun gets the higher score.
+    (sentence, layer, head, 2) weights on the right and on the other noun; (sentence,) True if the right noun
+    gets the higher score.
     """
     weights, right = [], []
     for start, ids, padding in _batches(model, sentences):
@@ -187,18 +190,18 @@ def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.
 
 
 def _noun_logits(model: SmallModel, passed, pronoun: torch.Tensor) -> torch.Tensor:
-    """The scores of all words for the noun that the pronoun stands for. (sentence, word)"""
+    """The scores of all words for the noun that the pronoun refers to. (sentence, word)"""
     at = torch.arange(len(pronoun), device=pronoun.device)
     return model.logits(model.read_rows(passed, at, pronoun, model.gates(("noun",))))
 
 
 @dataclass(frozen=True)
-class Cuts:
-    """How often another word of the sentence becomes the answer, of sentences that were answered right.
+class BlockingEffects:
+    """How often an edit changes the answer, among sentences with a right answer.
 
-    `all_heads` and `best_head`: where no head of the last layer, or all but the best one, may look from the
-    pronoun at the right noun; `patched`: where the pronoun's weights are those of the sentence's twin, in
-    which the other noun is right.
+    `all_heads` and `best_head`: the pronoun is blocked from the right noun, in all heads of the last layer or
+    in the best one. `patched`: the pronoun's weights are those of the sentence's twin, in which the other
+    noun is right.
     """
 
     all_heads: float
@@ -207,8 +210,8 @@ class Cuts:
 
 
 @torch.inference_mode()
-def cuts(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Cuts:
-    """What decides an answer: the edge from pronoun to noun in all heads, in the best one, its whole row.
+def blocking_effects(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> BlockingEffects:
+    """How the answer depends on the edge from pronoun to noun, in all heads or the best one, and on its row.
 
     The best head of the last layer is chosen on validation pairs; `count` pairs of each pattern are measured.
     """
@@ -234,14 +237,14 @@ def cuts(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Cuts
         ScoreRule(mask=~in_best),
         ScoreRule(patched_weights=last.weights()[twins]),
     ]
-    return Cuts(*(float((answered(rule)[0] != plain)[right].float().mean()) for rule in rules))
+    return BlockingEffects(*(float((answered(rule)[0] != plain)[right].float().mean()) for rule in rules))
 
 
 @torch.inference_mode()
 def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> dict:
     """How well the pronoun finds the right noun by two hops, ``A² A¹``, with the best pair of heads.
 
-    The pair, `first` of the layer before the last and `second` of the last, both from 0, is chosen on
+    The pair, `first` in the layer before the last and `second` in the last, both from 0, is chosen on
     validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `HeldOutScores`.
     """
     first, second = best_head(_two_hop_weights(model, pairs(language, "validation", count=count)))
@@ -265,9 +268,9 @@ def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
 
 
 def best_head(weights: np.ndarray) -> tuple[int, int]:
-    """The head with the largest sum of how often it is right and of its mean weight on the right noun.
+    """The head with the largest sum of accuracy and mean weight on the right noun.
 
-    (sentence, layer, head, 2) → layer and head; of two hops, (sentence, head, head, 2) → the pair of heads.
+    (sentence, layer, head, 2) → layer and head; for two hops, (sentence, head, head, 2) → the pair of heads.
     """
     right, wrong = weights[..., 0], weights[..., 1]
     value = (right > wrong).mean(0) + right.mean(0)
@@ -309,11 +312,11 @@ def question_scores(model: SmallModel, language: str = "en") -> QuestionScores:
     questions, links, nothing = by_question(model, language, measured)
     shapes = {}
     for shape in Grammar(lexicon(language)).held_out_shapes:
-        _, answers = noun_weights(model, pairs(language, "test", count=OF_A_SHAPE, shape=shape))
+        _, answers = noun_weights(model, pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape))
         shapes[shape] = float(answers.mean())
     shown = ("pronoun to noun", "verb to subject", "verb to object")
     unknown = {}
-    for n in range(MOST_UNKNOWN + 1):
+    for n in range(MAX_UNKNOWN_SCORED + 1):
         of_n = by_link(model, everyday(language, unknown=n))
         unknown[str(n)] = {name: of_n[name] for name in shown}
     of_long = by_link(model, everyday(language, long=True))
@@ -353,7 +356,7 @@ def by_question(
     return questions, links, right["nothing"]
 
 
-# What a training learns one after the other, each by some of its links.
+# Abilities in the order in which a training learns them, each with some of its links.
 STAGES = {
     "neighbours": ("word before", "word after"),
     "grammar": ("article to noun", "preposition to object", "verb to subject", "verb to object"),
@@ -362,7 +365,7 @@ STAGES = {
 
 
 def stages(model: SmallModel, language: str) -> dict[str, float]:
-    """How far a training is: how often a few held-out answers are right, by `STAGES`."""
+    """The progress of a training: how often a few held-out answers are right, by `STAGES`."""
     right = by_link(model, everyday(language, count=2, statements=80))
     return {
         stage: float(np.mean([right[link] for link in links if link in right]))
@@ -372,7 +375,7 @@ def stages(model: SmallModel, language: str) -> dict[str, float]:
 
 @torch.inference_mode()
 def hidden_words(model: SmallModel, language: str) -> float:
-    """How often the most probable word is the one behind [MASK], one in each held-out sentence."""
+    """How often the most probable word is the one behind [MASK], with one in each held-out sentence."""
     words, sentences = lexicon(language), everyday(language)
     rng = np.random.default_rng(0)
     at = rng.integers(1, sentences.lengths)
@@ -403,35 +406,35 @@ def divergence(weights: Sequence[np.ndarray]) -> float:
                 p, q = rows[one], rows[other]
                 middle = (p + q) / 2
                 for part in (p, q):
-                    shown = part > 0  # a weight of 0 adds nothing
-                    total += (part[shown] * np.log2(part[shown] / middle[shown])).sum() / 2
+                    positive = part > 0  # a weight of 0 adds nothing
+                    total += (part[positive] * np.log2(part[positive] / middle[positive])).sum() / 2
                 count += len(p)
     return total / max(1, count)
 
 
 @cache
 def famous(language: str) -> Encoded:
-    """The pair that everybody knows, in the words of the language; never trained on."""
+    """The famous pair of sentences in this language; training never had it."""
     return encode(Grammar(lexicon(language)).famous(), lexicon(language))
 
 
-MAX_LINKS = 160  # of a kind
+MAX_LINKS = 160  # of each kind
 MAX_AT_DISTANCE = 80  # of these, so that no fixed distance finds most of them
 LINKS = tuple(name for name in QUESTION_OF if name not in ("word before", "word after"))
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Held-out sentences and some of the links in them, of each kind about as many.
+    """Held-out sentences and some of the links in them, about as many of each kind.
 
-    The nouns around a pronoun never met in training. All other sentences are newly drawn.
+    The two nouns of a pronoun never occurred together in training. All other sentences are newly generated.
     """
 
     ids: np.ndarray  # (sentence, longest)
     lengths: np.ndarray  # (sentence,)
-    kind: np.ndarray  # (link,): a number in LINK_NAMES
+    kind: np.ndarray  # (link,): an index of LINK_NAMES
     sentence: np.ndarray  # (link,), rising
-    query: np.ndarray  # (link,): position of the word that is asked
+    query: np.ndarray  # (link,): position of the word in question
     key: np.ndarray  # (link,): position of the word that answers
 
 
@@ -439,7 +442,7 @@ class LinkWeights(NamedTuple):
     """The weights of every head on the links of the material."""
 
     weight: np.ndarray  # (link, layer, head): on the right key
-    right: np.ndarray  # (link, layer, head): True where no key gets more; of equals the first counts
+    right: np.ndarray  # (link, layer, head): True if no key gets more; the first of equal keys counts
     weights: list[np.ndarray]  # of all sentences, each (layer, head, query, key), without padding
 
 
@@ -468,7 +471,7 @@ def material(language: str) -> Material:
 
 @torch.inference_mode()
 def link_weights(model: SmallModel, material: Material) -> LinkWeights:
-    """What the heads of a model do at every link of the material."""
+    """The weights of a model's heads at every link of the material."""
     weight, right, whole = [], [], []
     for start, ids, padding in _batches(model, material):
         lengths = material.lengths[start : start + len(ids)]

@@ -1,7 +1,7 @@
 """Training, step by step: a run can be stopped after any step, saved, and resumed.
 
-A model is asked questions about every word and learns from the right answers. Where its heads look is never
-taught.
+A model answers questions about every word and learns from the right answers. It is never taught where its
+heads should look.
 """
 
 import math
@@ -18,12 +18,12 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.model import Shape, SmallModel
 
 WARM_UP = 50
-MIN_RATE = 0.02  # of the full rate, where the cosine ends
+MIN_RATE = 0.02  # of the full rate, at the end of the cosine
 MAX_STEPS = 200_000
-# Live training: widths that take some minutes at most. The bare question of the pronoun comes first.
+# Live training: widths that take a few minutes at most. Short sentences with a pronoun come first.
 LIVE_WIDTHS = range(8, 257)
 LIVE = {"steps": 3000, "bare": 200}
-# How the losses of the groups of links are weighed: the pronoun is the hardest question.
+# The weights of the losses of the groups of links: the pronoun is the hardest question.
 SHARES = torch.tensor([3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5])
 HIDDEN_SHARE = 0.35
 
@@ -32,8 +32,8 @@ HIDDEN_SHARE = 0.35
 class Plan:
     """Everything that decides the outcome of a training: same plan, same weights (on one machine).
 
-    The first `bare` steps read short sentences that all ask for a pronoun. The learning rate falls with
-    the width, ``0.004 · (64 / d_model)^0.7``, unless it is given.
+    The first `bare` steps have short sentences that all have a pronoun to resolve. By default the learning
+    rate decreases with the width, ``0.004 · (64 / d_model)^0.7``.
     """
 
     architecture: str = "glass-box"
@@ -66,7 +66,7 @@ class Plan:
 
 
 class Training:
-    """A training under way: the model, the optimizer and how many steps have been taken."""
+    """A training in progress: the model, the optimizer and the number of steps taken."""
 
     def __init__(self, plan: Plan):
         self.plan = plan
@@ -108,10 +108,10 @@ class Training:
     def loss(self, batch: SentenceBatch) -> torch.Tensor:
         """``Σ_g share_g · mean CE of group g + 0.35 · mean CE at hidden words``, a scalar.
 
-        The answer competes with every word of the batch, a hidden word with every known word.
+        The candidates for an answer are the words of the batch, for a hidden word all known words.
         """
         asked = self.gates[batch.question]
-        is_asked = asked.any(1)  # few heads are not asked every question
+        is_asked = asked.any(1)  # a model with few heads does not have every question
         rows = is_asked & (batch.group < len(GROUPS))
         guesses = is_asked & ~rows
         passed = self.model(batch.ids, padding=batch.padding, shift=batch.shift)

@@ -1,10 +1,10 @@
-"""The small languages: made-up sentences in which one word decides what a pronoun stands for.
+"""The small languages: made-up sentences in which one word decides what a pronoun refers to.
 
-"The animal didn't cross the street because it was too tired": put *wide* for *tired* and *it* is the
-street. Neither position nor kind of word gives the answer away: both nouns take the same pronoun, in
-many patterns both are of one kind, and passives put the second noun first. Which two nouns meet is
-held out: pairs of nouns of the sets "validation" and "test" never stand together around a pronoun in
-training. All sentences follow from a `random.Random`, so from a seed.
+"The animal didn't cross the street because it was too tired": with *wide* instead of *tired*, *it* is the
+street. Neither position nor kind of word gives the answer away: both nouns take the same pronoun, in many
+patterns both are of one kind, and passives put the second noun first. Some pairs of nouns are held out: those
+of the sets "validation" and "test" never occur together around a pronoun in training. All sentences follow
+from a `random.Random`, and so from a seed.
 """
 
 from collections.abc import Sequence
@@ -42,36 +42,43 @@ from mha_core.training.links import (
 )
 
 MAX_WORDS = 64  # tokens of the longest text, [CLS] and full stop included
-LONGEST_ALONE = 32  # of a sentence that has no other one before it
+LONGEST_ALONE = 32  # words of a sentence on its own
 HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of the sets "validation" and "test"
-MAX_UNKNOWN = 3  # words of a training sentence that are spares
-# What a pronoun stands for answers these; where the cue is not there to see, nobody can tell.
+MAX_UNKNOWN = 3  # words of a training sentence that become spares
+# The links that are answered by the pronoun's noun; without the cue nobody can tell.
 DECIDED = ("pronoun to noun", "cue to noun", "predicate to noun")
-CAPITALS = ("city", "country", "day", "month", "language", "nationality")  # classes of words with a capital
-EVENT = "{event}"  # in a shape: what happened, with both nouns in it
-NEUTRAL_SHAPE = "event that says nothing"  # of the held-out shapes
+CAPITALS = (
+    "city",
+    "country",
+    "day",
+    "month",
+    "language",
+    "nationality",
+)  # word classes with a capital
+EVENT = "{event}"  # the slot of a shape for the event, which contains both nouns
+NEUTRAL_SHAPE = "event that says nothing"  # one of the held-out shapes
 
 
 @dataclass(frozen=True)
 class Mix:
-    """How often a sentence has which feature: shares from 0 to 1."""
+    """How frequent each feature of a sentence is: shares from 0 to 1."""
 
     reference: float = 0.6  # of all: a pronoun that one word decides
-    agreement: float = 0.15  # of all: a pronoun that agrees with one of the nouns only; the rest has none
-    shaped: float = 0.65  # of the former: in another shape than "… because it was too tired"
-    neutral: float = 0.12  # of these: an event that says nothing about what could be meant
+    agreement: float = 0.15  # of all: a pronoun that agrees with only one of the nouns; the rest has none
+    shaped: float = 0.65  # of the references: another shape than "… because it was too tired"
+    neutral: float = 0.12  # of these: an event that gives no hint which noun is meant
     plural: float = 0.2
     adjective: float = 0.25
     distractor: float = 0.2
     sentence_before: float = 0.12
-    long: float = 0.08  # of all: with sentences before until there is no room left
+    long: float = 0.08  # of all: preceded by as many sentences as fit
     no_stop: float = 0.15
-    unknown: float = 0.45  # of all: with one to three words that nobody knows
-    hidden: float = 0.1  # of the words: the model has to say which they were
+    unknown: float = 0.45  # of all: with one to three unknown words
+    hidden: float = 0.1  # of the words: the model has to guess them
 
 
 EVERYDAY = Mix()
-# For the first steps of a short training: the bare question, in as few words as there are, none hidden.
+# For the first steps of a short training: pronouns in the shortest sentences, with no word hidden.
 BARE = Mix(
     reference=1.0, agreement=0.0, shaped=0.0, adjective=0.0, distractor=0.0, sentence_before=0.0, long=0.0,
     unknown=0.0, hidden=0.0,
@@ -79,7 +86,7 @@ BARE = Mix(
 
 
 class Phrases:
-    """Writes templates in the words of one small language. `rng` is asked for every choice."""
+    """Fills templates with the words of one small language. Every choice is made by `rng`."""
 
     def __init__(self, lexicon: Lexicon, mix: Mix):
         self.lexicon, self.mix = lexicon, mix
@@ -103,7 +110,7 @@ class Phrases:
         return words, at
 
     def _fill(self, rng, template, roles, kinds, banned, words, at, depth=0, plural=False) -> None:
-        outside = []  # of each clause: the number that holds around it, and where it begins
+        outside = []  # for each open clause: the grammatical number outside it, and its start
         for part in template:
             if part in BRACKETS:
                 depth += 1 if part == "(" else -1
@@ -139,7 +146,7 @@ class Phrases:
                 words += filled
 
     def _distract(self, rng, noun: Noun, plural: bool, banned, words: list[TaggedWord], depth: int) -> None:
-        """Something that is said of the first noun, with words that the pronoun could be thought to mean."""
+        """A clause about the first noun, with words that the pronoun could be thought to refer to."""
         template = rng.choice(self.distractors)
         if "who" in template and noun.kind == "other":
             template = tuple("that/relative" if part == "who" else part for part in template)
@@ -195,16 +202,16 @@ class Phrases:
 
 @cache
 def parts(template: str) -> tuple[str, ...]:
-    """A template cut into words, {slots} and brackets."""
+    """A template split into words, {slots} and brackets."""
     return tuple(PART.findall(template))
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words from [CLS] on, their parts of speech, and which of them answer which questions about which.
+    """Words from [CLS] on, their parts of speech, and the links between questions and answers.
 
-    Where a pronoun was resolved, its position, those of both nouns, the noun that it stands for first, and
-    that of the cue; (0, 0) without such a pronoun. `shape` is the name of the pattern around the event.
+    With a resolved pronoun: its position, those of both nouns, the one that it refers to first, and that of
+    the cue; (0, 0) without one. `shape` is the name of the pattern around the event.
     """
 
     words: tuple[str, ...]
@@ -221,7 +228,7 @@ Pair = tuple[Sentence, Sentence]
 
 
 class Grammar:
-    """Makes sentences of one small language. `rng` is asked for every choice."""
+    """Generates sentences of one small language. Every choice is made by `rng`."""
 
     def __init__(self, lexicon: Lexicon, mix: Mix = EVERYDAY):
         self.lexicon, self.mix = lexicon, mix
@@ -234,9 +241,9 @@ class Grammar:
         self._pools = {}
 
     def sentences(self, rng: Random) -> Pair:
-        """Two sentences for training: a pair that one word tells apart, or two statements without a pronoun.
+        """Two training sentences: a pair that differs in one word, or two statements without a pronoun.
 
-        No pronoun in them stands between a held-out pair of nouns.
+        No pronoun in them is between a held-out pair of nouns.
         """
         while True:
             kind = rng.random()
@@ -250,9 +257,9 @@ class Grammar:
             longest = LONGEST_ALONE
             if rng.random() < self.mix.long:
                 longest = MAX_WORDS
-                pair = self._after_others(rng, pair)
+                pair = self._after_statements(rng, pair)
             elif rng.random() < self.mix.sentence_before:
-                pair = self._after_one(rng, pair)
+                pair = self._after_statement(rng, pair)
             if rng.random() < self.mix.no_stop:
                 pair = tuple(self._without_stop(sentence) for sentence in pair)
             if rng.random() < self.mix.unknown:
@@ -267,15 +274,15 @@ class Grammar:
                 return pair
 
     def _unknown_alike(self, rng: Random, state, sentence: Sentence) -> Sentence:
-        """The same words of both sentences of a pair become unknown."""
+        """Make the same words unknown in both sentences of a pair."""
         rng.setstate(state)
         return self.with_unknown(rng, sentence)
 
     def with_unknown(self, rng: Random, sentence: Sentence, count: int | None = None) -> Sentence:
-        """The sentence with `count` of its words, by default one to three, as spares for unknown words.
+        """The sentence with `count` of its words (by default one to three) replaced by spares.
 
-        Where the cue is unknown nobody can tell what the pronoun stands for: neither the pronoun nor what is
-        said of it is asked for a noun.
+        If the cue is unknown, nobody can tell what the pronoun refers to: neither the pronoun nor its
+        predicate is asked for a noun.
         """
         count = rng.randint(1, MAX_UNKNOWN) if count is None else count
         words = [*zip(sentence.words, sentence.parts, strict=True)]
@@ -291,7 +298,7 @@ class Grammar:
         return with_spares(sentence, {at: spares[word[0]] for at, word in enumerate(words) if word in chosen})
 
     def _spares_for(self, rng: Random, word: str, part: str, used: set[str]) -> tuple[str, ...]:
-        """What an unknown word in the place of that one is read as: in Chinese a spare for each character."""
+        """The spares that an unknown word in this place is read as; in Chinese one for each character."""
         kind, count = self._kind_of_spare(rng, word, part), 1
         if kind == "character":
             count = len(word) if rng.random() < 0.6 else 1
@@ -311,27 +318,27 @@ class Grammar:
             return "name"
         return self.lexicon.spare_kind(word) if rng.random() < 0.9 else "other"
 
-    def _after_one(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
-        """The pair with a statement before it, or as it is where the pronoun could then mean more."""
+    def _after_statement(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+        """The pair after a statement, or unchanged if the pronoun could then refer to more nouns."""
         before = self.statement(rng)
         longer = tuple(_joined(before, sentence) for sentence in pair)
         return longer if pair[0].schema != "agreement" or all(map(self._pronoun_decides, longer)) else pair
 
     def lengthened(self, rng: Random, sentence: Sentence) -> Sentence:
-        """The sentence with statements before it, as many as there is room for, or as it is."""
-        return self._after_others(rng, (sentence,))[0]
+        """The sentence after as many statements as fit, or unchanged."""
+        return self._after_statements(rng, (sentence,))[0]
 
-    def _after_others(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
-        """The pair with statements before it, as many as there is room for."""
+    def _after_statements(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+        """The pair after as many statements as fit."""
         for _ in range(12):
-            longer = self._after_one(rng, pair)
+            longer = self._after_statement(rng, pair)
             if max(len(sentence.words) for sentence in longer) > MAX_WORDS:
                 break
             pair = longer
         return pair
 
     def _without_stop(self, sentence: Sentence) -> Sentence:
-        """The sentence without its full stop, as people type."""
+        """The sentence without its full stop, as people often type."""
         last = len(sentence.words) - 1
         if sentence.words[-1] != self.phrases.stop:
             return sentence
@@ -341,15 +348,15 @@ class Grammar:
     def pair(self, rng: Random, schema: str, split: str, shape: str = "") -> Pair:
         """Two sentences that differ in one word, which moves the pronoun from one noun to the other.
 
-        `schema` is a name in `names`, "agreement" among them, where that one word is the pronoun. `shape` is
-        the name of a shape, trained or held out.
+        `schema` is one of `names`; in "agreement" that word is the pronoun itself. `shape` is the name of a
+        sentence shape, trained or held out.
         """
         if schema == "agreement":
             return self._agreement(rng, split)
         return self._reference(rng, schema, split, shape)
 
     def famous(self) -> Pair:
-        """The pair that everybody knows, as a held-out pair of the first pattern."""
+        """The famous pair of sentences, as a held-out pair of the first pattern."""
         pair = []
         for entry in self.lexicon.grammar["famous"]:
             tokens, _ = self.lexicon.cut(entry["text"], limit=MAX_WORDS)
@@ -377,21 +384,21 @@ class Grammar:
 
     def _reference(self, rng: Random, name: str, split: str, shape: str) -> Pair:
         schema = self.schemas[name]
-        pronoun, one, other = self._two(rng, schema["a"], schema["b"], split)
-        template = parts(self._around(rng, schema, shape))
+        pronoun, one, other = self._noun_pair(rng, schema["a"], schema["b"], split)
+        template = parts(self._template(rng, schema, shape))
         cues = tuple(schema[to].split() for to in ("to_a", "to_b"))
         banned = frozenset(cues[0] + cues[1])
         words, at = self.phrases.filled(rng, template, {"A": one, "B": other, "P": pronoun}, pronoun, banned)
         nouns = (at["A"], at["B"])
         pair = []
         for to in (0, 1):
-            said = [*words]
-            said[at["cue"]] = words[at["cue"]]._replace(text=rng.choice(cues[to]))
-            pair.append(_resolved(said, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
+            cued = [*words]
+            cued[at["cue"]] = words[at["cue"]]._replace(text=rng.choice(cues[to]))
+            pair.append(_resolved(cued, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
         return tuple(pair)
 
-    def _around(self, rng: Random, schema: dict, shape: str) -> str:
-        """The template of a sentence: an event, in the shape of that name or with a usual because."""
+    def _template(self, rng: Random, schema: dict, shape: str) -> str:
+        """The template of a sentence: an event in the shape of that name, or with a common "because"."""
         held_out = shape in self.held_out_shapes
         neutral = self.lexicon.grammar["neutral_held_out" if held_out else "neutral"]
         says_nothing = schema.get("neutral") and shape and rng.random() < self.mix.neutral
@@ -407,15 +414,15 @@ class Grammar:
     def _agreement(self, rng: Random, split: str) -> Pair:
         firsts, seconds = self.lexicon.grammar["agreement_classes"]
         while True:
-            one, one_is = rng.choice(self._any(firsts))
-            other, other_is = rng.choice(self._any(seconds))
+            one, one_is = rng.choice(self._nouns_with_pronouns(firsts))
+            other, other_is = rng.choice(self._nouns_with_pronouns(seconds))
             if one.one != other.one and self.split(one, other) == split:
                 pair = self._agreeing(rng, (one, other), (one_is, other_is))
                 if all(map(self._pronoun_decides, pair)):
                     return pair
 
     def _agreeing(self, rng: Random, nouns: tuple[Noun, Noun], pronouns: tuple[str, str]) -> Pair:
-        """Two sentences that differ in the pronoun, which is that of the one noun, then that of the other."""
+        """Two sentences that differ in the pronoun: that of the one noun, then that of the other."""
         template = parts(rng.choice(self.lexicon.grammar["agreement"]))
         state, pair = rng.getstate(), []
         for referent, pronoun in enumerate(pronouns):
@@ -429,7 +436,7 @@ class Grammar:
         return tuple(pair)
 
     def _pronoun_decides(self, sentence: Sentence) -> bool:
-        """Whether the pronoun fits no other word but the noun that it stands for."""
+        """Whether the pronoun fits no other word than the noun that it refers to."""
         pronoun, fitting = sentence.words[sentence.pronoun], self.lexicon.fitting
         return not any(
             pronoun in fitting.get(word, ())
@@ -444,8 +451,8 @@ class Grammar:
 
     # Choosing nouns
 
-    def _two(self, rng: Random, firsts: str, seconds: str, split: str) -> tuple[str, Noun, Noun]:
-        """A pronoun and two nouns that it could stand for."""
+    def _noun_pair(self, rng: Random, firsts: str, seconds: str, split: str) -> tuple[str, Noun, Noun]:
+        """A pronoun and two nouns that it could refer to."""
         ways = self._pools.get((firsts, seconds))
         if ways is None:
             pools = {
@@ -468,8 +475,8 @@ class Grammar:
         word = self.lexicon.grammar["pronouns"][pronoun]
         return [noun for noun in nouns if word in self.lexicon.fitting[noun.one]]
 
-    def _any(self, classes: str) -> list[tuple[Noun, str]]:
-        """Every noun of the classes with every pronoun that can stand for it."""
+    def _nouns_with_pronouns(self, classes: str) -> list[tuple[Noun, str]]:
+        """Every noun of the classes with every pronoun that can refer to it."""
         key = (classes, "any")
         if key not in self._pools:
             self._pools[key] = [
@@ -481,16 +488,16 @@ class Grammar:
 
 
 def _common(rng: Random, nouns: list[Noun]) -> Noun:
-    """A noun by chance; the classes list common words first, and those come more often."""
+    """A random noun; the classes list common words first, and those are more frequent."""
     return nouns[int(len(nouns) * rng.random() ** 2)]
 
 
 def _sentence(
     words: Sequence[TaggedWord], extra: tuple[Link, ...] = (), pronoun=0, nouns=(0, 0), cue=0, *names
 ) -> Sentence:
-    """A sentence with the links of its grammar and those that only its meaning tells."""
+    """A sentence with the links of its grammar and those that depend on its meaning."""
     found = {(link.query, link.question): link for link in (*links(words), *extra)}
-    if pronoun:  # what is said of the pronoun belongs to the noun that it stands for
+    if pronoun:  # the pronoun's predicate belongs to the noun that it refers to
         for place, link in found.items():
             if link.name == "predicate to noun" and link.key == pronoun:
                 found[place] = link._replace(key=nouns[0])
@@ -508,7 +515,7 @@ def _sentence(
 def _resolved(
     words: Sequence[TaggedWord], pronoun: int, nouns: tuple[int, int], cue: int, *names: str
 ) -> Sentence:
-    """A sentence in which the cue tells that the pronoun stands for the first of the nouns."""
+    """A sentence in which the cue shows that the pronoun refers to the first of the nouns."""
     extra = (
         Link(pronoun, "noun", nouns[0], "pronoun to noun"),
         Link(pronoun, "decider", cue, "pronoun to cue"),
@@ -535,7 +542,7 @@ def _joined(before: Sentence, sentence: Sentence) -> Sentence:
 
 
 def with_spares(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sentence:
-    """The sentence with spares in place of some words; of several for one word the last one answers."""
+    """The sentence with spares in place of some words; of several for one word the last one is the answer."""
     words, new_parts, now = [], [], []
     for at, (word, part) in enumerate(zip(sentence.words, sentence.parts, strict=True)):
         pieces = spares.get(at, (word,))

@@ -1,4 +1,4 @@
-"""The words of a small language, read from its file, and typed text cut into them."""
+"""The words of a small language, read from its file, and the tokenizer for typed text."""
 
 import hashlib
 import tomllib
@@ -17,19 +17,19 @@ from mha_core.traces.tokens import Tokens, words
 PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
 LANGUAGES = ("en", "zh")
 FORMS = ("base", "third", "past", "participle", "ing")
-GENDERED = ("man", "woman", "person")  # noun classes that he or she can stand for
+GENDERED = ("man", "woman", "person")  # noun classes that he or she can refer to
 MERGED = dict.fromkeys(GENDERED, "person")
 PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
-# Words outside the vocabulary have spare vectors, by what shows of them: so many of each kind. Numbers have
-# none: they are read as number words.
+# Words outside the vocabulary are read as spare vectors, by the form of the word: so many of each kind.
+# Numbers have none: they are read as number words.
 SPARES = {
     "en": {"name": 12, "s": 10, "ed": 8, "ing": 8, "ly": 6, "symbol": 6, "other": 20},
     "zh": {"character": 48, "latin": 12, "symbol": 6},
 }
-ENDINGS = ("ing", "ed", "ly", "s")  # of English words, told apart where the rest has enough letters
+ENDINGS = ("ing", "ed", "ly", "s")  # of English words, if the rest of the word is long enough
 MIN_STEM = 3  # letters in front of an ending
 LETTERS, DIGIT, HAN = regex.compile(r"\p{L}"), regex.compile(r"\p{N}"), regex.compile(r"\p{Han}")
-ACTIVE = "*"  # before a shape that goes on about the first noun
+ACTIVE = "*"  # before a shape that continues with the first noun
 BRACKETS = "()"  # around a clause inside another one
 SENTENCE_END = regex.compile(r"[.!?。！？…]+[\"'”’)）」]*\s*|\s*\n\s*")
 ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "prof"])  # whose full stop ends no sentence
@@ -37,18 +37,18 @@ ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "prof"])  # whose full
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun, its plural if it has one, and what kind of pronoun can stand for it."""
+    """A noun, its plural if it has one, and the kind of pronoun that can refer to it."""
 
     one: str
     many: str | None
-    group: str  # the class it is listed in
+    group: str  # the class that lists it
     kind: str  # man, woman, person (either) or other
     is_name: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """One small language: everything its file says, ready to look up."""
+    """One small language: the contents of its file, ready for look-up."""
 
     code: str
     grammar: dict
@@ -68,14 +68,14 @@ class Lexicon:
 
     @cached_property
     def spares(self) -> tuple[str, ...]:
-        """What unknown words are read as, such as "[name 3]": vectors by the form of a word."""
+        """The vectors that unknown words are read as, such as "[name 3]", by the form of a word."""
         return tuple(
             f"[{kind} {nth}]" for kind, count in SPARES[self.code].items() for nth in range(1, count + 1)
         )
 
     @property
     def n_words(self) -> int:
-        """The number of words with a vector of their own, the hidden word and [CLS] among them."""
+        """The number of words with a vector of their own, including the hidden word and [CLS]."""
         return len(self.known) + 2
 
     @cached_property
@@ -84,12 +84,12 @@ class Lexicon:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the vocabulary: weights fit exactly the vocabulary they were trained with."""
+        """A short hash of the vocabulary: weights fit only the vocabulary they were trained with."""
         return hashlib.sha256("\n".join(self.vocabulary).encode()).hexdigest()[:16]
 
     @cached_property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """Which classes of the language a word belongs to, for finding words that can replace it."""
+        """The classes of the language that each word belongs to; their other words can replace it."""
         classes: dict[str, list[str]] = {}
         for noun in self.nouns:
             for form in (noun.one, noun.many):
@@ -134,11 +134,11 @@ class Lexicon:
         }
 
     def cut(self, text: str, *, limit: int) -> tuple[Tokens, list[int]]:
-        """Typed text as tokens behind [CLS], and each one's number.
+        """Typed text as tokens after [CLS], and the number of each.
 
-        Neighbouring pieces are taken together as long as they make a known word: the longest match. A word
-        that is not known has the number of a spare of its form; `unknown` of the tokens names its position.
-        Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
+        Neighbouring pieces that form a known word are joined: the longest match. An unknown word has the
+        number of a spare of its form, and its position is in `unknown` of the tokens. Raises `MhaError` for
+        text without a token and for more than `limit` tokens, [CLS] included.
         """
         tokens, numbers = self._cut(text)
         if len(tokens) > limit:
@@ -154,7 +154,7 @@ class Lexicon:
         return tokens, numbers
 
     def sentences(self, text: str, *, limit: int) -> tuple[str, ...]:
-        """A text cut into parts of at most `limit` tokens, [CLS] included: at ends of sentences where it can.
+        """A text split into parts of at most `limit` tokens with [CLS], at ends of sentences if possible.
 
         Raises `MhaError` for text without a token.
         """
@@ -173,9 +173,9 @@ class Lexicon:
         return tuple(parts)
 
     def spare_kind(self, piece: str, *, first: bool = False) -> str:
-        """The kind of spare that a word of that form is read as, or "number".
+        """The kind of spare that a word of this form is read as, or "number".
 
-        The `first` word has a capital anyway.
+        The `first` word of a sentence has a capital letter in any case.
         """
         if DIGIT.search(piece):
             return "number"
@@ -211,12 +211,12 @@ class Lexicon:
 
     @cached_property
     def _typed(self) -> dict[str, int]:
-        """What can be typed, by its number: all but the spares."""
+        """The words that can be typed, with their numbers: all but the spares."""
         return {word: number for word, number in self.number.items() if word not in set(self.spares)}
 
     @cached_property
     def _stand_ins(self) -> dict[str, list[int]]:
-        """What unknown words of each kind are read as: a spare, for a number a number word."""
+        """The numbers that unknown words of each kind are read as: spares, for a number the number words."""
         spares = {
             kind: [self.number[f"[{kind} {nth}]"] for nth in range(1, count + 1)]
             for kind, count in SPARES[self.code].items()
@@ -224,10 +224,10 @@ class Lexicon:
         return spares | {"number": [self.number[word] for word in self.words["number"]]}
 
     def _read_as(self, pieces: list[str], unknown: tuple[int, ...]) -> dict[str, int]:
-        """What each unknown word is read as, by its form and its letters: every other word as another spare.
+        """The spare for each unknown word, by its form and its letters.
 
-        A word has the same spare in every sentence unless two words of a sentence would share it. Where there
-        are more words of a form than spares, some do.
+        A word has the same spare in every sentence, unless two words of a sentence would share it. They do
+        share one if there are more words of a form than spares.
         """
         read_as, taken = {}, set()
         for at in unknown:
@@ -252,7 +252,7 @@ class Lexicon:
 
     @cached_property
     def fitting(self) -> dict[str, frozenset[str]]:
-        """The pronouns that can stand for each form of a noun: for sheep, one or many, it and they."""
+        """The pronouns that can refer to each form of a noun: for sheep, one or many, it and they."""
         table, fitting = self.grammar["pronouns"], {}
         for noun in self.nouns:
             kinds = ("man", "woman") if noun.kind == "person" else (noun.kind,)
@@ -268,7 +268,7 @@ class Lexicon:
 
     @cached_property
     def noun_forms(self) -> frozenset[str]:
-        """Every noun and name, in the singular and in the plural: what a pronoun can stand for."""
+        """Every noun and name, singular and plural: everything that a pronoun can refer to."""
         return frozenset(form for noun in self.nouns for form in (noun.one, noun.many) if form)
 
     @cached_property
@@ -332,11 +332,11 @@ def lexicon(code: str = "en") -> Lexicon:
 
 
 def normalized(piece: str) -> str:
-    """A typed piece as it would stand in the vocabulary: small letters, straight apostrophes."""
+    """A typed piece in the spelling of the vocabulary: lower case, straight apostrophes."""
     return piece if piece == HIDDEN else piece.casefold().replace("’", "'")
 
 
 def _forms(entry: str) -> tuple[str, ...]:
-    """The five forms of a verb; a language without inflection writes one for all."""
+    """The five forms of a verb; a language without inflection lists one for all."""
     forms = tuple(entry.split("/"))
     return forms if len(forms) == len(FORMS) else forms * len(FORMS)

@@ -3,7 +3,7 @@
 Sentences come from templates, so the part of speech of each word is known: a slot has that of its class, any
 other word the one that the language's file lists (`[parts_of_speech]`) or that the template gives it, as in
 ``like/verb``. A clause inside another one is in brackets: ``the dog ( that slept ) saw me``. In Chinese it
-stands before the noun that it is about: ``( 追 猫 的 ) 狗``.
+comes before the noun that it describes: ``( 追 猫 的 ) 狗``.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from typing import NamedTuple
 NOUN, PRONOUN, VERB, AUXILIARY, PREDICATE = "noun", "pronoun", "verb", "auxiliary", "predicate"
 DETERMINER, ADJECTIVE, PREPOSITION, ADVERB = "determiner", "adjective", "preposition", "adverb"
 PARTICLE = "particle"  # between two words of one phrase: 的, 了
-LOCALIZER = "localizer"  # behind its noun: 里, 上
+LOCALIZER = "localizer"  # after its noun: 里, 上
 BOUNDARY = "boundary"  # where a clause ends: conjunctions and punctuation
-RELATIVE = "relative"  # that, who, which, where they begin a clause about the noun before them
-AGENT_MARKER = "agent marker"  # 被: the next noun does it
-OBJECT_MARKER = "object marker"  # 把: it is done to the next noun
-PASSIVE_VERB = "passive verb"  # with no sign of it: 书 放 在 桌子 上, the book was put on the table
-INTERJECTION = "interjection"  # belongs to nothing
+RELATIVE = "relative"  # that, who, which, at the start of a clause about the noun before it
+AGENT_MARKER = "agent marker"  # 被: the next noun is the agent
+OBJECT_MARKER = "object marker"  # 把: the next noun is the patient
+PASSIVE_VERB = "passive verb"  # unmarked: 书 放 在 桌子 上, the book was put on the table
+INTERJECTION = "interjection"  # has no links
 PARTS = (
     NOUN, PRONOUN, VERB, AUXILIARY, PREDICATE, DETERMINER, ADJECTIVE, PREPOSITION, ADVERB, PARTICLE,
     LOCALIZER, BOUNDARY, RELATIVE, AGENT_MARKER, OBJECT_MARKER, PASSIVE_VERB, INTERJECTION,
@@ -31,14 +31,14 @@ BE = frozenset(
 HAVE_OR_DO = frozenset(["has", "have", "had", "do", "does", "did"])
 STOPS = frozenset(".?!。？！")
 BY = "by"
-OF = "的"  # ties what is before it to the noun after it
-GIVEN_TO = "给"  # behind a verb: the first noun after it receives the second
+OF = "的"  # links what is before it to the noun after it
+GIVEN_TO = "给"  # after a verb: the first noun after it receives the second
 
 
 class TaggedWord(NamedTuple):
-    """A word of a sentence, its part of speech, and how many clauses it is inside of.
+    """A word of a sentence, its part of speech, and the depth of its clause.
 
-    `begins` tells two clauses side by side from one: it is True of the first word of a clause in brackets.
+    `begins` is True for the first word of a clause in brackets, which separates it from one just before.
     """
 
     text: str
@@ -48,7 +48,7 @@ class TaggedWord(NamedTuple):
 
 
 class Link(NamedTuple):
-    """The word at `query` is asked `question`; the word at `key` answers it. Key None: it is not asked."""
+    """The answer to `question` about the word at `query` is the word at `key`; None: no such question."""
 
     query: int
     question: str
@@ -57,19 +57,19 @@ class Link(NamedTuple):
 
 
 def links(words: Sequence[TaggedWord]) -> list[Link]:
-    """The links that the grammar of the sentence implies; [CLS] is at position 0 and has none."""
+    """The links that the grammar of the sentence implies; [CLS] at position 0 has none."""
     return _Reading(words).links()
 
 
 class _Reading:
-    """One sentence while its links are found."""
+    """The state of one sentence while its links are found."""
 
     def __init__(self, words: Sequence[TaggedWord]):
         self.words = _in_context(words)
         self.found: dict[tuple[int, str], Link] = {}
         self.governed: dict[
             int, int
-        ] = {}  # noun → the preposition or marker before it, or what it belongs to
+        ] = {}  # noun → the preposition or marker before it, or the noun it belongs to
 
     def links(self) -> list[Link]:
         self._phrases()
@@ -84,7 +84,7 @@ class _Reading:
         return self.words[at].part
 
     def _noun_after(self, at: int, depth: int | None = None) -> int | None:
-        """The noun or pronoun that the phrase begun before `at` ends in, in its clause or at that depth."""
+        """The noun or pronoun that ends the phrase started before `at`, in its clause or at that depth."""
         depth = self.words[at - 1].depth if depth is None else depth
         while at < len(self.words):
             if self.words[at].depth > depth and (end := self._clause_before_noun(at)) is not None:
@@ -100,13 +100,13 @@ class _Reading:
         return None
 
     def _owned_after(self, at: int, depth: int | None = None) -> int | None:
-        """As `_noun_after`, but 书 where that is 朋友 in 朋友 的 书."""
+        """As `_noun_after`, but the owned noun: 书, not 朋友, in 朋友 的 书."""
         noun = self._noun_after(at, depth)
         owned = self._noun_after(noun + 1) if noun is not None and self._belongs(noun) else None
         return noun if owned is None else owned
 
     def _clause_before_noun(self, at: int) -> int | None:
-        """Where the clause around the position ends, if it is one about the noun after it: 追 猫 的."""
+        """Where the clause around the position ends, if it describes the noun after it: 追 猫 的."""
         depth = self.words[at].depth
         while at + 1 < len(self.words) and self.words[at + 1].depth >= depth:
             if self._begins_at_depth(at + 1, depth):
@@ -140,7 +140,7 @@ class _Reading:
                     self._add(at, "noun", noun, "article to noun")
 
     def _belongs(self, at: int) -> bool:
-        """Whether a particle ties the word to the noun after it: 我 的 书."""
+        """Whether a particle links the word to the noun after it: 我 的 书."""
         return at + 1 < len(self.words) and self.words[at + 1].text == OF
 
     def _subject(self, at: int) -> int | None:
@@ -151,7 +151,7 @@ class _Reading:
             is_outside |= self._begins_at_depth(place + 1, depth)
             if word.depth > depth or (is_outside and word.depth == depth):
                 continue
-            if word.depth < depth:  # the noun that a relative clause is about
+            if word.depth < depth:  # the noun that a relative clause describes
                 return place if word.part in (NOUN, PRONOUN) else None
             if word.part == BOUNDARY and not word.begins:
                 return None
@@ -163,13 +163,13 @@ class _Reading:
         return self.words[at].begins and self.words[at].depth == depth
 
     def _comes_first(self, at: int) -> bool:
-        """Whether nothing stands before the verb or predicate in its clause that it could be said of."""
+        """Whether the verb or predicate has nothing before it in its clause that could be its subject."""
         while at > 0 and self._part(at - 1) in (AUXILIARY, ADVERB, PARTICLE, PREDICATE):
             at -= 1
         return at > 0 and self._part(at - 1) == BOUNDARY
 
     def _subject_behind(self, at: int) -> int | None:
-        """The subject of the auxiliary of a question: did the dog sleep, which book did you read."""
+        """The subject after the auxiliary of a question: did the dog sleep, which book did you read."""
         noun = self._noun_after(at + 1)
         if noun is None or self._comes_first(at):
             return noun
@@ -177,8 +177,8 @@ class _Reading:
         return noun if is_before_verb else None
 
     def _clauses(self) -> None:
-        done: list[tuple[bool, int, int]] = []  # who does what; what a clause inside says comes last
-        said_of: dict[int, int] = {}  # depth → what the clause before is about: "sat down and slept"
+        done: list[tuple[bool, int, int]] = []  # agent and action; those of inner clauses come last
+        said_of: dict[int, int] = {}  # depth → subject of the clause before: "sat down and slept"
         for at, word in enumerate(self.words):
             if word.text in STOPS:
                 said_of.clear()
@@ -250,7 +250,7 @@ class _Reading:
         return at
 
     def _head(self, at: int) -> int | None:
-        """The noun that the clause in brackets is about."""
+        """The noun that the clause in brackets describes."""
         depth, before = self.words[at].depth, at
         while self.words[before].depth >= depth:
             before -= 1
@@ -269,14 +269,14 @@ class _Reading:
 
 
 def _in_context(words: Sequence[TaggedWord]) -> list[TaggedWord]:
-    """The words, each with the part of speech that its neighbours give it.
+    """The words, each with the part of speech that its neighbours imply.
 
-    Adjectives before their noun are told from those that are said of it, ``to`` before a noun from ``to``
-    before a verb, ``has`` with an object from the auxiliary, and ``who`` in a question from ``the man who``.
+    Adjectives before their noun are distinguished from predicates, ``to`` before a noun from ``to`` before a
+    verb, ``has`` with an object from the auxiliary, and ``who`` in a question from ``the man who``.
     """
 
     def asks(at: int) -> bool:
-        """Whether an auxiliary there has its subject and a verb behind it: how much bread do you want."""
+        """Whether an auxiliary here is followed by its subject and a verb: how much bread do you want."""
         at += 1
         while at < len(words) and words[at].part in (DETERMINER, ADJECTIVE):
             at += 1

@@ -1,6 +1,6 @@
 """The small models: two layers of our own `MultiHeadAttention`, and answers in words.
 
-x₀ is the word's embedding plus a learned position. The answer to a question about a word is
+x₀ is the word's embedding plus a learned position vector. The answer to a question about a word is
 ``softmax(LN(z) Eᵀ + b)`` over words, E being the same embeddings and z the output of the question's heads.
 """
 
@@ -21,15 +21,15 @@ from mha_core.errors import MhaError, one_of
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.questions import heads_of
 
-D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
-# How much of the gradient passes through the values of a lookup to the layer before it, at a width of 64;
-# in wider models it is less. With all of it the first layer of a wide model fetches the answers itself, and
-# the heads of the lookup find them wherever they look; with none the first layer is slow to learn.
+D_FF = 128  # inner width of the MLP, equal for every d_model to keep wide models small
+# The share of the gradient that passes through the values of a lookup to the layer before it, at width 64; in
+# wider models it is smaller. With all of it the first layer of a wide model fetches the answers itself, and
+# the heads of the lookup find them wherever they look; with none the first layer learns slowly.
 VALUE_GRADIENT = 0.2
 
-# Each architecture by the layers it is made of. The last three are the glass-box with keys and values that
-# heads share: two heads each (Ainslie et al. 2023), all heads (Shazeer 2019), or made of a short vector
-# (DeepSeek-AI 2024), which is as long as the one key and value that all heads share.
+# The layers of each architecture. The last three are the glass-box with keys and values that heads share: two
+# heads each (Ainslie et al. 2023), all heads (Shazeer 2019), or computed from a latent vector (DeepSeek-AI
+# 2024), which is as long as the one key and value that all heads would share.
 ARCHITECTURES = {
     "glass-box": ("block", "lookup"),
     "standard": ("block", "block"),
@@ -41,22 +41,22 @@ ARCHITECTURES = {
 
 
 class Flow(NamedTuple):
-    """What went through one attention layer: the result, and the input of Q, K and V."""
+    """The tensors of one attention layer: its result, and the input of Q, K and V."""
 
     attended: Attended
     x: Tensor  # (batch, L, d_model)
 
     def weights(self) -> Tensor:
-        """How much each query takes from each key. (batch, head, query, key)"""
+        """The attention weights. (batch, head, query, key)"""
         return attention_weights(self.attended.q, self.attended.k, self.attended.rule)
 
 
 class Pass(NamedTuple):
-    """One pass of sentences through a model: every layer's attention, and what the last layer was given."""
+    """One pass of sentences through a model: the attention of every layer, and the input of the last one."""
 
     flows: list[Flow]
-    x: Tensor  # (batch, L, d_model): the stream that the last layer reads
-    heads: Tensor  # (batch, L, head, d_v): what each head of the last layer makes of every row
+    x: Tensor  # (batch, L, d_model): the residual stream before the last layer
+    heads: Tensor  # (batch, L, head, d_v): the outputs of the heads of the last layer
 
 
 class TransformerBlock(nn.Module):
@@ -71,13 +71,13 @@ class TransformerBlock(nn.Module):
         self.mlp_out = nn.Linear(D_FF, spec.d_model)
 
     def result(self, x: Tensor, output: Tensor) -> Tensor:
-        """The stream behind the block, of the stream before it and the output of its heads."""
+        """The residual stream after the block, from the stream before it and the output of its heads."""
         x = x + output
         return x + self.mlp_out(nn.functional.gelu(self.mlp_in(self.mlp_norm(x))))
 
 
 class Lookup(nn.Module):
-    """Attention alone, ``MHA(LN(x))``: without a residual connection every answer comes from the heads."""
+    """Attention only, ``MHA(LN(x))``: without a residual connection every answer comes from the heads."""
 
     def __init__(self, spec: AttentionSpec | LatentSpec):
         super().__init__()
@@ -85,7 +85,7 @@ class Lookup(nn.Module):
         self.attention = _attention(spec)
 
     def result(self, x: Tensor, output: Tensor) -> Tensor:
-        """The output of the heads, whatever the stream was."""
+        """The output of the heads; the stream is not added."""
         return output
 
 
@@ -106,12 +106,12 @@ class Shape:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The kinds of its layers, by the names of `LAYERS`."""
+        """The kinds of its layers, names in `LAYERS`."""
         return ARCHITECTURES[self.architecture]
 
     @property
     def spec(self) -> AttentionSpec | LatentSpec:
-        """The sizes of each layer's attention. Raises `MhaError` where they do not fit together."""
+        """The sizes of each layer's attention. Raises `MhaError` if they do not fit together."""
         spec = AttentionSpec(self.d_model, self.h)
         if self.architecture == "grouped-query":
             return replace(spec, n_kv_heads=self.h // 2 if self.h % 2 == 0 else self.h)
@@ -123,11 +123,11 @@ class Shape:
 
 
 class SmallModel(nn.Module):
-    """A small model of one of `ARCHITECTURES`, its weights drawn from the seed, or not without one.
+    """A small model of one of `ARCHITECTURES`; its weights are drawn from the seed, or empty without one.
 
-    It is asked questions about every word. Each question reads the output of its own heads of the last layer,
-    ``z = Σ head_i W_i^O + b`` over these heads, and is answered by ``softmax(LN(z) Eᵀ + b)`` over words.
-    `questions` says which heads a question reads.
+    It answers questions about every word. Each question reads the output of its own heads of the last layer,
+    ``z = Σ head_i W_i^O + b`` over these heads; the answer is ``softmax(LN(z) Eᵀ + b)`` over words. The
+    module `questions` lists the heads of each question.
     """
 
     def __init__(self, shape: Shape, n_words: int, *, seed: int | None = 0):
@@ -151,10 +151,10 @@ class SmallModel(nn.Module):
         rules: Sequence[ScoreRule] | None = None,
         shift: int = 0,
     ) -> Pass:
-        """ids (batch, L) → the attention of every layer, and what the questions are answered from.
+        """ids (batch, L) → the attention of every layer, and the input of the questions.
 
-        `padding` (batch, L) is True where there is a word, None where all are. `rules` are the score rules of
-        the layers, by default the common one. `shift` is the number of the first position.
+        `padding` (batch, L) is True where there is a word, None if all are words. `rules` are the score rules
+        of the layers, by default plain attention. `shift` is the number of the first position.
         """
         x = nn.functional.embedding(ids, self.embedding) + self.position[shift : shift + ids.shape[1]]
         flows, before = [], x
@@ -163,7 +163,7 @@ class SmallModel(nn.Module):
             values = normed
             if self.training and isinstance(layer, Lookup) and layer is not self.layers[0]:
                 share = VALUE_GRADIENT * (64 / self.shape.d_model) ** 0.5
-                values = torch.lerp(normed.detach(), normed, share)  # the numbers stay as they are
+                values = torch.lerp(normed.detach(), normed, share)  # same values, smaller gradient
             attended = layer.attention(normed, values=values, key_padding=padding, rule=rule)
             flows.append(Flow(attended, normed))
             if layer is not self.layers[-1]:
@@ -172,18 +172,18 @@ class SmallModel(nn.Module):
         return Pass(flows, before, attend(q, k, v, rule).transpose(1, 2))
 
     def read(self, passed: Pass, question: str) -> Tensor:
-        """What the question reads at every word: the last layer with the question's heads alone.
+        """The input of a question at every word: the output of the last layer with only the question's heads.
 
         (batch, L, d_model)
         """
         return self._result(passed.x, passed.heads, self.gates((question,))[0])
 
     def read_rows(self, passed: Pass, sentence: Tensor, position: Tensor, gates: Tensor) -> Tensor:
-        """What is read at single words, given 1 for each head that is read. (row, d_model)"""
+        """The same at single words, with `gates` 1 for each head that is read. (row, d_model)"""
         return self._result(passed.x[sentence, position], passed.heads[sentence, position], gates)
 
     def gates(self, questions: Sequence[str]) -> Tensor:
-        """1 for each head that a question reads; all 0 for one that is not asked. (question, head)"""
+        """1 for each head that a question reads, all 0 for a question without heads. (question, head)"""
         gates = torch.zeros(len(questions), self.shape.h)
         for row, question in zip(gates, questions, strict=True):
             row[list(self.questions.get(question, ()))] = 1
@@ -199,10 +199,10 @@ class SmallModel(nn.Module):
         return last.result(x, nn.functional.linear(concat, last.attention.o.weight, last.attention.o.bias))
 
     def set_position(self, code: str) -> None:
-        """Put another position code, by its name in `positions.POSITIONS`, in place of the learned one.
+        """Replace the learned position encoding by another one, a name in `positions.POSITIONS`.
 
-        Of ALiBi, which is added to scores, X has nothing. Raises `MhaError` for a rotation of queries and
-        keys, which these layers do not have.
+        With ALiBi, which is added to scores, nothing is added to X. Raises `MhaError` for a rotation of
+        queries and keys, which these layers do not have.
         """
         if code == "rotary":
             raise MhaError(
@@ -217,7 +217,7 @@ class SmallModel(nn.Module):
                 self.position.zero_()
 
     def _draw(self, seed: int) -> None:
-        for name, parameter in self.state_dict().items():  # views, with Q, K and V apart by name
+        for name, parameter in self.state_dict().items():  # views, which name Q, K and V separately
             kind = name.rsplit(".", 1)[-1]
             if "norm" in name or name == "position":
                 continue
@@ -235,15 +235,15 @@ class SmallModel(nn.Module):
 
 
 def _sinusoidal(d_model: int) -> Tensor:
-    """The sinusoidal code with vectors of length 1, as words are: positions start as these."""
+    """The sinusoidal encoding with vectors of length 1, as words have; the initial value of positions."""
     return sinusoidal(MAX_WORDS, d_model) * (2 / d_model) ** 0.5
 
 
 def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
-    """Start with an orthogonal W^V and ``W^O = (W^V)ᵀ``: a word that all heads look at arrives as itself.
+    """Initialize W^V as orthogonal and ``W^O = (W^V)ᵀ``: a word that all heads look at passes unchanged.
 
-    Then all that remains to be learned about the answer is where to look. Here h·d_v = d_model. Where heads
-    share values, or make them of a short vector, as much of the word arrives as these hold.
+    Then only where to look remains to be learned about an answer. Here h·d_v = d_model. If heads share
+    values, or compute them from a latent vector, as much of the word passes as these can hold.
     """
     spec, w_o = attention.spec, attention.projections().w_o
     if isinstance(attention, LatentAttention):
@@ -252,9 +252,9 @@ def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
         up = attention.kv_up.weight.view(spec.n_heads, spec.d_k + spec.d_v, spec.kv_rank)[:, spec.d_k :]
         turned, _ = torch.linalg.qr(up.mT)  # (head, kv_rank, d_v)
         up.copy_(turned.mT)
-        share = spec.kv_rank / (spec.n_heads * spec.d_v)  # of a head in the sum
-        # The norm makes each short vector √kv_rank long. Words are 1 long at the start, and the part of
-        # a word that a short vector holds is √(kv_rank / d) long.
+        share = spec.kv_rank / (spec.n_heads * spec.d_v)  # share of a head in the sum
+        # The norm makes each latent vector √kv_rank long. Words are 1 long at the start, and the part of
+        # a word that a latent vector holds is √(kv_rank / d) long.
         w_o.copy_((down @ turned).mT.flatten(0, 1) * share / spec.d_model**0.5)
         return
     w_v = attention.projections().w_v

@@ -1,13 +1,13 @@
-"""The questions that a small model is asked about every word, and which heads answer which question.
+"""The questions that a small model answers about every word, and the heads that answer each question.
 
-Each is answered with a word of the sentence, or with [CLS] where there is nothing to find. Where to look is
-never taught: a question reads the output of its own heads, and learns from the answer alone.
+The answer is a word of the sentence, or [CLS] if there is nothing to find. Where to look is never taught: a
+question reads the output of its own heads, and they learn from the answer alone.
 """
 
 QUESTIONS = ("noun", "doer", "object", "before", "after", "decider")
-HIDDEN_WORD = "hidden"  # which word stands behind [MASK]
+HIDDEN_WORD = "hidden"  # the question for the word behind [MASK]
 
-# Every link from a word to the word that answers one of its questions, by the question.
+# Every kind of link from a word to the answer of a question about it, with that question.
 LINKS = {
     "pronoun to noun": "noun",
     "agreement: pronoun to noun": "noun",
@@ -27,7 +27,7 @@ LINKS = {
     "pronoun to cue": "decider",
 }
 
-# Few heads share the questions; questions that seldom have an answer at the same word share a head best.
+# With few heads, questions share a head: those that rarely have an answer at the same word.
 FEW_HEADS = {
     1: (("noun", "doer", "object", "before", "after", "decider"),),
     2: (("noun", "after"), ("doer", "object", "before", "decider")),
@@ -40,8 +40,8 @@ FEW_HEADS = {
 def heads_of(h: int) -> dict[str, tuple[int, ...]]:
     """The heads of the last layer that each question reads, counted from 0; "hidden" reads all of them.
 
-    From six heads on each question has heads of its own, as many as there are for all; of eight or more some
-    are left for hidden words. With fewer, questions share a head; with three or four nobody asks for the word
+    With six heads or more each question has as many heads of its own; with eight or more some are left for
+    hidden words. With fewer heads questions share them; with three or four there is no question for the word
     after.
     """
     each = max(1, (h - 2) // len(QUESTIONS))
@@ -53,8 +53,8 @@ def heads_of(h: int) -> dict[str, tuple[int, ...]]:
     return {question: of for question, of in heads.items() if of} | {HIDDEN_WORD: tuple(range(h))}
 
 
-def asked_of(h: int) -> tuple[tuple[str, ...], ...]:
-    """For each head the questions it is asked; "hidden" for a head that only helps to guess hidden words."""
+def questions_of(h: int) -> tuple[tuple[str, ...], ...]:
+    """The questions of each head; "hidden" for a head that only helps to guess hidden words."""
     heads = heads_of(h)
     return tuple(
         tuple(question for question in QUESTIONS if head in heads.get(question, ())) or (HIDDEN_WORD,)

@@ -1,4 +1,4 @@
-"""A queue of trainings shared by all users: each plan is trained once, and those who wait see their place."""
+"""A queue of trainings shared by all users: each plan is trained once, and waiting users see their place."""
 
 import logging
 import secrets
@@ -25,25 +25,25 @@ from mha_core.training.model import SmallModel
 from mha_core.training.runs import Runs, title
 
 LOG = logging.getLogger("headscope")
-RECORDS = 40  # over a whole training
-PAIRS = 8  # of each pattern, for the scores shown while it learns
+RECORDS = 40  # during a whole training
+PAIRS = 8  # of each pattern, for the scores during training
 MAX_WAITING, MAX_WAITING_OF_USER = 40, 2
 SECRET = 16  # random bytes in the name of a model from a file
-# Of the trainings that are finished, of which the widest has 280 MB with all steps, and of the others.
+# Of finished trainings (the widest has 280 MB with all steps), and of all others.
 MAX_BYTES, MAX_UNFINISHED_BYTES = 300_000_000, 100_000_000
-MAX_READ_BYTES = 120_000_000  # of the models that were read from files
+MAX_READ_BYTES = 120_000_000  # of models read from files
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A training at one step: its measurements, and its parameters, empty where they were forgotten.
+    """A training at one step: its measurements, and its parameters, empty once they were dropped.
 
     `weights` are those of the famous pair of sentences.
     """
 
     step: int
     loss: float | None  # mean since the record before
-    answer: float  # share of held-out sentences that are answered right
+    answer: float  # share of held-out sentences with a right answer
     accuracy: float  # share in which the best head gives the right noun more weight
     right: float  # mean weight of that head on the right noun
     stages: Mapping[str, float]  # shares of right answers, by `evaluation.STAGES`
@@ -53,16 +53,16 @@ class Record:
 
 @dataclass(eq=False)
 class Job:
-    """One training and how far it is. While it runs only its thread changes `run` and `records`."""
+    """One training and its progress. While it runs only its thread changes `run` and `records`."""
 
     plan: Plan
     state: Literal["waiting", "running", "stopped", "finished", "failed"] = "waiting"
     run: Training | None = None
     trained: Trained | None = None
     records: list[Record] = field(default_factory=list)
-    users: set[str] = field(default_factory=set)  # who wait for it or watch it
+    users: set[str] = field(default_factory=set)  # users who wait for it or watch it
     error: str = ""
-    unsaved: str = ""  # why it is lost when the server ends
+    unsaved: str = ""  # why its model could not be saved
 
     @property
     def name(self) -> str:
@@ -79,11 +79,11 @@ class Job:
 
     @property
     def steps(self) -> list[int]:
-        """The steps at which the model of a finished training can be looked at; the last is its end."""
+        """The steps at which a finished training has a model; the last one is its end."""
         return [record.step for record in self.records if record.parameters or record.step == self.step]
 
     def at(self, step: int | None) -> Trained:
-        """The model of a finished training at one of its `steps`, or at the last where that is None.
+        """The model of a finished training at one of its `steps`, by default the last.
 
         Raises `MhaError` for another step.
         """
@@ -100,10 +100,10 @@ class Job:
 class Trainings:
     """A queue of trainings and the thread that runs them, one after the other.
 
-    Starting a plan that is there already joins it. A training pauses when no user wants it any more,
-    and resumes where it was when one does. With `runs` a finished model is saved at its last step, and one
-    that is saved there can be looked at like one that was trained here. `opened` has those that visitors
-    opened from files of theirs, apart, so that they can push no finished one out.
+    Starting a plan that is queued already joins it. A training pauses when no user wants it any more, and
+    resumes when one does. `runs` is the folder where finished models are saved at their last step, and read
+    again. `opened` is the folder for models from visitors' files, kept apart so that they never push out a
+    finished training.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class Trainings:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def start(self, plan: Plan, who: str) -> Job:
-        """Start, resume or join the training of a plan for user `who`.
+    def start(self, plan: Plan, user: str) -> Job:
+        """Start, resume or join the training of a plan for a user.
 
         Raises `MhaError` when too many are waiting, of this user or of all.
         """
@@ -133,7 +133,7 @@ class Trainings:
             if job is None or job.state == "failed":
                 job = Job(plan, state="stopped")
             if job.state == "stopped":
-                of_user = [waiting for waiting in self._waiting if who in waiting.users]
+                of_user = [waiting for waiting in self._waiting if user in waiting.users]
                 if len(of_user) >= self.max_waiting_of_user:
                     raise _too_many([waiting.plan for waiting in of_user], self.max_waiting_of_user)
                 if len(self._waiting) >= self.max_waiting:
@@ -147,58 +147,58 @@ class Trainings:
                 self._jobs[plan] = job  # the latest
                 self._waiting.append(job)
                 self._forget()
-            job.users.add(who)
-            self.work()
+            job.users.add(user)
+            self.ensure_thread()
             self._changed.notify_all()
             return job
 
-    def stop(self, plan: Plan, who: str) -> None:
-        """User `who` no longer wants it; it pauses after its current step unless another user does."""
+    def stop(self, plan: Plan, user: str) -> None:
+        """The user no longer wants the training; it pauses after its step unless another user does."""
         with self._changed:
             job = self._jobs.get(plan)
             if job is not None:
-                self._let_go(job, who)
+                self._remove_user(job, user)
 
-    def leave(self, who: str) -> None:
-        """User `who` has gone, and wants none of them any longer: the places in the queue are free."""
+    def leave(self, user: str) -> None:
+        """The user has left and no longer wants any training; the places in the queue become free."""
         with self._changed:
             for job in list(self._jobs.values()):
-                self._let_go(job, who)
+                self._remove_user(job, user)
 
-    def _let_go(self, job: Job, who: str) -> None:
-        job.users.discard(who)
+    def _remove_user(self, job: Job, user: str) -> None:
+        job.users.discard(user)
         if job.state == "waiting" and not job.users:
             self._waiting.remove(job)
             job.state = "stopped"
-            if job.run is None:  # nothing to go on with: who starts and stops all day leaves nothing behind
+            if job.run is None:  # not started: starting and stopping again and again leaves nothing behind
                 del self._jobs[job.plan]
 
     def find(self, plan: Plan) -> Job | None:
         return self._jobs.get(plan)
 
     def place(self, job: Job) -> int:
-        """How many trainings come before this one; 0 for the next and for one that is not waiting."""
+        """The number of trainings ahead of this one; 0 for the next one and for one that is not waiting."""
         with self._changed:
             return self._waiting.index(job) if job in self._waiting else 0
 
     def steps(self, name: str) -> list[int]:
-        """The steps at which the model of that name can be looked at; empty where there is none."""
+        """The steps at which the model of that name is available; empty if there is none."""
         with self._changed:
             job = self._finished_job(name)
             if job is not None:
                 return job.steps
         try:
             return [self._from_file(name).step]
-        except MhaError:  # it is said where it is looked at
+        except MhaError:  # the page that shows the model reports it
             return []
 
     def model(self, name: str | None, step: int | None = None) -> Trained:
         """The model of that name at a step of its training, or at the last.
 
-        Raises `MhaError` where there is none, and where its file is refused.
+        Raises `MhaError` if there is none, and if its file is refused.
         """
         for folder in self._folders() if name else ():
-            folder.look_at(name)
+            folder.touch(name)
         with self._changed:
             job = self._finished_job(name)
             if job is not None:
@@ -212,9 +212,9 @@ class Trainings:
         return next((job for job in self._jobs.values() if job.name == name and job.trained), None)
 
     def add(self, trained: Trained) -> str:
-        """Take in a model from a file, and return the name that it goes by, which nobody can guess.
+        """Add a model from a file, and return its new name, which nobody can guess.
 
-        Raises `MhaError` where it cannot be saved in the folder `opened`.
+        Raises `MhaError` if it cannot be saved in the folder `opened`.
         """
         name = f"{title(trained)}-{secrets.token_urlsafe(SECRET)}"
         if self.opened is not None:
@@ -226,7 +226,7 @@ class Trainings:
         return [folder for folder in (self.runs, self.opened) if folder is not None]
 
     def _from_file(self, name: str | None) -> Trained:
-        """A model, which is read once. Raises `MhaError` where there is none, and for a refused file."""
+        """A model from a file, read once. Raises `MhaError` if there is none, and for a refused file."""
 
         def read(_name: str) -> Trained:
             models = (folder.load(name) for folder in self._folders() if name)
@@ -252,10 +252,10 @@ class Trainings:
             self._thread.join()
 
     def _forget(self) -> None:
-        """Drop the oldest of what trainings keep, so that memory stays bounded; none that waits or runs.
+        """Drop the oldest results of trainings, so that memory stays bounded; never those that wait or run.
 
-        First go the steps of the older ones, then they go themselves. Those that are not finished push no
-        finished one out.
+        The steps of older ones are dropped first, then the trainings themselves. Unfinished ones never push
+        out a finished one.
         """
         limits = {("finished",): MAX_BYTES, ("stopped", "failed", "waiting"): MAX_UNFINISHED_BYTES}
         for states, limit in limits.items():
@@ -269,14 +269,14 @@ class Trainings:
                 if total > limit and job.state != "waiting":
                     del self._jobs[plan]
 
-    def work(self) -> None:
-        """Begin with what waits, unless a training is under way."""
+    def ensure_thread(self) -> None:
+        """Start the thread that runs waiting trainings, unless it is running."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._loop, name="training", daemon=True)
             self._thread.start()
 
     def _loop(self) -> None:
-        torch.set_num_threads(1)  # so small products only wait for each other on several cores
+        torch.set_num_threads(1)  # products this small are slower on several cores
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -292,15 +292,15 @@ class Trainings:
                 job.error = f"{type(error).__name__}: {error}"
                 LOG.error("training failed", exc_info=error, extra={"facts": {"id": job.name}})
             with self._changed:
-                self._leave(job)
+                self._settle(job)
 
-    def _leave(self, job: Job) -> None:
+    def _settle(self, job: Job) -> None:
         if job.run is not None:
-            job.run.optimizer.zero_grad()  # gradients are computed anew
+            job.run.optimizer.zero_grad()  # gradients are computed again
         if job.error:
             job.state = "failed"
         elif job.trained:
-            job.run, job.state = None, "finished"  # the optimizer and the sentences are not needed again
+            job.run, job.state = None, "finished"  # the optimizer and the sentences are no longer needed
         elif job.users:  # a user came back while it was stopping
             job.state = "waiting"
             self._waiting.append(job)
@@ -334,7 +334,7 @@ class Trainings:
 
 
 def _too_many(plans: list[Plan], most: int) -> MhaError:
-    """The error for a user with too many waiting trainings; its fixes lead to those, to stop one of them."""
+    """The error for a user with too many waiting trainings; its fixes are their plans, to stop one."""
     settings = ("h", "d_model", "architecture", "language", "seed")
     fixes = tuple({name: getattr(plan, name) for name in settings} for plan in plans)
     return MhaError(

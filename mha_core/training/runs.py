@@ -1,4 +1,4 @@
-"""Finished models in a folder: they outlive the server, and servers that share the folder share them."""
+"""Finished models in a folder, which outlive the server and are shared by servers with the same folder."""
 
 import contextlib
 import logging
@@ -20,20 +20,20 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
 class Runs:
     """A folder of finished models, each in a file of its name (format: `checkpoints.save_model`).
 
-    A file is whole or not there at all, whenever the process ends. Of more than `max_runs` models or
-    `max_bytes` bytes those go that nobody has looked at for the longest time.
+    A file is complete or does not exist, whenever the process ends. Beyond `max_runs` models or `max_bytes`
+    bytes those are deleted that nobody has looked at for the longest time.
     """
 
     def __init__(self, folder: Path, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES):
         self.folder, self.max_runs, self.max_bytes = folder, max_runs, max_bytes
 
     def save(self, name: str, trained: Trained) -> None:
-        """Write a model. Raises `MhaError` where the folder takes no files."""
+        """Write a model. Raises `MhaError` if the folder cannot be written to."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             checkpoints.save_model(self._path(name), trained)
         except OSError as error:
-            LOG.error("a model cannot be saved", exc_info=error)  # visitors are not told the folder
+            LOG.error("a model cannot be saved", exc_info=error)  # the path is for the log, not for visitors
             raise MhaError(
                 "{name} cannot be saved: {reason}.",
                 name=name,
@@ -42,9 +42,9 @@ class Runs:
         self._remove_oldest()
 
     def load(self, name: str) -> Trained | None:
-        """The model of that name, None where there is none.
+        """The model of that name; None if there is none.
 
-        Raises `MhaError` for a file that is no model, or one of other sizes than its name says.
+        Raises `MhaError` for a file that is not a model, or whose sizes are not those in its name.
         """
         path = self._path(name)
         if not path.is_file():
@@ -60,13 +60,13 @@ class Runs:
             )
         return trained
 
-    def look_at(self, name: str) -> None:
-        """Note that somebody looks at the model of that name, wherever it is kept besides."""
-        with contextlib.suppress(OSError):  # none, or a folder that is only read
+    def touch(self, name: str) -> None:
+        """Note that somebody looks at the model of that name, if it is in this folder."""
+        with contextlib.suppress(OSError):  # no such file, or a read-only folder
             os.utime(self._path(name))
 
     def _path(self, name: str) -> Path:
-        # Names come from links: one that leads elsewhere is no name.
+        # Names come from links: a path to another folder is not a name.
         return self.folder / (f"{name}.safetensors" if NAME.fullmatch(name) else ".none")
 
     def _remove_oldest(self) -> None:
@@ -83,5 +83,5 @@ class Runs:
 
 
 def title(trained: Trained) -> str:
-    """What the name of a model begins with: its architecture, language, sizes and seed."""
+    """The beginning of a model's name: its architecture, language, sizes and seed."""
     return f"{checkpoints.name(trained.plan)}-s{trained.plan.seed}"

@@ -15,7 +15,7 @@ from mha_core.training.data import LINK_NAMES
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import ARCHITECTURES, Flow, Pass, Shape, SmallModel
-from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, asked_of, heads_of
+from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, heads_of, questions_of
 
 # Of those that are shipped: each architecture and language, the narrowest and a wide one.
 SAMPLE = [plan for plan in checkpoints.PLANS if plan.h == 4 and plan.d_model in (32, 64)]
@@ -206,7 +206,7 @@ QUESTION_OF = LINKS | {"previous token": "before", "next token": "after"}
 def test_each_head_is_labelled_with_a_link_of_the_question_that_it_was_asked(language, h):
     table = shipped_roles(mini.find(language, "glass-box", h, 64))
     named = {head: role for (layer, head), (role, _) in labels(table).items() if layer == 1}
-    for head, asked in enumerate(asked_of(h)):
+    for head, asked in enumerate(questions_of(h)):
         if asked != (HIDDEN_WORD,):
             assert QUESTION_OF[named[head]] in asked, (head, named[head])
 

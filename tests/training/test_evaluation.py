@@ -11,9 +11,9 @@ from mha_core.training import checkpoints, evaluation
 from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode
 from mha_core.training.evaluation import (
     LONG,
-    MOST_UNKNOWN,
-    OF_A_SHAPE,
+    MAX_UNKNOWN_SCORED,
     PAIRS,
+    PAIRS_PER_SHAPE,
     STAGES,
     HeldOutScores,
     LinkWeights,
@@ -66,11 +66,11 @@ def test_in_each_shape_as_many_pairs_are_measured_for_each_pattern(language):
     grammar = Grammar(lexicon(language))
     assert len(grammar.held_out_shapes) >= 6
     for shape in grammar.held_out_shapes:
-        encoded = pairs(language, "test", count=OF_A_SHAPE, shape=shape)
+        encoded = pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape)
         names = grammar.names
         if shape == NEUTRAL_SHAPE:  # of the others nobody could tell what is meant
             names = [name for name in names if grammar.schemas[name].get("neutral")]
-        assert len(encoded.ids) == 2 * OF_A_SHAPE * len(names) > 0
+        assert len(encoded.ids) == 2 * PAIRS_PER_SHAPE * len(names) > 0
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -80,7 +80,7 @@ def test_everyday_sentences_have_as_many_unknown_words_as_they_say(language):
     plain = everyday(language)
     assert (plain.ids < first_spare).all()
     assert not (plain.ids == words.number[HIDDEN]).any()
-    for n in range(1, MOST_UNKNOWN + 1):
+    for n in range(1, MAX_UNKNOWN_SCORED + 1):
         encoded = everyday(language, unknown=n)
         spares = np.array([len({*row[row >= first_spare]}) for row in encoded.ids])
         assert (spares >= 1).mean() > 0.99  # "two plus two is four" has no word that could be another
@@ -514,7 +514,7 @@ def test_the_scores_of_all_questions_have_their_bounds(language, h):
         assert found["head"] in heads_of(h)[question]
     assert {*measured.by_shape} == {*Grammar(lexicon(language)).held_out_shapes}
     assert measured.shapes == pytest.approx(np.mean([*measured.by_shape.values()]))
-    assert [*measured.unknown] == [str(n) for n in range(MOST_UNKNOWN + 1)]
+    assert [*measured.unknown] == [str(n) for n in range(MAX_UNKNOWN_SCORED + 1)]
     assert measured.unknown["0"] == {name: measured.links[name]["right"] for name in measured.unknown["0"]}
     assert (
         {*measured.long}
@@ -535,7 +535,7 @@ def test_the_scores_of_all_questions_have_their_bounds(language, h):
 @pytest.mark.parametrize("name", ["glass-box-en-h4-d64", "glass-box-zh-h8-d64"])
 def test_who_may_not_look_at_the_noun_does_not_answer_with_it(name):
     """The head that is asked for the noun decides alone: with its edge cut the answer is another word."""
-    found = evaluation.cuts(model_of(name), name.split("-")[2])
+    found = evaluation.blocking_effects(model_of(name), name.split("-")[2])
     assert found.all_heads >= 0.95
     assert found.best_head >= 0.95
     assert found.patched >= 0.95
@@ -544,7 +544,7 @@ def test_who_may_not_look_at_the_noun_does_not_answer_with_it(name):
 @pytest.mark.slow
 def test_in_the_standard_model_the_answer_comes_in_two_hops_past_this_edge():
     model = model_of("standard-en-h4-d64")
-    assert evaluation.cuts(model).all_heads < 0.2
+    assert evaluation.blocking_effects(model).all_heads < 0.2
     assert evaluation.two_hops(model)["accuracy"] > 0.9
 
 

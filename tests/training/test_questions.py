@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, asked_of, heads_of
+from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, heads_of, questions_of
 
 HEADS = [*range(1, 17), 32]
 
@@ -21,12 +21,12 @@ DOCUMENTED = {
 
 @pytest.mark.parametrize("h", DOCUMENTED)
 def test_heads_are_asked_the_questions_that_the_documentation_gives_them(h):
-    assert asked_of(h) == tuple(DOCUMENTED[h])
+    assert questions_of(h) == tuple(DOCUMENTED[h])
 
 
 @pytest.mark.parametrize("h", HEADS)
 def test_both_tables_say_the_same(h):
-    heads, asked = heads_of(h), asked_of(h)
+    heads, asked = heads_of(h), questions_of(h)
     for question in QUESTIONS:
         assert heads.get(question, ()) == tuple(head for head in range(h) if question in asked[head])
     left = [head for head in range(h) if asked[head] == (HIDDEN_WORD,)]
@@ -51,7 +51,7 @@ def test_from_six_heads_on_each_question_has_as_many_of_its_own_and_the_last_one
 def test_the_noun_has_a_head_that_no_other_question_with_an_answer_at_that_word_reads():
     """With two heads and more, who and to whom are never asked of the head of the noun."""
     for h in HEADS[1:]:
-        assert not {"doer", "object", "decider"} & set(asked_of(h)[heads_of(h)["noun"][0]])
+        assert not {"doer", "object", "decider"} & set(questions_of(h)[heads_of(h)["noun"][0]])
 
 
 def test_every_question_has_a_link_that_answers_it_and_every_link_a_question():

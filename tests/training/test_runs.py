@@ -38,8 +38,8 @@ def test_the_models_go_that_nobody_has_looked_at_for_the_longest_time(model, tmp
         runs.save(title(trained), trained)
         os.utime(tmp_path / f"{title(trained)}.safetensors", (seed + 1, seed + 1))
     first, _, third = (title(model(seed=seed)) for seed in range(3))
-    runs.look_at(first)
-    runs.look_at("glass-box-en-h2-d8-s9")  # none
+    runs.touch(first)
+    runs.touch("glass-box-en-h2-d8-s9")  # none
     runs.save(title(model(seed=3)), model(seed=3))
     assert names(runs) == {first, third, title(model(seed=3))}
     size = (tmp_path / f"{first}.safetensors").stat().st_size
