@@ -1,4 +1,4 @@
-"""What `streamlit run app.py` starts: the frame with its pages, and the files that they fetch."""
+"""The entry point of `streamlit run app.py`: the frame with its pages, and the files that browsers load."""
 
 import contextlib
 
@@ -8,17 +8,20 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
+from mha_core.export import (
+    head_view,
+    scripts,
+)  # torch loads here, not with the first visitor
 from pages._server import guard, logs, older_links, runtime
 from pages._server.first_paint import FirstPaint
 
-FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
+FOREVER = "public, max-age=31536000, immutable"  # changed scripts have a new address
 ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
 BASE = f"{ROOM}/{scripts.digest()}"
 
 
 class Modules(StaticFiles):
-    """Our scripts, called scripts whatever the system takes a file of that name for."""
+    """Our scripts, served as JavaScript whatever MIME type the system has for them."""
 
     def file_response(self, *args, **options):
         response = super().file_response(*args, **options)
@@ -28,25 +31,25 @@ class Modules(StaticFiles):
 
 
 def saved_page(_request) -> HTMLResponse:
-    """A page to be saved, without its numbers (streamlit/head_view.js)."""
+    """The page to save, without its numbers (streamlit/head_view.js fills them in)."""
     return HTMLResponse(head_view.page(), headers={"cache-control": FOREVER})
 
 
 async def health(_request) -> JSONResponse:
-    """Whether visitors can be sent here: a shipped model opens."""
+    """Whether the server is ready for visitors: a shipped model can be opened."""
     ready = await run_in_threadpool(runtime.ready)
     return JSONResponse({"ready": ready}, 200 if ready else 503, {"cache-control": "no-store"})
 
 
 def failed(_request, error: Exception) -> PlainTextResponse:
-    """An error outside of the pages; this response passes no middleware."""
+    """The response to an error outside the pages, with the headers that middleware does not add to it."""
     headers = {name.decode(): value.decode() for name, value in guard.headers()}
     return PlainTextResponse(f"Internal Server Error {logs.failure(error)}", 500, headers)
 
 
 @contextlib.asynccontextmanager
 async def lifespan(_app):
-    logs.begin()  # once more: the web server has set up logs of its own
+    logs.begin()  # again: the web server has set up logs of its own
     runtime.settle()
     logs.event("started")
     yield {}

@@ -5,13 +5,13 @@
 >>> trace.layers[0].weights(head=2).shape
 (4, 4)
 
-Importing this loads nothing else: a name loads what it needs when it is first asked for, torch with the
-first trace, pandas with the first table, plotly with the first figure.
+Importing it loads nothing else: a name loads what it needs at its first use, torch with the first trace,
+pandas with the first table, plotly with the first figure.
 """
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same to Python
+if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same at run time
     from mha_core import figures
     from mha_core.analysis.explanation import Explanation, explain
     from mha_core.analysis.overview import Overview, overview

@@ -1,4 +1,4 @@
-"""What is computed once for all who ask, in a limited number of bytes."""
+"""A cache of results for all users, with a limit in bytes."""
 
 import math
 import sys
@@ -8,22 +8,20 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
-TEXT_IN_TABLE = 8  # words of memory that a cell takes which is no number
-TABLE = (
-    6_000  # bytes that a table takes beside its cells, for names and blocks: more than a small one's numbers
-)
-SIMPLE = (str, bytes, int, float, type(None))  # most of what is held; they hold nothing themselves
+TEXT_IN_TABLE = 8  # memory of a text in a table, as a multiple of a pointer
+TABLE = 6_000  # bytes of a table besides its cells, for names and blocks
+SIMPLE = (str, bytes, int, float, type(None))  # the most common values, which contain no others
 
 
 def size(value: object, *, seen: set[int] | None = None) -> int:
-    """The bytes of a value with all that it holds: of tables, arrays and tensors their numbers."""
+    """The bytes of a value and everything in it; of tables, arrays and tensors those of their numbers."""
     seen = set() if seen is None else seen
     if id(value) in seen:
         return 0
     seen.add(id(value))
     if isinstance(value, SIMPLE):
         return sys.getsizeof(value)
-    # Where a named tuple says itself what it weighs, as the traces of a model do, that counts.
+    # A named tuple can report its own bytes, as the traces of a model do.
     if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "nbytes"):
         parts = value
     elif isinstance(value, Mapping):
@@ -31,7 +29,7 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
     elif isinstance(value, type):
         parts = ()
     else:
-        # A table, a column of one, or the names of its rows.
+        # A table, one of its columns, or its index.
         is_table = hasattr(value, "to_numpy")
         numbers = value.to_numpy() if is_table else value
         if isinstance(nbytes := getattr(numbers, "nbytes", None), int):
@@ -42,10 +40,10 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
 
 
 class Cache(Generic[Result]):
-    """Results by key, at most `max_bytes` of both, as `weigh` has those of a result; the latest one is kept.
+    """Results by key, at most `max_bytes` (keys included) and `max_count` of them; the latest is always kept.
 
-    There are at most `max_count` of them. Those that nobody has asked for the longest time go first. Who asks
-    for one that is being computed waits for it.
+    `weigh` returns the bytes of a result. The least recently used results are dropped first. A request for a
+    result that is being computed waits for it.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class Cache(Generic[Result]):
         return key in self._results
 
     def get(self, key: Hashable, compute: Callable[[Hashable], Result]) -> Result:
-        """The result of that key, ``compute(key)`` where there is none; what this raises is not kept."""
+        """The result of that key, computed by ``compute(key)`` if there is none; errors are not kept."""
         with self._lock:
             if key in self._results:
                 return self._latest(key)
@@ -85,20 +83,20 @@ class Cache(Generic[Result]):
         return self._results[key][0]
 
     def find(self, key: Hashable) -> Result | None:
-        """The result of that key; None where there is none."""
+        """The result of that key; None if there is none."""
         with self._lock:
             return self._latest(key) if key in self._results else None
 
     def _keep(self, key: Hashable, result: Result) -> None:
-        nbytes = self.weigh(result) + size(key)  # which may have a long text in it
+        nbytes = self.weigh(result) + size(key)  # a key may contain a long text
         with self._lock:
-            self._drop(key)  # there is one after an error of another
+            self._drop(key)  # there is one if another computation failed
             self._make_room(nbytes)
             self._results[key] = result, nbytes
             self.bytes += nbytes
 
     def make_room(self, nbytes: int) -> None:
-        """Drop what a result of so many bytes will push out, before it is there: both might not fit."""
+        """Drop results in advance for one of this many bytes, since memory may not hold both."""
         with self._lock:
             self._make_room(nbytes)
 
@@ -109,7 +107,7 @@ class Cache(Generic[Result]):
             self._drop(next(iter(self._results)))
 
     def drop(self, key: Hashable) -> None:
-        """Forget the result of that key, if there is one."""
+        """Drop the result of that key, if there is one."""
         with self._lock:
             self._drop(key)
 
@@ -118,7 +116,7 @@ class Cache(Generic[Result]):
         self.bytes -= nbytes
 
     def clear(self) -> None:
-        """Forget all results."""
+        """Drop all results."""
         with self._lock:
             self._results.clear()
             self.bytes = 0

@@ -1,4 +1,4 @@
-"""Where the computation runs, and why, in words that the app can show."""
+"""The device on which torch computes, and the reason, as the app shows it."""
 
 import os
 import time
@@ -21,9 +21,9 @@ class Device:
 
 
 def pick(name: str | None = None) -> Device:
-    """The device of that name, else CUDA, then Apple MPS, then the CPU.
+    """The device of that name; by default CUDA, else Apple MPS, else the CPU.
 
-    Raises `MhaError` for a device that is not on this machine, naming those that are.
+    Raises `MhaError` for a device that this machine does not have, naming those it has.
     """
     names = available()
     if name is None:
@@ -39,10 +39,10 @@ def pick(name: str | None = None) -> Device:
 
 
 def leave_a_core() -> None:
-    """Let torch compute on all cores but one, which stays for those who ask for little.
+    """Let torch use all cores but one, which stays free for small requests.
 
-    A long text would take all of them, and on two cores the threads of torch and of a server wait for each
-    other. `OMP_NUM_THREADS` of the environment says otherwise.
+    A long text would use all of them, and on two cores the threads of torch and of a server wait for each
+    other. The environment variable `OMP_NUM_THREADS` takes precedence.
     """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, torch.get_num_threads() - 1))
@@ -50,9 +50,9 @@ def leave_a_core() -> None:
 
 @cache
 def seconds_per_operation() -> float:
-    """How long this machine's processor takes for one sum or product of a product of matrices, on the mean.
+    """The mean time of one multiplication or addition in a matrix product on this machine's processor.
 
-    The fastest of a few products of 512 × 512 numbers, measured once for each process.
+    The fastest of a few products of 512 × 512 numbers, measured once in each process.
     """
     size, taken = 512, []
     one = torch.ones(size, size)
@@ -75,7 +75,7 @@ def available() -> list[str]:
 
 @contextmanager
 def memory_errors(what: str) -> Iterator[None]:
-    """Raise `MhaError` in place of Python's and torch's errors where memory cannot be allocated."""
+    """Replace errors of Python and torch about memory that cannot be allocated by `MhaError`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -89,7 +89,7 @@ def memory_errors(what: str) -> Iterator[None]:
 
 
 def usual_dtype(device: str) -> str:
-    """The dtype in which third-party models compute on a device by default."""
+    """The default dtype of third-party models on a device."""
     return "float32" if device == "cpu" else "bfloat16"
 
 

@@ -1,4 +1,4 @@
-"""The one error that a person can cause, its sentences, and the checks that raise it for one value."""
+"""The error that a user can cause, its texts and their parts, and the checks that raise it for one value."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ MAX_NUMBER = 2**64  # of a field in a file, as in the rest of its header
 
 
 class Phrase(str):
-    """An English text that keeps what it was made of, so that it can be said in another language.
+    """An English text that keeps its template and fields, so that it can be translated.
 
-    `template` has a named place for each of the `fields`, which may be phrases themselves. Without fields
-    it is the text as it stands.
+    `template` has a placeholder for each of the `fields`, which may be phrases themselves. Without fields it
+    is the text itself.
     """
 
     def __new__(cls, template: str, /, **fields: object):
@@ -33,7 +33,7 @@ class Phrase(str):
 
 
 class Listed(str):
-    """Values in one text, as ``1, 2 or 3``; it keeps them and what joins them, as a `Phrase` does."""
+    """Values in one text, as ``1, 2 or 3``, with the values and the joining word, as in a `Phrase`."""
 
     def __new__(cls, values: Iterable, word: str):
         values = tuple(values)
@@ -51,12 +51,12 @@ class Listed(str):
 
 
 class MhaError(ValueError):
-    """A request that cannot be met, told so that the reader knows what to do next.
+    """A request that cannot be met, with what the reader can do instead.
 
-    The message says what was asked, the rule, and the nearest values that work.
-    `fixes` holds those values again for programs: each entry maps parameter names to
-    values that would have been accepted, for example ``({"d_model": 28}, {"d_model": 32})``.
-    `phrase` is the message with its template and fields, for readers of another language.
+    The message contains what was asked, the rule, and the nearest values that work. `fixes` are those values
+    for programs: each entry maps parameter names to values that would have been accepted, for example
+    ``({"d_model": 28}, {"d_model": 32})``. `phrase` is the message with its template and fields, for
+    translation.
     """
 
     def __init__(self, template: str, /, *, fixes: tuple[dict, ...] = (), **fields: object):
@@ -71,7 +71,7 @@ class MhaError(ValueError):
 def in_range(name: str, value: object, low: int, high: int, *, fits: Callable = lambda n: True) -> int:
     """Return `value` if it is a whole number from `low` to `high`; raise `MhaError` naming the range.
 
-    The fix proposed is the nearest number in the range that also `fits` what else was asked.
+    The proposed fix is the nearest number in the range that also `fits` the other parameters.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise MhaError(
@@ -95,7 +95,7 @@ def in_range(name: str, value: object, low: int, high: int, *, fits: Callable = 
 
 
 def at_least_1(name: str, value: object, unit: str) -> int:
-    """Return `value` if it is a whole number from 1; raise `MhaError` that says what it is a number of."""
+    """Return `value` if it is a whole number from 1; raise `MhaError` with the `unit` that it counts."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise MhaError(
             "{name} is a number of {unit}, at least 1; got {value}.", name=name, unit=unit, value=shown(value)
@@ -106,7 +106,7 @@ def at_least_1(name: str, value: object, unit: str) -> int:
 def one_of(kind: str, value: str, names: Iterable[str], *, parameter: str | None = None) -> str:
     """Return `value` if it is one of the names; raise `MhaError` listing them.
 
-    `parameter` is what the caller calls it, where that is not the kind itself.
+    `parameter` is the name of the caller's parameter, by default the kind.
     """
     names = list(names)
     if not isinstance(value, str) or value not in names:
@@ -121,21 +121,21 @@ def one_of(kind: str, value: str, names: Iterable[str], *, parameter: str | None
 
 
 def shown(value: object) -> str:
-    """A value as messages repeat it, the beginning of a long one."""
+    """A value as written in messages, shortened if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number with more digits than Python writes
+    except ValueError:  # a whole number with more digits than Python prints
         return Phrase("a whole number of thousands of digits")
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def named_type(value: object) -> str:
-    """``None`` or ``a list``, as messages name a value of the wrong type."""
+    """``None`` or ``a list``: a value of the wrong type, as named in messages."""
     return "None" if value is None else Phrase("a {type}", type=type(value).__name__)
 
 
 def listed(values: Iterable, word: str) -> Listed:
-    """``[1, 2, 3]`` and "or" as ``1, 2 or 3``; a name of `SEPARATORS` as ``1, 2, 3``."""
+    """``[1, 2, 3]`` and "or" as ``1, 2 or 3``, or with a word of `SEPARATORS` as ``1, 2, 3``."""
     return Listed(values, word)
 
 
