@@ -1,4 +1,4 @@
-"""A cache: bounded by bytes, and nothing is computed twice, whoever asks."""
+"""The cache: bounded in bytes, and nothing is computed twice at the same time."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""The fastest device that is here is picked, the reason is told, and all devices agree."""
+"""The fastest device is picked, with its reason, and all devices give the same numbers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What every room refuses with: a number out of range, a name that nobody knows, a list read out."""
+"""The refusals of every room: a number out of range, an unknown name, and lists in messages."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Random numbers of every family, explained: what the terms make is what the trace has, and so is the code.
+"""Explains random numbers of every family: the terms and the code give the number in the trace.
 
     python -m tests.analysis.cells                 # 12 numbers of each family in three precisions
     python -m tests.analysis.cells llama gpt2

@@ -1,4 +1,4 @@
-"""Two heads word by word: which words are paired, what their weights are, and how far rows diverge."""
+"""Two heads compared word by word: the pairing of words, their weights, and the divergence of rows."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The cone of a change: what lies outside stays as it is, and no row inside does."""
+"""The cone of a change: tokens outside it keep their output, tokens inside it can change."""
 
 import numpy as np
 import pytest

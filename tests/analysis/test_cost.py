@@ -1,4 +1,4 @@
-"""What a layer costs: the shapes of its tensors, and counts that torch and transformers come to as well."""
+"""The cost of a layer: the shapes of its tensors, and the counts of torch and transformers."""
 
 import pytest
 import torch

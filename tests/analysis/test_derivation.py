@@ -1,4 +1,4 @@
-"""The nine steps show what was computed: their formulas, matrices and facts are those of the trace."""
+"""The nine steps: their formulas, matrices and facts are those of the trace."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Word vectors as tables: the map is the best flat picture, and chance is told from pattern."""
+"""Word vectors as tables: the best flat map, neighbours, and patterns beyond chance."""
 
 import math
 

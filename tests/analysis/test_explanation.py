@@ -1,4 +1,4 @@
-"""One number down to its last product: the terms make the number that the trace has, and so does the code.
+"""The explanation of one number: its terms and its code give the number in the trace.
 
 `python -m tests.analysis.cells` does the same for every family of models.
 """

@@ -1,4 +1,4 @@
-"""A view holds the very numbers of the layer, under the right names, and counts as people count."""
+"""Tables of a trace: the layer's own numbers, under the right labels, counted from 1."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The h sweep as tables: the manifest's own numbers, one row for each h, and statements that are counted."""
+"""Scores by number of heads: the manifest's numbers, one row for each h."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What each layer of a model is, as its masks show it."""
+"""The kind of each layer of a model, read off its masks."""
 
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Heads of the papers: the findings, our sentences, and measures on traces whose answer is known by hand."""
+"""Heads described in papers: the findings, our sentences, and measures on traces with a known result."""
 
 import json
 from collections import Counter

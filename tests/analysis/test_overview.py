@@ -1,4 +1,4 @@
-"""The overview and the measures of heads, block by block, against sums over all weights at once."""
+"""The overview and the measures of heads, in blocks, against sums over all weights at once."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Patterns and likeness of heads, by hand and by what must hold for any weights."""
+"""Measures and similarity of heads, by hand and by properties that hold for any weights."""
 
 from dataclasses import replace
 

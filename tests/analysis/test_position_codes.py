@@ -1,4 +1,4 @@
-"""Position codes: the numbers of the papers' formulas, and meetings that depend on the distance alone."""
+"""Position encodings: the formulas of the papers, and their effect on scores, which depends on distance."""
 
 import math
 

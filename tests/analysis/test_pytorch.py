@@ -1,4 +1,4 @@
-"""The code of each step, run on the numbers of a trace, makes what the trace has; one file writes it all."""
+"""The code of each step: run on the numbers of a trace, it gives the next numbers of the trace."""
 
 import ast
 import re

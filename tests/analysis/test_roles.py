@@ -1,4 +1,4 @@
-"""Roles: sentences whose links are what they claim, measured on heads whose behaviour is planted."""
+"""Roles of heads: the links of the sentences, and heads whose behaviour is known."""
 
 import numpy as np
 import pandas as pd

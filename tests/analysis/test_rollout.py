@@ -1,4 +1,4 @@
-"""Rollout and two hops: products of layers' weights, by hand and by what must hold for any weights."""
+"""Rollout and two hops: products of layers' weights, by hand and by properties of any weights."""
 
 from dataclasses import replace
 

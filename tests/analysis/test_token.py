@@ -1,4 +1,4 @@
-"""One token's row, column, scores and mixture are those of the whole matrices, without making them."""
+"""The row, column, scores and mixture of one token equal those of the whole matrices."""
 
 import numpy as np
 import pandas as pd

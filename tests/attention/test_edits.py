@@ -1,4 +1,4 @@
-"""Edits: where they act, what they do to a score rule, and what is refused."""
+"""Edits: the cells they act on, their effect on a score rule, and what is refused."""
 
 import json
 

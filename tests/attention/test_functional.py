@@ -1,4 +1,4 @@
-"""Attention equals torch's, for every mask and every grouping, and is computed without waste."""
+"""Attention equals torch's, for every mask and grouping, without wasted memory."""
 
 import pytest
 import torch

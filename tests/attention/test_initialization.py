@@ -1,4 +1,4 @@
-"""Random numbers depend on seed, name and shape alone, and are the same on every machine."""
+"""Random weights depend only on seed, name and shape, and are the same on every machine."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Latent attention: what the published code computes, and what is kept of a token."""
+"""Latent attention: the numbers of the published code, and the cache of a token."""
 
 import pytest
 import torch

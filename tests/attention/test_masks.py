@@ -1,4 +1,4 @@
-"""Every mask hides exactly the cells it says, and every accepted shape lands on the right axes."""
+"""Masks hide exactly the right cells, and every accepted shape means the right axes."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Position codes are computed by their published formulas, as exactly far away as near by."""
+"""Position encodings follow their published formulas, equally exact at all distances."""
 
 import math
 

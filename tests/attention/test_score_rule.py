@@ -1,4 +1,4 @@
-"""A score rule does scale, soft cap, bias, mask, sinks and softmax, in this order and without NaN."""
+"""A score rule applies scale, soft cap, bias, mask, sinks and softmax, in this order and without NaN."""
 
 import math
 

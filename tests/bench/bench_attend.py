@@ -1,4 +1,4 @@
-"""What does it cost to see everything? Our instrumented forward against torch's.
+"""The cost of seeing everything: our instrumented forward pass against torch's.
 
 Run it with ``python tests/bench/bench_attend.py``; the last lines are one JSON object each.
 """

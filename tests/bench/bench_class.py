@@ -1,4 +1,4 @@
-"""A class on one server: what an interaction costs it, and how long a student waits, beside a trivial page.
+"""A class on one server: its time for each interaction, and a student's wait, against a trivial page.
 
 Run it with ``python tests/bench/bench_class.py`` (``--students 1 20``, ``--seconds 30``); the last lines are
 one JSON object each. Each student is a websocket that speaks Streamlit's protocol as the browser does: it

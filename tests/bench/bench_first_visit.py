@@ -1,4 +1,4 @@
-"""What does a first visit cost? Heads in a browser that knows nothing, beside an empty page of Streamlit.
+"""The cost of a first visit: Heads in a browser with an empty cache, against an empty page of Streamlit.
 
 Run it with ``python tests/bench/bench_first_visit.py``; the last lines are one JSON object each. The two
 pages take turns. The first picture is there with the sentence's lines, of the empty page with its title.

@@ -1,4 +1,4 @@
-"""What does a long text cost in the app? Memory and seconds of the page Heads, without a browser.
+"""The cost of a long text in the app: memory and seconds of the page Heads, without a browser.
 
 Run it with ``python tests/bench/bench_long.py`` (``--quick``: two layers); the last lines are one JSON object
 each. The text runs in a process of its own, in which a small sentence was opened before, as on a server

@@ -1,4 +1,4 @@
-"""What do traces of many texts cost? `mha.trace_many` against transformers' own batches with their weights.
+"""The cost of many traces: `mha.trace_many` against transformers' own batches with their weights.
 
 Run it with ``python tests/bench/bench_many.py``; the last line is one JSON object. The model has the shape
 of all-MiniLM-L6-v2 (6 layers, 12 heads, d_model 384) and random weights, the 256 texts have 10 to 30 tokens.

@@ -1,4 +1,4 @@
-"""What does `mha.record` cost? A pass that is recorded against the same pass alone, at 256 tokens.
+"""The cost of `mha.record`: a recorded pass against the same pass alone, at 256 tokens.
 
 Run it with ``python tests/bench/bench_record.py`` (half a minute); the last lines are one JSON object each.
 The models are random, of 6 layers with 8 heads and d_model 512: torch's own encoder, and blocks that call

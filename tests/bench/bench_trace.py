@@ -1,4 +1,4 @@
-"""What does tracing a real model cost? Our traced forward against its own, with and without its weights.
+"""The cost of tracing a real model: our traced forward pass against its own, with and without weights.
 
 Run it with ``python tests/bench/bench_trace.py`` (``--quick``: the two shorter texts); the last lines are one
 JSON object each. The model has the shape of BERT-base (12 layers, 12 heads, d_model 768) and random weights.

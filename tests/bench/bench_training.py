@@ -1,4 +1,4 @@
-"""How long until heads can be read: seconds and steps, and how far a training is by then.
+"""The time until heads can be read: seconds and steps, and the scores of the training then.
 
     python tests/bench/bench_training.py [--quick]
 

@@ -1,4 +1,4 @@
-"""The head view beside BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
+"""The head view against BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
 
     pip install bertviz
     python tests/bench/bench_view.py [--quick | --clicks]

@@ -1,4 +1,4 @@
-"""How many of the project's files does a run of Heads pass through?
+"""The number of the project's files that a run of Heads executes.
 
 Run it with ``python tests/bench/bench_walk.py``; the last lines are one JSON object each. A file is passed
 where one of its functions, or the page itself, is run; each number is of one run of the page without a

@@ -1,4 +1,4 @@
-"""nginx with the configuration of assets/deploy in front of servers of this machine."""
+"""nginx with the configuration of assets/deploy, in front of local servers."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
+"""Fixtures of the browser tests: a real Chromium and a real server. Without a browser only CI fails."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The app for tests of a server that answers late: each run waits while a test holds the lock."""
+"""The app for tests of a slow server: each run waits while a test holds the lock."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The app for tests of live training: of few sentences it has learned something when it ends early."""
+"""The app for tests of live training: with few sentences, so that it learns something in a short time."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The settings behind "Advanced": they hold also while nobody sees them."""
+"""The settings under Advanced: they stay in force while the menu is closed."""
 
 from urllib.parse import parse_qsl, urlsplit
 

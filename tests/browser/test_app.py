@@ -1,4 +1,4 @@
-"""The app as a person meets it: in a real browser, against a real server."""
+"""The app in a real browser: sentences, links, Back, themes and downloads."""
 
 import csv
 import io

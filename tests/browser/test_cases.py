@@ -1,4 +1,4 @@
-"""The gallery in a browser: the first screen that a card's link opens shows what the card says to notice."""
+"""The gallery in a browser: a card's link opens with the fact of the card on the first screen."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""Figures in a real browser: their menu, and files that say where they come from."""
+"""Figures in a real browser: their menu, and saved files that name their source."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A server with many visits: every answer comes and memory stays (short part of bench_class.py --soak)."""
+"""A server with many visits: every one is answered and memory stays bounded (short bench_class.py --soak)."""
 
 from pathlib import Path
 

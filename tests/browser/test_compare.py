@@ -1,4 +1,4 @@
-"""Compare in a browser: its view is one of several figures, and all of them are of the same place."""
+"""Compare in a browser: the view and all figures show the same place."""
 
 from playwright.sync_api import expect
 

@@ -1,4 +1,4 @@
-"""Shapes and cost in a real browser: what is asked, the formula and its cost are on the first screen."""
+"""Shapes and cost in a browser: the question, the formula and its cost are on the first screen."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""A click on a cell says where its number comes from, on every page with matrices of a head."""
+"""A click on a cell explains its number, on every page with matrices of a head."""
 
 import re
 

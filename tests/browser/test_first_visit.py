@@ -1,4 +1,4 @@
-"""Each page as it opens: nothing jumps, everybody can use it, it fits a phone, and Heads is light.
+"""Each page as it opens: no layout shifts, accessible, fits a phone; and Heads loads little.
 
 How long it takes: bench_first_visit.
 """

@@ -1,4 +1,4 @@
-"""The focus on pages whose numbers come from the server: a choice asks for that part of the page alone."""
+"""The focus on pages that compute on the server: a choice reruns only that part of the page."""
 
 import re
 from urllib.parse import parse_qs, urlsplit

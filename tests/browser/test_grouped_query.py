@@ -1,4 +1,4 @@
-"""Heads that share keys and values in a real browser: switches in frames, brackets over columns."""
+"""Heads that share keys and values in a browser: switches in frames, brackets over columns."""
 
 from urllib.parse import urlencode
 

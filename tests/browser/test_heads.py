@@ -1,4 +1,4 @@
-"""The page Heads: sentence, lines, six matrices and all heads are one picture with one focus."""
+"""The page Heads: sentence, lines, six matrices and all heads share one focus."""
 
 import base64
 import csv

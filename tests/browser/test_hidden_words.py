@@ -1,4 +1,4 @@
-"""Words are hidden in the view, in whichever sentence they are chosen, and given back."""
+"""Hiding words in the view, in either sentence, and showing them again."""
 
 from urllib.parse import unquote, urlencode
 

@@ -1,4 +1,4 @@
-"""Hostile texts by every way in: nothing runs, nothing is fetched, all of it shows as it was written."""
+"""Hostile texts by every way in: no script runs, nothing is fetched, and they are shown as typed."""
 
 import csv
 import http.client

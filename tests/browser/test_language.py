@@ -1,4 +1,4 @@
-"""Two languages: the browser's own, the switch, what a link keeps, and that nothing is left in English."""
+"""Two languages: the browser's, the switch, the link, and no English left on a Chinese page."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The link of a page opens the same picture in a fresh visit; one to a head of older weights another head."""
+"""The link of a page opens the same picture in a fresh visit; heads of older weights are replaced."""
 
 import contextlib
 from urllib.parse import parse_qs, urlsplit

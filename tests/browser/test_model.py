@@ -1,4 +1,4 @@
-"""Third-party models in a real browser: typed, loaded, pointed at, pieces joined to words, kinds chosen."""
+"""Third-party models in a browser: chosen, loaded, with pieces joined to words and kinds of attention."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""From page to page: the chosen head and token come along, and titles are whole."""
+"""Going from page to page: the chosen head and token are kept, and Back returns to each page."""
 
 from urllib.parse import parse_qs, urlsplit
 

@@ -1,4 +1,4 @@
-"""All layers and heads in a real browser: the finger, the keys, a click, the orders, a phone, two themes."""
+"""The overview of all heads in a browser: hover, keys, click, orders, a phone, two themes."""
 
 from urllib.parse import parse_qs, urlencode, urlsplit
 

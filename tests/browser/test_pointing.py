@@ -1,4 +1,4 @@
-"""What is pointed at in one picture is lit in every picture of the page; the server hears nothing of it."""
+"""A token or head under the pointer is highlighted in every picture of the page, without the server."""
 
 import re
 

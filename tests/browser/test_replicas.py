@@ -1,4 +1,4 @@
-"""Two replicas behind nginx, as assets/deploy has them: one dies under load, and every page goes on."""
+"""Two replicas behind nginx, as in assets/deploy: one dies under load, and every page continues."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A page on its own, wherever it is opened: from a disk, in a notebook, by an old browser, from a server."""
+"""A saved page wherever it is opened: from a disk, in a notebook, in an old browser, from a server."""
 
 import http.server
 import threading

@@ -1,4 +1,4 @@
-"""A saved trace is opened by a person: chosen, looked at on two pages, and still there on coming back."""
+"""A saved trace opened in the app: shown on two pages, and still there after coming back."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the head view saves: figures, tables, and pages that go on working without a server."""
+"""Files saved from the head view: figures, tables, and pages that work without a server."""
 
 import base64
 import csv

@@ -1,4 +1,4 @@
-"""Our scripts reach the browser as modules: on every address, under a base path, anew after an upgrade."""
+"""Our scripts reach the browser as modules: at every address, under a base path, new after an upgrade."""
 
 import re
 import urllib.error

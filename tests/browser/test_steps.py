@@ -1,4 +1,4 @@
-"""The page Steps: one step on a screen, by keys, buttons, touch and link, with pictures of our own."""
+"""The page Steps: one step on a screen, by keys, buttons, touch and link."""
 
 import csv
 import io

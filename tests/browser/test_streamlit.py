@@ -1,4 +1,4 @@
-"""The private parts of Streamlit that our scripts touch (streamlit/adapter.js) are what they were."""
+"""The private parts of Streamlit that our scripts rely on (streamlit/adapter.js) still exist."""
 
 import urllib.parse
 import urllib.request

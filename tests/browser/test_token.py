@@ -1,4 +1,4 @@
-"""The Token page in a real browser: chosen with pointer and keys, whole on a phone, plotly behind a fold."""
+"""The page Token in a browser: chosen by pointer and keys, whole on a phone, without plotly."""
 
 import re
 

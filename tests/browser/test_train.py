@@ -1,4 +1,4 @@
-"""Training as a person meets it: press Start, watch, stop, go on, scrub, and look at the result elsewhere."""
+"""Live training in a browser: start, watch, stop, continue, choose a step, use the model elsewhere."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who looks at whom: the head view in a real browser, and sentences mended by clicking."""
+"""The head view in a real browser: lines, text, arcs, matrix, and their controls."""
 
 import re
 from itertools import pairwise

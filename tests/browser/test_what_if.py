@@ -1,4 +1,4 @@
-"""What if in a real browser: heads are switched off and cells hidden where they are drawn."""
+"""What if in a browser: heads are switched off and cells hidden in the pictures."""
 
 import re
 

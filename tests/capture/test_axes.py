@@ -1,4 +1,4 @@
-"""Which axis counts texts: shown by their number, by memory or by torch's documentation, else refused."""
+"""Finding the axis of texts: by size, by memory layout or by torch's documentation, else refused."""
 
 import pytest
 import torch

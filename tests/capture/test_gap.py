@@ -1,4 +1,4 @@
-"""How far apart two ways to compute the same thing are."""
+"""The difference between two ways to compute the same numbers."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The head view as a value: what it refuses, what its page holds, and that the page asks nobody."""
+"""The head view as a value: what it refuses, what its page contains, and that it loads nothing."""
 
 import base64
 import html

@@ -1,4 +1,4 @@
-"""What a notebook shows of traces and layers: true, escaped, and in need of nothing from elsewhere."""
+"""Traces and layers in a notebook: correct, escaped, and without anything from elsewhere."""
 
 import re
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""What travels to the browser: small, and every weight comes out as torch computed it."""
+"""The payload for the browser: small, and every weight comes out as torch computed it."""
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Bars rank values and write them out."""
+"""Bars: ranked values, each written out."""
 
 import numpy as np
 import pandas as pd

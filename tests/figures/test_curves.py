@@ -1,4 +1,4 @@
-"""Curves of a training: the loss on the left, shares on the right, one line at the step that is marked."""
+"""Curves of a training: the loss on the left, shares on the right, a line at the marked step."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Who shares keys and values, drawn: every head has its line to what it uses, and no other."""
+"""The drawing of shared keys and values: every head has a line to the key/value head it uses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A heatmap draws the numbers of its frame, each token by itself, on a scale that means something."""
+"""Heatmaps: the numbers of the frame, a cell for each token, and a meaningful scale."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""Lines draw the columns of a table over h on one axis for all figures, each named where it ends."""
+"""Lines: columns of a table over h, on one axis for all figures, each labelled at its end."""
 
 import numpy as np
 import pandas as pd

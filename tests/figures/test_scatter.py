@@ -1,4 +1,4 @@
-"""A scatter puts each word where its numbers say, writes words as typed, and tells groups apart."""
+"""Scatter plots: words at their coordinates, written as typed, in distinguishable groups."""
 
 import html
 

@@ -1,4 +1,4 @@
-"""The command `headscope`: what it writes, what it refuses with which exit code, how it opens the app."""
+"""The command `headscope`: its files, its refusals and exit codes, and how it opens the app."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""A server for strangers: its files follow their schemas, and what its README says of it is true."""
+"""Deployment: its files follow their schemas, and its README is true."""
 
 import json
 import os

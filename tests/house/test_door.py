@@ -1,4 +1,4 @@
-"""The public names: what is there, what it costs to import them, and what editors and type checkers see."""
+"""The public names: their list, the cost of importing them, and their types for editors."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""Imports only point down: the table of who may import whom is held by every file, and can be broken."""
+"""Imports only point down: every file follows the table of who may import whom."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""The READMEs are true: their examples run, their links lead somewhere, the house stands as it is drawn."""
+"""The READMEs are true: examples run, links lead somewhere, and the tree of the house is complete."""
 
 import doctest
 import importlib

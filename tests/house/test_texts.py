@@ -1,4 +1,4 @@
-"""Every text on screen comes from the catalogues, complete in each language, and user text stays text."""
+"""Every text on screen comes from the catalogues, which are complete; user text is escaped."""
 
 import ast
 import json

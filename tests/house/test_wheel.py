@@ -1,4 +1,4 @@
-"""The wheel: one importable name, the app inside it, and a command that serves every page from anywhere."""
+"""The wheel: one importable name, the app inside it, and a command that serves every page."""
 
 import json
 import os

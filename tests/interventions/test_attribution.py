@@ -1,4 +1,4 @@
-"""A score split by who wrote its query and key: by hand, of small models, of most families of models."""
+"""A score split by the writers of its query and key: by hand, for small models and most families."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Effects of heads on an answer: each is what the edit that switches the head off does, and nothing else."""
+"""The effect of a head on an answer is exactly that of the edit that switches the head off."""
 
 import math
 from threading import Thread

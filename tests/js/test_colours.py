@@ -1,4 +1,4 @@
-"""The colours of heads as small text, in both themes, measured by numpy."""
+"""The colours of heads in small text are readable in both themes, measured by numpy."""
 
 import json
 import re

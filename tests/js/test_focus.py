@@ -1,4 +1,4 @@
-"""What is looked at, run by node and compared with numpy: sums, lines, sentences, tables."""
+"""Sums, lines, sentences and tables of the focus, in node against numpy."""
 
 import json
 import re

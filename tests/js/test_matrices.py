@@ -1,4 +1,4 @@
-"""The six matrices of a head as the browser computes them, explanations, orders: node against numpy."""
+"""The six matrices of a head, explanations and orders, in node against numpy."""
 
 import json
 import random

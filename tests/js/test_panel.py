@@ -1,4 +1,4 @@
-"""A panel of the head view: one text that looks at another, pieces joined to words; node against numpy."""
+"""A panel of the head view: one text looking at another, pieces joined to words; node against numpy."""
 
 import json
 

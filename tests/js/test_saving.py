@@ -1,4 +1,4 @@
-"""What is saved, as far as node can make it and Python can read it: tables, whole pages."""
+"""Saved tables and pages, as far as node can make them and Python can read them."""
 
 import base64
 import csv

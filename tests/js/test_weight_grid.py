@@ -1,4 +1,4 @@
-"""All weights of a head in a grid that is small enough to be drawn: node against numpy."""
+"""All weights of a head in a grid small enough to draw, in node against numpy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the tests of the pages share: the app opened by a link, and what can be read off its screen."""
+"""Fixtures of the page tests: the app opened by a link, and readers of its screen."""
 
 import base64
 import functools

@@ -1,4 +1,4 @@
-"""What visitors share is bounded by bytes, and a page whose numbers have been let go is the same."""
+"""What visitors share is limited in bytes, and a page whose numbers were dropped is the same again."""
 
 import sys
 from dataclasses import replace

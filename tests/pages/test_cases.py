@@ -1,4 +1,4 @@
-"""The gallery: every case opens as its link says, and what its card claims holds for what is open then."""
+"""The gallery: every case opens as its link says, and the claim of its card holds there."""
 
 import re
 from collections.abc import Callable

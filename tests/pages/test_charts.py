@@ -1,4 +1,4 @@
-"""Figures carry what their files need to say."""
+"""Figures carry the facts that their saved files need."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Compare: a scene beside the same one with one thing changed, and what is between their weights."""
+"""Compare: a scene and the same one with one change, and the differences of their weights."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""What is computed of a trace is computed once for all who look at it, and holds it not in memory."""
+"""Results computed from a trace are shared by all visitors, and do not keep the trace in memory."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""A page shows the controls that change something on it; what it does not show keeps its value."""
+"""A page shows the controls that change something on it; hidden ones keep their value."""
 
 from pathlib import Path
 

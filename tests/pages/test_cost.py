@@ -1,4 +1,4 @@
-"""The page Shapes and cost: tensors to scale, counts of the layer that the controls describe, refusals."""
+"""The page Shapes and cost: tensors to scale, counts for the sizes in the controls, refusals."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The Embeddings page draws the vectors of the weights in use, and says of them only what was computed."""
+"""The page Embeddings: the vectors of the weights in use, and sentences about computed facts only."""
 
 import base64
 import json

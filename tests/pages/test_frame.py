@@ -1,4 +1,4 @@
-"""The frame: its controls and the link mean the same scene, whatever is asked, and refusals can be mended."""
+"""The frame: its controls and the link mean the same scene, and refusals offer repairs."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The view of Train has the manifest's numbers, leaves out what is missing, says what holds."""
+"""The view How many heads: the manifest's numbers, without the missing ones, and true sentences."""
 
 import json
 

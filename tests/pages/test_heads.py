@@ -1,4 +1,4 @@
-"""The Heads page sends a browser all that it draws of a head, follows it, and gives the numbers away."""
+"""The page Heads sends the browser everything to draw a head, follows it, and offers the numbers."""
 
 import json
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""The strip of a model's layers: what each is, where a click leads, and the picture of a mixer."""
+"""The strip of a model's layers: their kinds, clicks, and the picture of a mixer."""
 
 import json
 

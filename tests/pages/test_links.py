@@ -1,4 +1,4 @@
-"""Whole links of drawn values on drawn pages: none fails, and what cannot be is named with what was taken."""
+"""Random links of random pages: none fails, and each invalid value is named with its replacement."""
 
 import pytest
 from hypothesis import Phase, given, settings

@@ -1,4 +1,4 @@
-"""All layers and heads on the Heads page: what the component is given, and what a choice in it does."""
+"""All layers and heads on the page Heads: the component's input, and the effect of a choice."""
 
 import json
 

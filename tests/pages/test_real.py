@@ -1,4 +1,4 @@
-"""Third-party models in the app: chosen, loaded while one watches, shown on every page, or refused."""
+"""Third-party models in the app: chosen, loaded with progress, shown on every page, or refused."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What heads were measured to do stands under them, with the numbers behind it."""
+"""The measured roles of heads are shown below them, with their numbers."""
 
 import numpy as np
 import pandas as pd

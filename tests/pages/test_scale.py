@@ -1,4 +1,4 @@
-"""Colours of weights go from 0 to 1 on every page, or up to the largest weight where a link asks for that."""
+"""Colours of weights go from 0 to 1 on every page, or up to the largest weight if the link asks for it."""
 
 import json
 

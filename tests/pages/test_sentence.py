@@ -1,4 +1,4 @@
-"""The sentences: a second one, words the model never saw, hidden words, examples, and links old and new."""
+"""The sentences: a second one, unknown words, hidden words, examples, and links old and new."""
 
 import json
 import re

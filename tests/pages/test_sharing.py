@@ -1,4 +1,4 @@
-"""Heads that share keys and values, on the pages: framed, bracketed, drawn; short vectors as they flowed."""
+"""Heads that share keys and values on the pages: framed, bracketed, drawn; and latent vectors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The Steps page tells nine steps with this sentence's numbers, for the head and layer that were chosen."""
+"""The page Steps: nine steps with this sentence's numbers, for the chosen head and layer."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The Token page shows one token's row, column, scores and mixture, as numbers of its trace, in words too."""
+"""The page Token: one token's row, column, scores and mixture, as numbers and in words."""
 
 import base64
 import json

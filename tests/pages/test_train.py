@@ -1,4 +1,4 @@
-"""The page Train: a run starts, is shared, can be stopped, scrubbed, taken home and looked at everywhere."""
+"""The page Train: a training is started, shared, stopped, saved, and its model used everywhere."""
 
 import json
 import time

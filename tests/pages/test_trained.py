@@ -1,4 +1,4 @@
-"""Trained weights: what the app opens on, and what the model answers."""
+"""Trained weights: the first page of the app, and the answers of the model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A saved trace opens in the app and is shown on every page; what it does not hold is said to be unknown."""
+"""A saved trace opens in the app and is shown on every page; missing parts are named as unknown."""
 
 from dataclasses import replace
 

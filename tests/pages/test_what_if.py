@@ -1,4 +1,4 @@
-"""What if: changes act inside the computation, stand in the link, and are lifted again."""
+"""What if: changes act inside the computation, are part of the link, and can be removed again."""
 
 from functools import partial
 

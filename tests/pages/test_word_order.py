@@ -1,4 +1,4 @@
-"""The view Word order of Steps: two pictures of each code with its numbers, and sizes from the link."""
+"""The view Word order of Steps: two pictures of each encoding, and sizes from the link."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Edits written by hand in torch: the referee of what ours do inside a model of transformers.
+"""Edits written by hand in torch, the reference for our edits inside a model of transformers.
 
 The reference is transformers' own path through the kernel that it calls "sdpa"; in one call of it, scores,
 softmax and mixture are written out with the change in the middle. Nothing of ours takes part in that.

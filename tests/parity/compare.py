@@ -1,4 +1,4 @@
-"""One family: its own eager attention against what a person is shown of it, every matrix and the output.
+"""Compares one family's own eager attention with what we show of it: every matrix and the output.
 
 The tiny model is saved, and loaded from its folder with a tokenizer; parts of larger models are traced in
 memory. The reference is the model's own code on what its tokenizer gives.

@@ -1,4 +1,4 @@
-"""What flowed in a run of any model, seen below everything of ours, where torch multiplies its matrices.
+"""Records the matrix products of any model's run below our code, in torch's dispatcher.
 
 Whatever code computes attention, its weights end as a factor of a product, in rows that sum to 1. A mode
 below torch's own functions keeps these factors. What else mixes tokens shows in a second run: one token is

@@ -1,4 +1,4 @@
-"""Small random models of libraries that nobody needs to have: as many kinds of layers as there are.
+"""Small random models of optional libraries, with as many kinds of layers as there are.
 
 Sizes are distinct wherever a library lets them be, so that no axis is taken for another by luck. Where a
 layer can be mistaken because two sizes are equal, such as channels and tokens, it is also built with these.

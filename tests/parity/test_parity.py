@@ -1,4 +1,4 @@
-"""What is shown of a model is what the model computes: a few families in every run, and the tables.
+"""The numbers shown for a model are those it computes: a few families in every run, and the tables.
 
 All of them are compared by `python -m tests.parity`, which writes the tables.
 """

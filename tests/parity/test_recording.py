@@ -1,4 +1,4 @@
-"""What the sweep over libraries calls exact, named, not checked and wrong, on models of torch alone."""
+"""The sweep over libraries: which layers it calls exact, named, not checked and wrong."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A referee: unit vectors as values read the matrix out of any code that mixes values linearly.
+"""The referee: unit vectors as values read the matrix out of any code that mixes values linearly.
 
 Where the values are the unit vectors of some tokens, the heads' outputs are the columns of these tokens.
 Nothing of a softmax, a mask or a scale is needed for that, and nothing of ours.

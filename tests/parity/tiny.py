@@ -1,4 +1,4 @@
-"""A tiny model with random weights of every architecture of texts that the installed transformers has.
+"""A tiny random model of every text architecture in the installed transformers.
 
 One table of small sizes serves nearly all; what a family needs besides stands in `OWN`, with the reason.
 Sizes differ wherever they may, so that nothing is right by accident: 11 tokens and 7 of the target,

@@ -1,4 +1,4 @@
-"""What the scripts know of a scene's links, as they read it: `assets/components/scene/schema.js`.
+"""Writes the script's copy of the link grammar: `assets/components/scene/schema.js`.
 
 ``python -m tests.scene.schema`` writes it; a test says when that has to be done again.
 """

@@ -1,4 +1,4 @@
-"""Changes of What if in a link: they come back from it, and a part without sense is refused."""
+"""Changes of What if in a link: they read back the same, and an invalid part is refused."""
 
 import pytest
 from hypothesis import given

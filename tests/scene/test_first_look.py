@@ -1,4 +1,4 @@
-"""Where a new text is looked at first: a word that says something, and the head that has an answer there."""
+"""Where a new text is looked at first: a word with content, and a head with an answer there."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A link is a scene: it comes back from it, what cannot be is named, and old links open."""
+"""A link is a scene: it reads back the same, invalid values are named, and old links open."""
 
 import json
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""What a scene is compared with, read from its link among what is offered."""
+"""The other side of Compare, read from its link among what is offered."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a scene looks in a trace: words in place of numbers, and what stays in another text or model."""
+"""Where a scene looks in a trace: words instead of numbers, and what is kept for another text or model."""
 
 import pytest
 

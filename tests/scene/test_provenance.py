@@ -1,4 +1,4 @@
-"""A view has the link that opens the same picture; a trace that no link can make again is refused."""
+"""A view has the link that opens the same picture; a trace that no link can reproduce is refused."""
 
 from dataclasses import replace
 

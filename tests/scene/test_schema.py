@@ -1,4 +1,4 @@
-"""What Python decides of a link the scripts take from one file, and read its numbers as Python does."""
+"""The scripts get the link grammar from one generated file, and read numbers as Python does."""
 
 import json
 from dataclasses import replace

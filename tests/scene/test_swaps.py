@@ -1,4 +1,4 @@
-"""Two words change places: which text that is, and which token is then which."""
+"""Swapping two words: the new text, and where each token is in it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

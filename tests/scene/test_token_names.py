@@ -1,4 +1,4 @@
-"""A token's name is one thing to Python and to the browser: whoever writes it, both find that token by it."""
+"""Names of tokens: Python and the browser write the same ones and find the same tokens."""
 
 import json
 from random import Random

@@ -1,4 +1,4 @@
-"""What the tests of sources share: folders with tiny models."""
+"""Fixtures of the source tests: folders with tiny models."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arrays that somebody already has become traces, exactly, or are refused with what would work."""
+"""A user's own arrays become exact traces, or are refused with what would work."""
 
 import numpy as np
 import pytest

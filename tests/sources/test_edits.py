@@ -1,4 +1,4 @@
-"""Edits of our own sources: they act inside the computation, the answer follows, the trace carries them."""
+"""Edits of our own sources: they act inside the computation, change the answer, and are part of the trace."""
 
 import copy
 

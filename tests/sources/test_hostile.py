@@ -1,4 +1,4 @@
-"""Hostile values through the doors: whatever is asked for, whatever a file says, only `MhaError`."""
+"""Hostile arguments and files: whatever they contain, the only error is `MhaError`."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The source "mini": the laws of a trace hold, any words are read, and what is offered works."""
+"""The source "mini": a valid trace for any words, and everything that is offered works."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError

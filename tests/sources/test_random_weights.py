@@ -1,4 +1,4 @@
-"""Random weights: numbers that depend on seed, words and sizes alone, and refusals whose fixes work."""
+"""Random weights: numbers depend only on seed, words and sizes, and the fixes of refusals work."""
 
 from dataclasses import FrozenInstanceError
 

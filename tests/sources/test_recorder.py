@@ -1,4 +1,4 @@
-"""Torch code that knows nothing of us is recorded exactly, computes what it did, and mixes no threads."""
+"""Any torch code is recorded exactly, computes the same as before, and threads are kept apart."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Attention with a softmax of its own is recorded exactly, or it is said that it was not."""
+"""Attention with a softmax of its own is recorded exactly, or reported as not recorded."""
 
 import math
 

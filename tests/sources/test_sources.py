@@ -1,4 +1,4 @@
-"""What all sources have in common: who gets what, and what is said of arguments that nobody has."""
+"""What all sources share: which source a request goes to, and refusals of unknown arguments."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Many texts: the traces come in their order, each what its text gives alone, in batches where that is so."""
+"""Many texts: traces in order, each equal to that of its text alone, batched where that is exact."""
 
 from itertools import count, islice
 

@@ -1,4 +1,4 @@
-"""Tiny models of many architectures, with random weights and small tokenizers, all of them made here."""
+"""Tiny random models of many architectures with small tokenizers, all of them made here."""
 
 import json
 

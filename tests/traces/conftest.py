@@ -1,4 +1,4 @@
-"""Layers of every kind between two texts, and a layer of which only the weights are known."""
+"""Layers of every kind between two texts, and a layer with known weights only."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""Facts about a layer: values that compare, and are the same when they have been written and read."""
+"""Facts about a layer: values that compare equal after saving and loading."""
 
 import json
 from dataclasses import FrozenInstanceError

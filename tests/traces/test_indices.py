@@ -1,4 +1,4 @@
-"""Positions mean what they mean to numpy, and one that is not there is refused by name."""
+"""Positions work as in numpy, and one that does not exist is refused by name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every layer obeys the laws of attention, never changes, and gives any part of its matrices."""
+"""Every layer has the properties of attention, never changes, and computes any part of its matrices."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""Each matrix of a layer is written as in the papers, with the number of its head."""
+"""Each matrix of a layer has the symbol of the papers, with the number of its head."""
 
 import mha_core as mha
 from mha_core.traces.matrices import MATRICES

@@ -1,4 +1,4 @@
-"""A layer without softmax in a trace: its matrix is checked, saved, and never taken for weights."""
+"""A layer without softmax: its matrix is checked, saved, and never shown as weights."""
 
 import copy
 from dataclasses import replace

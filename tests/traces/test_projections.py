@@ -1,4 +1,4 @@
-"""A model's own matrices: nobody copies them but who asks, and what was changed since is refused."""
+"""A model's own matrices: copied only when read, and refused if they changed since."""
 
 import copy
 import pickle

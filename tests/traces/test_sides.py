@@ -1,4 +1,4 @@
-"""The two texts of a layer, that of its queries and that of its keys, in a trace and in its parts."""
+"""The two texts of a layer, of its queries and of its keys, in a trace and its parts."""
 
 from dataclasses import replace
 

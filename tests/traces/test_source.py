@@ -1,4 +1,4 @@
-"""What a source is, is a type: it says so in captions, is the same from a file, and never changes."""
+"""Sources: their captions, saving and loading, and that they never change."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""A layer whose keys a learned index chose: computed by hand, saved and read again."""
+"""A layer whose keys are chosen by a learned index: by hand, saved and loaded."""
 
 import math
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""A saved trace comes back to the last bit, a damaged file is refused, and a failed save harms nothing."""
+"""A saved trace loads exactly, a damaged file is refused, and a failed save destroys nothing."""
 
 import copy
 import errno

@@ -1,4 +1,4 @@
-"""Text of any language is cut into words, nothing is lost, and every label is unique."""
+"""Text of any language is split into words without loss, and every label is unique."""
 
 import pytest
 import regex

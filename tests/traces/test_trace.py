@@ -1,4 +1,4 @@
-"""A trace never changes, holds little more than Q, K and V, and names the axes of its tables."""
+"""A trace never changes, stores little more than Q, K and V, and names the axes of its tables."""
 
 import copy
 import pickle

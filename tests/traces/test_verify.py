@@ -1,4 +1,4 @@
-"""The check against torch passes for every trace, and fails when a single shown number is wrong."""
+"""The check against torch passes for every trace, and fails for a single wrong number."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A text, a target that is written from it, and the sides of each kind of layer between them."""
+"""A text, its target, and the sides of each kind of layer between them."""
 
 from dataclasses import replace
 

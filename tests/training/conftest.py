@@ -1,4 +1,4 @@
-"""What the tests of training share: plans of tiny models."""
+"""Fixtures of the training tests: plans of tiny models."""
 
 import pytest
 

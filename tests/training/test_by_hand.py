@@ -1,4 +1,4 @@
-"""Sentences that people wrote, none of them from a template: how many of their words are answered right.
+"""Sentences written by people, not from templates: how many of their words get right answers.
 
 The floors are a little under what is measured.
 """

@@ -1,4 +1,4 @@
-"""Models on disk: they come back, damaged files are refused; the shipped ones are as good as we say."""
+"""Models on disk: loading, refusals of damaged files, and the documented scores of the shipped ones."""
 
 import json
 import os

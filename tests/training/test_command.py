@@ -1,4 +1,4 @@
-"""python -m mha_core.training: every missing model is made, and a training that was stopped goes on."""
+"""`python -m mha_core.training`: trains every missing model, and resumes after an interruption."""
 
 import json
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""What the model reads and is asked about each word: right answers, and each sentence beside its twin."""
+"""Training data: questions about each word, right answers, and each sentence with its twin."""
 
 from collections import Counter
 from random import Random

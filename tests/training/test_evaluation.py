@@ -1,4 +1,4 @@
-"""Scores are those that one counts by hand, on pairs of nouns that no other set has."""
+"""Held-out scores equal counts by hand, on pairs of nouns that no other set has."""
 
 from dataclasses import replace
 

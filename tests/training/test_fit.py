@@ -1,4 +1,4 @@
-"""Training goes down, can be stopped anywhere and goes on to the very same weights."""
+"""Training reduces the loss, can be stopped anywhere and resumes to the same weights."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Generated sentences are grammatical, their pairs are minimal, and nothing but the cue gives them away."""
+"""Generated sentences are grammatical, their pairs are minimal, and only the cue decides the answer."""
 
 import re
 from collections import Counter, defaultdict

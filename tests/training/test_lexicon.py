@@ -1,4 +1,4 @@
-"""Typed text is cut into the words of a small language and comes back as it was typed; no word is refused."""
+"""Typed text is split into the words of a small language and kept as typed; no word is refused."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Each word of a made-up sentence is answered by the word that grammar gives it, and by [CLS] without one."""
+"""The answer to each question about a word of a made-up sentence follows its grammar."""
 
 from collections import Counter
 from dataclasses import replace

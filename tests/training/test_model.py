@@ -1,4 +1,4 @@
-"""A small model computes what plain torch computes with the same weights, and a lookup has no way around."""
+"""A small model computes what plain torch computes with the same weights; a lookup has no bypass."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""Which head answers which question: every head is asked something, and every question has its heads."""
+"""Questions and heads: every head has a question, and every question has its heads."""
 
 import pytest
 

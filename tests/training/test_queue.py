@@ -1,4 +1,4 @@
-"""The queue: one training for each plan, a place for those who wait, and nothing lost by stopping."""
+"""The queue: one training for each plan, a place for each user who waits, and nothing lost by stopping."""
 
 import os
 import threading

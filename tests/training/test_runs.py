@@ -1,4 +1,4 @@
-"""Finished models in a folder: whole or not there, bounded, and refused like uploads."""
+"""Finished models in a folder: complete files, a bounded number, and refusals of wrong ones."""
 
 import os
 

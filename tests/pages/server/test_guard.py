@@ -1,4 +1,4 @@
-"""The server's door: headers on every response, and what strangers may have of pages and messages."""
+"""The server's guard: headers on every response, and limits of pages and messages for strangers."""
 
 import asyncio
 import contextvars

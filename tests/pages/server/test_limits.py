@@ -1,4 +1,4 @@
-"""A server for strangers: its figures hold on every page, and the table of them is the one in the docs."""
+"""A server for strangers: its limits hold on every page, and the table in the docs is the same."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The log of the server: an error once, with its number and its places, and no word of a text."""
+"""The log of the server: an error once, with its number and its places, and no user text."""
 
 import json
 import logging

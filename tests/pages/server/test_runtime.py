@@ -1,4 +1,4 @@
-"""How the server begins: few arenas of memory, seldom a search for garbage, and models that open."""
+"""The start of the server: few memory arenas, rare garbage collection, and models that open."""
 
 import gc
 import platform

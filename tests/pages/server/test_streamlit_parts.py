@@ -1,4 +1,4 @@
-"""What the app knows of the inside of Streamlit stands in three files, and this Streamlit has it."""
+"""The app's use of Streamlit's private parts is in three files, and this Streamlit has them."""
 
 import re
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Long texts are computed one after the other: everybody sees a place, and who leaves gives it back."""
+"""Long texts are computed one at a time: visitors see their place, and leaving gives it back."""
 
 import threading
 

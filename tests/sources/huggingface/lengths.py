@@ -1,4 +1,4 @@
-"""Every family at the edges of its length, as a user traces it: only an `MhaError` may be raised.
+"""Every family at its limits of length, as a user traces it: only an `MhaError` may be raised.
 
     python -m tests.sources.huggingface.lengths            # all families, about two minutes
     python -m tests.sources.huggingface.lengths bart canine

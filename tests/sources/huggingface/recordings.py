@@ -1,4 +1,4 @@
-"""Every family as `mha.record` sees it, by torch's fused attention and in its own eager code.
+"""Every family as `mha.record` sees it, with torch's fused attention and with its own eager code.
 
     python -m tests.sources.huggingface.recordings         # all families, about four minutes
     python -m tests.sources.huggingface.recordings bart qwen3_next

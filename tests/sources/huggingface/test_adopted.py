@@ -1,4 +1,4 @@
-"""A model in memory is traced as it is, and is afterwards what it was before: nobody notices."""
+"""A model in memory is traced as it is, and is unchanged afterwards."""
 
 import copy
 import functools

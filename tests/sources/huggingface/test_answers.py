@@ -1,4 +1,4 @@
-"""What models of transformers answer: softmax of their own logits, in the pass that is traced."""
+"""The answers of models of transformers: the softmax of their own logits, in the traced pass."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Edits of third-party models: each is what torch computes with the same change written by hand."""
+"""Edits of third-party models: each gives what torch computes with the same change written by hand."""
 
 from concurrent.futures import ThreadPoolExecutor
 

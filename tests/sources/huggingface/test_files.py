@@ -1,4 +1,4 @@
-"""Files of models: what is refused, and how it is said; and a hub of our own to download from."""
+"""Files of models: refusals and their messages, and downloads from a hub of our own."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""A model that has no room in it."""
+"""A model that does not fit into memory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Models of many architectures, traced: weights and output are those of their own eager attention."""
+"""Traces of many architectures: weights and output are those of their own eager attention."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What mixes tokens beside the attention that is shown is named, wherever it stands in the model."""
+"""Token mixing besides the shown attention is named, wherever it is in the model."""
 
 import threading
 

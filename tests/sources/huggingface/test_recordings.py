@@ -1,4 +1,4 @@
-"""What `mha.record` shows of a family of transformers is what a trace of it shows, and the rest is named."""
+"""`mha.record` shows of a family of transformers what a trace shows, and names the rest."""
 
 from collections.abc import Callable
 from dataclasses import replace

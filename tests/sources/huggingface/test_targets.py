@@ -1,4 +1,4 @@
-"""What a decoder reads for a target: its tokens moved to the right by one."""
+"""The input of a decoder for a target: its tokens shifted right by one."""
 
 from types import SimpleNamespace
 

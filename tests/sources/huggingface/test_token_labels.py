@@ -1,4 +1,4 @@
-"""Pieces of tokenizers as a person reads them: no Ġ, no ▁, no �."""
+"""Labels of tokenizer pieces as a person reads them: no Ġ, no ▁, no �."""
 
 from mha_core.sources.huggingface.token_labels import BYTES, readable
 

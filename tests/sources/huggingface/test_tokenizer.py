@@ -1,4 +1,4 @@
-"""A text as tokens by any tokenizer: each piece at its place, its words, and how many a model takes."""
+"""A text as tokens of any tokenizer: the place of each piece, its words, and the longest text."""
 
 from contextlib import nullcontext
 
