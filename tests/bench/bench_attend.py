@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import mha_core as mha
 
 D_MODEL, HEADS = 512, 8
-PAIRS = {16: 2000, 128: 800, 512: 160, 2048: 18}  # repetitions: about equally long for each length
+PAIRS = {16: 2000, 128: 800, 512: 160, 2048: 18}  # repetitions, so that each length takes about the same time
 TARGETS = {16: 1.0, 128: 1.0, 512: 1.0, 2048: 1.1}
 
 
@@ -44,7 +44,7 @@ def seconds(function) -> float:
 
 
 def compare(ours, theirs, length: int) -> dict:
-    """Time both in turn, the first place changing hands, so that a busy moment hits both."""
+    """Time both in alternating order, so that a busy moment affects both."""
     x = torch.randn(1, length, D_MODEL)
 
     def ours_once():
@@ -53,7 +53,7 @@ def compare(ours, theirs, length: int) -> dict:
     def theirs_once():
         return theirs(x, x, x, need_weights=True, average_attn_weights=False)
 
-    # Same work, or the ratio means nothing.
+    # A ratio is only meaningful for the same work.
     attended, (output, weights) = ours_once(), theirs_once()
     torch.testing.assert_close(attended.output, output, atol=1e-5, rtol=0)
     weights_of_trace = torch.from_numpy(mha.LayerTrace.of(attended).weights().copy())
@@ -81,8 +81,8 @@ def main() -> None:
     ours, theirs = twins()
     results = []
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, d_model {D_MODEL}, h {HEADS}")
-    print(f"load of this machine before: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors\n")
-    print("forward, median of paired runs          ratio")
+    print(f"load average before the run: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors\n")
+    print("forward pass, median of paired runs     ratio")
     print("    L     ours ms    torch ms    quarter  median  quarter    target")
     with torch.inference_mode():
         for length, target in TARGETS.items():

@@ -2,14 +2,14 @@
 
 Run it with ``python tests/bench/bench_class.py`` (``--students 1 20``, ``--seconds 30``); the last lines are
 one JSON object each. Each student is a websocket that speaks Streamlit's protocol as the browser does: it
-opens Heads, thinks for about `THINK` seconds, and types another sentence (40 %), chooses another number of
-heads, width or source (20 %), or opens another page (40 %). What the browser answers by itself (heads, words,
-layers, drawings) sends nothing and costs the server nothing, so it is not in the mix.
+opens Heads, waits for about `THINK` seconds, and types another sentence (40 %), chooses another number of
+heads, width or source (20 %), or opens another page (40 %). Actions that the browser handles alone (heads,
+words, layers, drawings) cost the server nothing and are not included.
 
-The peer is a page with one slider and one line, with the same options of Streamlit, in the same run; the
+The baseline is a page with one slider and one line, with the same options of Streamlit, in the same run; the
 same page with Streamlit's defaults is printed beside it. Each ratio is the median of `--rounds` lessons, each
-with one of the peer right after it: a machine is not equally quick at all times. Seconds of the processor are
-those of the server's process (Linux). The students share the machine with the server.
+followed by one of the baseline, since the speed of a machine varies. Processor seconds are those of the
+server's process (Linux). The students share the machine with the server.
 
     python tests/bench/bench_class.py                  # 1, 20, 50 and 100 students, 17 minutes
     python tests/bench/bench_class.py --lang zh        # in Chinese
@@ -52,8 +52,8 @@ import streamlit as st
 
 st.write(st.slider("number", 0, 1000, key="number"))
 """
-THINK = 4.0  # seconds, on the mean
-OPENING = 2.0  # seconds within which all open the page
+THINK = 4.0  # seconds, on average
+OPENING = 2.0  # seconds during which all students open the page
 LIMIT = 120  # seconds after which an answer counts as an error
 SENTENCES = [
     "The animal didn't cross the street because it was too tired.",
@@ -77,15 +77,19 @@ SIZES = [
 ]
 SOURCES = {"random": "random", "trained": "mini"}  # in the link
 PAGES = ["", "token", "steps", "what-if", "embeddings", "compare"]
-MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page: processor, median and 95th percentile
-# Of the largest class: seconds of the 95th percentile, and how many more than alone the first picture takes.
+MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = (
+    6,
+    15,
+    30,
+)  # times the trivial page: processor, median, 95th percentile
+# For the largest class: seconds of the 95th percentile, and the added seconds to the first picture.
 MAX_ANSWER, MAX_OPENING = 2, 3
-# Students, seconds before memory is measured, and its growth. After a minute the shared traces are full; then
-# comes what is computed of each, until 3,000 answers or so.
+# Students, seconds before memory is measured, and its growth. After a minute the cache of traces is full; the
+# results computed from them follow, until about 3,000 answers.
 SOAKING, WARM, MAX_GROWTH = 50, 240, 1.05
 LONG_TEXT = "word " * 4096
-ONE_SERVER = 50  # students up to whom the slowest answers are held to a ratio
-MAX_BEHIND = 2  # times the usual time
+ONE_SERVER = 50  # most students for whom the slowest answers have a target ratio
+MAX_BEHIND = 2  # multiples of the usual time
 
 
 class BenchServer(NamedTuple):
@@ -100,7 +104,7 @@ class BenchServer(NamedTuple):
 
 @dataclass
 class Measured:
-    """What one class saw: seconds of each answer, and bytes; opening the page is kept apart."""
+    """The measurements of one class: seconds of each answer, and bytes; opening the page is separate."""
 
     opened: list[float] = field(default_factory=list)
     answered: list[float] = field(default_factory=list)
@@ -109,7 +113,7 @@ class Measured:
 
 
 class Student:
-    """One open page: what a browser holds of it and sends back."""
+    """One open page: the state that a browser keeps and the messages it sends."""
 
     def __init__(self, kind: BenchServer, measured: Measured, seed: int, think: float = THINK):
         self.kind, self.measured, self.draw, self.think = kind, measured, random.Random(seed), think
@@ -121,7 +125,7 @@ class Student:
         self.cached: set[str] = set()
 
     async def attend(self, address: str, until: float) -> None:
-        """Open the page, and go on until the lesson ends."""
+        """Open the page, and interact until the lesson ends."""
         try:
             url = address.replace("http", "ws") + "/_stcore/stream"
             async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
@@ -154,14 +158,14 @@ class Student:
                 self.set(name, double_value=value)
         else:
             self.page = self.draw.choice([page for page in PAGES if page != self.page])
-            self.values.clear()  # the link has them
+            self.values.clear()  # they are in the link now
             self.ids.clear()
 
     def set(self, key: str, **value) -> None:
         self.values[self.ids[key]] = value
 
     async def ask(self, socket) -> float:
-        """Send what is chosen; the seconds until the page has run."""
+        """Send the chosen values; returns the seconds until the page has run."""
         message = BackMsg()
         state = message.rerun_script
         state.query_string = urlencode(self.query)
@@ -213,7 +217,7 @@ class Student:
 async def lesson(
     kind: BenchServer, address: str, students: int, seconds: float, *, think: float = THINK
 ) -> Measured:
-    """So many students for so many seconds after all have opened the page."""
+    """This many students for this many seconds after all have opened the page."""
     measured, until = Measured(), time.monotonic() + OPENING + seconds
 
     async def come(number: int) -> None:
@@ -234,13 +238,13 @@ def running(kind: BenchServer) -> Iterator[Server]:
 
 
 def processor(pid: int) -> float:
-    """Seconds of the processor that a process has used."""
+    """Processor seconds that a process has used."""
     parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(pid: int) -> float:
-    """Megabytes that a process holds."""
+    """Resident memory of a process in megabytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
@@ -249,10 +253,10 @@ def percentile(seconds: list[float], share: float) -> float:
 
 
 def measure(name: str, kind: BenchServer, students: int, seconds: float) -> dict:
-    """One class on a fresh server that has been visited once."""
+    """One class on a fresh server after one visit."""
     with running(kind) as server:
         pid = server.process.pid
-        asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))  # a server is warm before a lesson
+        asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))  # warm up the server
         before = processor(pid)
         measured = asyncio.run(lesson(kind, server.address, students, seconds))
         count = len(measured.opened) + len(measured.answered)
@@ -277,24 +281,24 @@ def measure(name: str, kind: BenchServer, students: int, seconds: float) -> dict
 
 
 async def soak(kind: BenchServer, server: Server, students: int, warm: float, seconds: float, **more) -> dict:
-    """Megabytes of a server after the class is warm and at the end, the mean of ten looks each; errors."""
-    looks: list[tuple[float, float]] = []
+    """Megabytes of a server after the warm-up and at the end, each the mean of ten samples; and errors."""
+    samples: list[tuple[float, float]] = []
 
-    async def look() -> None:
+    async def sample() -> None:
         while True:
-            looks.append((time.monotonic(), memory(server.process.pid)))
+            samples.append((time.monotonic(), memory(server.process.pid)))
             await asyncio.sleep(seconds / 100)
 
-    start, looking = time.monotonic(), asyncio.create_task(look())
+    start, sampling = time.monotonic(), asyncio.create_task(sample())
     measured = await lesson(kind, server.address, students, warm + seconds, **more)
-    looking.cancel()
-    after = [megabytes for moment, megabytes in looks if moment > start + warm]
+    sampling.cancel()
+    after = [megabytes for moment, megabytes in samples if moment > start + warm]
     before, end = statistics.mean(after[:10]), statistics.mean(after[-10:])
     return {"before": before, "end": end, "errors": measured.errors, "answers": len(measured.answered)}
 
 
 async def behind(kind: BenchServer, address: str) -> float:
-    """The median time of a short text while long ones are computed, in its times alone."""
+    """The median time of a short text while long ones are computed, as a multiple of its time alone."""
     options = {"uri": address.replace("http", "ws") + "/_stcore/stream", "subprotocols": ["streamlit"]}
     sizes = {"source": "random", "twin": "", "h": "8", "d_model": "512"}
     numbers = iter(range(10**6))
@@ -322,7 +326,10 @@ async def behind(kind: BenchServer, address: str) -> float:
                 together.append(await short())
             long_ones.append(task.result())
     medians = (statistics.median(seconds) for seconds in (alone, together, long_ones))
-    print("alone {:.3f} s, behind {:.3f} s, the long ones {:.1f} s".format(*medians), flush=True)
+    print(
+        "short text alone {:.3f} s, behind long ones {:.3f} s; a long one {:.1f} s".format(*medians),
+        flush=True,
+    )
     return statistics.median(together) / statistics.median(alone)
 
 
@@ -344,7 +351,9 @@ def main() -> None:
     if args.soak:
         with running(ours) as server:
             found = asyncio.run(soak(ours, server, SOAKING, WARM, args.soak))
-        print(f"{found['before']:.0f} MB, {found['end']:.0f} MB at the end, {found['answers']} answers")
+        print(
+            f"{found['before']:.0f} MB after the warm-up, {found['end']:.0f} MB at the end, {found['answers']} answers"
+        )
         line("class_memory_growth", found["end"] / found["before"], MAX_GROWTH)
         line("class_soak_errors", len(found["errors"]), 0)
         return
@@ -367,7 +376,7 @@ def main() -> None:
             ]
             measure("trivial, defaults", trivial._replace(options=()), students, args.seconds)
     for students, pairs in rounds.items():
-        slow = MAX_SLOW if students <= ONE_SERVER else None  # more have a limit in seconds, below
+        slow = MAX_SLOW if students <= ONE_SERVER else None  # larger classes have a limit in seconds, below
         for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", slow)):
             ratio = statistics.median(mine[what] / theirs[what] for mine, theirs in pairs)
             line(f"class_{students}_{what}", ratio, target)

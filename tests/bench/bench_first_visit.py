@@ -1,10 +1,10 @@
 """The cost of a first visit: Heads in a browser with an empty cache, against an empty page of Streamlit.
 
 Run it with ``python tests/bench/bench_first_visit.py``; the last lines are one JSON object each. The two
-pages take turns. The first picture is there with the sentence's lines, of the empty page with its title.
-Bytes are those of every answer and of the websocket; a task of the main thread blocks for what it takes above
-50 milliseconds (https://web.dev/articles/tbt); all are medians. What moves while a page
-opens, and that Heads asks for no script of plotly's, are tests (tests/browser/test_first_visit.py).
+pages take turns. The first picture is complete with the sentence's lines, on the empty page with its title.
+Bytes are those of every response and of the websocket; the blocking time of a task of the main thread is its
+time above 50 milliseconds (https://web.dev/articles/tbt); all figures are medians. Tests check that nothing
+moves while a page opens, and that Heads loads no script of plotly's (tests/browser/test_first_visit.py).
 """
 
 import json
@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 from chromium import app, chromium, served
 
-CALM = 3000  # milliseconds after the page has said that it is done
+CALM = 3000  # milliseconds after the page is complete
 EMPTY = """
 import streamlit as st
 
 st.title("Empty")
 """
-VISITS = 7  # to each of the two pages
+VISITS = 7  # of each of the two pages
 MAX_BYTES = 5.0  # million
-MAX_TIME = 1.3  # times the empty page's, to the first picture
-MAX_BLOCKING, MORE_BLOCKING = 1.5, 0.5  # times the empty page's, and so many seconds more
-# Runs before the page's own scripts: for how many milliseconds its tasks have blocked.
+MAX_TIME = 1.3  # multiple of the empty page's, to the first picture
+MAX_BLOCKING, MORE_BLOCKING = 1.5, 0.5  # multiple of the empty page's, plus seconds
+# Runs before the page's own scripts and counts the milliseconds for which tasks blocked.
 BLOCKED = """(() => {
     window.blocked = 0;
     new PerformanceObserver((list) => {
@@ -35,7 +35,7 @@ DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
 class Load(NamedTuple):
-    """What one visit cost."""
+    """The cost of one visit."""
 
     seconds: float  # to the first picture
     megabytes: float
@@ -43,9 +43,9 @@ class Load(NamedTuple):
 
 
 def load(browser, address: str, picture: str) -> Load:
-    """A visit in a browser that knows nothing, until the page has been calm for a while.
+    """A visit with an empty cache, until the page has been quiet for a while.
 
-    `picture` is the selector of what one waits for.
+    `picture` is the selector of the first picture.
     """
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(BLOCKED)
@@ -70,14 +70,16 @@ def load(browser, address: str, picture: str) -> Load:
 
 
 def loads() -> list[dict]:
-    """What a first visit of Heads costs beside the empty page, as the lines that are printed last."""
+    """The cost of a first visit of Heads and of the empty page, as the lines printed last."""
     visits: dict[str, list[Load]] = {"heads": [], "empty": []}
     with chromium() as browser, app() as heads, served(EMPTY) as empty:
         for number in range(VISITS + 1):
             for name, address, picture in (("heads", heads, ".lines canvas"), ("empty", empty, "h1")):
                 one = load(browser, address, picture)
-                said = f"after {one.seconds:.2f} s, {one.megabytes:.2f} MB, blocked for {one.blocked:.2f} s"
-                print(f"{name:6} {said}", flush=True)
+                figures = (
+                    f"first picture {one.seconds:.2f} s, {one.megabytes:.2f} MB, blocked {one.blocked:.2f} s"
+                )
+                print(f"{name:6} {figures}", flush=True)
                 if number:  # the first one warms the server
                     visits[name].append(one)
     half = {name: Load(*map(statistics.median, zip(*all_, strict=True))) for name, all_ in visits.items()}

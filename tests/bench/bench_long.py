@@ -1,12 +1,12 @@
 """The cost of a long text in the app: memory and seconds of the page Heads, without a browser.
 
 Run it with ``python tests/bench/bench_long.py`` (``--quick``: two layers); the last lines are one JSON object
-each. The text runs in a process of its own, in which a small sentence was opened before, as on a server
-that has been looked at. Every part of the page does its work, up to the bytes for the browser.
+each. The text runs in a process of its own, after a small sentence, as on a server that already had visitors.
+Every part of the page is computed, up to the bytes for the browser.
 
-The target is on what the long text adds to that bare server: at most twice its Q, K and V of all layers.
-The server by itself has 385 MB, of which torch takes 200, pandas 69 and Streamlit 53: the page shows tables,
-so none of them can wait, and a limit on their sum would measure their releases, not our page.
+The target is the memory that the long text adds to that server: at most twice its Q, K and V of all layers.
+The server itself has 385 MB, of which torch takes 200, pandas 69 and Streamlit 53. The page shows tables, so
+all are needed, and a limit on their sum would measure their releases, not our page.
 """
 
 import argparse
@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 HEADS, D_MODEL, TOKENS = 12, 768, 4096
-MAX_ADDED = 2.0  # times Q, K and V of all layers; of two layers 80 MB that no layer adds are more
+MAX_ADDED = 2.0  # multiple of Q, K and V of all layers; with two layers a constant 80 MB exceeds it
 STATUS = Path("/proc/self/status")
 
 
 def memory(name: str) -> int:
-    """Bytes that this process holds (VmRSS) or has held at most (VmHWM)."""
+    """Bytes of resident memory of this process, now (VmRSS) or at most so far (VmHWM)."""
     [line] = [line for line in STATUS.read_text().splitlines() if line.startswith(name)]
     return int(line.split()[1]) * 1024
 
@@ -34,7 +34,7 @@ def memory(name: str) -> int:
 def child(n_layers: int) -> dict:
     import logging
 
-    logging.disable(logging.WARNING)  # a page without a browser warns of that
+    logging.disable(logging.WARNING)  # warnings about a page without a browser
     from streamlit.testing.v1 import AppTest
 
     from pages._kit import compute, head_view, matrices, overview
@@ -99,7 +99,7 @@ def case(n_layers: int) -> dict:
 def main(quick: bool) -> None:
     if not STATUS.exists():
         sys.exit("This reads /proc, which this system does not have.")
-    print(f"load of this machine before: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors")
+    print(f"load average before the run: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors")
     n_layers = 2 if quick else 12
     c = case(n_layers)
     print(f"{TOKENS:,} tokens, {n_layers} layers of {HEADS} heads, d_model {D_MODEL}, causal mask")

@@ -1,12 +1,12 @@
 """The cost of many traces: `mha.trace_many` against transformers' own batches with their weights.
 
-Run it with ``python tests/bench/bench_many.py``; the last line is one JSON object. The model has the shape
-of all-MiniLM-L6-v2 (6 layers, 12 heads, d_model 384) and random weights, the 256 texts have 10 to 30 tokens.
-Both ways begin with text, read batches of 32 and use one thread: transformers in the order given, with
-`padding=True` and eager attention with `output_attentions`, of which nothing is kept; ours, which puts texts
-of alike lengths together, makes a trace of each, of which one number is kept. They take turns in one process,
-each going first every second time; the ratio is the median of those of a turn. Processor seconds, since one
-thread does all of it and other programs of the machine are nobody's gain.
+Run it with ``python tests/bench/bench_many.py``; the last line is one JSON object. The model has the shape of
+all-MiniLM-L6-v2 (6 layers, 12 heads, d_model 384) and random weights; the 256 texts have 10 to 30 tokens.
+Both ways start from text, read batches of 32 and use one thread: transformers in the given order, with
+`padding=True` and eager attention with `output_attentions`, without keeping results; ours groups texts of
+similar length and makes a trace of each, of which one number is kept. They take turns in one process, in
+alternating order; the ratio is the median over turns. Seconds are processor seconds, so that other programs
+of the machine do not count.
 """
 
 import json
@@ -25,11 +25,11 @@ from mha_core.sources import trace_many
 TEXTS, SHORTEST, LONGEST, BATCH = 256, 10, 30, 32
 WORDS = 1000
 ROUNDS = 16
-MAX_RATIO = 1.10  # times the seconds of transformers
+MAX_RATIO = 1.10  # multiple of the seconds of transformers
 
 
 def model():
-    """A model as transformers makes it, and a tokenizer that knows `WORDS` words."""
+    """A model as transformers makes it, and a tokenizer with `WORDS` words."""
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -56,7 +56,7 @@ def texts() -> list[str]:
     return [
         " ".join(
             f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(SHORTEST, LONGEST) - 2)
-        )  # and two special
+        )  # and two special tokens
         for _ in range(TEXTS)
     ]
 
@@ -83,7 +83,7 @@ def main() -> None:
         for way in (ours, theirs) if turn % 2 else (theirs, ours):
             start = time.process_time()
             way(module, tokenizer, sentences)
-            if turn:  # the first one prepares
+            if turn:  # the first turn is a warm-up
                 seconds[way.__name__].append(time.process_time() - start)
     ratio = statistics.median(a / b for a, b in zip(seconds["ours"], seconds["theirs"], strict=True))
     medians = {name: round(statistics.median(values), 3) for name, values in seconds.items()}

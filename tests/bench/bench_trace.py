@@ -3,14 +3,14 @@
 Run it with ``python tests/bench/bench_trace.py`` (``--quick``: the two shorter texts); the last lines are one
 JSON object each. The model has the shape of BERT-base (12 layers, 12 heads, d_model 768) and random weights.
 
-Seconds: the ways take turns in one process, ours with a model that was prepared and the others with one that
-nobody has touched, of the same weights in the same memory; the median of the ratios of a turn. Memory: the
-highest that a process of its own reaches above what the model takes, for each way.
+Seconds: the ways take turns in one process, ours with a prepared model and the others with an untouched one
+with the same weights in the same memory; the median of the ratios of the turns. Memory: for each way, the
+highest memory of a process of its own above that of the model.
 
-A trace keeps q, k, v and x of every layer, which is its purpose: 4 · L · d_model numbers where eager keeps
-h · L². Besides, both need what a pass of the model takes. So a trace takes less memory only where L is at
-least about 4 · d_k = 256. The ratio to what it keeps says how much is needed besides. For the same reason
-eager has a second form, *hooked*: with the hooks that anybody would write to keep copies of those four.
+A trace keeps q, k, v and x of every layer: 4 · L · d_model numbers, where eager keeps h · L². Both also need
+the memory of a pass. So a trace takes less memory only if L is at least about 4 · d_k = 256. The ratio to
+what it keeps shows how much is needed in addition. For the same reason eager has a second form, *hooked*,
+with the hooks that anybody would write to keep copies of those four.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from mha_core.sources.huggingface import model as huggingface  # noqa: E402 (fro
 
 LENGTHS = (16, 64, 256, 512)
 WAYS = ("ours", "eager", "hooked", "sdpa")
-# Times eager with output_attentions. A short pass is over in so little time that looking at it counts.
+# Multiples of eager with output_attentions. In a short pass the overhead of tracing weighs more.
 MAX_TIME, MAX_MEMORY = {16: 1.10, 64: 1.10, 256: 1.05, 512: 1.05}, 1.0
 SECONDS = 6.0  # for each way and length
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -60,7 +60,7 @@ def forward(way: str, length: int, ours: huggingface.Model | None = None, other=
 
 
 def hooked(model, run):
-    """`run`, while copies of x, q, k and v of each layer are kept, which it returns besides."""
+    """`run` while keeping copies of x, q, k and v of each layer, which it also returns."""
 
     def call():
         kept, hooks = [], []
@@ -79,7 +79,7 @@ def hooked(model, run):
 
 
 def seconds(ours: huggingface.Model, other, length: int) -> dict[str, list[float]]:
-    """The seconds of each way in each turn, but for the first, which warms up."""
+    """The seconds of each way in each turn, without the first one, a warm-up."""
     took = {way: [] for way in WAYS}
     until = time.perf_counter() + SECONDS * len(WAYS)
     while len(took["ours"]) < 5 or time.perf_counter() < until:
@@ -91,8 +91,8 @@ def seconds(ours: huggingface.Model, other, length: int) -> dict[str, list[float
     return {way: each[1:] for way, each in took.items()}
 
 
-def held(name: str) -> int:
-    """Bytes that this process holds (VmRSS) or has held at most (VmHWM)."""
+def memory(name: str) -> int:
+    """Bytes of resident memory of this process, now (VmRSS) or at most so far (VmHWM)."""
     [line] = [line for line in STATUS.read_text().splitlines() if line.startswith(name)]
     return int(line.split()[1]) * 1024
 
@@ -102,15 +102,15 @@ def child(way: str, length: int) -> dict[str, int]:
     made = {"ours": huggingface.adopt(model)} if way == "ours" else {"other": model}
     forward(way, 8, **made)()
     run = forward(way, length, **made)
-    before = held("VmRSS")
-    CLEAR.write_text("5")  # the highest mark starts anew
+    before = memory("VmRSS")
+    CLEAR.write_text("5")  # resets VmHWM
     kept = run()
-    peak = held("VmHWM") - before
+    peak = memory("VmHWM") - before
     return {"peak": peak, "kept": _bytes(kept[0]) if way == "ours" else 0}
 
 
 def _bytes(layers) -> int:
-    """What the tensors of layers take that are theirs alone, each counted once."""
+    """The bytes of the tensors that belong only to these layers, each counted once."""
     tensors = [
         tensor for layer in layers for tensor in (*layer.tensors.values(), *layer.rule.tensors().values())
     ]

@@ -2,10 +2,10 @@
 
     python tests/bench/bench_training.py [--quick]
 
-A head can be read when 0.95 of the answers to one of its questions are right, on held-out sentences, and
-half of its weight is on the words that answer. One thread, three seeds, the plan of the page Train. The
-seconds are processor time of the training alone; measuring how far it is does not count. The other figure is
-a ratio: what a training step takes over what torch's own kernels take in it, in the same run.
+A head can be read when 95 % of the answers to one of its questions are right, on held-out sentences, and half
+of its weight is on the words that answer. One thread, three seeds, the plan of the page Train. The seconds
+are processor time of the training alone, without the measurements. The other figure is a ratio in the same
+run: the time of a training step over the time of torch's kernels in it.
 """
 
 import json
@@ -27,21 +27,21 @@ from mha_core.training.model import SmallModel
 SETTINGS = [(64, 2), (64, 4), (64, 8)]
 SEEDS = (0, 1, 2)
 EVERY = 100
-SEVERAL = 4  # heads that differ
+SEVERAL = 4  # heads with different roles
 TARGET_SECONDS = 15.0
 TARGET_RATIO = 1.5
 NEVER = float("inf")
 
 
 class Reached(NamedTuple):
-    """Processor seconds until so many heads could be read, `NEVER` where the plan ended before."""
+    """Processor seconds until this many heads could be read; `NEVER` if the plan ended before."""
 
     one: float
     several: float
 
 
 def readable(model: SmallModel) -> dict[str, int]:
-    """The questions whose head can be read, and that head."""
+    """The questions whose head can be read, with that head."""
     questions, _, _ = by_question(model, "en", link_weights(model, material("en")))
     right, weight = READABLE
     return {
@@ -52,7 +52,7 @@ def readable(model: SmallModel) -> dict[str, int]:
 
 
 def reach(plan: Plan) -> Reached:
-    """Train a plan to its end, and print how far it is on the way."""
+    """Train a plan to its end and print its progress."""
     run, spent, one, several = Training(plan), 0.0, NEVER, NEVER
     while not run.finished:
         start = time.process_time()

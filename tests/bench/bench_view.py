@@ -3,15 +3,15 @@
     pip install bertviz
     python tests/bench/bench_view.py [--quick | --clicks]
 
-Ours is the page that `trace.view().save(…)` writes, with q, k and v inside in single precision, opened in
-Chromium without a network until its lines are drawn. Of a long text it holds the layer that is looked at,
-where BertViz's always holds all of them; how many layers are inside is printed. BertViz's page needs scripts
-from elsewhere, so for BertViz only the making of the page and its loading count, without any drawing: the
-ratio flatters it. Its numbers count once, although its page has them twice. Both in the same run on the same
-weights.
-Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens, and the time
-from a click on a head, a word or a layer until its pictures are on the screen, beside that of a click on
-nothing, which is a frame. What a saved page may take is a test (tests/export/test_head_view.py).
+Ours is the page of `trace.view().save(…)`, with q, k and v in single precision, opened in Chromium without a
+network until its lines are drawn. For a long text it contains the chosen layer, where BertViz's page always
+contains all; the number of layers inside is printed. BertViz's page needs scripts from elsewhere, so for
+BertViz only making and loading the page count, without drawing: the ratio favours it. Its numbers count once,
+although its page has them twice. Both run with the same weights.
+
+Then, for ours only: frames a second and long tasks while the pointer moves over the tokens, and the time from
+a click on a head, a word or a layer until its pictures are on the screen, beside that of a click without
+effect, which is one frame. The size of a saved page is tested in tests/export/test_head_view.py.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from mha_core.export.payload import BUDGET, fitting, pack  # noqa: E402
 
 LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
-# Targets at 512 tokens: of a page with q, k and v, of what the app sends without v, and of seconds.
+# Targets at 512 tokens: a page with q, k and v, the app's payload without v, and seconds.
 FEWER_BYTES, FEWER_SENT, LESS_TIME = 140, 260, 20
 FRAMES = """() => new Promise((resolve) => {
   const times = []; window.tasks = 0;
@@ -46,8 +46,8 @@ FRAMES = """() => new Promise((resolve) => {
   window.stop = false; requestAnimationFrame(tick);
 })"""
 
-MAX_CLICK = 50  # milliseconds until the pictures of another head, word or layer are there, at 64 tokens
-# Milliseconds from each click until the task after its frame: what has been drawn is on the screen then.
+MAX_CLICK = 50  # milliseconds until another head, word or layer is drawn, at 64 tokens
+# Milliseconds from each click until the task after its frame, when the drawing is on the screen.
 CLICKS = """async (places) => {
   const root = document.querySelector('.view'), found = {}, chosen = {};
   const painted = () => new Promise((done) => requestAnimationFrame(() => {
@@ -82,7 +82,7 @@ PLACES = {
 
 def trace_of(length: int) -> mha.AttentionTrace:
     generator = torch.Generator().manual_seed(length)
-    rule = mha.ScoreRule()  # no mask: half of BertViz's numbers would be 0.0, which is short
+    rule = mha.ScoreRule()  # no mask, or half of BertViz's numbers would be the short 0.0
     draw = lambda: torch.randn(HEADS, length, D_K, generator=generator) * 1.5  # noqa: E731
     layers = tuple(mha.LayerTrace({"q": draw(), "k": draw(), "v": draw()}, rule) for _ in range(LAYERS))
     tokens = mha.words(" ".join(f"word{n}" for n in range(length)))
@@ -101,7 +101,7 @@ def load(browser, page_file: Path, drawn: str) -> float:
 
 
 def ours(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float, float, int]:
-    """Bytes of the page, seconds to make it and to show it, bytes of its layer as the app sends it."""
+    """Bytes of the page, seconds to make it and to show it, bytes of its layer in the app's payload."""
     start = time.perf_counter()
     view = trace.view(layer=5, head=0, token=len(trace.tokens) // 2)
     file = folder / "ours.html"
@@ -119,14 +119,14 @@ def theirs(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float
     with contextlib.redirect_stdout(io.StringIO()):
         made = head_view(attention, list(trace.tokens.labels), html_action="return").data
     seconds = time.perf_counter() - start
-    made = re.sub("// HACK: .*", "", made)  # a comment that BertViz 1.4.1 fills with all numbers once more
+    made = re.sub("// HACK: .*", "", made)  # a comment of BertViz 1.4.1 that repeats all numbers
     file = folder / "theirs.html"
     file.write_text(made, encoding="utf-8")
     return file.stat().st_size, seconds, load(browser, file, "document.readyState === 'complete'")
 
 
 def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, float]:
-    """Frames a second and the share of time in long tasks while the pointer walks over 100 tokens."""
+    """Frames a second and the share of time in long tasks while the pointer moves over 100 tokens."""
     file = folder / "moving.html"
     trace.view(layer=5, head=0).save(file)
     page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
@@ -145,7 +145,7 @@ def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, flo
 
 
 def clicking(browser, folder: Path) -> list[dict]:
-    """How long another head, word or layer of 64 tokens takes to be drawn."""
+    """The time until another head, word or layer of 64 tokens is drawn."""
     file = folder / "clicks.html"
     trace_of(64).view(layer=5, head=0).save(file)
     page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
@@ -181,12 +181,12 @@ def main() -> None:
         for length in lengths:
             trace = trace_of(length)
             own, peer = ours(browser, trace, folder), theirs(browser, trace, folder)
-            for who, (size, made, shown) in (("ours", own[:3]), ("BertViz", peer)):
+            for name, (size, made, shown) in (("ours", own[:3]), ("BertViz", peer)):
                 spent = f"{made:6.2f} s made, {shown:5.2f} s shown"
                 loaded, _ = fitting(trace.layers, 5, 0, budget=ALL_LAYERS * BUDGET, values=True)
-                inside = len(loaded) if who == "ours" else LAYERS
+                inside = len(loaded) if name == "ours" else LAYERS
                 page_size = f"{size / 1e6:8.2f} MB, {inside} of {LAYERS} layers"
-                print(f"{length:4} tokens {who:8} {page_size}, {spent}", flush=True)
+                print(f"{length:4} tokens {name:8} {page_size}, {spent}", flush=True)
             last = length == LENGTHS[-1]
             times = (peer[1] + peer[2]) / (own[1] + own[2])
             case = f"144 heads x {length} tokens"

@@ -1,9 +1,9 @@
 """The number of the project's files that a run of Heads executes.
 
-Run it with ``python tests/bench/bench_walk.py``; the last lines are one JSON object each. A file is passed
-where one of its functions, or the page itself, is run; each number is of one run of the page without a
-browser, after a first run that has filled the caches. The targets say how much somebody has to read to follow
-a run; files are not merged for them.
+Run it with ``python tests/bench/bench_walk.py``; the last lines are one JSON object each. A file counts if
+one of its functions, or the page itself, is run; each number is of one run of the page without a browser,
+after a first run that filled the caches. The targets are how much one has to read to follow a run; files are
+not merged to reach them.
 """
 
 import json
@@ -20,8 +20,8 @@ SENTENCE = "The dog chased the cat because it was hungry."
 MAX_CACHED, MAX_NEW = 25, 35  # files
 
 
-def passed(app: AppTest) -> list[str]:
-    """The files of the project that a run of the app passes through, in their order."""
+def executed(app: AppTest) -> list[str]:
+    """The files of the project that a run of the app executes, in order."""
     files: dict[str, None] = {}
 
     def note(frame, event: str, _) -> None:
@@ -39,9 +39,9 @@ def passed(app: AppTest) -> list[str]:
 
 def main() -> None:
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600).run()
-    walks = {"walk_heads_cached": (passed(app), MAX_CACHED)}
+    walks = {"walk_heads_cached": (executed(app), MAX_CACHED)}
     app.text_area(key="text").set_value(SENTENCE)
-    walks["walk_heads_new_sentence"] = passed(app), MAX_NEW
+    walks["walk_heads_new_sentence"] = executed(app), MAX_NEW
     for name, (files, _) in walks.items():
         print(name, *files, sep="\n  ")
     for name, (files, target) in walks.items():

@@ -1,4 +1,4 @@
-"""The browser and the server of the browser tests, for the benchmarks beside this file."""
+"""The browser and the server of the browser tests, for the benchmarks."""
 
 import contextlib
 import importlib.util
@@ -19,7 +19,7 @@ program, Server = _support.program, _support.Server
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """A Chromium as the tests start it."""
+    """Chromium as the tests start it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=_support.OPTIONS)
         try:
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def served(code: str) -> Iterator[str]:
-    """The address of a server that runs these lines as its page."""
+    """The address of a server with this code as its page."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "page.py"
         script.write_text(code, encoding="utf-8")

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "assets" / "deploy" / "nginx.conf"
-EVENTS = "events { worker_connections 1024; }"  # as in the image of compose.yaml; Debian's has 768
+EVENTS = "events { worker_connections 1024; }"  # as in the image of compose.yaml; Debian's default is 768
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def program() -> str | None:
-    """nginx, if it is on this machine."""
+    """The path of nginx, if it is installed."""
     return shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
 @contextlib.contextmanager
 def nginx(addresses: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """Its address in front of these servers, and the file of its log."""
+    """The address of nginx in front of these servers, and the file of its log."""
     with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
