@@ -351,9 +351,7 @@ def main() -> None:
     if args.soak:
         with running(ours) as server:
             found = asyncio.run(soak(ours, server, SOAKING, WARM, args.soak))
-        print(
-            f"{found['before']:.0f} MB after the warm-up, {found['end']:.0f} MB at the end, {found['answers']} answers"
-        )
+        print(f"{found['before']:.0f} MB warm, {found['end']:.0f} MB at the end, {found['answers']} answers")
         line("class_memory_growth", found["end"] / found["before"], MAX_GROWTH)
         line("class_soak_errors", len(found["errors"]), 0)
         return
