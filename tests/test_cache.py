@@ -31,18 +31,18 @@ KEY = size("a")  # bytes
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_the_bytes_of_a_value_are_those_of_all_that_it_holds(value, least, most):
+def test_the_bytes_of_a_value_include_everything_in_it(value, least, most):
     assert least <= size(value) <= most
 
 
-def test_what_is_held_twice_is_counted_once():
+def test_a_shared_value_is_counted_once():
     numbers = np.zeros(1000)
     ring = [numbers, numbers]
     ring.append(ring)
     assert size(ring) == numbers.nbytes + sys.getsizeof(ring)
 
 
-def test_those_that_nobody_asks_for_go_when_all_are_too_large_together():
+def test_the_least_recently_used_results_are_dropped_first():
     cache, computed = Cache(2 * (KEY + 4) + 1, len), []
 
     def compute(key: str) -> str:
@@ -60,7 +60,7 @@ def test_those_that_nobody_asks_for_go_when_all_are_too_large_together():
     assert len(cache) == cache.bytes == 0
 
 
-def test_one_that_is_too_large_alone_is_there_until_the_next():
+def test_a_result_over_the_limit_is_kept_until_the_next_one():
     cache = Cache(3, len)
     first = cache.get("a", lambda key: "four")
     assert cache.get("a", lambda key: "other") is first
@@ -68,7 +68,7 @@ def test_one_that_is_too_large_alone_is_there_until_the_next():
     assert (len(cache), cache.bytes) == (1, KEY + 1)
 
 
-def test_long_keys_take_bytes_like_results():
+def test_the_bytes_of_keys_count():
     cache = Cache(100_000, len)
     for number in range(100):  # each a link with a text
         cache.get(f"{number} {'x' * 10_000}", lambda key: "y")
@@ -76,7 +76,7 @@ def test_long_keys_take_bytes_like_results():
     assert cache.bytes <= 100_000
 
 
-def test_no_more_are_kept_than_may_be_and_the_latest_that_was_asked_for_stays():
+def test_the_number_of_results_is_limited_and_the_latest_used_ones_stay():
     cache = Cache(1000, len, max_count=2)
     for key in "ab":
         cache.get(key, str.upper)
@@ -85,7 +85,7 @@ def test_no_more_are_kept_than_may_be_and_the_latest_that_was_asked_for_stays():
     assert [key for key in "abc" if key in cache] == ["a", "c"]
 
 
-def test_room_is_made_before_a_result_comes_and_one_can_be_dropped():
+def test_room_can_be_made_in_advance_and_a_result_dropped():
     cache = Cache(3 * (KEY + 1), len)
     for key in "abc":
         cache.get(key, str.upper)
@@ -98,7 +98,7 @@ def test_room_is_made_before_a_result_comes_and_one_can_be_dropped():
     assert len(cache) == cache.bytes == 0
 
 
-def test_all_who_ask_at_once_get_the_one_result():
+def test_simultaneous_requests_share_one_computation():
     cache, computed, begun = Cache(1000, len), [], threading.Event()
     go_on = threading.Event()
 
@@ -122,7 +122,7 @@ def test_all_who_ask_at_once_get_the_one_result():
     assert computed == ["a"]
 
 
-def test_an_error_is_raised_to_each_who_asks_and_not_kept():
+def test_an_error_is_raised_for_every_request_and_not_kept():
     cache, number = Cache(1000, len), iter(range(3))
 
     def compute(key: str) -> str:

@@ -29,19 +29,19 @@ def machine(monkeypatch):
         (False, False, ["cpu"], "CPU: no GPU found"),
     ],
 )
-def test_the_fastest_device_is_picked_and_says_why(cuda, mps, found, reason, machine):
+def test_the_fastest_device_is_picked_with_its_reason(cuda, mps, found, reason, machine):
     machine(cuda=cuda, mps=mps)
     assert device.available() == found
     assert device.pick() == device.Device(found[0], reason)
 
 
-def test_a_device_that_was_asked_for_is_taken(machine):
+def test_a_requested_device_is_used(machine):
     machine(cuda=True, mps=False)
     assert device.pick("cpu") == device.Device("cpu", "cpu was asked for")
     assert device.pick("cuda") == device.Device("cuda", "cuda was asked for")
 
 
-def test_a_device_that_is_not_here_is_refused(machine, refused):
+def test_a_missing_device_is_refused(machine, refused):
     machine(cuda=True, mps=False)
     error = refused(device.pick, "mps")
     assert str(error) == "Device 'mps' is not available here; cuda, cpu can be used."
@@ -49,7 +49,7 @@ def test_a_device_that_is_not_here_is_refused(machine, refused):
     assert [device.pick(fix["device"]).name for fix in error.fixes] == ["cuda", "cpu"]
 
 
-def test_a_trace_takes_the_device_it_is_told(refused):
+def test_a_trace_runs_on_the_given_device(refused):
     assert mha.trace("How are you?", device="cpu").source.device == "cpu"
     message = str(refused(mha.trace, "How are you?", device="abacus"))
     assert message.startswith("Device 'abacus' is not available here; ")
@@ -66,7 +66,7 @@ def test_the_gpu_gives_what_the_cpu_gives(setting):
         np.testing.assert_allclose(ours.result(), theirs.result(), rtol=0, atol=1e-4)
 
 
-def test_an_operation_takes_the_fastest_product_s_share(monkeypatch):
+def test_seconds_per_operation_come_from_the_fastest_product(monkeypatch):
     clock = iter([0, 8, 8, 10, 10, 13, 13, 18])
     monkeypatch.setattr(device.time, "perf_counter", lambda: next(clock))
     assert device.seconds_per_operation.__wrapped__() == 2 / (2 * 512**3)
@@ -75,7 +75,7 @@ def test_an_operation_takes_the_fastest_product_s_share(monkeypatch):
 
 
 @pytest.mark.parametrize(("threads", "told", "left"), [(4, None, [3]), (1, None, [1]), (4, "4", [])])
-def test_a_core_stays_for_those_who_ask_for_little(threads, told, left, monkeypatch):
+def test_one_core_stays_free_for_small_requests(threads, told, left, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if told:
         monkeypatch.setenv("OMP_NUM_THREADS", told)

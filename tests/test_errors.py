@@ -44,12 +44,12 @@ def test_a_number_without_a_fraction_is_still_no_whole_number(refused):
 @pytest.mark.parametrize(
     ("values", "text"), [([1], "1"), ([1, 2], "1 or 2"), ([1, 2, 3], "1, 2 or 3"), (("a", "b"), "a or b")]
 )
-def test_a_list_is_read_out(values, text):
+def test_a_list_is_joined_with_a_word(values, text):
     assert listed(values, "or") == text
     assert listed(iter(values), "and") == text.replace("or", "and")
 
 
-def test_a_name_is_known_or_the_known_ones_are_told(refused):
+def test_an_unknown_name_is_refused_with_the_known_ones(refused):
     assert one_of("mask", "causal", {"full": 1, "causal": 2}) == "causal"
     error = refused(one_of, "mask", "casual", iter(["full", "causal"]))
     assert str(error) == "There is no mask called 'casual'; full or causal can be used."
@@ -65,12 +65,12 @@ def test_a_limit_is_a_whole_number_from_1(value, refused):
 
 
 @pytest.mark.parametrize("value", [np.zeros(2), ["full"], {}, None, 1, "x" * 9999])
-def test_a_name_is_text_and_a_message_repeats_the_beginning_of_a_long_one(value, refused):
+def test_a_long_name_is_shortened_in_the_message(value, refused):
     assert len(str(refused(one_of, "mask", value, ["full"]))) < 200
 
 
 @pytest.mark.parametrize("number", [10**5000, -(10**5000), 10**100], ids=["huge", "below", "googol"])
-def test_a_number_that_python_does_not_write_is_refused_all_the_same(number, refused):
+def test_a_number_too_long_to_print_is_refused(number, refused):
     error = refused(in_range, "h", number, 1, 128)
     assert len(str(error)) < 200
     assert error.fixes == ({"h": 128 if number > 0 else 1},)
@@ -82,7 +82,7 @@ def test_a_value_is_repeated_whole_up_to_80_characters():
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-def test_an_error_that_went_to_another_process_says_the_same_and_is_still_made_of_its_fields(again):
+def test_a_pickled_error_keeps_its_message_and_fields(again):
     fixes = ({"h": 2}, {"h": 4})
     error = MhaError("{n:,} heads; {fits} fit {{}}.", n=3000, fits=listed([2, 4], "or"), fixes=fixes)
     other = again(error)
@@ -92,18 +92,18 @@ def test_an_error_that_went_to_another_process_says_the_same_and_is_still_made_o
     assert other.phrase.fields["fits"].values == (2, 4)
 
 
-def test_a_message_without_fields_is_taken_as_it_is():
+def test_a_message_without_fields_is_its_template():
     assert str(MhaError("{n} of {}")) == "{n} of {}"
 
 
-def test_an_error_says_the_phrase_of_another_one_with_fixes_of_its_own():
+def test_an_error_can_reuse_a_phrase_with_its_own_fixes():
     first = MhaError("{n} heads", n=3)
     second = MhaError(first.phrase, fixes=({"h": 2},))
     assert (str(second), second.phrase.fields, second.fixes) == ("3 heads", {"n": 3}, ({"h": 2},))
 
 
 @pytest.mark.parametrize(("word", "text"), [("comma", "1, 2"), ("semicolon", "1; 2"), ("space", "1 2")])
-def test_a_list_can_be_read_out_without_a_word_before_the_last_one(word, text):
+def test_a_list_can_be_joined_by_commas_only(word, text):
     assert listed([1, 2], word) == text
     assert listed([], word) == ""
 

@@ -34,7 +34,7 @@ def layer_of(tokens: Tokens, seed: int):
     return mha.from_tensors(q=q, k=k, v=v, tokens=tokens).layers[0]
 
 
-def test_pieces_of_a_word_look_on_the_average_and_are_looked_at_together():
+def test_rows_are_averaged_and_columns_summed_over_the_pieces_of_a_word():
     whole, cut = words("unhappy dogs bark"), pieces("Unhappy dogs bark", {"Unhappy": ["Un", "hap", "py"]})
     first, second = layer_of(whole, 1), layer_of(cut, 2)
     assert not is_same_text(first, second)
@@ -50,7 +50,7 @@ def test_pieces_of_a_word_look_on_the_average_and_are_looked_at_together():
     np.testing.assert_allclose(compared.others, (0.0, rows.mean()), atol=1e-6)
 
 
-def test_words_are_paired_in_order_and_one_in_place_of_another_with_it():
+def test_words_are_paired_in_order_and_replaced_words_with_each_other():
     pairs = aligned(words("the cat was very tired ."), words("The cat was wide ."))
     forms = [(one.form, other.form) for one, other in pairs]
     assert forms == [("the", "the"), ("cat", "cat"), ("was", "was"), (".", ".")]
@@ -63,7 +63,7 @@ def test_a_special_token_is_never_paired_with_a_word():
     assert [(one.form, other.form) for one, other in pairs] == [("cat", "cat"), ("sat", "sat")]
 
 
-def test_divergence_is_zero_for_the_same_rows_one_for_apart_and_unknown_without_weight():
+def test_divergence_is_0_for_equal_rows_1_for_disjoint_rows_and_nan_for_zeros():
     names = pd.Index(["a", "b", "c", "d"], name="query")
     first = pd.DataFrame([[0.5, 0.5], [1.0, 0.0], [0.2, 0.0], [0.0, 0.0]], names)
     second = pd.DataFrame([[0.25, 0.25], [0.0, 1.0], [0.3, 0.3], [1.0, 0.0]], names)

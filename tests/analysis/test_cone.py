@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
     ],
 )
 @pytest.mark.parametrize("mask", ["causal", "window", "full"])
-def test_what_is_outside_stays_and_what_is_inside_can_change(mask, change):
+def test_outputs_outside_the_cone_stay_and_inside_it_can_change(mask, change):
     settings = {"h": 2, "d_model": 16, "layers": 3, "mask": mask}
     text = "a cat sat on the mat today"
     plain = mha.trace(text, **settings)
@@ -39,7 +39,7 @@ def test_what_is_outside_stays_and_what_is_inside_can_change(mask, change):
 
 
 @pytest.mark.parametrize("mask", ["causal", "window", "full"])
-def test_another_word_reaches_those_that_may_look_at_it(mask):
+def test_a_changed_word_reaches_the_tokens_that_may_look_at_it(mask):
     settings = {"h": 2, "d_model": 16, "layers": 3, "mask": mask}
     plain, other = (mha.trace(f"a cat sat {word} the mat today", **settings) for word in ("on", "under"))
     for one, two, reached in zip(plain.layers, other.layers, cone(plain, [], changed=[3]), strict=True):
@@ -47,7 +47,7 @@ def test_another_word_reaches_those_that_may_look_at_it(mask):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mistral", "marian"])
-def test_of_real_architectures_too(family):
+def test_the_cone_holds_for_real_architectures(family):
     built = tiny.model(family)
     text, target = tiny.texts((13, 11))
     door = {"source": built, "tokenizer": tiny.tokenizer(built)}
@@ -67,7 +67,7 @@ def test_of_real_architectures_too(family):
         assert reached[-1][4:].all()
 
 
-def test_other_means_of_mixing_tokens_are_refused(refused):
+def test_a_model_that_mixes_tokens_in_other_ways_is_refused(refused):
     built = tiny.model("falcon_h1")
     trace = mha.trace(tiny.texts((13, 11))[0], source=built, tokenizer=tiny.tokenizer(built))
     assert "mix tokens by other means" in str(refused(cone, trace, [edits.Output(layer=0)]))

@@ -119,7 +119,7 @@ def test_a_head_count_that_does_not_divide_is_left_out():
 
 
 @pytest.mark.parametrize(("tokens", "batch"), [(0, 1), (3, 0), (2.0, 1), (1 << 21, 1)])
-def test_counts_that_are_none_are_refused(tokens, batch):
+def test_invalid_counts_are_refused(tokens, batch):
     with pytest.raises(MhaError, match=r"(tokens|batch) .*(out of range|whole number)"):
         cost(AttentionSpec(12, 3), tokens, batch=batch)
 
@@ -136,16 +136,16 @@ def traced(latent=None, kv=KV):
     return LayerTrace({"q": q, "k": k, "v": v}, about=Facts(latent=latent))
 
 
-def test_heads_that_share_keys_keep_fewer_numbers():
+def test_heads_that_share_keys_cache_fewer_numbers():
     assert cache_sizes(traced()) == {"own": KV * 12, "all": HEADS * 12, "one": 12, "shared": KV * 12}
     assert cache_sizes(traced(kv=HEADS))["own"] == HEADS * 12
 
 
-def test_latent_attention_keeps_its_short_vector_and_the_rotary_part():
+def test_latent_attention_caches_its_latent_vector_and_the_rotary_part():
     found = cache_sizes(traced(LatentProjection(kv_rank=8, rotary_width=3)))
     assert (found["own"], found["latent"]) == (11, 11)
     assert "shared" not in found
 
 
-def test_of_weights_alone_nothing_is_known():
+def test_without_keys_there_is_no_cache_size():
     assert cache_sizes(LayerTrace({"weights": torch.full((2, 3, 3), 1 / 3)})) is None

@@ -265,7 +265,7 @@ def test_only_alibi_adds_to_the_scores(position):
     assert ("biased" in notes) is (position == "alibi")
 
 
-def test_what_is_said_is_what_happened():
+def test_the_sentences_shown_are_true():
     plain = told(mha.trace("a b c", h=2, d_model=4))
     assert [plain[name].notes for name in ("split", "mask", "softmax", "mix")] == [
         ("why", "same"),
@@ -282,7 +282,7 @@ def test_what_is_said_is_what_happened():
 
 
 @pytest.mark.parametrize("mask", [None, "causal", EMPTY_ROWS, np.zeros((3, 3), bool)], ids=str)
-def test_softmax_over_the_whole_matrix_stands_beside_as_the_wrong_way(mask):
+def test_the_softmax_over_the_whole_matrix_is_shown_as_the_mistake(mask):
     trace = mha.trace("a b c", h=2, d_model=4, mask=mask, edits=[mha.edits.Temperature(temperature=0.4)])
     step = told(trace, 1)["softmax"]
     [wrong] = step.wrong
@@ -293,7 +293,7 @@ def test_softmax_over_the_whole_matrix_stands_beside_as_the_wrong_way(mask):
     assert (step.facts["least"], step.facts["most"]) == pytest.approx((float(rows.min()), float(rows.max())))
 
 
-def test_where_weights_are_made_of_more_than_scores_there_is_no_wrong_way():
+def test_weights_with_a_sink_or_patch_have_no_mistake_to_show():
     assert not told(of_rule(sinks=torch.ones(2)))["softmax"].wrong
     patched = mha.trace("a b c", h=2, d_model=4, edits=[mha.edits.Weights(heads=1, rows=2)])
     assert not told(patched)["softmax"].wrong
@@ -333,13 +333,13 @@ def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
     assert told(of_rule(scale=0.5))["scale"].notes == ("why",)
 
 
-def test_what_is_added_by_the_words_is_not_said_to_be_of_their_places():
+def test_a_bias_that_depends_on_words_is_not_called_positional():
     trace = of_rule(bias=torch.ones(2, 3, 3))
     layer = replace(trace.layers[0], about=Facts(bias="It depends on the words."))
     assert set(told(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
 
 
-def test_what_is_added_capped_and_sunk_is_said():
+def test_bias_cap_and_sinks_are_named():
     assert set(told(of_rule(bias=torch.ones(2, 3, 3)))["mask"].notes) == {"none", "added"}
     assert set(told(of_rule(distance_bias=torch.ones(2, 5)))["mask"].notes) == {"none", "added"}
     assert set(told(of_rule(soft_cap=5.0))["mask"].notes) == {"none", "capped"}
@@ -392,7 +392,7 @@ def test_a_layer_in_half_precision_has_all_steps(dtype):
     assert 0 < found["output"].facts["difference"] < 0.05
 
 
-def test_steps_of_which_little_is_known_leave_out_what_is_not(cross_trace):
+def test_steps_with_unknown_inputs_are_left_out(cross_trace):
     found = steps(cross_trace, layer=1, head=0)
     assert [step.name for step in found] == [make.__name__ for make in STEPS[1:-1]]
     assert [drawn.frame.shape for drawn in found[0].after] == [(7, 3), (11, 3), (11, 5)]
@@ -449,7 +449,7 @@ def adjusted_steps(layer: mha.LayerTrace, head: int = 3) -> dict:
 
 
 @pytest.mark.parametrize("order", ["nr", "rn", "r", "s", "cr", "n"])
-def test_products_and_what_becomes_of_them_are_shown_apart(order):
+def test_the_products_and_their_adjustments_are_separate_steps(order):
     layer = layer_of(order)
     found, stages = adjusted_steps(layer), ["linear"] * (order[0] != "r") + ["raw"] * ("r" in order)
     stages += ["turned"] * (order == "rn")
@@ -479,7 +479,7 @@ def test_products_and_what_becomes_of_them_are_shown_apart(order):
         ("cr", [r"\pm 0.7", "Q''_{4}", r"\text{RoPE}", "Q_{4}"], ("why", "clip", "rotary")),
     ],
 )
-def test_the_formula_names_what_is_done_in_its_order(order, formula, notes):
+def test_the_formula_names_the_adjustments_in_order(order, formula, notes):
     step = adjusted_steps(layer_of(order))["adjust"]
     places = [step.formula.index(part) for part in formula]
     assert places == sorted(places)
@@ -489,7 +489,7 @@ def test_the_formula_names_what_is_done_in_its_order(order, formula, notes):
     assert step.notes == notes
 
 
-def test_nothing_between_is_no_step_and_no_mark():
+def test_without_adjustments_there_is_no_step_and_no_prime():
     found = adjusted_steps(layer_of(""))
     assert "adjust" not in found
     assert "'" not in found["project"].formula
@@ -497,7 +497,7 @@ def test_nothing_between_is_no_step_and_no_mark():
     assert [drawn.symbol for drawn in found["project"].after] == ["Q", "K", "V"]
 
 
-def test_x_w_is_called_the_product_and_not_q_where_something_is_between():
+def test_with_adjustments_x_w_is_called_the_product_and_not_q():
     found = adjusted_steps(layer_of("nr"))
     assert "{Q'}" in found["project"].formula
     assert "{K'}" in found["project"].formula
@@ -508,7 +508,7 @@ def test_x_w_is_called_the_product_and_not_q_where_something_is_between():
     assert found["project"].facts["difference"] <= 1e-5
 
 
-def test_a_matrix_that_did_not_make_the_product_is_found_out():
+def test_a_wrong_matrix_is_detected():
     layer = layer_of("nr")
     assert product_difference(layer) <= 1e-5
     other = layer.projections._replace(w_k=layer.projections.w_k + 0.5)
@@ -564,7 +564,7 @@ def test_the_steps_of_a_part_never_compute_the_whole(allocated):
     assert max(allocated(lambda: steps(trace, layer=0, head=1, part=CUT))) < n * n
 
 
-def test_a_layer_reads_what_the_layer_before_has_written():
+def test_the_input_of_a_layer_is_compared_with_the_output_before():
     """Of random weights Z of one layer is X of the next; of the small models a norm stands between them."""
     stacked = mha.trace("How are you?", h=3, d_model=15, layers=2)
     assert "stacked" not in told(stacked)["project"].notes

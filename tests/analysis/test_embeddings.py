@@ -36,7 +36,7 @@ def test_a_table_has_one_row_for_each_word_and_counts_dimensions_from_one():
         (("a", "a"), (2, 4), "given twice"),
     ],
 )
-def test_what_is_no_table_of_words_is_refused(words, shape, said):
+def test_an_invalid_table_of_words_is_refused(words, shape, said):
     with pytest.raises(mha.MhaError, match=said):
         table(words, np.zeros(shape))
 
@@ -51,7 +51,7 @@ def test_points_on_a_line_lie_on_one_axis():
     np.testing.assert_allclose(found.shares, [1, 0], atol=1e-12)
 
 
-def test_with_all_axes_every_distance_is_kept_and_the_shares_are_the_whole():
+def test_with_all_axes_distances_are_exact_and_shares_sum_to_1():
     vectors = drawn(9, 4)
     found = project(vectors, axes=4)
 
@@ -62,7 +62,7 @@ def test_with_all_axes_every_distance_is_kept_and_the_shares_are_the_whole():
     assert found.shares.sum() == pytest.approx(1)
 
 
-def test_each_axis_shows_less_than_the_one_before_and_the_share_is_that_of_the_variance():
+def test_each_axis_explains_less_variance_than_the_one_before():
     vectors = drawn(50, 6)
     found = project(vectors, axes=3)
     assert (np.diff(found.shares) <= 0).all()
@@ -79,7 +79,7 @@ def test_a_map_does_not_depend_on_the_sign_that_the_algorithm_found():
     np.testing.assert_allclose(project(vectors, axes=2).points, there, atol=1e-9)
 
 
-def test_the_axes_are_those_of_the_words_that_were_named_and_the_others_are_put_on_them():
+def test_the_axes_are_fitted_to_the_named_words_and_others_projected():
     vectors = table([*"abcd"], np.array([[0, 0, 0], [0, 2, 0], [0, 4, 0], [9, 3, 9]]))
     found = project(vectors, axes=1, along=["a", "b", "c"])
     np.testing.assert_allclose(found.points[1], [-2, 0, 2, 1], atol=1e-12)

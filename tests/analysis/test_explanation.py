@@ -153,7 +153,7 @@ TRACES = {
 
 
 @pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
-def test_the_terms_make_the_number_of_the_trace(trace):
+def test_the_terms_give_the_number_of_the_trace(trace):
     trace, names, refusals = trace(), set(), []
     for name, place in cells.places(trace, 60):
         try:
@@ -216,7 +216,7 @@ def random_traces(draw) -> mha.AttentionTrace:
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(random_traces(), st.integers(0, 99))
-def test_whatever_is_traced_and_edited_torch_agrees_and_every_number_is_explained(trace, seed):
+def test_every_number_of_random_edited_traces_is_explained_and_equals_torch(trace, seed):
     for layer in trace.layers:
         check = mha.against_torch(layer)
         if layer.allowed().any():
@@ -345,7 +345,7 @@ def test_the_code_runs_alone():
         ({"layer": 2, "head": 0, "query": 0, "key": 0}, "layers 0 to 1"),
     ],
 )
-def test_a_place_that_there_is_not_is_refused(ask, message):
+def test_a_place_that_does_not_exist_is_refused(ask, message):
     with pytest.raises(mha.MhaError, match=message):
         mha.explain(mha.trace(**GROUPED), **ask)
 
@@ -366,7 +366,7 @@ def test_a_layer_norm_of_a_file_is_explained_as_that_of_the_model(tmp_path):
         mha.explain(replace(loaded, layers=(short,)), "k", head=2, key=3, dimension=4)
 
 
-def test_what_is_not_known_is_refused():
+def test_a_number_with_unknown_parts_is_refused():
     trace = mha.from_weights(torch.softmax(torch.randn(2, 3, 3), -1), ["a", "b", "c"])
     for name, (axes, _) in EXPLAINED.items():
         with pytest.raises(mha.MhaError, match=r"not known|only its weights are known"):
@@ -380,7 +380,7 @@ def test_what_is_not_known_is_refused():
         mha.explain(replace(trace, layers=(normed,)), "q", head=0, query=0, dimension=0)
 
 
-def test_terms_that_do_not_make_the_number_are_refused():
+def test_terms_that_do_not_give_the_number_are_refused():
     """A matrix of another layer, as a wrong reading of a model would have it."""
     trace = mha.trace(**GROUPED)
     layer, other = trace.layers

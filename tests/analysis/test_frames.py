@@ -69,13 +69,13 @@ def test_every_matrix_of_a_layer_whose_v_has_an_input_of_its_own_can_be_shown(ow
     assert shown.hidden is None
 
 
-def test_what_v_is_made_of_is_refused_where_that_is_x(trace, own_values):
+def test_the_input_of_v_is_refused_if_it_is_x(trace, own_values):
     for without in (trace, own_values):
         with pytest.raises(mha.MhaError, match="no inputs of its own for V: they are X"):
             picture(without, "x_v", layer=0, head=0)
 
 
-def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(own_values):
+def test_a_long_table_of_the_input_of_v_leads_back_to_its_cells(own_values):
     table = long_table(own_values, "x_v", layer=1, heads=[3])
     assert [*table.columns] == ["head", "key_position", "key", "d_model", "x_v"]
     wide = table.pivot(index="key_position", columns="d_model", values="x_v")
@@ -83,7 +83,7 @@ def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(own_values):
 
 
 @pytest.mark.parametrize("mask", ["full", "window:1"])
-def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(mask):
+def test_cells_are_hidden_only_after_the_mask_is_applied(mask):
     trace = made(mask=mask)
     for name in OF_RANDOM:
         hidden = picture(trace, name, layer=1, head=2).hidden
@@ -136,7 +136,7 @@ def test_every_line_of_a_long_table_leads_back_to_its_cell(trace, name):
     assert (table["head"] == 4).all()
 
 
-def test_the_lines_are_counted_through(trace):
+def test_the_rows_of_a_long_table_have_consecutive_numbers(trace):
     table = long_table(trace, "weights", layer=0, heads=range(2))
     pd.testing.assert_index_equal(table.index, pd.RangeIndex(len(table)))
 

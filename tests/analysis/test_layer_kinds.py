@@ -50,18 +50,18 @@ def trace(*layers: LayerTrace, mixers: tuple[MixerTrace, ...] = ()) -> mha.Atten
     ],
     ids=["all", "causal", "window", "window on both sides", "chunks", "first and window", "beginning"],
 )
-def test_a_mask_says_what_a_layer_is(mask, kind, size):
+def test_the_kind_of_a_layer_is_read_off_its_mask(mask, kind, size):
     assert layer_kinds(trace(layer(mask))) == (LayerKind("", kind, layer=0, size=size),)
     assert kind in KINDS
 
 
-def test_what_a_layer_has_besides_is_said_too():
+def test_latent_and_gated_layers_have_traits():
     gate, latent = OutputGate("sigmoid", "head"), LatentProjection(5)
     [one, two] = layer_kinds(trace(layer(CAUSAL, gate=gate), layer(gate=gate, latent=latent)))
     assert (one.traits, two.traits) == (("gated",), ("latent", "gated"))
 
 
-def test_layers_of_both_sorts_stand_in_the_order_of_the_model():
+def test_layers_and_mixers_are_in_the_order_of_the_model():
     kinds = layer_kinds(
         trace(
             layer(name="layers.2.self_attn"),
@@ -80,7 +80,7 @@ def test_layers_of_both_sorts_stand_in_the_order_of_the_model():
     ]
 
 
-def test_of_layers_with_weights_alone_these_say_it():
+def test_the_kind_of_a_layer_is_read_off_its_weights_if_only_they_are_known():
     seen = (CAUSAL & (KEY > ROW - 3)).float()
     weights = torch.stack([CAUSAL / CAUSAL.sum(1, keepdim=True), seen / seen.sum(1, keepdim=True)])
     kinds = layer_kinds(mha.from_weights(weights[:, None].numpy(), TEXT))

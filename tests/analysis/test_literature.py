@@ -46,7 +46,7 @@ def finding(measure: str, head: int = 1) -> Finding:
 # What is on file
 
 
-def test_every_finding_names_a_measure_that_there_is():
+def test_every_finding_names_an_existing_measure():
     known = {*literature.MEASURES, *(LINK + relation for relation in RELATIONS)} - {"link"}
     for model in CATALOGUE["models"]:
         assert findings(model)
@@ -60,7 +60,7 @@ def test_all_layers_and_heads_count_from_0_whatever_the_paper_does():
         assert found.printed == f"{found.layer}.{found.head}"
 
 
-def test_a_model_that_is_in_no_paper_has_no_findings():
+def test_an_unpublished_model_has_no_findings():
     assert findings("someone/their-own-bert") == ()
 
 
@@ -96,7 +96,7 @@ def test_determiners_and_adjectives_stand_before_their_noun():
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_a_head_that_always_looks_right_has_1_and_an_even_one_nearly_nothing(relation):
+def test_a_perfect_head_scores_1_and_a_uniform_one_almost_0(relation):
     def at(tokens, m):
         for sentence in SENTENCES:
             if sentence["text"] == tokens.text:
@@ -127,7 +127,7 @@ def test_the_weight_of_a_word_on_itself_does_not_count():
 
 
 @pytest.mark.parametrize(("name", "step"), [("previous token", -1), ("next token", 1), ("first token", None)])
-def test_positions(name, step):
+def test_measures_of_positions_by_hand(name, step):
     def at(tokens, m):
         return 0 if step is None else min(max(m + step, 0), len(tokens) - 1)
 
@@ -142,14 +142,14 @@ def earlier(tokens, m, beyond: int) -> int:
 
 
 @pytest.mark.parametrize(("name", "beyond"), [("duplicate", 0), ("induction", 1)])
-def test_repetition(name, beyond):
+def test_measures_of_repetition_by_hand(name, beyond):
     right = measure(finding(name), looking(lambda tokens, m: earlier(tokens, m, beyond)))
     wrong = measure(finding(name), looking(lambda tokens, m: earlier(tokens, m, 1 - beyond)))
     assert (right.score, right.n, wrong.score) == (1.0, 40, 0.0)
 
 
 @pytest.mark.parametrize(("name", "which"), [("name mover", 0), ("second subject", 1)])
-def test_names(name, which):
+def test_measures_of_names_by_hand(name, which):
     """In "When Mary and John went …, John gave a drink to" Mary is said once and John twice."""
     people = {person for pair in CATALOGUE["names"] for person in pair}
 
@@ -182,6 +182,6 @@ def test_a_model_without_that_layer_or_head_is_refused(refused):
     refused(measure, finding("previous token", head=2), model)
 
 
-def test_a_word_that_no_piece_stands_for_is_refused(refused):
+def test_a_word_without_a_piece_is_refused(refused):
     tokens = mha.Tokens("two words", ("two",), ((0, 3),))
     assert "“words”" in str(refused(between_words, np.ones((1, 1)), tokens, [(0, 3), (4, 9)]))

@@ -184,7 +184,7 @@ def test_heads_that_mostly_look_at_one_position_are_named_after_it():
     assert seen.positions()[0, 0][1] == pytest.approx(seen.table.loc[(0, 0), "previous token"])
 
 
-def test_in_a_text_of_two_tokens_no_half_is_a_name():
+def test_in_a_text_of_two_tokens_no_head_is_named():
     """Each token gets half of the weight: that is what looking nowhere in particular does."""
     seen = overview(mha.trace("a b", h=4, d_model=8))
     tensors = dict.fromkeys("qkv", torch.zeros(1, 2, 1))

@@ -112,7 +112,7 @@ def test_empty_rows_and_rows_with_one_key_change_nothing():
     np.testing.assert_allclose(compared(made(wider, mask)), compared(made(weights)), rtol=1e-6)
 
 
-def test_what_goes_to_a_sink_counts_as_weight_but_not_as_spread():
+def test_weight_on_a_sink_is_left_out_of_the_entropy():
     """Scores of 0 and a sink of log L: half of every row goes to the sink, the rest is uniform."""
     layer = made(np.ones((2, L, L)), sinks=torch.full((2,), float(np.log(L))))
     found = metrics(layer)
@@ -141,7 +141,7 @@ def test_traces_of_any_source_have_patterns(settings):
 # Likeness
 
 
-def test_likeness_is_symmetric_bounded_and_1_with_oneself(mask):
+def test_similarity_is_symmetric_bounded_and_1_with_itself(mask):
     alike = compared(made(drawn(12), mask))
     np.testing.assert_array_equal(alike, alike.T)
     np.testing.assert_array_equal(np.diag(alike), 1)
@@ -157,14 +157,14 @@ def test_heads_with_the_same_weights_are_1_and_heads_without_a_common_key_0():
     assert compared(made(apart))[0, 1] == pytest.approx(0, abs=1e-7)
 
 
-def test_likeness_by_hand():
+def test_similarity_by_hand():
     """Row 0: (1, 0) and (½, ½), √(H(¾, ¼) − ½); row 1: equal."""
     alike = compared(made([[[1, 0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]]))
     mixed = 0.75 * np.log2(4 / 3) + 0.25 * 2
     assert alike[0, 1] == pytest.approx(1 - np.sqrt(mixed - 0.5) / 2)
 
 
-def test_likeness_is_the_same_in_blocks_of_rows(mask, monkeypatch):
+def test_similarity_is_the_same_in_blocks_of_rows(mask, monkeypatch):
     weights = drawn(5)
     whole = compared(made(weights, mask))
     for cells in (1, 70):
@@ -182,7 +182,7 @@ def test_some_rows_of_a_text_are_compared_evenly_spaced():
     np.testing.assert_array_equal(compared(made(weights), max_rows=9), compared(made(weights)))
 
 
-def test_likeness_of_a_long_text_needs_no_whole_matrix(monkeypatch):
+def test_similarity_of_a_long_text_needs_no_whole_matrix(monkeypatch):
     layer = mha.trace(" ".join(["a", "b", "c"] * 20), h=3, d_model=12).layers[0]
     seen, weights = [], mha.LayerTrace.weights
     monkeypatch.setattr("mha_core.attention.functional.CELLS", VALUES_PER_CELL * 3 * 60 * 7)
@@ -249,7 +249,7 @@ def test_layers_between_other_tokens_are_not_compared():
         {"n_kv_heads": 2, "position": "rotary"},
     ],
 )
-def test_what_a_token_took_is_shared_out_among_the_others(settings):
+def test_the_weight_of_a_left_out_token_is_rescaled_to_the_others(settings):
     layer = mha.trace("one two three four five", h=4, d_model=16, **settings).layers[0]
     weights = layer.weights().astype(float)[:, [1, 2, 4]][:, :, [1, 2, 4]]
     expected = weights / weights.sum(-1, keepdims=True)
@@ -258,7 +258,7 @@ def test_what_a_token_took_is_shared_out_among_the_others(settings):
     np.testing.assert_array_equal(leave_out(layer, [0, 3]).v, layer.v[:, [1, 2, 4]])
 
 
-def test_it_is_shared_out_where_only_the_weights_are_known_and_beside_sinks():
+def test_rescaling_works_with_weights_only_and_with_sinks():
     weights = drawn(2, 4)
     weights[0, 1] = [0.5, 0, 0, 0.5]  # nothing is left to share out
     known = mha.from_weights(weights, "a b c d").layers[0]
@@ -270,7 +270,7 @@ def test_it_is_shared_out_where_only_the_weights_are_known_and_beside_sinks():
     assert (leave_out(sinks, [0, 3]).weights().sum(-1) < 1).all()
 
 
-def test_special_tokens_are_those_of_the_tokenizer_or_those_that_look_like_it():
+def test_special_tokens_come_from_the_tokenizer_or_their_form():
     pieces = ("[CLS]", "a", "[MASK]", "b", "[SEP]", "[PAD]")
     spans = ((0, 0),) * 6
     weights = drawn(2, 6)
@@ -294,7 +294,7 @@ def test_special_tokens_are_those_of_the_tokenizer_or_those_that_look_like_it():
     assert left.unknown == (0, 2)
 
 
-def test_padding_bends_the_measures_and_can_be_left_out():
+def test_padding_distorts_the_measures_and_can_be_left_out():
     """Three words and two of padding that nobody looks at, against the three words alone."""
     q, k, v = (torch.from_numpy(drawn(2, 5, seed)).float() for seed in range(3))
     mask = torch.tensor([True, True, True, False, False]).expand(5, 5)
@@ -325,7 +325,7 @@ def test_padding_bends_the_measures_and_can_be_left_out():
         ),
     ],
 )
-def test_what_cannot_be_left_out_is_named(trace, asked, message):
+def test_tokens_that_cannot_be_left_out_are_named(trace, asked, message):
     with pytest.raises(mha.MhaError, match=message):
         asked(trace)
 
@@ -352,7 +352,7 @@ def test_layers_without_skip_connections_collapse_and_the_measure_is_that_of_the
         assert collapse(trace.layers[7]) is not None
 
 
-def test_a_head_that_chooses_is_no_collapse_whatever_its_tokens_are():
+def test_a_selective_head_prevents_collapse():
     alibi = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position="alibi").layers[7]
     assert np.linalg.norm(alibi.x - alibi.x.mean(0)) / np.linalg.norm(alibi.x) < ALIKE
     assert metrics(alibi)["entropy"].max() > EVEN > metrics(alibi)["entropy"].min()
@@ -404,7 +404,7 @@ def test_the_share_of_special_tokens_is_the_mean_of_their_columns(special):
     )
 
 
-def test_without_special_tokens_or_the_same_tokens_there_is_no_share():
+def test_without_special_tokens_there_is_no_share():
     assert special_share(made(drawn()), ()) is None
     cross = mha.LayerTrace({"weights": torch.full((2, 3, 4), 1 / 4)})
     assert special_share(cross, (0,)) is None

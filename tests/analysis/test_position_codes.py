@@ -32,7 +32,7 @@ def test_the_sinusoidal_code_is_that_of_the_paper():
     assert meeting[3] == pytest.approx(sum(math.cos(3 / 10000 ** (2 * i / 10)) for i in range(5)), abs=1e-5)
 
 
-def test_one_rotated_vector_meets_itself_by_the_distance_alone():
+def test_the_rotary_effect_depends_on_distance_only():
     code = rotary(7, 10)
     assert code.table.shape == (7, 5)
     assert code.table.loc[3, 2] == pytest.approx(math.cos(2 / 10000 ** (2 / 10)), abs=1e-6)
@@ -43,13 +43,13 @@ def test_one_rotated_vector_meets_itself_by_the_distance_alone():
     )
 
 
-def test_alibi_falls_along_a_line_whose_slope_is_the_heads():
+def test_the_alibi_bias_falls_linearly_with_the_heads_slope():
     code = alibi(5, 8, head=1)
     np.testing.assert_allclose(code.table.to_numpy()[:, 1], [-(2.0**-n) for n in range(1, 9)])
     np.testing.assert_allclose(by_distance(code), [0, -0.25, -0.5, -0.75, -1.0])
 
 
-def test_learned_vectors_meet_by_their_products():
+def test_the_effect_of_learned_vectors_is_their_products():
     vectors = np.array([[1.0, 2.0, 0.0], [0.5, -1.0, 3.0]])
     code = of_vectors(vectors)
     np.testing.assert_allclose(code.effect, [[5, -1.5], [-1.5, 10.25]])
@@ -67,7 +67,7 @@ def test_learned_vectors_meet_by_their_products():
         (alibi, (4, 2.0, 0), "h must be a whole number"),
     ],
 )
-def test_sizes_that_there_are_not_are_refused(code, arguments, message):
+def test_sizes_out_of_range_are_refused(code, arguments, message):
     with pytest.raises(MhaError) as refusal:
         code(*arguments)
     assert message in str(refusal.value)

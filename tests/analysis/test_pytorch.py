@@ -98,7 +98,7 @@ def run(lines: str, layer: LayerTrace, step: str) -> None:
         assert same.all(), f"{step}: {name}"
 
 
-def test_the_code_of_every_step_makes_the_numbers_of_the_trace(trace):
+def test_the_code_of_every_step_gives_the_numbers_of_the_trace(trace):
     for at, layer in enumerate(trace.layers):
         told = steps(trace, layer=at, head=0)
         assert len(told) == 9
@@ -134,7 +134,7 @@ def test_a_gate_is_in_the_code_and_a_rotation_of_outputs_leaves_none():
 
 
 @pytest.mark.parametrize("form", ["half", "pairs"])
-def test_what_happens_before_queries_meet_keys_is_in_the_code(form):
+def test_adjustments_of_queries_and_keys_are_in_the_code(form):
     plain = layer_of()
     cos, sin = (torch.randn(3, 6, generator=torch.Generator().manual_seed(seed)) for seed in (3, 4))
     steps_of = Clip(0.8), Rotary(form, 6)
@@ -150,7 +150,7 @@ def test_what_happens_before_queries_meet_keys_is_in_the_code(form):
 
 
 @pytest.mark.parametrize("step", [Norm("RMSNorm", "head"), Rotary("half", 4)], ids=["gain", "part"])
-def test_a_norm_whose_gain_is_not_known_and_a_rotation_of_a_part_leave_no_code(step):
+def test_unknown_gains_and_partial_rotations_have_no_code(step):
     layer = layer_of(about=Facts(adjustments=Adjustments(q=(Factor(2.0), step))))
     assert of_step("adjust", layer) == ""
 
@@ -168,7 +168,7 @@ def test_the_code_of_two_texts_takes_keys_and_values_from_the_other_one():
         run(of_step(name, layer), layer, name)
 
 
-def test_numbers_that_an_edit_puts_in_place_have_no_code():
+def test_numbers_set_by_an_edit_have_no_code():
     edits = [mha.edits.Weights(layer=0), mha.edits.Output(layer=0, heads=1)]
     layer = mha.trace(**GROUPED, edits=edits).layers[0]
     assert of_step("softmax", layer) == of_step("mix", layer) == ""
@@ -184,7 +184,7 @@ def in_torch(source: str) -> list[str]:
     return [node.value for node in texts if isinstance(node.value, str) and IN_TORCH.search(node.value)]
 
 
-def test_one_file_writes_code_in_torch():
+def test_only_one_file_writes_torch_code():
     assert in_torch('"""torch.tensor(1)"""\nx = f"{y} = torch.tanh({y})"') == [" = torch.tanh("]
     files = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
     assert [file.name for file in files if in_torch(file.read_text(encoding="utf-8"))] == ["pytorch.py"]

@@ -112,7 +112,7 @@ def test_planted_positions(planted):
         assert planted.loc[name].drop(head)["score"].max() < 0.5
 
 
-def test_nobody_is_right_who_looks_at_all_keys_alike():
+def test_uniform_attention_is_never_right():
     found = of_model(uniform(), "en")
     of_links = found[found["role"].isin(evaluation.LINKS)]
     assert (of_links["score"] == 0).all()
@@ -203,7 +203,7 @@ QUESTION_OF = LINKS | {"previous token": "before", "next token": "after"}
 
 
 @pytest.mark.parametrize("h", [4, 8])
-def test_each_head_is_labelled_with_a_link_of_the_question_that_it_was_asked(language, h):
+def test_each_head_is_labelled_with_a_link_of_its_question(language, h):
     table = shipped_roles(mini.find(language, "glass-box", h, 64))
     named = {head: role for (layer, head), (role, _) in labels(table).items() if layer == 1}
     for head, asked in enumerate(questions_of(h)):
@@ -212,7 +212,7 @@ def test_each_head_is_labelled_with_a_link_of_the_question_that_it_was_asked(lan
 
 
 @pytest.mark.parametrize("h", [4, 8])
-def test_each_link_is_found_best_by_the_head_that_is_asked_for_it(language, h):
+def test_each_link_is_found_best_by_the_head_of_its_question(language, h):
     table = shipped_roles(mini.find(language, "glass-box", h, 64))
     last = table[table["layer"] == 1].pivot(index="role", columns="head", values="score")
     for role, question in QUESTION_OF.items():
@@ -269,14 +269,14 @@ def test_a_trace_a_model_and_its_file_have_the_same_roles(shipped, trained, tmp_
         pd.testing.assert_frame_equal(roles(tmp_path / "own.safetensors"), expected)
 
 
-def test_a_trace_of_another_training_of_the_same_shape_is_not_taken_for_the_shipped_model(shipped):
+def test_a_trace_of_another_training_of_the_same_shape_is_not_mismistaken_for_the_shipped_model(shipped):
     further = checkpoints.untrained(shipped.plan)
     further.model.layers[0].attention.projections().w_q.mul_(1.5)
     with pytest.raises(mha.MhaError, match="does not come with Headscope; give the file of that model"):
         roles(mini.follow(further, "The animal was too tired."))
 
 
-def test_what_has_no_small_model_is_refused_with_what_works():
+def test_a_trace_without_a_small_model_is_refused_with_what_works():
     with pytest.raises(mha.MhaError, match="takes a small model") as refused:
         roles(mha.trace("a b", h=2, d_model=8))
     assert "'random'" in str(refused.value)
@@ -334,7 +334,7 @@ def test_each_head_gets_its_best_role_alone_and_the_first_of_equals():
     assert [*found.items()] == [((0, 1), ("noun to cue", 0.8)), ((1, 0), ("next token", 0.9))]
 
 
-def test_what_is_labelled_is_what_the_table_of_a_model_says(planted):
+def test_labels_follow_from_the_table_of_a_model(planted):
     """The heads of the positions are named after them; no fixed distance passes for a link."""
     found = labels(planted.reset_index())
     assert {key[1]: role for key, (role, _) in found.items()} == {

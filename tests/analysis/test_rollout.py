@@ -101,13 +101,13 @@ def test_rows_of_a_rollout_sum_to_one_and_a_mask_holds(heads, settings):
         np.testing.assert_array_equal(np.triu(found, 1), 0)
 
 
-def test_without_the_residual_one_head_is_attention_alone_and_with_it_alone_nothing_moves():
+def test_residual_0_is_attention_and_residual_1_the_identity():
     trace = mha.trace(TEXT, h=1, d_model=15, layers=2)
     np.testing.assert_allclose(rollout(trace, residual=0), two_hops(trace, first=0, second=0), atol=1e-6)
     np.testing.assert_array_equal(rollout(trace, residual=1), np.eye(7))
 
 
-def test_what_the_heads_are_joined_by(trace):
+def test_heads_are_combined_by_mean_max_or_min(trace):
     weights = trace.layers[0].weights().astype(float)
     for heads, joined in {"mean": weights.mean(0), "max": weights.max(0), "min": weights.min(0)}.items():
         expected = joined / joined.sum(1, keepdims=True)
@@ -130,7 +130,7 @@ def test_a_rollout_without_special_tokens_is_that_of_the_others():
     np.testing.assert_allclose(found, steps[1] @ steps[0], atol=1e-6)
 
 
-def test_what_sinks_and_hidden_rows_take_is_given_to_nobody():
+def test_weight_on_sinks_and_hidden_rows_is_not_redistributed():
     q = torch.zeros(1, 3, 2)
     mask = torch.tensor([[True, False, False], [False, False, False], [True, True, True]])
     rule = mha.ScoreRule(mask=mask, sinks=torch.zeros(1))
@@ -149,7 +149,7 @@ def test_what_sinks_and_hidden_rows_take_is_given_to_nobody():
         ({"without": range(7)}, "All 7 tokens would be left out"),
     ],
 )
-def test_a_rollout_refuses_what_is_not_there(trace, settings, message):
+def test_a_rollout_refuses_missing_layers_and_invalid_residuals(trace, settings, message):
     with pytest.raises(mha.MhaError, match=message):
         rollout(trace, **settings)
 
@@ -162,7 +162,7 @@ def test_between_two_texts_there_is_no_rollout():
         rollout([1, 2])
 
 
-def test_a_rollout_leads_through_no_layer_without_weights(trace):
+def test_a_rollout_through_a_layer_without_weights_is_refused(trace):
     ones = torch.ones(2, 7, 3)
     mixer = MixerTrace({"v": ones, "output": ones}, "gated delta rule")
     with pytest.raises(mha.MhaError, match="1 layers of this model have no weights \\(gated delta rule\\)"):
@@ -174,7 +174,7 @@ def test_a_second_hop_cannot_start_in_another_text(cross_trace, refused):
         assert "look from one text at another" in str(refused(ask))
 
 
-def test_of_a_long_text_two_hops_are_computed_for_a_part_and_through_all_tokens(monkeypatch):
+def test_two_hops_of_a_long_text_sum_over_all_tokens_for_a_part(monkeypatch):
     trace = mha.trace(" ".join(f"w{at}" for at in range(19)), h=3, d_model=12, layers=2)
     whole = two_hops(trace, first=1, second=2)
     monkeypatch.setattr(functional, "CELLS", 5 * 19)  # five rows of the first layer at a time

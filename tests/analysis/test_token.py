@@ -105,7 +105,7 @@ def test_tables_name_heads_from_one_and_tokens_by_their_labels(trace):
     assert (row.index.name, row.columns.name, column.columns.name) == ("head", "key", "query")
 
 
-def test_products_sum_to_the_scores_and_go_on_to_the_weights(trace):
+def test_products_sum_to_the_scores_and_lead_to_the_weights(trace):
     for at, token in everywhere(trace):
         layer = trace.layers[at]
         for head in range(layer.n_heads):
@@ -235,7 +235,7 @@ def test_no_whole_matrix_is_made(heads, ask, allocated, monkeypatch):
         lambda trace, token, layer: vectors(trace, token, layer=layer, head=0),
     ],
 )
-def test_a_token_and_a_layer_that_are_not_there_are_refused(ask, refused):
+def test_a_token_and_a_layer_that_do_not_exist_are_refused(ask, refused):
     trace = mha.trace(TEXT, h=3, d_model=12)
     error = refused(ask, trace, LENGTH, 0)
     assert str(error) == "This text has tokens 0 to 6; token 7 was asked for."
@@ -266,7 +266,7 @@ def series(*values: float) -> pd.Series:
         ([0.25] * 4, 2, 0, [0], 3, 0.75),
     ],
 )
-def test_the_largest_are_named_and_two_or_more_told_together(
+def test_the_largest_weights_are_listed_and_two_or_more_others_summed(
     values, most, least, positions, n_others, others
 ):
     found = leading(series(*values), most, minimum=least)
@@ -287,13 +287,13 @@ def test_the_densest_columns_keep_their_order():
 # Two texts: 7 tokens look at 11 others
 
 
-def test_a_token_that_looks_has_a_row_over_the_other_text(cross_trace):
+def test_a_query_token_has_a_row_over_the_other_text(cross_trace):
     row = row_of(cross_trace, 6, layer=1)
     np.testing.assert_allclose(row.weights, cross_trace.layers[1].weights()[:, 6], atol=1e-6)
     assert [*row.weights.columns] == [*cross_trace.sides.keys.labels]
 
 
-def test_a_token_that_is_looked_at_has_a_column_over_those_that_look(cross_trace, refused):
+def test_a_key_token_has_a_column_over_the_queries(cross_trace, refused):
     column = column_of(cross_trace, 10, layer=1)
     np.testing.assert_allclose(column.weights, cross_trace.layers[1].weights()[:, :, 10], atol=1e-6)
     assert [*column.weights.columns] == [*cross_trace.sides.queries.labels]
@@ -301,7 +301,7 @@ def test_a_token_that_is_looked_at_has_a_column_over_those_that_look(cross_trace
     assert "tokens 0 to 6" in str(refused(row_of, cross_trace, 7, layer=0))
 
 
-def test_the_query_meets_the_keys_of_the_other_text(cross_trace):
+def test_a_query_is_multiplied_with_the_keys_of_the_other_text(cross_trace):
     found = against_keys(cross_trace, 5, layer=0, head=4)
     assert [*found.numbers.index] == [*cross_trace.sides.keys.labels]
     np.testing.assert_allclose(found.products.sum(axis=1), cross_trace.layers[0].scores(4)[5], atol=1e-5)

@@ -172,7 +172,7 @@ def test_edits_go_to_their_layers_and_kinds():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(change, message):
+def test_values_that_do_not_fit_are_refused(change, message):
     with pytest.raises(MhaError, match=message):
         change()
 

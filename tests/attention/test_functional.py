@@ -28,7 +28,7 @@ def test_a_hidden_key_has_no_influence_at_all(normal):
     assert not torch.equal(attend(q, k, v), attend(q, k, v, ScoreRule(mask=allowed)))
 
 
-def test_what_goes_in_is_left_as_it_was(normal):
+def test_inputs_are_unchanged(normal):
     q, k, v, bias = normal(3, 7, 5), normal(3, 11, 5), normal(3, 11, 13), normal(3, 7, 11)
     inputs = [q, k, v, bias]
     copies = [t.clone() for t in inputs]
@@ -189,7 +189,7 @@ def test_half_precision_stays_as_near_to_fp32_as_its_digits_allow(dtype, toleran
     torch.testing.assert_close(half.float(), full, atol=tolerance, rtol=0)
 
 
-def test_scores_beyond_the_range_of_fp16_are_still_told_apart():
+def test_scores_beyond_the_range_of_fp16_are_still_distinguished():
     q, k = torch.tensor([[[200.0]]]), torch.tensor([[[200.0], [100.0]]])
     v = torch.tensor([[[3.0], [7.0]]])
     output = attend(q.half(), k.half(), v.half(), ScoreRule(scale=4.0))  # 160,000 and 80,000
@@ -247,7 +247,7 @@ def test_shapes_that_do_not_fit_are_named(q, k, v, normal, refused):
     )
 
 
-def test_what_is_no_tensor_or_no_rule_is_refused(normal, refused):
+def test_a_value_that_is_not_a_tensor_or_rule_is_refused(normal, refused):
     q = normal(3, 5, 7)
     assert "got a list, a Tensor and a Tensor." in str(refused(attend, q.tolist(), q, q))
     assert "rule is a ScoreRule" in str(refused(attend, q, q, q, None))
@@ -302,7 +302,7 @@ def test_the_fused_kernel_gives_it_over_many_of_its_blocks_too(reach, normal, ke
         (6, 5, torch.float32, {"temperature": 2.0}),
     ],
 )
-def test_what_the_fused_kernel_lacks_is_left_to_attend(n_kv, d_v, dtype, rule, normal, kernel):
+def test_unsupported_rules_fall_back_from_the_fused_kernel(n_kv, d_v, dtype, rule, normal, kernel):
     ran = kernel()
     q, k, v = normal(1, 6, 7, 5), normal(1, n_kv, 11, 5, seed=1), normal(1, n_kv, 11, d_v, seed=2)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)

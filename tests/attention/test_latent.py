@@ -82,7 +82,7 @@ def test_the_published_code_computes_the_same(normal):
     torch.testing.assert_close(attended.output, expected, atol=2e-6, rtol=0)
 
 
-def test_values_of_another_text_have_short_vectors_of_their_own(normal):
+def test_values_of_another_text_have_latent_vectors_of_their_own(normal):
     module = LatentAttention(SPECS["no position"]).requires_grad_(False)
     x, context, words = (normal(2, n, 12, seed=n) for n in (4, 7, 7))
     words = words + 1

@@ -132,7 +132,7 @@ def test_shapes_that_do_not_fit_are_refused(refused):
 
 
 @pytest.mark.parametrize("name", ["mask", "key_padding"])
-def test_numbers_are_no_mask(name, refused):
+def test_a_mask_of_numbers_is_refused(name, refused):
     masked = {"mask": None, "key_padding": None, name: torch.zeros(5, 7)}
     assert str(refused(masks.combine, masked["mask"], masked["key_padding"], **SIZES)) == (
         f"The {name} has dtype torch.float32; a mask is boolean, True where a query may look at a key. "

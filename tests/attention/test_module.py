@@ -48,7 +48,7 @@ def test_d_model_is_split_over_the_heads(h, d_k):
     assert (spec.d_k, spec.d_v, spec.n_kv_heads, spec.bias) == (d_k, d_k, h, True)
 
 
-def test_what_is_given_is_kept():
+def test_given_sizes_are_kept():
     assert AttentionSpec(11, 6, n_kv_heads=2, d_k=5, d_v=13, bias=False).__dict__ == {
         "d_model": 11,
         "n_heads": 6,
@@ -350,7 +350,7 @@ def test_a_state_dict_has_four_matrices_that_are_views(module):
         assert tensor.untyped_storage().data_ptr() == expected.untyped_storage().data_ptr()
 
 
-def test_what_is_written_into_a_state_dict_arrives_in_the_product(module):
+def test_values_written_into_a_state_dict_are_used(module):
     for name, tensor in module.state_dict().items():
         tensor.fill_("qkvo".index(name[0]))
     for index, rows in enumerate(module.qkv.weight.split(module.widths)):
@@ -358,7 +358,7 @@ def test_what_is_written_into_a_state_dict_arrives_in_the_product(module):
 
 
 @pytest.mark.parametrize("assign", [False, True])
-def test_what_was_saved_is_what_is_loaded(assign, module, inputs):
+def test_a_saved_state_dict_loads_exactly(assign, module, inputs):
     state = {f"a.b.{name}": tensor.clone() for name, tensor in module.state_dict().items()}
     before = dict(state)
     other = torch.nn.ModuleDict({"a": torch.nn.ModuleDict({"b": MultiHeadAttention(module.spec)})})

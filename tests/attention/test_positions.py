@@ -44,7 +44,7 @@ def test_turning_keeps_the_length_of_a_vector(d_k, length, seed, normal):
 
 
 @pytest.mark.parametrize("d_k", [2, 6, 26])
-def test_query_and_key_meet_by_their_distance_alone(d_k, normal):
+def test_rotated_products_depend_only_on_distance(d_k, normal):
     q, k = normal(1, d_k, dtype=torch.float64), normal(1, d_k, seed=1, dtype=torch.float64)
     scores = positions.rotate(q.expand(17, -1)) @ positions.rotate(k.expand(17, -1)).mT
     for distance in range(-16, 17):

@@ -237,7 +237,7 @@ def test_one_item_of_a_batch_keeps_what_is_its_own(normal):
     assert item.temperature == 0.7
 
 
-def test_hiding_narrows(normal):
+def test_combining_masks_hides_more(normal):
     one, other = normal(QUERIES, KEYS) > 0, normal(2, 1, QUERIES, KEYS, seed=1) > 0
     rule = ScoreRule(mask=one, scale=0.3)
     assert rule.hiding(None) is rule
@@ -330,7 +330,7 @@ def test_a_table_of_distances_of_other_sizes_is_refused(normal, refused):
 
 
 @pytest.mark.parametrize("scale", [float("nan"), float("inf")])
-def test_a_scale_that_is_no_number_is_refused(scale, refused):
+def test_a_scale_that_is_not_a_number_is_refused(scale, refused):
     assert str(refused(ScoreRule, scale=scale)) == f"scale {scale} is no finite number."
 
 
@@ -347,7 +347,7 @@ def test_a_rule_has_numbers_that_a_float_can_be(values, refused):
 
 @pytest.mark.parametrize("name", ["bias", "distance_bias", "mask", "sinks", "patched_weights"])
 @pytest.mark.parametrize("table", ["x", [0.0, 1.0], 1.0, True, np.zeros((3, 3))], ids=repr)
-def test_a_table_that_is_no_tensor_is_refused_where_it_is_given(name, table, refused):
+def test_a_table_that_is_not_a_tensor_is_refused(name, table, refused):
     assert f"{name} is a tensor, as torch.as_tensor makes it; got a " in str(
         refused(ScoreRule, **{name: table})
     )
@@ -355,6 +355,6 @@ def test_a_table_that_is_no_tensor_is_refused_where_it_is_given(name, table, ref
 
 @pytest.mark.parametrize("name", ["scale", "soft_cap", "temperature"])
 @pytest.mark.parametrize("number", ["1", True, [1.0], 1j, np.ones(2), torch.ones(2)], ids=repr)
-def test_a_number_that_is_none_is_refused_where_it_is_given(name, number, refused):
+def test_an_invalid_number_is_refused(name, number, refused):
     assert f"{name} is a number; got " in str(refused(ScoreRule, **{name: number}))
     assert getattr(ScoreRule(**{name: np.float32(2)}), name) == 2.0

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl, urlsplit
 from playwright.sync_api import expect
 
 
-def test_a_setting_holds_while_the_menu_is_closed_and_back_undoes_it_last(visit, app, settled):
+def test_a_setting_in_the_closed_menu_holds_and_back_undoes_it(visit, app, settled):
     page = visit(f"{app}/?source=random&twin=")
     sentence = page.get_by_role("textbox", name="Sentence", exact=True)
     seed = page.get_by_role("spinbutton", name="Seed", exact=True)

@@ -35,7 +35,7 @@ def set_number(page, name: str, value: int) -> None:
     page.keyboard.press("Enter")
 
 
-def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, settled, eye):
+def test_a_typed_sentence_is_shown_at_once_and_is_in_the_link(visit, app, settled, eye):
     page = visit(app)
     type_sentence(page, "Is Liechtenstein cold?")
     settled(page)
@@ -94,7 +94,7 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled,
     assert view.pictures().count() == 8
 
 
-def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled, eye):
+def test_back_undoes_all_changes_of_one_action(visit, app, settled, eye):
     page = visit(app)
 
     def scene() -> list[str]:
@@ -121,9 +121,7 @@ def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled, eye):
     assert scene() == ["How are you?", ""]
 
 
-def test_enter_applies_a_sentence_shift_enter_breaks_the_line_and_a_composition_is_let_alone(
-    visit, app, settled, eye
-):
+def test_enter_applies_a_sentence_but_not_during_composition(visit, app, settled, eye):
     page = visit(app)
     box = page.get_by_role("textbox", name="Sentence", exact=True)
     box.fill("My dog chased the postman because he was scared.")
@@ -227,7 +225,7 @@ def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, se
     assert file.suggested_filename == "headscope-weights-layer-1-1-1-x-hello.csv"
 
 
-def test_the_words_of_a_sentence_stand_in_the_order_of_their_script(visit, app):
+def test_the_words_of_a_sentence_follow_the_direction_of_their_script(visit, app):
     words = visit(random(app, text="القط نام هنا")).locator(".strip .token")
     words.first.wait_for()
     places = [word.bounding_box()["x"] for word in words.all()]

@@ -30,7 +30,7 @@ def test_the_first_screen_shows_what_the_card_is_about(visit, app, name):
 
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 1440) for name in SECTIONS), ("equal_cost", 390)])
-def test_a_link_to_a_section_opens_there_and_lets_go_when_the_user_scrolls(visit, app, name, width):
+def test_a_link_to_a_section_opens_there_until_the_user_scrolls(visit, app, name, width):
     page = visit(f"{app}/{CASES[name].address.removeprefix('./')}", width=width)
     heading = page.locator(f"#{SECTIONS[name]}")
     expect(heading).to_be_in_viewport()
@@ -75,7 +75,7 @@ def test_a_case_opens_in_the_same_tab_and_leads_on_and_back(visit, app, settled)
     assert len(page.context.pages) == tabs
 
 
-def test_a_case_stays_while_one_explores_and_goes_with_its_page_or_when_it_is_left(visit, app, settled):
+def test_a_case_stays_open_until_its_page_is_left(visit, app, settled):
     page = visit(f"{app}/?h=8&layer=2&head=6&heads=4,5,6&token=it&case=11")
     said = page.locator(".case")
     page.get_by_role("button", name="arcs", exact=True).click()

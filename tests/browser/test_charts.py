@@ -39,7 +39,7 @@ def saved(page, key: str, kind: str):
 # The menu
 
 
-def test_a_menu_lies_on_the_paper_of_its_figure_in_the_other_theme_too(visit, app, settled):
+def test_the_menu_of_a_figure_has_its_background_in_both_themes(visit, app, settled):
     page = visit(f"{app}/embeddings")
     button = page.locator(".headscope-save > button").first
     for theme, (red, green, blue) in (("light", (251, 250, 246)), ("dark", (21, 23, 28))):
@@ -69,9 +69,7 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
         assert page.locator(".headscope-save").count() == len(menus)
 
 
-def test_a_map_of_words_is_saved_with_them_by_a_menu_that_the_keyboard_opens_and_that_moves_nothing(
-    visit, app
-):
+def test_a_map_of_words_is_saved_with_its_words_by_keyboard(visit, app):
     page = visit(f"{app}/embeddings")
     menu = page.locator(".st-key-words_map .headscope-save")
     height = "document.querySelector('[data-testid=stMain]').scrollHeight"
@@ -126,7 +124,7 @@ def plotted(visit, app, settled):
     return open_
 
 
-def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(plotted, settled):
+def test_an_svg_has_the_figure_with_its_caption(plotted, settled):
     page = plotted(link("", text=NASTY, h=4, seed=3, head=2).replace("?", "&"))
     for theme, paper in PAPER.items():
         page.emulate_media(color_scheme=theme)
@@ -163,7 +161,7 @@ def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(plott
         assert page.locator("img[src='x']").count() == 0
 
 
-def test_a_png_has_twice_the_pixels_of_the_figure_and_it_is_saved_as_it_is_seen(plotted):
+def test_a_png_has_twice_the_pixels_of_the_figure(plotted):
     page = plotted()
     _, drawn = saved(page, PLOT, "SVG")
     root = ET.fromstring(drawn)
@@ -216,7 +214,7 @@ def test_a_csv_holds_the_very_numbers_that_are_drawn(plotted):
             assert (np.float32(cell) == weight) if may else cell == ""
 
 
-def test_no_two_words_on_a_map_lie_on_each_other_and_no_edge_cuts_one(visit, app):
+def test_no_word_on_a_map_is_overlapped_or_cut(visit, app):
     page = visit(f"{app}/embeddings?text=The women saw the girl because she was lost.&twin=", width=390)
     boxes = page.locator(".st-key-words_map .textpoint text").evaluate_all(
         "all => all.map((e) => [e.textContent, e.getBoundingClientRect().toJSON()])"
@@ -232,7 +230,7 @@ def test_no_two_words_on_a_map_lie_on_each_other_and_no_edge_cuts_one(visit, app
             assert abs(one["top"] - two["top"]) >= 12, (word, other)
 
 
-def test_the_lines_of_the_paper_are_saved_with_their_source(visit, app):
+def test_the_figure_of_the_paper_is_saved_with_its_source(visit, app):
     page = visit(f"{app}/train?train_view=heads")
     lines = rows(saved(page, "sweep_published", "CSV")[1])
     assert lines[1][:3] == ["BLEU", "1", "24.9"]
@@ -241,9 +239,7 @@ def test_the_lines_of_the_paper_are_saved_with_their_source(visit, app):
     assert "Vaswani et al. 2017, Table 3" in written
 
 
-def test_on_a_phone_a_map_of_three_axes_has_its_legend_free_and_is_saved_with_a_picture_of_its_canvas(
-    visit, app
-):
+def test_on_a_phone_a_3d_map_has_a_free_legend_and_can_be_saved(visit, app):
     page = visit(f"{app}/embeddings?axes=3-D", width=390, height=844, touch=True)
     plot = page.locator(".st-key-words_map [data-headscope-full]")
     plot.locator("canvas").wait_for()
@@ -293,7 +289,7 @@ def pictures(root) -> list[str]:
     return [element.get("href") for element in root.iter(f"{SVG}image")]
 
 
-def test_the_overview_is_saved_as_it_is_seen_with_all_its_measures_in_its_order(visit, app, settled):
+def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
     text = f"one two {NASTY}"
     sizes = {"h": 4, "d_model": 32, "layers": 3}
     page = visit(link(app, text=text, **sizes))

@@ -14,7 +14,7 @@ ACTS = 14
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="reads the memory of a process as Linux has it"
 )
-def test_visit_after_visit_is_answered_and_leaves_nothing_in_memory(monkeypatch):
+def test_many_visits_are_answered_and_leave_nothing_in_memory(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "tests" / "bench")
     import bench_class
 

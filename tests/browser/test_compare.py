@@ -6,7 +6,7 @@ import mha_core as mha
 from mha_core.scene.scene import Scene
 
 
-def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit, app, eye, settled):
+def test_a_choice_in_the_view_is_shown_in_every_figure(visit, app, eye, settled):
     page = visit(f"{app}/compare", width=390)
     view = eye(page, "compare_view")
     names = view.view.get_by_role("toolbar", name="Sentences").get_by_role("button")

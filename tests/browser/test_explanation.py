@@ -46,7 +46,7 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
     expect(panel).to_be_hidden()
 
 
-def test_any_cell_is_three_presses_from_the_first_page(visit, app, settled, eye):
+def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     """Another layer, another head, the cell; or another layer, the way to Z, the cell."""
     trace = mini.trace(SCENE.text, h=SCENE.h, d_model=SCENE.d_model)
     page = visit(f"{app}?edits=temperature%2Cby%3D2")  # Heads shows the model as it is

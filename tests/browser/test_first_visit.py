@@ -85,7 +85,7 @@ def faults(page, theme: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_everybody_can_use_a_page_in_both_themes(visit, app, settled, axe, jumps, page):
+def test_a_page_is_accessible_in_both_themes(visit, app, settled, axe, jumps, page):
     opened = visit(f"{app}/{page}", first=True)
     assert not jumps(opened)
     opened.evaluate(axe)
@@ -99,9 +99,7 @@ def test_everybody_can_use_a_page_in_both_themes(visit, app, settled, axe, jumps
     assert all(below <= above + 1 for above, below in zip([first, *levels], levels, strict=False))
 
 
-def test_everybody_can_use_each_drawing_and_a_large_matrix_with_its_table_in_both_themes(
-    visit, app, settled, axe, eye
-):
+def test_each_drawing_and_a_large_matrix_are_accessible_in_both_themes(visit, app, settled, axe, eye):
     page = visit(app)
     page.evaluate(axe)
     view = eye(page)
@@ -118,7 +116,7 @@ def test_everybody_can_use_each_drawing_and_a_large_matrix_with_its_table_in_bot
 
 
 @pytest.mark.parametrize("page", ON_PHONES)
-def test_a_page_opens_on_a_phone_with_its_title_fits_it_and_is_for_everybody(visit, app, jumps, axe, page):
+def test_a_page_fits_a_phone_and_is_accessible(visit, app, jumps, axe, page):
     opened = visit(f"{app}/{page}", width=390, height=844, first=True)
     assert not jumps(opened)
     expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
@@ -137,7 +135,7 @@ def test_the_tables_of_how_many_heads_fit_a_phone(visit, app):
         assert table.locator("table").bounding_box()["width"] <= 390
 
 
-def test_the_first_visit_of_heads_is_light_and_asks_for_no_script_of_plotly(visit, app):
+def test_the_first_visit_of_heads_is_small_and_loads_no_plotly(visit, app):
     page = visit(app, first=True, heard=(heard := []))
     fetched = page.evaluate(FETCHED)
     assert 3e6 < sum(size for _, size in fetched) + sum(map(len, heard)) < MAX_LOAD

@@ -39,7 +39,7 @@ def test_a_choice_runs_a_part_of_the_page(visit, app, settled, address):
 
 
 @pytest.mark.parametrize("address", PAGES[:2])  # one that asks the server, and one that does not
-def test_a_choice_is_known_to_the_frame_the_history_and_other_pages(visit, app, settled, address):
+def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled, address):
     page = visit(f"{app}/{address}")
     words, chosen = words_and_chosen(page)
     words.filter(has_text="animal").click()

@@ -22,7 +22,7 @@ def frames(page) -> list[tuple[str, str, list[str]]]:
     )
 
 
-def test_the_switches_of_heads_that_share_stand_in_one_frame(visit, app, eye):
+def test_the_switches_of_heads_that_share_are_in_one_frame(visit, app, eye):
     page = visit(link(app, n_kv_heads=2))
     assert frames(page) == [
         [f"K V {kv}", f"Heads {first}–{first + 2} share key/value head {kv}", chips]

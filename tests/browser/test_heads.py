@@ -159,7 +159,7 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
 @pytest.mark.parametrize(
     ("width", "height", "seen"), [(1440, 900, 280), (1280, 720, 240), (853, 480, 80), (390, 844, 50)]
 )
-def test_on_any_screen_a_picture_and_the_answers_are_seen_at_first(visit, app, eye, width, height, seen):
+def test_on_any_screen_a_picture_and_the_answers_are_visible_at_first(visit, app, eye, width, height, seen):
     view = eye(visit(app, width=width, height=height))
     answers = view.view.locator(".answers")
     for nth in range(1 if width < 640 else 2):  # on a phone the second sentence is a swipe away
@@ -172,7 +172,7 @@ def test_on_any_screen_a_picture_and_the_answers_are_seen_at_first(visit, app, e
     assert view.page.get_by_role("heading", level=1).count() == 1
 
 
-def test_with_twelve_layers_too_and_all_heads_stand_below(visit, app, eye):
+def test_with_twelve_layers_all_heads_are_below(visit, app, eye):
     view = eye(visit(f"{app}/?source=random&layers=12&h=12&d_model=96", height=HEIGHT))
     for name in NAMES:
         box = picture(view, name).locator("xpath=..").bounding_box()
@@ -180,7 +180,7 @@ def test_with_twelve_layers_too_and_all_heads_stand_below(visit, app, eye):
     expect(view.page.locator(".overview canvas.all")).to_be_visible()
 
 
-def test_sixteen_heads_stand_in_one_line_and_the_six_matrices_on_the_first_screen(visit, app, eye):
+def test_with_sixteen_heads_the_six_matrices_are_on_the_first_screen(visit, app, eye):
     view = eye(visit(f"{app}/?h=16&d_model=128", height=HEIGHT))
     chips = view.view.locator(".chip").evaluate_all(
         "all => all.map((e) => e.getBoundingClientRect().toJSON())"
@@ -202,7 +202,7 @@ def test_sixteen_heads_stand_in_one_line_and_the_six_matrices_on_the_first_scree
     expect(chips).not_to_have_class(re.compile("more-right"))
 
 
-def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved(visit, app, eye):
+def test_a_hovered_cell_shows_its_number_and_a_large_matrix_is_saved(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     view = eye(page)
     before = len(sent)
@@ -283,7 +283,7 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     np.testing.assert_array_equal(view.matrix("q"), layer.q[head][:, order])
 
 
-def test_with_keys_alone_one_is_soon_at_the_drawing_and_reads_every_cell_of_a_picture(visit, app, eye):
+def test_with_the_keyboard_every_cell_of_a_picture_can_be_read(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
     view = eye(page)
     where = """v => {
@@ -337,7 +337,7 @@ def test_with_keys_alone_one_is_soon_at_the_drawing_and_reads_every_cell_of_a_pi
     assert view.view.evaluate(where)[1].startswith("Heatmap of A₃")
 
 
-def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, app, eye, settled):
+def test_every_picture_moves_the_focus_without_the_server(visit, app, eye, settled):
     page = visit(app, sent=(sent := []))
     view = eye(page)
     before = len(sent)
@@ -544,7 +544,7 @@ def test_a_focus_is_not_lost_however_late_the_server_answers(
     assert looked_at(view) == (0, 2, 6)
 
 
-def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
+def test_on_a_phone_the_six_matrices_are_swiped(visit, app, eye):
     page = visit(app, width=390, height=844, touch=True)
     view = eye(page)
     row = view.view.locator(".six")
@@ -588,9 +588,7 @@ def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
     assert page.evaluate("visualViewport.scale") == 1
 
 
-def test_on_a_phone_two_sentences_are_swiped_and_the_one_in_sight_stays_above_its_matrices(
-    visit, app, eye, settled
-):
+def test_on_a_phone_two_sentences_are_swiped(visit, app, eye, settled):
     page = visit(app, width=390, height=844, touch=True)
     view, below = eye(page), page.locator("[data-testid=stHeader]").bounding_box()["height"]
     names = view.view.get_by_role("toolbar", name="Sentences").get_by_role("button")
@@ -695,7 +693,7 @@ COLOURS = """(canvas, [row, column]) => {
 }"""
 
 
-def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say_so(visit, app, eye, settled):
+def test_masked_cells_are_hatched_in_pictures_captions_and_files(visit, app, eye, settled):
     page = visit(f"{app}/?source=random&mask=causal&twin=")
     view = eye(page)
     small = picture(view, "weights")
@@ -725,7 +723,7 @@ def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say
     assert "Hatched: hidden by the mask." in offered.value.path().read_text(encoding="utf-8")
 
 
-def test_the_frame_of_a_row_that_is_thin_leaves_its_cells_to_be_seen(visit, app, eye):
+def test_the_frame_of_a_thin_row_leaves_its_cells_visible(visit, app, eye):
     words = "+".join(f"word{number}" for number in range(60))
     view = eye(visit(f"{app}/?source=random&twin=&token=9&text={words}"))
     row = """(canvas, at) => {
@@ -787,7 +785,7 @@ READ = """async (addresses) => {
 }"""
 
 
-def test_all_heads_are_saved_as_they_are_drawn_with_their_words_and_every_weight(visit, app, eye):
+def test_all_heads_are_saved_with_their_words_and_weights(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
     view = eye(page)
     every = view.view.locator(".all-heads")
@@ -831,7 +829,7 @@ def test_all_heads_are_saved_as_they_are_drawn_with_their_words_and_every_weight
     np.testing.assert_allclose(view.view.evaluate(ends), [largest.max()] * 4, atol=1e-5)
 
 
-def test_a_long_sentence_is_scrolled_to_the_word_that_is_held(visit, app, eye):
+def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
     words = " ".join(f"w{at}" for at in range(1, 201))
     page = visit(
         f"{app}?{urlencode({'source': 'random', 'text': words, 'twin': '', 'layer': 1, 'token': 200})}"

@@ -33,9 +33,7 @@ def test_of_two_words_of_the_same_name_the_chosen_one_is_hidden(visit, app, eye,
     assert view.chosen_word() == "saw\u2009₁"  # a new sentence: its verb, and not the one of that name
 
 
-def test_a_word_of_the_second_sentence_is_hidden_there_and_what_is_guessed_is_said_there(
-    visit, app, eye, settled
-):
+def test_a_word_of_the_second_sentence_is_hidden_and_guessed_there(visit, app, eye, settled):
     twin = "A big animal didn't cross the street because it was too wide."
     page = visit(f"{app}?{urlencode({'twin': twin})}")
     settled(page)

@@ -120,7 +120,7 @@ def written(page) -> str:
 
 
 @pytest.mark.slow
-def test_a_sentence_is_shown_as_it_is_on_every_page(app, harmless, settled, eye):
+def test_a_hostile_sentence_is_shown_as_typed_on_every_page(app, harmless, settled, eye):
     link = urlencode({"source": "random", "text": FIRST, "twin": SECOND, "token": 1, "layer": 1, "head": 1})
     page = harmless(f"{app}?{link}")
     for number, text in enumerate((FIRST, SECOND)):
@@ -132,7 +132,7 @@ def test_a_sentence_is_shown_as_it_is_on_every_page(app, harmless, settled, eye)
 
 
 @pytest.mark.slow
-def test_a_link_may_say_anything_in_any_field(strangers, harmless):
+def test_any_text_in_any_field_of_a_link_is_harmless(strangers, harmless):
     fields = [name for name in TEXTS if name not in ("text", "twin")]
     fields += ["drawing", "side", "words", "token", "hop1"]
     fields += ["train_architecture", "width", "axes", "lang", "[]"]
@@ -143,7 +143,7 @@ def test_a_link_may_say_anything_in_any_field(strangers, harmless):
 
 
 @pytest.mark.slow
-def test_a_link_may_have_any_number_in_any_field(strangers, harmless):
+def test_any_number_in_any_field_of_a_link_is_harmless(strangers, harmless):
     fields = {
         "?source=random": ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers", "seed", "layer", "head"),
         "?source=run": ("step",),
@@ -163,7 +163,7 @@ def test_a_link_may_have_any_number_in_any_field(strangers, harmless):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [PATHS[0], f"{SCRIPTS[0]} {MARKUP[0]}", f"https://{EVIL}/../../a"])
-def test_a_model_may_have_any_name_and_none_is_loaded_or_fetched(app, harmless, model):
+def test_any_name_of_a_model_is_harmless_and_not_loaded(app, harmless, model):
     page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     assert model in written(page)
@@ -179,7 +179,7 @@ def hostile_trace(path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_may_hold_anything(app, harmless, settled, eye, tmp_path):
+def test_any_content_of_a_file_is_harmless(app, harmless, settled, eye, tmp_path):
     path = tmp_path / "trace.safetensors"
     hostile_trace(path)
     tokens = mha.load(path).tokens.labels
@@ -236,7 +236,7 @@ def test_a_file_opens_up_to_the_limit_on_its_label_and_a_larger_one_is_refused_i
 
 
 @pytest.mark.slow
-def test_what_is_saved_is_harmless_wherever_it_is_opened(app, browser, harmless, eye, alone, tmp_path):
+def test_saved_files_are_harmless_wherever_they_are_opened(app, browser, harmless, eye, alone, tmp_path):
     page = harmless(f"{app}?{urlencode({'source': 'random', 'text': FIRST, 'twin': '', 'token': 1})}")
     view, labels = eye(page), list(mha.words(FIRST).labels)
 
@@ -290,7 +290,7 @@ def test_what_is_saved_is_harmless_wherever_it_is_opened(app, browser, harmless,
 
 
 @pytest.mark.slow
-def test_a_page_of_another_site_cannot_connect_and_a_file_without_a_token_is_not_taken(strangers):
+def test_another_site_cannot_connect_or_upload(strangers):
     connection = http.client.HTTPConnection(urlsplit(strangers).netloc)
     handshake = {
         "Connection": "Upgrade",
@@ -326,7 +326,7 @@ def test_no_path_leads_to_another_file(strangers):
     connection.close()
 
 
-def test_strangers_see_all_pages_at_the_top_as_on_ones_own_machine(strangers, visit):
+def test_strangers_see_all_pages_at_the_top(strangers, visit):
     """A menu of Streamlit's beside them would push the last ones into "2 more"."""
     page = visit(f"{strangers}/steps", width=1366)
     links = page.get_by_test_id("stTopNav").get_by_role("link")

@@ -79,7 +79,7 @@ def speaks(page) -> str:
     return page.evaluate("document.documentElement.lang")
 
 
-def test_a_browser_that_speaks_chinese_begins_in_chinese_with_chinese_sentences(chinese):
+def test_a_chinese_browser_opens_in_chinese(chinese):
     page = chinese()
     expect(page.get_by_role("heading", name="每个头看什么？")).to_be_visible()
     expect(page.locator(".answers").first).to_contain_text("动物 100%")
@@ -107,7 +107,7 @@ def test_the_switch_changes_the_language_keeps_it_and_back_undoes_it(chinese, ap
     expect(page.get_by_role("heading", name="What do h and d_model cost?")).to_be_visible()
 
 
-def test_ones_own_sentence_stays_when_the_language_changes(chinese):
+def test_a_typed_sentence_stays_when_the_language_changes(chinese):
     page = chinese("?text=The dog was hungry.&lang=zh")
     page.get_by_role("radio", name="EN").click()
     expect(page.get_by_role("heading", name="What does each head look at?")).to_be_visible()
@@ -143,7 +143,7 @@ def test_words_of_a_sentence_stay_though_streamlit_writes_them_too(chinese):
     expect(page.get_by_text("没有匹配的项")).to_be_visible()
 
 
-def test_a_refusal_and_its_repairs_are_said_in_chinese(chinese):
+def test_a_refusal_and_its_repairs_are_in_chinese(chinese):
     page = chinese("?source=random&h=3&d_model=64")
     expect(page.get_by_role("alert")).to_contain_text("不能平均分给 3 个头")
     page.get_by_role("button", name="改用：d_model 66").click()

@@ -55,7 +55,7 @@ def query(page) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("link", PAGES)
-def test_the_address_of_a_page_opens_the_same_picture_in_a_fresh_visit(visit, app, settled, link):
+def test_the_link_of_a_page_opens_the_same_picture(visit, app, settled, link):
     page = visit(f"{app}/{link}")
     for choice in (
         page.locator(".chooser [data-field=head]").get_by_role("radio"),
@@ -93,9 +93,7 @@ def test_a_link_to_a_head_of_older_weights_opens_the_head_with_an_answer(visit, 
     assert page.evaluate("navigation.entries().length") == 2  # and the choice
 
 
-def test_the_opened_matrix_and_the_explained_number_are_in_the_link_and_the_word_stays_pinned(
-    visit, app, settled, eye
-):
+def test_the_large_matrix_and_the_explained_number_are_in_the_link(visit, app, settled, eye):
     page = visit(app)
     view = eye(page)
     view.view.locator(".six button").nth(4).click()

@@ -13,7 +13,7 @@ def traced(family: str, folder):
     return huggingface.follow(huggingface.load(folder(family)), Scene.text)
 
 
-def test_pointing_at_a_piece_says_what_it_looks_at(model, folder, eye):
+def test_hovering_a_piece_shows_what_it_looks_at(model, folder, eye):
     view = eye(model("bert", layer=1, head=2, token=3))
     weights = traced("bert", folder).layers[0].weights(1)
     view.token(1).hover()
@@ -42,7 +42,7 @@ def test_a_folder_can_be_typed(visit, app, folder, settled):
     assert "model=" in page.url
 
 
-def test_whose_attention_is_chosen_stands_in_the_link(model, settled):
+def test_the_kind_of_attention_is_in_the_link(model, settled):
     page = model("t5", target="The street.")
     page.get_by_role("radio", name="decoder").or_(page.get_by_role("button", name="decoder")).click()
     settled(page)

@@ -20,7 +20,7 @@ def step(page) -> float:
     return (page.locator(".overview canvas.all").bounding_box()["height"] - TOP) / 2
 
 
-def test_a_head_that_is_chosen_on_real_model_is_shown_on_heads_and_back_brings_one_back(model, settled, eye):
+def test_a_head_chosen_on_real_model_opens_on_heads_and_back_returns(model, settled, eye):
     page = model("llama", "model", text="The street was wide.")
     away = step(page)
     page.locator(".overview canvas.all").click(position={"x": LEFT + 2.5 * away, "y": TOP + 0.5 * away})
@@ -35,7 +35,7 @@ def test_a_head_that_is_chosen_on_real_model_is_shown_on_heads_and_back_brings_o
     assert (where, link["layer"], link["head"]) == ("model", "1", "3")
 
 
-def test_the_head_that_is_chosen_already_is_opened_too(model, settled, eye):
+def test_a_head_that_is_already_chosen_also_opens(model, settled, eye):
     page = model("llama", "model", layer=1, head=2)
     page.get_by_role("button", name="Open this head").click()
     settled(page)
@@ -58,7 +58,7 @@ def test_on_the_page_heads_a_chosen_head_stays_there(model, settled):
     assert (where, link.get("layer", "2"), link.get("head", "1")) == ("", "2", "1")
 
 
-def test_the_token_that_is_looked_at_comes_along(model, settled):
+def test_the_token_is_kept_on_other_pages(model, settled):
     page = model("t5", target="A cat.", kind="cross", key_token=4)
     chosen = page.get_by_role("radiogroup", name="Token looked at").locator("[aria-checked=true]")
     settled(page)
@@ -72,7 +72,7 @@ def test_the_token_that_is_looked_at_comes_along(model, settled):
     expect(chosen).to_have_attribute("data-at", "3")
 
 
-def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit, app):
+def test_pages_are_in_sections_at_the_top_or_in_the_menu_of_a_phone(visit, app):
     sections = {"Heads": "See", "Steps": "Understand", "Train": "Learn", "Real model": "Models"}
     before = "e => getComputedStyle(e, '::before').content"
     page = visit(f"{app}/steps", width=1366)
@@ -91,7 +91,7 @@ def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit
         assert {page: name for page, name in named.items() if name != "none"} == sections
 
 
-def test_a_sentence_stays_when_a_page_that_does_not_show_it_is_loaded_anew(visit, app, settled):
+def test_a_sentence_survives_a_reload_of_a_page_without_it(visit, app, settled):
     sentence = "The dog chased the cat because it was hungry."
     page = visit(app)
     text = page.locator(".st-key-text textarea")
@@ -133,7 +133,7 @@ def test_an_older_link_opens_and_another_view_can_be_chosen(visit, app, settled,
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_a_sentence_in_a_link_to_a_page_that_does_not_show_it_is_handed_on(visit, app, settled):
+def test_a_sentence_in_a_link_to_a_page_without_it_is_kept(visit, app, settled):
     page = visit(f"{app}/cost?text=How%20are%20you%3F&head=2")
     assert place(page) == ("cost", {"text": "How are you?", "head": "2"})
     page.get_by_role("link", name="Heads", exact=True).first.click()
@@ -152,7 +152,7 @@ def test_a_sentence_in_a_link_to_a_page_that_does_not_show_it_is_handed_on(visit
         ("cost?cost_h=4", {"Heads (h)": "4"}),
     ],
 )
-def test_back_finds_a_page_with_the_controls_that_it_alone_has(visit, app, settled, address, fields):
+def test_back_restores_the_controls_of_a_page(visit, app, settled, address, fields):
     page = visit(f"{app}/{address}")
     left = page.url
     page.locator(".st-key-next a").first.click()

@@ -75,7 +75,7 @@ def order(page, name: str):
     return page.locator(".overview .orders button", has_text=name)
 
 
-def test_the_finger_says_what_a_head_does_without_asking_the_server(counted, seen, settled):
+def test_hovering_a_head_describes_it_without_the_server(counted, seen, settled):
     page, sent = counted()
     before = len(sent)
     assert name(page) == "Layer 1, head 1"
@@ -197,7 +197,7 @@ def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened,
     assert scales[0] != scales[1]
 
 
-def test_the_outline_goes_where_the_finger_goes_and_leaves_nothing_behind(opened):
+def test_the_outline_follows_the_pointer(opened):
     page = opened()
     page.get_by_role("heading", name="What does each head look at?").hover()
     picture = "canvas => canvas.toDataURL()"
@@ -227,7 +227,7 @@ def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(opened, settled):
     assert not opener.is_visible()
 
 
-def test_it_has_a_name_and_says_the_chosen_head_aloud(opened):
+def test_the_overview_announces_the_chosen_head(opened):
     page = opened()
     shown = page.get_by_role("application", name="72 heads of 6 layers")
     expect(shown).to_be_visible()

@@ -27,7 +27,7 @@ LIT = """() => {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["token", "steps?operation=softmax", "steps?steps_view=layers"])
-def test_what_is_pointed_at_is_lit_in_every_picture_of_the_page(visit, app, address):
+def test_a_hovered_token_is_highlighted_in_every_picture(visit, app, address):
     page = visit(f"{app}/{address}", sent=(sent := []))
     page.locator(".heatmaps canvas").first.wait_for()
     page.locator(".chooser .word").first.wait_for()
@@ -68,7 +68,7 @@ def lit_words(picture) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app, eye):
+def test_hovered_tokens_are_highlighted_between_view_and_matrices(visit, app, eye):
     page = visit(f"{app}/compare", sent=(sent := []))
     view, matrix = eye(page), page.locator(".heatmaps canvas").first
     matrix.wait_for()
@@ -89,7 +89,7 @@ def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app
 
 
 @pytest.mark.slow
-def test_a_head_that_is_pointed_at_is_lit_wherever_it_is(visit, app, eye, settled):
+def test_a_hovered_head_is_highlighted_everywhere(visit, app, eye, settled):
     page = visit(app, height=1400, sent=(sent := []))
     view = eye(page)
     page.locator(".st-key-overview_open summary").click()
@@ -123,7 +123,7 @@ def test_a_head_that_is_pointed_at_is_lit_wherever_it_is(visit, app, eye, settle
     assert len(sent) == before
 
 
-def test_a_word_is_lit_on_the_map_of_words_and_from_there(visit, app):
+def test_a_hovered_word_is_highlighted_on_the_map_of_words(visit, app):
     page = visit(f"{app}/embeddings", sent=(sent := []))
     page.locator(".js-plotly-plot .textpoint text").first.wait_for()
     page.locator(".headscope-save").first.wait_for()

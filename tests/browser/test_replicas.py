@@ -262,7 +262,7 @@ def goes_on_with_every_scene_when_a_replica_dies(address: str, replicas, tabs, s
         assert student.connections == (2 if number // STUDENTS == dying else 1)
 
 
-def test_two_replicas_behind_nginx_serve_a_class_and_outlive_one_another(
+def test_two_replicas_behind_nginx_serve_a_class_when_one_dies(
     replicas, proxy, host, strict, tabs, settled, eye
 ):
     address, log = proxy

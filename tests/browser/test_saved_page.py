@@ -37,7 +37,7 @@ def weights(frame) -> np.ndarray:
     return np.array(frame.locator(".view").evaluate(code))
 
 
-def test_it_is_read_from_a_disk_byte_for_byte(alone, trace, tmp_path, eye):
+def test_a_page_from_a_disk_has_the_weights_of_the_trace(alone, trace, tmp_path, eye):
     trace.view(token=1).save(tmp_path / "view.html")
     page = alone(tmp_path / "view.html")
     np.testing.assert_allclose(weights(page), trace.layers[0].weights()[:, 1], atol=2e-5)
@@ -45,7 +45,7 @@ def test_it_is_read_from_a_disk_byte_for_byte(alone, trace, tmp_path, eye):
     assert eye(page).panel().locator(".query bdi").all_inner_texts() == labels
 
 
-def test_it_says_sentence_model_and_layer(alone, tmp_path):
+def test_a_page_names_sentence_model_and_layer(alone, tmp_path):
     trace = mha.trace(TEXT, h=2, d_model=8, layers=2)
     source = "random, h=2, d_model=8, seed=0, mask=full, position=sinusoidal"
     trace.view(layer=0).save(tmp_path / "view.html")
@@ -59,7 +59,7 @@ def test_it_says_sentence_model_and_layer(alone, tmp_path):
     assert page.locator(".view .title").all_inner_texts() == ["left", "right"]
 
 
-def test_a_notebook_shows_it_in_its_frame(tab, trace):
+def test_a_notebook_shows_the_page_in_a_frame(tab, trace):
     notebook = f"<!doctype html><meta charset=utf-8><body>{trace.view(token=1)._repr_html_()}"
     tab.set_content(notebook)
     frame = tab.locator("iframe").content_frame
@@ -67,7 +67,7 @@ def test_a_notebook_shows_it_in_its_frame(tab, trace):
     np.testing.assert_allclose(weights(frame), trace.layers[0].weights()[:, 1], atol=2e-5)
 
 
-def test_a_browser_that_cannot_unpack_it_says_so(tab, trace, tmp_path):
+def test_an_old_browser_shows_a_message(tab, trace, tmp_path):
     trace.view().save(tmp_path / "view.html")
     tab.add_init_script("delete window.DecompressionStream")
     tab.goto((tmp_path / "view.html").as_uri())
@@ -85,7 +85,7 @@ class Served(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_calls_it_something_else_does_no_harm(browser, trace, tmp_path):
+def test_a_page_with_a_wrong_charset_still_works(browser, trace, tmp_path):
     trace.view(token=1).save(tmp_path / "view.html")
 
     def handler(*how):

@@ -210,7 +210,7 @@ def test_a_slide_is_white_and_a_figure_has_no_ground_in_either_theme(alone, writ
         assert inks == {"#20242e"}  # of the light theme, in .streamlit/config.toml
 
 
-def test_a_figure_says_that_small_weights_are_brought_out(view_of, save):
+def test_a_saved_figure_says_that_small_weights_are_brought_out(view_of, save):
     view = view_of(source="random", twin="")
 
     def caption() -> str:
@@ -222,7 +222,7 @@ def test_a_figure_says_that_small_weights_are_brought_out(view_of, save):
     assert f"the strongest colour means {strongest:.4f}, not 1." in caption()
 
 
-def test_each_sentence_of_a_figure_has_a_scale_of_its_own_where_their_matrices_have(view_of, save):
+def test_each_sentence_of_a_figure_has_the_scale_of_its_matrices(view_of, save):
     view = view_of()
     view.button("matrix").click()
     view.pooled()
@@ -256,7 +256,7 @@ def test_the_table_holds_torchs_weights(view_of, save):
 # Pages
 
 
-def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, save, alone):
+def test_a_page_saved_from_the_app_opens_where_the_app_was(visit, app, eye, save, alone):
     page = visit(f"{app}/?head=4&heads=4")
     view = eye(page)
     view.chip("head 1").dblclick()
@@ -293,7 +293,7 @@ def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, sa
 
 
 @pytest.mark.parametrize("drawing", ["lines", "text", "arcs"])
-def test_words_outside_the_vocabulary_are_dotted_below_and_say_so(alone, eye, written, drawing):
+def test_unknown_words_are_dotted_and_explained(alone, eye, written, drawing):
     trace = mha.trace("one two three", h=4, d_model=8)
     tokens = replace(trace.tokens, unknown=(1,))
     trace = mha.AttentionTrace(tokens, trace.layers, trace.source)
@@ -306,7 +306,7 @@ def test_words_outside_the_vocabulary_are_dotted_below_and_say_so(alone, eye, wr
     assert marked.first.locator("bdi").evaluate(line) == "dotted"
 
 
-def test_a_page_that_python_writes_has_the_six_matrices_and_the_large_one_is_zoomed(alone, eye, written):
+def test_a_page_of_python_has_the_six_matrices_and_zooms(alone, eye, written):
     trace = mha.trace(**Scene().settings(TIRED))
     page = alone(written(trace, head=3))
     view = eye(page)
@@ -346,7 +346,7 @@ def test_a_page_that_was_saved_can_save_its_figures(alone, written, eye, save):
     assert len(save(page, view, "CSV").read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_a_page_of_its_own_is_light_or_dark_as_its_reader_likes(alone, written, eye):
+def test_a_saved_page_follows_the_readers_theme(alone, written, eye):
     trace = mha.trace("The cat sat", source="mini", h=2, d_model=64)
     page = alone(written(trace, head=1, token=2, heads=[0, 1]), theme="dark")
     view = eye(page)
@@ -357,7 +357,7 @@ def test_a_page_of_its_own_is_light_or_dark_as_its_reader_likes(alone, written, 
         view.until(lambda expected=expected: {n: view.inked(c) for n, c in colours.items()} == expected)
 
 
-def test_layers_that_are_not_inside_cannot_be_asked_for(alone, written, eye, monkeypatch):
+def test_layers_outside_a_saved_page_cannot_be_chosen(alone, written, eye, monkeypatch):
     monkeypatch.setattr("mha_core.export.head_view.ALL_LAYERS", 1e-5)
     page = alone(written(mha.trace("one two three four", h=4, d_model=8, layers=3), layer=1, head=2))
     view = eye(page)
@@ -380,7 +380,7 @@ def long(alone, written, eye):
     return eye(alone(written(trace, head=1, token=300))), trace
 
 
-def test_of_a_long_text_only_what_is_in_sight_has_elements(long):
+def test_a_long_text_has_elements_only_for_visible_tokens(long):
     view, trace = long
     scroll = view.panel().locator(".scroll")
     for place in ("as it opens", 0, 3000, LONG * 22):
@@ -427,7 +427,7 @@ def test_a_pinned_token_that_was_scrolled_away_is_still_there_for_a_screen_reade
     assert top + height == pytest.approx(all_, abs=1)
 
 
-def test_a_line_of_a_long_text_says_its_product_too(long):
+def test_a_line_of_a_long_text_shows_its_product(long):
     view, trace = long
     head, query, key, _ = max(view.lines(), key=lambda line: line[3] - abs(line[1] - line[2]))
     layer = trace.layers[0]
@@ -440,7 +440,7 @@ def test_a_line_of_a_long_text_says_its_product_too(long):
     assert score == pytest.approx(layer.scores(1)[int(query), int(key)], abs=2e-3)
 
 
-def test_hovering_a_long_text_draws_its_lines_at_once_and_makes_no_element_anew(long):
+def test_hovering_a_long_text_draws_lines_without_new_elements(long):
     view, _ = long
     steps = view.view.evaluate(
         """(root) => {
@@ -589,7 +589,7 @@ def test_text_and_matrix_show_one_text_looking_at_another(alone, eye, written, t
     assert f"{weights[6, 10]:.4f}" in view.said()
 
 
-def test_pieces_are_joined_to_words_and_special_tokens_give_their_share_away(
+def test_pieces_are_joined_to_words_and_weights_rescaled_without_special_tokens(
     alone, eye, save, written, translated
 ):
     part = translated.part("cross")

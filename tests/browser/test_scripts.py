@@ -21,7 +21,7 @@ def fetched(page) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["", "/token", "/steps"])
-def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
+def test_each_page_loads_each_module_once(visit, app, page):
     opened = visit(f"{app}{page}")
     # The frame of the page may come last.
     opened.wait_for_function(
@@ -34,7 +34,7 @@ def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
     assert all(name.startswith(f"{app}{FOLDER}/") for name in loaded)
 
 
-def test_all_modules_of_a_component_are_asked_for_at_once(browser, app):
+def test_all_modules_of_a_component_are_requested_at_once(browser, app):
     """None waits for another one that imports it: far from a server each such wait is a journey."""
     held, asked, needed = [], set(), set(scripts.order("view/head_view.js"))
     with browser.new_context() as context:
@@ -51,7 +51,7 @@ def test_all_modules_of_a_component_are_asked_for_at_once(browser, app):
         page.locator(".six canvas").first.wait_for()
 
 
-def test_a_browser_keeps_them_as_scripts_until_there_are_others(app):
+def test_scripts_are_cached_until_they_change(app):
     with urllib.request.urlopen(f"{app}{FOLDER}/page/wording.js") as answer:
         assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
         assert "immutable" in answer.headers["cache-control"]
@@ -63,7 +63,7 @@ def test_a_browser_keeps_them_as_scripts_until_there_are_others(app):
         urllib.request.urlopen(f"{app}{FOLDER}/../app.py")
 
 
-def test_under_a_base_path_everything_is_there(serve, visit, eye, tmp_path, alone):
+def test_the_app_works_under_a_base_path(serve, visit, eye, tmp_path, alone):
     address = serve(base="class/one")
     page = visit(f"{address}/token")
     assert all(name.startswith(f"{address}{FOLDER}/") for name in fetched(page))
@@ -77,7 +77,7 @@ def test_under_a_base_path_everything_is_there(serve, visit, eye, tmp_path, alon
     assert eye(alone(tmp_path / "view.html")).on() == view.on()
 
 
-def test_where_the_app_does_not_serve_them_each_component_says_what_to_do(serve, browser):
+def test_without_served_scripts_each_component_shows_a_message(serve, browser):
     # Started some other way: the frame alone, without what app.py puts beside it.
     address = serve(script=ROOT / "pages" / "frame.py")
     page = browser.new_page()

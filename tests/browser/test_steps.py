@@ -64,9 +64,7 @@ def on_steps(visit, app):
     return open_
 
 
-def test_one_step_fills_a_screen_and_moves_by_keys_buttons_drawing_and_link_without_a_message(
-    on_steps, matrix_of, settled
-):
+def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, matrix_of, settled):
     page = on_steps(sent=(sent := []))
     before = len(sent)
     trace = layer()
@@ -115,9 +113,7 @@ def test_one_step_fills_a_screen_and_moves_by_keys_buttons_drawing_and_link_with
     expect(page.get_by_role("button", name="Next step")).to_be_in_viewport()  # the drawing stays
 
 
-def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved_and_plotted(
-    on_steps, settled
-):
+def test_a_cell_can_be_read_chosen_enlarged_saved_and_plotted(on_steps, settled):
     page = on_steps(more="&operation=softmax", sent=(sent := []))
     trace = layer()
     labels = mha.words(FORMULAS).labels
@@ -191,7 +187,7 @@ SWIPE = """([from, to, on]) => {
 }"""
 
 
-def test_on_a_phone_a_swipe_turns_the_page_and_nothing_is_cut(on_steps):
+def test_on_a_phone_a_swipe_changes_the_step(on_steps):
     page = on_steps(width=390, height=844, touch=True)
     at_step(page, "project")
     cut = """() => [...document.querySelectorAll('.katex-html')].flatMap((formula) => {

@@ -18,7 +18,7 @@ def page(visit, app):
     return visit(app)
 
 
-def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
+def test_the_end_of_a_run_is_detected(page):
     acts = page.evaluate(
         f"""async () => {{
             {IMPORTED}
@@ -36,7 +36,7 @@ def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
     ("address", "keys"),
     [("?source=random&layers=3", ("head_view", "overview_fold")), ("token", ("chooser",))],
 )
-def test_what_is_drawn_takes_the_height_that_it_needs(visit, app, address, keys):
+def test_components_have_the_height_they_need(visit, app, address, keys):
     page = visit(f"{app}/{address}")
     for key in keys:
         page.locator(f".st-key-{key} :is(.panel, canvas, button)").first.wait_for()
@@ -50,7 +50,7 @@ def test_what_is_drawn_takes_the_height_that_it_needs(visit, app, address, keys)
 
 
 @pytest.mark.parametrize("address", ["", "/steps"])
-def test_streamlits_page_names_files_that_are_needed_early(app, address):
+def test_the_page_preloads_files_that_are_needed_early(app, address):
     with urllib.request.urlopen(app + address) as answer:
         links = answer.headers["link"].split(", ")
     assert len(links) == len(streamlit_parts.EARLY)
@@ -75,7 +75,7 @@ def test_a_link_is_followed_by_the_key_of_its_container(page):
     assert page.evaluate(followed.replace("async () => {", f"async () => {{ {IMPORTED}")) == 1
 
 
-def test_a_control_is_written_into_the_address_in_the_form_that_back_is_made_of(page, settled):
+def test_a_control_is_written_into_the_address_in_streamlits_form(page, settled):
     # Written over what is in place: ours is called by it, and passes on what it leaves alone.
     page.evaluate(
         """() => {

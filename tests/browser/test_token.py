@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 FIGURES = {"heads": 2, "layers": 2, "vectors": 3, "products": 3, "mixture": 1}
 
 
-def test_on_a_phone_it_is_as_wide_as_the_screen_and_draws_every_matrix_without_plotly(visit, app):
+def test_on_a_phone_every_matrix_fits_the_screen_without_plotly(visit, app):
     page = visit(f"{app}/token", width=390, height=844)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     expect(page.get_by_role("heading", level=1, name=re.compile("“it” in layer 2, head 1"))).to_be_visible()
@@ -30,7 +30,7 @@ def test_on_a_phone_it_is_as_wide_as_the_screen_and_draws_every_matrix_without_p
     expect(page.get_by_role("heading", level=1, name=re.compile("“\\[CLS\\]” in layer 2"))).to_be_attached()
 
 
-def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit, app, settled):
+def test_a_bar_has_the_colour_of_its_head_and_leads_to_its_token(visit, app, settled):
     page = visit(f"{app}/token", width=1440, height=1400)
     page.get_by_text("Head 1: every weight").click()
     bars = page.locator(".st-key-one-looks-8 .bars .point path")

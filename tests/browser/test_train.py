@@ -80,7 +80,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
 
 
 @pytest.mark.slow
-def test_who_closes_the_page_stops_what_nobody_else_waits_for(visit, app):
+def test_closing_the_page_stops_a_training_that_nobody_else_wants(visit, app):
     page = visit(f"{app}/train?train_h=2&train_seed=901")
     button(page, "Start").click()
     expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of"))).to_be_visible(timeout=LONG)

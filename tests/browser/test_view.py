@@ -102,7 +102,7 @@ def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(view_o
     assert [view.inked(colour) for colour in palette[:4]] == [True, False, False, True]
 
 
-def test_the_numbers_stand_beside_the_words_that_are_looked_at(view_of):
+def test_numbers_are_beside_the_words_looked_at(view_of):
     view = view_of(head="1")
 
     def numbers(query: int, key: int) -> list[str]:
@@ -148,7 +148,7 @@ def test_a_weight_is_drawn_as_it_is_until_small_ones_are_brought_out(view_of, dr
     assert view.view.evaluate(picture) == 1
 
 
-def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(view_of):
+def test_heads_beyond_the_colours_have_dashes(view_of):
     view = view_of(h=16, d_model=128)
     view.chip("all").click()
     assert len(view.colours()) < 16
@@ -161,7 +161,7 @@ def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(view_of):
 # What asks the server nothing, and what does
 
 
-def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed(counted, app, settled):
+def test_exploring_the_view_sends_no_messages(counted, app, settled):
     page, view, sent = counted(f"{app}/?heads=1")
     before = len(sent)
     view.token(2).hover()
@@ -250,7 +250,7 @@ def test_all_a_head_alone_and_a_range(view_of):
     assert view.on() == [0, 1, 2]
 
 
-def test_what_was_switched_stays_switched_when_the_scene_moves(visit, app, settled, eye):
+def test_switched_heads_stay_when_the_scene_moves(visit, app, settled, eye):
     page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.chip("head 4").click()
@@ -278,7 +278,7 @@ def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
 # Pointing and pinning
 
 
-def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(view_of):
+def test_hovering_a_token_shows_its_row_or_column(view_of):
     view = view_of()
     for token in (2, 6, 11):
         view.token(token).hover()
@@ -301,7 +301,7 @@ def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(view_o
         same(view.lines(number), expected(text, IT, [2, 3]))
 
 
-def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(view_of):
+def test_a_click_pins_a_token_in_both_sentences_until_it_is_unpinned(view_of):
     view = view_of()
     view.token(2).click()
     view.away()
@@ -343,7 +343,7 @@ def test_several_tokens_are_the_sum_of_their_rows(view_of):
     same(view.lines(), expected(TIRED, 6, [3]))
 
 
-def test_a_line_says_its_number_to_four_digits(view_of):
+def test_a_line_shows_its_weight_with_four_digits(view_of):
     view = view_of(head="1")
     page = view.page
     for head, key, word in ((0, 2, "animal"), (3, 7, "because")):
@@ -354,7 +354,7 @@ def test_a_line_says_its_number_to_four_digits(view_of):
     assert view.said() == f"it looks at {said}."
 
 
-def test_the_spoken_line_says_what_is_seen_and_is_announced(view_of):
+def test_the_announced_sentence_describes_the_picture(view_of):
     view = view_of()
     view.chip("head 4").dblclick()
     row = weights()[3, IT]
@@ -363,7 +363,7 @@ def test_the_spoken_line_says_what_is_seen_and_is_announced(view_of):
     assert view.panel().locator(".status").get_attribute("aria-live") == "polite"
 
 
-def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, settled, eye):
+def test_another_sentence_unpins_tokens(visit, app, settled, eye):
     page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.token(12).click()
@@ -421,7 +421,7 @@ def active(view, number: int = 0):
     )
 
 
-def test_with_the_keyboard_tokens_heads_and_layers_are_walked(visit, app, eye):
+def test_tokens_heads_and_layers_can_be_reached_by_keyboard(visit, app, eye):
     view = eye(visit(link(app, head="4", heads="4")))
     view.chip("head 3").click()
     tokens = view.listbox()
@@ -461,7 +461,7 @@ def test_with_the_keyboard_tokens_heads_and_layers_are_walked(visit, app, eye):
     same(view.lines(), expected(TIRED, range(13), [3]))
 
 
-def test_the_focus_of_the_keyboard_is_seen_and_stays_where_it_is(visit, app, settled, eye):
+def test_the_keyboard_focus_is_visible_and_stays(visit, app, settled, eye):
     page = visit(f"{app}/?heads=1")
     view = eye(page)
     focused = "view => view.getRootNode().activeElement?.dataset.panel"
@@ -543,7 +543,7 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
     assert view.view.evaluate(same_pictures)  # another drawing computes no matrix anew
 
 
-def test_in_text_the_finger_shades_the_row_or_the_column(view_of):
+def test_in_the_text_drawing_hovering_shades_a_row_or_column(view_of):
     view = view_of()
     view.chip("head 1").dblclick()
     view.button("text").click()
@@ -633,7 +633,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     assert view.said().startswith("the looks at")
 
 
-def test_what_a_causal_mask_hides_is_a_hatched_triangle_in_the_matrix_and_has_no_lines(view_of):
+def test_a_causal_mask_is_a_hatched_triangle_without_lines(view_of):
     view = view_of(source="random", mask="causal", text="one two three four", twin="", token=1)
     page = view.page
     assert view.lines()
@@ -663,7 +663,7 @@ def test_what_a_causal_mask_hides_is_a_hatched_triangle_in_the_matrix_and_has_no
     [("החתול ישב על המזרן", True), ("الولد قرأ الكتاب الجديد", True), ("小猫没有过马路", False)],
     ids=["Hebrew", "Arabic", "Chinese"],
 )
-def test_tokens_stand_in_the_order_of_their_script(view_of, text, rtl):
+def test_tokens_follow_the_direction_of_their_script(view_of, text, rtl):
     view = view_of(source="random", text=text, twin="", token=1)
     labels = list(mha.words(text).labels)
     assert [view.token(at).locator("bdi").inner_text() for at in range(len(labels))] == labels
@@ -701,7 +701,7 @@ def test_the_arcs_of_two_sentences_fit_beside_each_other_whole(view_of, width):
     assert view.token(0, "token").locator("bdi").evaluate(read) >= 11
 
 
-def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(view_of):
+def test_arcs_are_scrolled_to_the_chosen_token(view_of):
     """On a narrow screen two sentences beside each other have less room than their words."""
     view = view_of(head="1")
     view.page.set_viewport_size({"width": 920, "height": 900})
@@ -713,7 +713,7 @@ def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(vie
             assert word["x"] + word["width"] <= box["x"] + box["width"]
 
 
-def test_a_finger_is_told_how_a_finger_zooms(view_of):
+def test_a_touch_screen_explains_its_own_zoom(view_of):
     for touch, said in ((True, "double tap"), (False, "Ctrl + wheel")):
         view = view_of(touch=touch)
         view.button("matrix").click()
@@ -796,7 +796,7 @@ def test_nothing_of_the_view_is_wider_than_a_phone(visit, app, eye, scene):
     assert width >= 40  # there is room for the lines
 
 
-def test_a_finger_pins_by_a_tap_and_a_line_says_its_number(visit, app, eye):
+def test_a_tap_pins_a_token_and_shows_a_lines_weight(visit, app, eye):
     page = visit(f"{app}?twin=&heads=1", width=390, height=844, touch=True)
     view = eye(page)
     view.chip("head 1").scroll_into_view_if_needed()
@@ -846,7 +846,7 @@ def write(page, text: str) -> None:
 
 
 @pytest.mark.parametrize(("drawing", "on", "back"), [("arcs", "→", "←"), ("lines", "↓", "↑")])
-def test_a_text_that_goes_on_says_how_far_and_goes_there(view_of, drawing, on, back):
+def test_a_scrolled_text_shows_how_much_is_left(view_of, drawing, on, back):
     text = " ".join(f"word{at}" for at in range(60))
     view = view_of(source="random", twin="", text=text, token=1)
     view.button(drawing).click()
@@ -871,12 +871,12 @@ def test_a_text_that_goes_on_says_how_far_and_goes_there(view_of, drawing, on, b
     expect(further).to_have_count(0)
 
 
-def test_a_short_text_goes_on_nowhere(view_of):
+def test_a_short_text_has_no_scroll_buttons(view_of):
     view = view_of(twin="")
     assert view.stage().locator(".more:not([hidden])").count() == 0
 
 
-def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(view_of):
+def test_a_sentence_without_the_pinned_word_says_so(view_of):
     view = view_of()
     tired = 11
     view.token(tired).click()
@@ -887,7 +887,7 @@ def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(view_of):
     assert view.panel(1).locator("i").count() == 0
 
 
-def test_short_words_take_no_more_room_than_their_letters(view_of):
+def test_short_words_are_as_narrow_as_their_letters(view_of):
     view = view_of(head="1")
     gap = "e => e.lastChild.getBoundingClientRect().left - e.firstChild.getBoundingClientRect().right"
     text = """e => { const range = document.createRange(); range.selectNodeContents(e.firstChild);

@@ -21,7 +21,7 @@ def drag(page, canvas, start: tuple[int, int], end: tuple[int, int]) -> None:
     page.mouse.up()
 
 
-def test_a_press_on_a_head_switches_it_off_and_on_again(visit, app, settled):
+def test_a_click_on_a_head_switches_it_off_and_on(visit, app, settled):
     page = visit(f"{app}/what-if", width=1440)
     heads = pictures(page, "what-if-heads")
     expect(heads.get_by_role("button", name="Hide cells")).to_be_hidden()  # it needs no pen
@@ -60,7 +60,7 @@ def test_a_head_that_is_switched_off_changes_the_answer(visit, app, settled):
     settled(page)
 
 
-def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, eye):
+def test_two_swapped_words_are_shown_and_swapped_back(visit, app, settled, eye):
     page = visit(f"{app}/what-if", width=1440)
     page.get_by_role("button", name="Swap two words").click()
     for field, word in (("one", "animal"), ("other", "street")):
@@ -91,7 +91,7 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, ey
     expect(weights.locator("figure")).to_have_count(1)
 
 
-def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app, settled):
+def test_cells_are_hidden_by_dragging_and_shown_by_a_click(visit, app, settled):
     page = visit(f"{app}/what-if?head=4", width=1440)
     weights = pictures(page, "what-if-weights")
     pen = weights.get_by_role("button", name="Hide cells")
@@ -129,7 +129,7 @@ def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app,
     expect(weights.locator(".explanation h3")).to_be_visible()
 
 
-def test_a_finger_paints_too(visit, app, settled):
+def test_cells_are_hidden_by_touch(visit, app, settled):
     page = visit(f"{app}/what-if", width=390, height=844)
     weights = pictures(page, "what-if-weights")
     weights.get_by_role("button", name="Hide cells").click()
@@ -141,7 +141,7 @@ def test_a_finger_paints_too(visit, app, settled):
     settled(page)
 
 
-def test_numbers_are_moved_and_everything_is_lifted_at_once(visit, app, settled):
+def test_numbers_are_changed_and_everything_is_undone_at_once(visit, app, settled):
     page = visit(f"{app}/what-if?edits=divisor,layer%3D2,by%3D1;mask,mask%3Dcausal", width=1440)
     slider = page.get_by_role("slider")
     expect(slider).to_have_count(1)
@@ -155,7 +155,7 @@ def test_numbers_are_moved_and_everything_is_lifted_at_once(visit, app, settled)
     settled(page)
 
 
-def test_from_a_word_of_heads_to_the_answer_when_it_cannot_see_the_word_it_looks_at(visit, app, settled):
+def test_from_heads_a_word_is_blocked_in_one_click(visit, app, settled):
     page = visit(f"{app}/", width=1440)
     foot = page.locator(".foot")
     view = page.locator(".view")
@@ -174,7 +174,7 @@ def test_from_a_word_of_heads_to_the_answer_when_it_cannot_see_the_word_it_looks
 
 
 @pytest.mark.parametrize("name", ["weights", "scores"])
-def test_from_a_cell_of_heads_to_the_sentence_without_it(visit, app, settled, name):
+def test_from_a_cell_of_heads_its_edge_is_blocked(visit, app, settled, name):
     page = visit(f"{app}/?h=8", width=1440)
     matrices = page.locator(".matrices")
     matrices.locator("figure", has_text=re.compile("^A" if name == "weights" else "^S")).get_by_role(

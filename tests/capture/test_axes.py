@@ -29,7 +29,7 @@ from mha_core.capture.axes import inner_axes, text_axis
         ((4, 3), 1, (0, 1), False, None),
     ],
 )
-def test_the_axis_of_the_texts(lead, batch, inside, documented, axis):
+def test_the_axis_of_texts_is_found(lead, batch, inside, documented, axis):
     assert text_axis(lead, batch, inside, documented=documented) == axis
 
 
@@ -46,14 +46,14 @@ def test_the_axis_of_the_texts(lead, batch, inside, documented, axis):
         ((2, 3), None, (0, 1), False),
     ],
 )
-def test_what_cannot_be_told_is_refused(lead, batch, inside, documented, refused):
+def test_an_ambiguous_axis_is_refused(lead, batch, inside, documented, refused):
     message = str(refused(text_axis, lead, batch, inside, documented=documented))
     assert " × ".join(map(str, lead)) in message
     assert ("give batch=" in message) == (batch is None)
     assert "record one text at a time, with batch=1" in message
 
 
-def test_of_one_text_heads_and_parts_cannot_be_told_apart(refused):
+def test_of_one_text_heads_and_parts_cannot_be_distinguished(refused):
     message = str(refused(text_axis, (4, 3), None, alone=True))
     assert "4 × 3 heads, or parts in which the text is read" in message
     assert "batch=1 says that all are heads" in message

@@ -18,7 +18,7 @@ def call(**known) -> Call:
     return Call("a", known.pop("module", None), q, k, v, ScoreRule(), True, **known)
 
 
-def test_a_call_that_looks_outside_but_not_at_the_text_has_no_other_text():
+def test_extra_keys_are_not_another_text():
     matrices = {name: torch.randn(7, 18) for name in ("w_q", "w_k", "w_v")}
     made = call(projections=matrices, tensors={"x": torch.randn(4, 7), "x_v": torch.randn(4, 7)})
     cross, own = (made.layer(kind, {}) for kind in ("cross", "self"))

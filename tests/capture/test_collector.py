@@ -29,7 +29,7 @@ def same(ours, theirs) -> bool:
 @pytest.mark.parametrize(
     "of", ["input_layernorm", "self_attn.k_proj", "self_attn.q_proj", "self_attn.v_proj"]
 )
-def test_a_place_that_every_layer_writes_into_is_copied_before_it_is_written_again(of):
+def test_a_reused_buffer_is_copied_before_it_is_overwritten(of):
     """As a cache of keys, or a residual stream that is kept: the same memory for all layers."""
     plain = layers(huggingface.adopt(module("llama")))
     reused, places = module("llama"), {}
@@ -61,7 +61,7 @@ def test_an_input_that_is_changed_before_attention_reads_it_is_not_called_the_in
     assert changed[1].x is not None
 
 
-def test_nothing_that_a_trace_keeps_lies_where_the_model_can_write():
+def test_a_trace_shares_no_memory_with_the_model():
     made, seen = module("qwen3"), []
     for part in made.modules():
         part.register_forward_hook(lambda _, given, out: seen.extend((*given, out)))
@@ -86,7 +86,7 @@ def test_only_modules_that_matter_are_watched():
     assert not block.intermediate._forward_pre_hooks
 
 
-def test_what_a_module_inside_of_attention_is_handed_is_not_its_input():
+def test_the_input_of_an_inner_module_is_not_that_of_attention():
     """As a convolution behind K, or a softmax of its own: X is what the attention was handed."""
     made = module("deepseek_v3")  # whose X is what its attention is handed, since no matrix makes q of it
     plain = layers(huggingface.adopt(module("deepseek_v3")))
@@ -105,7 +105,7 @@ def test_what_a_module_inside_of_attention_is_handed_is_not_its_input():
         assert torch.equal(ours.tensors["x"], theirs.tensors["x"])
 
 
-def test_modules_that_changed_places_are_not_taken_for_each_other():
+def test_modules_that_changed_places_are_not_mismistaken_for_each_other():
     model = huggingface.adopt(module("bert"))
     inner = model.module.encoder.layer[0].attention.self
     assert layers(model)[0].projections.w_q is not None
@@ -128,7 +128,7 @@ def test_the_matrices_are_those_that_the_model_has_now():
         torch.testing.assert_close(one.double(), other)
 
 
-def test_what_was_proven_of_a_model_goes_with_it():
+def test_proofs_about_a_model_are_freed_with_it():
     model = huggingface.adopt(module("gpt2"))
     layers(model)
     gone = weakref.ref(model.module.h[0].attn.c_attn)

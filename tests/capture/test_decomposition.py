@@ -84,7 +84,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm, own_norm])
-def test_the_parts_are_the_whole(end, norm):
+def test_the_parts_sum_to_the_tensor(end, norm):
     found, expected = parts(Stream(ENDS[end], norm))
     torch.testing.assert_close(total(found), expected, atol=1e-5, rtol=1e-5)
     assert {part.leaf.made_by for part in found if not part.leaf.constant} == {"embedding", "gelu"}
@@ -137,13 +137,13 @@ def test_heads_are_apart_and_a_gate_is_a_part_of_them():
     assert not any(part.leaf.made_by == "mul" for part in found)
 
 
-def test_what_changes_a_part_is_a_writer_of_its_own():
+def test_an_operation_that_changes_a_part_is_a_writer():
     found, expected = parts(Stream(lambda x: x.clamp(-0.5, 0.5)))
     assert [part.leaf.made_by for part in found] == ["clamp"]
     torch.testing.assert_close(total(found), expected)
 
 
-def test_a_tensor_that_nobody_saw_is_refused():
+def test_an_unseen_tensor_is_refused():
     decomposition, _ = followed(Stream())
     with pytest.raises(NoDecomposition, match="was not seen"):
         decomposition.contributions(torch.zeros(2, 3), [(0,)], lambda leaf: None)

@@ -48,7 +48,7 @@ def test_all_heads_share_the_key_that_is_turned_and_not_the_query():
         assert layer.about.rotary == Rotary("half", 10, 13)
 
 
-def test_the_short_vectors_are_all_that_is_kept_and_make_the_others():
+def test_the_latent_vectors_are_the_cache_and_give_k_and_v():
     module = tiny.module("deepseek_v3").requires_grad_(False)
     for layer, block in zip(layers(module), module.layers, strict=True):
         found, made = short_vectors(layer), block.self_attn
@@ -82,7 +82,7 @@ def test_a_code_of_complex_numbers_is_understood():
 
 
 @pytest.mark.parametrize("name", ["q_b_proj", "kv_a_proj_with_mqa"])
-def test_what_was_changed_on_its_way_is_not_believed(name):
+def test_changed_vectors_are_rejected(name):
     """The model multiplies what the matrix gave: no matrix made what was turned."""
     module = tiny.module("deepseek_v3")
     attention = module.layers[0].self_attn

@@ -60,7 +60,7 @@ def test_gated_heads_through_w_o_sum_to_what_the_layer_returned(family):
         np.testing.assert_allclose(part, layer.contribution(1)[[2, 5]], atol=1e-6)
 
 
-def test_in_half_precision_too():
+def test_the_numbers_agree_in_half_precision():
     trace, outputs = traced("qwen3_next", torch.bfloat16)
     [layer] = trace.layers
     assert layer.about.gate == GATES["qwen3_next"]
@@ -68,7 +68,7 @@ def test_in_half_precision_too():
     np.testing.assert_allclose(layer.result(), outputs[layer.name], atol=0.02 * largest)
 
 
-def test_another_function_than_is_known_is_no_gate(monkeypatch):
+def test_an_unknown_function_is_not_a_gate(monkeypatch):
     monkeypatch.setattr(torch, "sigmoid", torch.tanh)  # in the model's own code
     model = huggingface.adopt(tiny.model("afmoe"))
     [layer, *_], *_ = huggingface.flow(model, {"input_ids": torch.tensor([TEXT])})

@@ -161,7 +161,7 @@ def first(layer: mha.LayerTrace, name: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("family", ADJUSTED)
-def test_what_stands_between_is_said_in_order(family):
+def test_steps_between_product_and_q_are_named_in_order(family):
     for layer in layers(family):
         assert layer.about.adjustments == ADJUSTED[family]
 
@@ -246,7 +246,7 @@ def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is():
         ("bart", "model.decoder.layers.{}.encoder_attn.k_proj"),
     ],
 )
-def test_what_another_text_is_made_of_is_known_where_it_is_looked_at(family, keys):
+def test_the_input_of_another_text_is_known(family, keys):
     seen = own(family)
     of_text = [layer for layer in layers(family) if layer.kind == "cross"]
     assert len(of_text) == 2
@@ -302,7 +302,7 @@ class Norming(nn.Module):
         ("other", None),
     ],
 )
-def test_a_norm_is_told_by_its_numbers(kind, told):
+def test_a_norm_is_recognized_by_its_numbers(kind, told):
     torch.manual_seed(5)
     module, x = Norming(kind, 3e-3), torch.randn(1, 5, 3, 11) + 0.5
     with torch.no_grad():
@@ -312,7 +312,7 @@ def test_a_norm_is_told_by_its_numbers(kind, told):
 
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])
-def test_in_half_precision_the_nearer_norm_is_told(kind):
+def test_in_half_precision_the_nearer_norm_is_reported(kind):
     torch.manual_seed(5)
     module, x = Norming(kind, 1e-6).bfloat16(), torch.randn(1, 5, 3, 11)
     x = (x - 0.98 * x.mean(-1, keepdim=True)).bfloat16()
@@ -396,7 +396,7 @@ def test_each_triple_of_names_is_looked_for(texts, names):
     assert {"w_q", "w_k", "w_v"} <= set(found.projections)
 
 
-def test_a_name_alone_proves_nothing_and_a_matrix_of_another_name_is_not_looked_for(texts):
+def test_a_name_alone_is_not_a_proof(texts):
     uses = [used(name, texts[0]) for name in ("q_proj", "k_proj", "v_proj")]
     swapped = [cut(uses[1]), cut(uses[0]), cut(uses[2])]  # k_proj made q
     assert not provenance(*swapped, uses).projections
@@ -417,7 +417,7 @@ def test_a_name_alone_proves_nothing_and_a_matrix_of_another_name_is_not_looked_
         "not used",
     ],
 )
-def test_what_was_proven_of_a_module_is_asked_again(texts, spoiled, which):
+def test_a_proof_about_a_module_is_checked_again(texts, spoiled, which):
     uses = [used(name, texts[0]) for name in ("query", "key", "value")]
     assert provenance(*map(cut, uses), uses).projections
     wanted = [cut(use) for use in uses]
@@ -450,7 +450,7 @@ def test_an_output_that_was_cut_off_in_place_is_known_as_it_was(texts):
     assert use.unchanged() is None
 
 
-def test_a_module_that_adds_something_of_its_own_is_no_matrix(texts):
+def test_a_module_that_adds_something_is_not_a_matrix(texts):
     class Louder(nn.Linear):
         def forward(self, x):
             return 1.5 * super().forward(x)
@@ -472,7 +472,7 @@ def test_a_matrix_that_was_proven_is_not_multiplied_again_until_it_lies_elsewher
     assert torch.equal(projections.matrix(again(use, texts[1]))[0], use.module.weight.mT)
 
 
-def test_a_matrix_that_stands_as_in_the_formula_is_not_turned(texts):
+def test_a_matrix_stored_as_in_the_formula_is_not_transposed(texts):
     class Conv(nn.Linear):  # as GPT-2 has it
         def __init__(self, n_in, n_out):
             super().__init__(n_in, n_out)
@@ -495,7 +495,7 @@ def test_a_part_of_a_packed_matrix_is_not_copied(texts):
     torch.testing.assert_close(texts[0][0] @ parts["w_v"] + parts["b_v"], v[0].transpose(0, 1).flatten(1))
 
 
-def test_a_packed_matrix_of_another_layout_is_none_of_them():
+def test_a_packed_matrix_of_another_layout_is_unknown():
     """36 columns are q, k and v of 3 heads of 4 numbers, but the values have 6."""
     packed, x = nn.Linear(7, 36), torch.randn(1, 5, 7)
     q, k, v = (torch.randn(1, 3, 5, width) for width in (4, 4, 6))

@@ -69,7 +69,7 @@ def test_codes_that_do_not_fit_turn_nothing():
 
 
 @pytest.mark.parametrize("form", ["half", "pairs"])
-def test_a_code_that_is_not_handed_on_is_recovered_from_what_it_did(form):
+def test_a_code_that_is_not_passed_on_is_recovered_from_what_it_did(form):
     raw, turning = heads(), code(form)
     output = raw.transpose(1, 2).flatten(2)
     cos, sin = rotation_codes(turning.rotate(raw), [torch.randn(1, TOKENS, 7), output])
@@ -77,7 +77,7 @@ def test_a_code_that_is_not_handed_on_is_recovered_from_what_it_did(form):
     torch.testing.assert_close(sin[0], turning.sin, atol=1e-5, rtol=0)
 
 
-def test_what_is_no_rotation_is_not_taken_for_one():
+def test_other_operations_are_not_mistaken_for_a_rotation():
     raw = heads()
     output = raw.transpose(1, 2).flatten(2)
     assert rotation_codes(raw, [output]) is None

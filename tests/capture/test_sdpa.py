@@ -20,14 +20,14 @@ def output(q, k, v, *, item: int = 0, batch: int | None = None, **options) -> tu
     return attend(read.q, read.k, read.v, read.rule)[0], read
 
 
-def test_heads_that_share_keys(normal):
+def test_calls_with_shared_keys_are_read(normal):
     q, k, v = normal(1, 6, L, D_K), normal(1, 2, L, D_K, seed=1), normal(1, 2, L, D_V, seed=2)
     made, read = output(q, k, v, enable_gqa=True)
     assert (read.q.shape[1], read.k.shape[1]) == (6, 2)
     np.testing.assert_allclose(made, F.scaled_dot_product_attention(q, k, v, enable_gqa=True)[0], atol=1e-6)
 
 
-def test_heads_that_are_told_once_for_all(normal):
+def test_keys_given_once_for_all_heads(normal):
     q, k, v = normal(2, 6, L, D_K), normal(2, 1, L, D_K, seed=1), normal(1, 6, L, D_V, seed=2)
     made, _ = output(q, k, v, item=1)
     np.testing.assert_allclose(made, F.scaled_dot_product_attention(q, k, v)[1], atol=1e-6)
@@ -55,7 +55,7 @@ MASKS = {
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_masks_of_every_shape(normal, mask):
+def test_masks_of_every_shape_are_read(normal, mask):
     q, k, v = normal(2, H, L, D_K), normal(2, H, L, D_K, seed=1), normal(2, H, L, D_V, seed=2)
     mask = mask(normal)
     made, read = output(q, k, v, item=1, attn_mask=mask)
@@ -76,7 +76,7 @@ def test_the_lowest_number_hides_unless_all_of_a_row_have_it(normal):
     assert allowed[3].all()
 
 
-def test_what_cannot_be_read(refused, normal):
+def test_an_invalid_call_is_refused(refused, normal):
     q = normal(2, L, D_K)
     assert "It has 2 heads or texts" in str(refused(output, q, q, q))
     q = normal(2, H, L, D_K)

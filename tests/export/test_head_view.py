@@ -61,7 +61,7 @@ def saved(view: head_view.HeadView, folder: Path) -> str:
 # What is asked for
 
 
-def test_the_last_layer_is_shown_unless_another_is_said(traced):
+def test_the_last_layer_is_shown_by_default(traced):
     header = head_view.view(traced).header
     assert (header["layer"], header["head"], header["token"], header["on"]) == (1, 0, None, [0])
     header = head_view.view(traced, layer=0, head=2, token=3).header
@@ -89,11 +89,11 @@ def test_the_last_layer_is_shown_unless_another_is_said(traced):
         ({"height": 20}, "height 20 is out of range; 100 to 10000 work."),
     ],
 )
-def test_what_is_not_there_is_refused(traced, refused, asked, said):
+def test_missing_layers_heads_and_tokens_are_refused(traced, refused, asked, said):
     assert str(refused(head_view.view, traced, **asked)) == said
 
 
-def test_heads_a_word_and_a_height_can_be_asked_for(traced):
+def test_heads_a_word_and_a_height_can_be_given(traced):
     view = traced.view(heads=[0, 2], token="one", height=300)
     assert (view.header["on"], view.header["token"], view.height) == ([0, 2], 0, 300)
     assert traced.view(token="two~2").header["token"] == 3
@@ -110,7 +110,7 @@ def test_a_frame_is_as_high_as_its_text_needs(traced):
     assert f"height:{heights[0]}px" in traced.view()._repr_html_()
 
 
-def test_what_stands_beside_is_told_apart(traced):
+def test_two_traces_are_titled_by_their_differences(traced):
     same = mha.trace(TEXT, h=3, d_model=12, layers=2)
     assert traced.view(beside=same).blob == pack(
         [head_view.panel(each, [0, 1]) for each in (traced, same)], values=True
@@ -125,7 +125,7 @@ def test_what_stands_beside_is_told_apart(traced):
     assert view.header["source"] == "h=3, d_model=12"
 
 
-def test_a_view_is_one_short_line_beside_its_page(traced):
+def test_the_repr_of_a_view_is_one_short_line(traced):
     long = mha.trace("word " * 300, h=3, d_model=12, layers=2)
     for view in (traced.view(), long.view()):
         assert len(repr(view)) < 250
@@ -143,7 +143,7 @@ def test_the_trace_offers_the_same_view(traced):
     assert (from_the_end.header, from_the_end.blob) == (ours.header, ours.blob)
 
 
-def test_another_sentence_of_the_same_model_stands_beside(traced):
+def test_another_sentence_of_the_same_model_can_be_shown_beside_it(traced):
     other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
     view = traced.view(beside=other, token=3)
     titles = [f"seed={seed} · \u2068{trace.title}\u2069" for seed, trace in ((0, traced), (5, other))]
@@ -162,16 +162,16 @@ def test_another_sentence_of_the_same_model_stands_beside(traced):
         ({"h": 4, "layers": 2}, "these have 2 and 2 layers, with 3 and 4 heads"),
     ],
 )
-def test_a_trace_of_another_model_cannot_stand_beside(traced, refused, asked, said):
+def test_a_trace_of_another_model_cannot_be_shown_beside(traced, refused, asked, said):
     assert said in str(refused(traced.view, beside=mha.trace("one two", d_model=12, **asked)))
 
 
-def test_a_trace_without_layers_cannot_stand_beside(traced, refused):
+def test_a_trace_without_layers_cannot_be_shown_beside(traced, refused):
     empty = mha.AttentionTrace(mha.words("one two"), (), "no layers")
     assert "layers, with 3 and 0 heads" in str(refused(traced.view, beside=empty))
 
 
-def test_of_what_does_not_fit_the_heads_around_the_chosen_one_are_inside(monkeypatch):
+def test_a_large_layer_has_only_the_heads_around_the_chosen_one(monkeypatch):
     trace = mha.trace(" ".join(["a"] * 40), h=6, d_model=24, layers=2)
     one = size(trace.layers[0], 1, values=True)
     monkeypatch.setattr(head_view, "ALL_LAYERS", 3 * one / BUDGET)
@@ -183,7 +183,7 @@ def test_of_what_does_not_fit_the_heads_around_the_chosen_one_are_inside(monkeyp
 # The page
 
 
-def test_the_page_holds_the_view_and_nothing_is_left_to_fill_in(traced, tmp_path):
+def test_every_placeholder_of_the_page_is_filled(traced, tmp_path):
     view = head_view.view(traced, head=1, token=2)
     for page in (view.html(), saved(view, tmp_path)):
         assert inside(page) == (view.header, view.blob)
@@ -218,7 +218,7 @@ def test_the_page_names_no_address_to_load_from(traced):
     assert "http" not in policy
 
 
-def test_what_only_people_read_stays_at_home(traced):
+def test_comments_are_left_out_of_the_page(traced):
     for text, remark in zip(program(head_view.view(traced).html()), ("/*", "//"), strict=True):
         lines = text.splitlines()
         assert len(lines) > 50
@@ -243,7 +243,7 @@ def test_a_saved_page_is_little_larger_than_its_numbers_and_has_q_k_and_v(tokens
     assert len(page) <= 1.35 * len(view.blob) + 60_000
 
 
-def test_a_browser_that_cannot_unpack_a_page_is_given_a_sentence(traced, tmp_path):
+def test_an_old_browser_gets_a_message(traced, tmp_path):
     page = saved(head_view.view(traced), tmp_path)
     said = head_view.texts("en")["old_browser"]
     assert f'<main class="view"><p hidden>{said}</p></main>' in page
@@ -252,7 +252,7 @@ def test_a_browser_that_cannot_unpack_a_page_is_given_a_sentence(traced, tmp_pat
     assert "<p hidden>&lt;b&gt; &#228;</p>" in sorry
 
 
-def test_it_is_saved_as_one_file_and_a_missing_folder_is_named(traced, tmp_path, refused):
+def test_a_view_is_saved_as_one_file(traced, tmp_path, refused):
     view = head_view.view(traced)
     assert inside(saved(view, tmp_path)) == (view.header, view.blob)
     view.save(str(tmp_path / "again.html"))
@@ -261,7 +261,7 @@ def test_it_is_saved_as_one_file_and_a_missing_folder_is_named(traced, tmp_path,
     assert str(error) == f"There is no folder {tmp_path / 'nowhere'} to save view.html in."
 
 
-def test_a_notebook_shows_it_in_a_frame_that_reaches_nothing_else():
+def test_a_notebook_shows_it_in_a_sandboxed_frame():
     view = mha.trace('"quoted" & <b>', h=2, d_model=8).view()
     shown = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="([^"]*)" [^<>]*></iframe>', view._repr_html_())
     assert html.unescape(shown[1]) == view.html()
@@ -282,12 +282,12 @@ def test_a_notebook_shows_it_in_a_frame_that_reaches_nothing_else():
         (["[a]", "< b >", "[CLS"], [0]),
     ],
 )
-def test_special_tokens_are_told_by_their_form_or_else_the_first(pieces, positions):
+def test_special_tokens_are_found_by_form_or_else_the_first_token(pieces, positions):
     trace = mha.from_weights(torch.full((1, len(pieces), len(pieces)), 1 / len(pieces)), pieces)
     assert head_view.special(trace) == [positions, positions]
 
 
-def test_the_caption_says_where_numbers_come_from(traced):
+def test_the_caption_names_the_source_of_the_numbers(traced):
     said = "random, h=3, d_model=12, seed=0, mask=full, position=sinusoidal"
     assert traced.view().header["source"] == said
     trained = mha.trace("The animal was tired.", source="mini", h=4, d_model=64)
@@ -296,7 +296,7 @@ def test_the_caption_says_where_numbers_come_from(traced):
     assert trained.view().header["source"] == said
 
 
-def test_the_caption_says_which_of_two_traces_was_edited(traced):
+def test_the_caption_names_the_edited_one_of_two_traces(traced):
     edits = [mha.edits.Output(layer=0, heads=1)]
     edited = mha.trace(TEXT, h=3, d_model=12, layers=2, edits=edits)
     named = f"edited=(no) | ({edits[0].describe()})"
@@ -305,12 +305,12 @@ def test_the_caption_says_which_of_two_traces_was_edited(traced):
     assert "edited" not in traced.view(beside=traced).header["source"]
 
 
-def test_a_files_name_is_made_of_words():
+def test_a_file_name_consists_of_words():
     assert mha.trace("../a/b: <c>?*", h=2, d_model=8).view().header["file"] == "headscope-a-b-c"
     assert mha.trace("小猫 حيوان", h=2, d_model=8).view().header["file"] == "headscope-小猫-حيوان"
 
 
-def test_every_text_that_the_scripts_ask_for_is_there():
+def test_every_text_used_by_the_scripts_exists():
     script = scripts.merged("page/program.js")
 
     def names(constant: str, brackets: str = r"\[\]") -> list[str]:
@@ -346,7 +346,7 @@ def test_the_colours_of_the_page_are_those_of_the_app():
 
 
 @pytest.mark.parametrize(("told", "positions"), [((1,), [1]), ((), [0])])
-def test_what_the_tokenizer_calls_special_comes_before_how_it_looks(told, positions):
+def test_special_tokens_of_the_tokenizer_take_precedence(told, positions):
     tokens = mha.Tokens("ab", ("[CLS]", "b"), ((0, 1), (1, 2)), special=told)
     trace = mha.from_weights(torch.full((1, 2, 2), 0.5), tokens)
     assert head_view.special(trace) == [positions, positions]
@@ -367,7 +367,7 @@ def asked(answers, **questions) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, (layer, layer), ASKED, answers, questions=questions)
 
 
-def test_a_head_has_nothing_to_find_where_each_of_its_questions_is_answered_so():
+def test_a_head_has_nothing_to_find_if_all_its_answers_are_nothing():
     it, word = (("it", 0.9), ("[CLS]", 0.1)), (("saw", 0.8),)
     trace = asked((None, NONE, word, it), noun=(None, NONE, it, it), doer=(None, NONE, NONE, NONE))
     trace = replace(trace, questions={**trace.questions, "decider": (None, NONE, it, NONE)})
@@ -376,11 +376,11 @@ def test_a_head_has_nothing_to_find_where_each_of_its_questions_is_answered_so()
     assert [head["nothing"] for head in heads] == [[0, 1], [0, 1, 3], [0, 1, 3]]
 
 
-def test_heads_of_a_model_that_is_asked_nothing_have_no_questions(traced):
+def test_a_model_without_questions_has_none_in_the_view(traced):
     assert traced.view().header["questions"] == [[]]
 
 
-def test_words_outside_the_vocabulary_are_marked_on_the_side_where_they_stand(normal):
+def test_unknown_words_are_marked_on_their_own_side(normal):
     trace = asked((), noun=(None,) * 4)
     assert trace.view().header["unknown"] == [[[1], [1]]]
     crossed = trace_of(trace.tokens, mha.words(" ".join(KEYS)), normal)
@@ -414,7 +414,7 @@ def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
     assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
 
 
-def test_the_tokenizer_says_what_is_special_and_what_a_word_is(normal):
+def test_words_and_special_tokens_come_from_the_tokenizer(normal):
     pieces = Tokens("an imal", ("an", "##x", "end"), ((0, 2), (3, 5), (5, 7)), (0, 0, 1), (2,))
     trace = trace_of(pieces, mha.words(" ".join(KEYS)), normal)
     header = trace.view().header
@@ -423,7 +423,7 @@ def test_the_tokenizer_says_what_is_special_and_what_a_word_is(normal):
     assert header["groups"][0]["key"] == {"of": list(range(11)), "labels": list(KEYS)}
 
 
-def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refused):
+def test_layers_of_several_kinds_are_refused_with_the_kinds(normal, refused):
     queries, keys = mha.words("one two"), mha.words("a b c")
     cross = trace_of(queries, keys, normal, layers=1)
     own = mha.LayerTrace({"weights": torch.full((3, 3, 3), 1 / 3)}, kind="encoder")

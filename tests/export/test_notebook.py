@@ -42,7 +42,7 @@ def test_a_trace_shows_its_text_source_shapes_and_weights():
         assert len(weights(svg)) == 16
 
 
-def test_a_layer_shows_what_was_recorded():
+def test_a_layer_shows_the_recorded_shapes():
     layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
     said = "".join(parsed(layer._repr_html_()).itertext())
     assert "LayerTrace, self, 3 heads" in said

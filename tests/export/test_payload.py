@@ -52,30 +52,28 @@ def agrees(found, layer, heads, form):
     assert np.array_equal(found["sees"], allowed)
 
 
-def test_every_setting_of_a_trace_comes_out_as_torch_computed_it(setting, seen, form):
+def test_every_setting_of_a_trace_gives_the_weights_of_torch(setting, seen, form):
     trace = mha.trace(**setting)
     for found, layer in zip(seen(*trace.layers, form=form), trace.layers, strict=True):
         agrees(found, layer, range(layer.n_heads), form)
 
 
 @pytest.mark.parametrize("heads", [None, [4], [5, 0]], ids=str)
-def test_every_score_rule_comes_out_as_torch_computed_it_also_of_some_heads(
-    rules, make_layer, seen, form, heads
-):
+def test_every_score_rule_gives_the_weights_of_torch_for_any_heads(rules, make_layer, seen, form, heads):
     layers = [make_layer(rule) for rule in rules.values()]
     for found, layer in zip(seen(*layers, heads=heads, form=form), layers, strict=True):
         agrees(found, layer, heads or range(6), form)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_other_precisions_come_out_as_well(make_layer, seen, form, dtype):
+def test_other_precisions_give_the_weights_of_torch(make_layer, seen, form, dtype):
     layer = make_layer(dtype=dtype)
     found = seen(layer, form=form)[0]
     bound = 5e-3 if dtype in (torch.float16, torch.bfloat16) else 6e-5  # torch rounds those weights
     assert np.abs(np.array(found["rows"]) - layer.weights()).max() < bound
 
 
-def test_weights_without_a_trace_travel_too(seen, normal):
+def test_weights_without_a_trace_are_sent(seen, normal):
     weights = torch.softmax(normal(2, 7, 7), -1).numpy()
     found = seen(weights)[0]
     assert np.abs(np.array(found["rows"]) - weights).max() < 2e-5
@@ -83,7 +81,7 @@ def test_weights_without_a_trace_travel_too(seen, normal):
 
 
 @pytest.mark.parametrize(("bits", "bound"), [(16, 2e-5), (8, 1 / 254)])
-def test_weights_of_fewer_bits_keep_small_ones_and_what_is_hidden(javascript, bits, bound):
+def test_weights_in_8_bits_keep_small_values_and_hidden_cells(javascript, bits, bound):
     """As 8 bits of itself, and not of its root, a weight below 1/510 would be nothing."""
     weights = np.float32([[[0.999, 0.001, np.nan], [0.99999, np.nan, 0.00001], [np.nan] * 3]])
     blob = pack([Panel("a", "abc", {0: weights})], bits=bits)
@@ -94,7 +92,7 @@ def test_weights_of_fewer_bits_keep_small_ones_and_what_is_hidden(javascript, bi
     assert (rows > 0).tolist() == (~np.isnan(weights)).tolist()
 
 
-def test_q_k_v_and_scores_are_there_where_they_are_asked_for(make_layer, javascript):
+def test_q_k_v_and_scores_are_sent_on_request(make_layer, javascript):
     layer = make_layer()
     code = """
     const layer = openPayload(file("blob"))[0].layers.get(0);
@@ -133,7 +131,7 @@ def test_four_digits_are_right_where_scores_are_large(javascript, normal):
     np.testing.assert_allclose(found, layer.weights(), rtol=5e-4, atol=1e-12)
 
 
-def test_many_rows_are_remembered_and_old_ones_computed_anew(javascript, normal):
+def test_rows_are_cached_and_old_ones_recomputed(javascript, normal):
     weights = torch.softmax(normal(1, 700, 3), -1).numpy()
     code = """
     const layer = (openPayload(file("blob")))[0].layers.get(0);
@@ -149,7 +147,7 @@ def test_many_rows_are_remembered_and_old_ones_computed_anew(javascript, normal)
 # Pieces joined to words
 
 
-def test_words_give_the_sum_of_their_pieces_and_take_the_mean(javascript, make_layer):
+def test_words_sum_over_key_pieces_and_average_over_query_pieces(javascript, make_layer):
     layer, groups = make_layer(), [0, 0, 1, 2, 2, 2, 3]
     code = """
     const joined = new Grouped((openPayload(file("blob")))[0].layers.get(0), [0, 0, 1, 2, 2, 2, 3]);
@@ -170,7 +168,7 @@ def test_words_give_the_sum_of_their_pieces_and_take_the_mean(javascript, make_l
 
 
 @pytest.mark.parametrize("kind", ["alone", "shared keys"])
-def test_without_values_the_smaller_form_is_taken(kind, normal):
+def test_without_values_the_smaller_form_is_sent(kind, normal):
     taken = set()
     for length in (12, 60, 110, 160, 260):
         n_kv = 1 if kind == "shared keys" else 6
@@ -185,7 +183,7 @@ def test_without_values_the_smaller_form_is_taken(kind, normal):
     assert taken == {"weights", "scores"}
 
 
-def test_with_values_q_k_and_v_travel_in_single_precision_and_nothing_else(normal):
+def test_with_values_only_q_k_and_v_are_sent(normal):
     layer = mha.LayerTrace({name: normal(4, 90, 16) for name in "qkv"}, mha.ScoreRule())
     numbers = 4 * 4 * 90 * (3 * 16 + 1)
     assert size(layer, values=True) == numbers
@@ -195,7 +193,7 @@ def test_with_values_q_k_and_v_travel_in_single_precision_and_nothing_else(norma
     assert numbers < len(blob) < numbers + 1200
 
 
-def test_a_rule_that_the_browser_cannot_follow_is_refused_by_name(make_layer, refused):
+def test_a_rule_that_the_browser_cannot_compute_is_refused_by_name(make_layer, refused):
     @dataclass(frozen=True, eq=False)
     class Tempered(mha.ScoreRule):
         alpha: float = 1.0
@@ -209,7 +207,7 @@ def test_a_rule_that_the_browser_cannot_follow_is_refused_by_name(make_layer, re
 
 
 @pytest.mark.parametrize("weight", [0, 1e-9, 1e-6, 1e-4, 0.003, 0.02, 0.3, 0.99999, 1])
-def test_a_code_is_as_near_as_is_said(weight):
+def test_coded_weights_are_within_the_documented_error(weight):
     decoded = (int(coded(np.array(weight))) / 65535) ** 2
     assert abs(decoded - weight) <= weight**0.5 / 65535 + 1 / (4 * 65535**2)
 
@@ -221,7 +219,7 @@ def test_small_weights_survive(normal):
     assert (np.rint(weights * 255) > 0).mean() < 0.5
 
 
-def test_what_fits_is_loaded_and_the_chosen_head_always(normal):
+def test_layers_and_heads_fit_the_budget_with_the_chosen_head(normal):
     def layer(length):
         tensors = {"q": normal(12, length, 4), "k": normal(12, length, 4), "v": normal(12, length, 2)}
         return mha.LayerTrace(tensors, mha.ScoreRule())
@@ -236,13 +234,13 @@ def test_what_fits_is_loaded_and_the_chosen_head_always(normal):
     assert fitting(large, 2, 11, budget=1) == ([2], [11])
 
 
-def test_a_head_that_is_not_there_is_refused(make_layer, refused, normal):
+def test_a_head_that_does_not_exist_is_refused(make_layer, refused, normal):
     assert "head 6" in str(refused(pack, [Panel("a", LABELS, {0: make_layer()})], heads=[6]))
     weights = torch.softmax(normal(2, 7, 7), -1).numpy()
     assert "head -3" in str(refused(pack, [Panel("a", LABELS, {0: weights})], heads=[-3]))
 
 
-def test_weights_of_a_long_text_travel_as_weights(normal):
+def test_weights_of_a_long_text_are_sent_as_weights(normal):
     layer = mha.LayerTrace(MappingProxyType({"weights": torch.softmax(normal(1, 199, 199), -1)}))
     assert size(layer) == 2 * 199 * 199
     assert fitting([layer], 0, 0) == ([0], None)

@@ -11,7 +11,7 @@ def table(*names: str) -> pd.DataFrame:
     return pd.DataFrame({"value": values, "place": [4, 0, -1][: len(names)]}, index=list(names))
 
 
-def test_each_bar_has_its_value_its_name_and_where_it_leads():
+def test_each_bar_has_its_value_name_and_place():
     [bar] = bars(table("cat", "sat", "mat"), words="weight").data
     assert list(bar.y) == ["cat", "sat", "mat"]
     np.testing.assert_array_equal(bar.x, [0.5, 0.25, 0.0000123456])
@@ -27,14 +27,14 @@ def test_the_first_row_is_on_top_and_the_longest_bar_leaves_room_for_its_number(
     assert layout.xaxis.range[1] > 0.5 * 1.1
 
 
-def test_what_stands_for_several_is_hatched_and_nothing_else_is():
+def test_only_the_bar_of_several_values_is_hatched():
     several = bars(table("cat", "sat", "9 others"), words="weight", together=True).data[0]
     assert list(several.marker.pattern.shape) == ["", "", "/"]
     single = bars(table("cat", "sat", "mat"), words="weight").data[0]
     assert list(single.marker.pattern.shape) == ["", "", ""]
 
 
-def test_the_colour_is_a_stand_in_for_one_of_the_themes_ten():
+def test_the_colour_is_a_placeholder_for_a_theme_colour():
     colours = [bars(table("cat"), words="", hue=hue).data[0].marker.color for hue in range(11)]
     assert colours[:2] == ["#000001", "#000002"]
     assert colours[9] == "#000010"

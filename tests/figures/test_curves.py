@@ -11,7 +11,7 @@ TABLE = pd.DataFrame(
 NAMES = {"loss": "Loss", "answer": "answers", "right": "weight on the right noun"}
 
 
-def test_every_column_is_a_line_over_the_steps_and_only_the_loss_stands_on_the_left():
+def test_every_column_is_a_line_and_only_the_loss_is_on_the_left():
     figure = curves(TABLE, names=NAMES, step="steps")
     assert [line.name for line in figure.data] == [*NAMES.values()]
     for line, column in zip(figure.data, TABLE, strict=True):
@@ -47,7 +47,7 @@ def test_a_training_that_has_not_begun_has_empty_curves():
     assert [len(line.x) for line in figure.data] == [0, 0, 0]
 
 
-def test_on_a_narrow_page_the_shares_stand_below_the_loss():
+def test_on_a_narrow_page_the_shares_are_below_the_loss():
     figure = curves(TABLE, names=NAMES, step="steps", marked=40, narrow=True)
     assert [line.xaxis for line in figure.data] == ["x", "x2", "x2"]
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]

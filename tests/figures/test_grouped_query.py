@@ -39,7 +39,7 @@ def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):
     assert len(figure.data) == len(of) + 1
 
 
-def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round():
+def test_colours_repeat_with_other_dashes():
     figure = grouped_query([head // 4 for head in range(24)], hover=hover_texts(24), **WORDS)
     looks = [(trace.line.color, trace.line.dash) for trace in figure.data[:24]]
     assert looks[:2] == [("#000001", "solid"), ("#000002", "solid")]
@@ -49,13 +49,13 @@ def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round(
     assert named == ["1", "4", "8", "12", "16", "20", "24"]
 
 
-def test_what_is_said_is_no_markup():
+def test_texts_are_not_markup():
     figure = grouped_query([0, 0], hover=hover_texts(2), **WORDS)
     assert figure.data[0].hovertemplate == "&lt;i&gt;0<extra></extra>"
     assert {note.text for note in figure.layout.annotations} == {"&lt;b&gt;query", "key &amp; value"}
 
 
-def test_all_heads_use_both_parts_of_what_is_kept_in_latent_attention():
+def test_in_latent_attention_all_heads_use_both_cached_vectors():
     figure = latent(4, [(30, "short"), (10, "<position>")], hover=hover_texts(4), **WORDS)
     short, position = figure.data[4:]
     widths = [max(bar.x) - min(bar.x) for bar in (short, position)]

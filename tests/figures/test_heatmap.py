@@ -286,7 +286,7 @@ def numbered(n_columns):
 
 
 @pytest.mark.parametrize("columns", [[3, 1, 2], [3, 2, 1], [1, 3, 5]])
-def test_dimensions_that_do_not_follow_each_other_stand_as_they_come_under_their_own_numbers(columns):
+def test_nonconsecutive_dimensions_keep_their_order_and_numbers(columns):
     figure = draw(numbered(len(columns)), columns=columns)
     assert [*figure.data[0].x] == [str(number) for number in columns]
     assert figure.layout.xaxis.type == "category"
@@ -300,7 +300,7 @@ def test_a_part_of_the_dimensions_stays_on_an_axis_of_numbers():
     assert figure.layout.xaxis.type == "linear"
 
 
-def test_lines_lead_from_the_cell_under_the_finger_to_both_axes():
+def test_lines_lead_from_the_hovered_cell_to_both_axes():
     layout = draw(numbered(4)).layout
     for axis in (layout.xaxis, layout.yaxis):
         assert axis.showspikes is True
@@ -311,7 +311,7 @@ def test_lines_lead_from_the_cell_under_the_finger_to_both_axes():
 # As a whole
 
 
-def test_a_figure_survives_the_way_to_the_browser_and_back(normal):
+def test_a_figure_is_equal_after_serialization(normal):
     words = ["<s>", "the", "the", "internationalisation"]
     hidden = np.triu(np.ones((4, 4), bool), 1)
     options = {"hidden": hidden, "framed": (1, 2), "kind": "weights"}
@@ -324,7 +324,7 @@ def test_a_figure_survives_the_way_to_the_browser_and_back(normal):
     assert back.layout.yaxis.autorange == "reversed"
 
 
-def test_a_number_that_is_none_is_blank_beside_cells_that_are_hidden():
+def test_missing_numbers_are_blank_besides_hidden_cells():
     figure = draw([[1.0, np.inf], [np.nan, -2.0]], hidden=np.array([[True, False], [False, False]]))
     np.testing.assert_array_equal(np.isnan(figure.data[0].z), [[True, True], [True, False]])
     assert (figure.data[0].zmin, figure.data[0].zmax) == (-2.0, 2.0)

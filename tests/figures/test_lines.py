@@ -34,7 +34,7 @@ def test_each_line_has_the_numbers_of_its_column():
         np.testing.assert_array_equal(trace.y, TABLE[column])
 
 
-def test_lines_are_told_apart_by_more_than_their_colour_and_take_the_templates():
+def test_lines_are_distinguished_by_more_than_their_colour_and_take_the_templates():
     figure = draw()
     assert len({trace.line.dash for trace in figure.data}) == 2
     assert {trace.line.color for trace in figure.data} == {None}

@@ -26,7 +26,7 @@ def marks(figure) -> dict:
 
 
 @pytest.mark.parametrize(("axes", "kind"), [(2, "scatter"), (3, "scatter3d")])
-def test_every_word_stands_where_its_row_says(axes, kind):
+def test_every_word_is_where_its_row_says(axes, kind):
     points, seen = placed(axes), {}
     for trace in marks(draw(axes)).values():
         assert trace.type == kind

@@ -86,7 +86,7 @@ def test_arrays_are_those_of_the_trace(trace, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("ending", ["csv", "npz"])
-def test_of_a_long_text_no_more_than_one_head_is_in_memory(ending, tmp_path, monkeypatch):
+def test_a_long_text_is_written_one_head_at_a_time(ending, tmp_path, monkeypatch):
     """The lines of all heads of 3,800 tokens would take 20 GB."""
     trace, cells = mha.trace("a b c d e f g", h=5, d_model=10), []
     real = mha.LayerTrace.weights
@@ -219,7 +219,7 @@ def test_one_kind_of_several_is_written(tmp_path, capsys, monkeypatch):
         (("x", "--mask", "round"), "There is no mask called 'round'"),
     ],
 )
-def test_what_cannot_be_traced_is_said_without_a_traceback(words, message, tmp_path, capsys):
+def test_a_refusal_is_printed_without_a_traceback(words, message, tmp_path, capsys):
     assert command.main(["trace", *words, "-o", str(tmp_path / "t.csv")]) == 1
     said = capsys.readouterr()
     assert said.out == ""
@@ -227,13 +227,13 @@ def test_what_cannot_be_traced_is_said_without_a_traceback(words, message, tmp_p
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_is_traced(tmp_path, capsys, monkeypatch):
+def test_a_missing_folder_is_refused_before_anything_is_traced(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(mha, "trace", None)
     assert command.main(["trace", "x", "-o", str(tmp_path / "no" / "t.csv")]) == 1
     assert "There is no folder" in capsys.readouterr().err
 
 
-def test_what_the_system_refuses_is_said_too(tmp_path, capsys):
+def test_an_error_of_the_system_is_printed_without_a_traceback(tmp_path, capsys):
     (taken := tmp_path / "t.csv").mkdir()
     assert command.main(["trace", "x", "-o", str(taken)]) == 1
     assert str(taken) in capsys.readouterr().err
@@ -282,7 +282,7 @@ RUN = ["-m", "streamlit", "run", str(resources.path("app.py"))]
         ["--server.port"],  # Streamlit says what is missing
     ],
 )
-def test_alone_it_opens_the_app_with_the_options_of_streamlit(options, started):
+def test_without_a_command_the_app_opens_with_streamlits_options(options, started):
     assert command.main(options) == 0
     assert started == [[*RUN, *options]]
     assert resources.OPENED not in os.environ
@@ -326,7 +326,7 @@ def test_a_link_is_opened_in_the_app(word, address, started):
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "There is no file"), (b"no trace", "cannot be read")]
 )
-def test_what_is_no_saved_trace_is_refused_before_the_app_starts(content, message, started, tmp_path, capsys):
+def test_another_file_is_refused_before_the_app_starts(content, message, started, tmp_path, capsys):
     path = tmp_path / "t.safetensors"
     if content is not None:
         path.write_bytes(content)
@@ -356,7 +356,7 @@ def test_the_exit_codes_and_streams_of_the_program(tmp_path):
     assert "Traceback" not in impossible.stderr
 
 
-def test_what_needs_no_trace_does_not_wait_for_torch():
+def test_help_and_version_do_not_load_torch():
     code = """
 import sys
 from mha_core.__main__ import main

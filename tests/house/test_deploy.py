@@ -27,14 +27,14 @@ RUNS = re.compile(
 )
 
 
-def test_no_file_or_model_that_is_given_runs_code_and_no_picture_is_opened():
+def test_no_code_of_a_file_or_model_runs_and_no_picture_is_opened():
     code = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
     found = {file.relative_to(ROOT).as_posix(): RUNS.findall(file.read_text("utf-8")) for file in code}
     assert {file: runs for file, runs in found.items() if runs} == {}
     assert "use_safetensors=True" in (ROOT / "mha_core/sources/huggingface/loading.py").read_text("utf-8")
 
 
-def test_the_advisories_that_were_read_are_those_of_the_pinned_versions():
+def test_the_listed_advisories_are_for_the_pinned_versions():
     section = (DEPLOY / "README.md").read_text("utf-8").partition("## Known holes")[2].partition("\n## ")[0]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| ")][1:]
     read = re.findall(r"([\w-]+) (\d[\w.]*)", " ".join(rows))
@@ -43,7 +43,7 @@ def test_the_advisories_that_were_read_are_those_of_the_pinned_versions():
     assert dict(read) == {name: pinned[name] for name, _ in read}
 
 
-def test_the_image_brings_a_real_model_in_the_version_that_was_tried():
+def test_the_image_has_the_tested_version_of_a_real_model():
     line = r'^RUN \S+/pip install -c constraints\.txt "\.\[(\w+)\]"$'
     [extra] = re.findall(line, (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -52,7 +52,7 @@ def test_the_image_brings_a_real_model_in_the_version_that_was_tried():
     assert f"\n{files.PACKAGE}==" in (ROOT / "constraints.txt").read_text("utf-8")
 
 
-def test_every_variable_of_the_environment_stands_in_a_table_and_is_read():
+def test_every_environment_variable_is_documented_and_read():
     code = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
     read = {name for file in code for name in re.findall(r'= "(HEADSCOPE_\w+)"', file.read_text("utf-8"))}
     read -= {

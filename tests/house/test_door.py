@@ -73,7 +73,7 @@ def test_type_checkers_and_python_see_the_same_names():
     assert (PACKAGE / "py.typed").is_file()
 
 
-def test_what_is_offered_after_the_dot_is_what_is_public():
+def test_dir_lists_the_public_names():
     assert {name for name in dir(mha) if not name.startswith("__")} == set(mha.__all__)
     assert "__version__" in dir(mha)
     namespace = {}
@@ -81,13 +81,13 @@ def test_what_is_offered_after_the_dot_is_what_is_public():
     assert set(mha.__all__) <= set(namespace)
 
 
-def test_no_public_name_stands_for_a_module_too():
+def test_no_public_name_is_also_a_module():
     """`mha_core.x` is one thing: a name that is also a file would be whichever was imported last."""
     modules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
     assert set(mha.__all__) & modules == {"figures"}
 
 
-def test_every_module_of_figures_is_reached_through_it():
+def test_every_module_of_figures_is_an_attribute_of_it():
     stems = {path.stem for path in (PACKAGE / "figures").glob("*.py")} - {"__init__"}
     assert set(mha.figures.__all__) == stems
     assert all(hasattr(mha.figures, stem) for stem in stems)
@@ -126,7 +126,7 @@ def public_functions() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", public_functions())
-def test_every_public_function_says_what_it_takes_and_returns(name):
+def test_every_public_function_has_annotated_arguments_and_result(name):
     function = public_functions()[name]
     signature = inspect.signature(function)
     assert signature.return_annotation is not inspect.Signature.empty

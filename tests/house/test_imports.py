@@ -178,11 +178,11 @@ def test_no_file_imports_what_its_floor_does_not_allow(tree):
     assert violations(tree) == []
 
 
-def test_no_row_of_the_table_is_left_over(tree):
+def test_every_row_of_the_table_has_files(tree):
     assert [pattern for pattern in TABLE if not any(fnmatchcase(file, pattern) for file in tree)] == []
 
 
-def test_no_file_reaches_itself_by_its_imports(tree):
+def test_no_imports_form_a_ring(tree):
     assert cycle(tree) == []
 
 
@@ -234,13 +234,13 @@ def test_a_planted_ring_in_one_room_is_reported(tree):
 @pytest.mark.parametrize(
     "planted", ["from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import streamlit", "import json"]
 )
-def test_what_is_imported_for_types_counts_and_the_standard_library_does_not(tree, planted):
+def test_type_checking_imports_count_and_the_standard_library_does_not(tree, planted):
     spoilt = planted_in(tree, "mha_core/analysis/frames.py", planted)
     assert len(violations(spoilt)) == ("streamlit" in planted)
 
 
 @pytest.mark.parametrize("file", ["mha_core/new.py", "pages/new.py", "mha_core/below/new.py"])
-def test_a_new_file_needs_a_room(tree, file):
+def test_a_file_without_a_row_is_reported(tree, file):
     assert violations(planted_in(tree, file, "")) == [f"{file} is in no room of the table"]
 
 
@@ -254,7 +254,7 @@ def test_only_the_frame_lies_directly_in_pages():
     assert not (ROOT / "pages" / "pages").exists()
 
 
-def test_the_top_level_holds_what_was_agreed_and_nothing_else():
+def test_the_top_level_has_only_the_agreed_files():
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout: there is no list of files that belong to the project")
     listed = subprocess.run(

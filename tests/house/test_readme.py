@@ -63,7 +63,7 @@ def working_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_each_example_of_the_readme_runs_by_itself(working_folder):
+def test_each_example_of_the_readme_runs_on_its_own(working_folder):
     for example in examples("README.md"):
         names = {}
         exec(compile(example, "README.md", "exec"), names)
@@ -82,7 +82,7 @@ def test_the_examples_about_models_run(working_folder):
 
 
 @pytest.mark.parametrize("module", EXAMPLES)
-def test_the_examples_of_docstrings_say_what_comes_out(module):
+def test_the_examples_of_docstrings_give_their_results(module):
     found = doctest.DocTestFinder().find(importlib.import_module(module), globs={"mha": mha})
     ran = [doctest.DocTestRunner().run(example) for example in found if example.examples]
     assert ran
@@ -117,14 +117,14 @@ def test_a_chinese_page_has_the_same_code_and_the_same_figures_in_its_tables(pag
 
 
 @pytest.mark.parametrize("page", ["README.md", CHINESE["README.md"]])
-def test_the_two_commands_that_set_up_are_what_they_were(page):
+def test_the_two_setup_commands_are_unchanged(page):
     prefix = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
     commands = re.findall(r"^```bash\n(python3 .*?)\n```", text(page), re.MULTILINE)
     assert commands == [f"{prefix}. && .venv/bin/headscope", f'{prefix}-e ".[test]" && .venv/bin/pytest']
 
 
 @pytest.mark.parametrize("page", [*PAGES, "mha_core/REFERENCE.md"])
-def test_every_link_and_every_path_that_is_named_leads_somewhere(page):
+def test_every_link_and_every_path_exists(page):
     links = re.findall(r"\]\(([^)#:]+)\)", text(page))
     missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
     named = re.findall(r"`((?:mha_core|pages|assets|tests|\.streamlit)/[\w./-]+)`", text(page))
@@ -167,7 +167,7 @@ def test_the_tree_has_a_line_for_each_room_and_page_and_no_other():
 # The reference
 
 
-def test_the_reference_is_what_signatures_and_docstrings_say():
+def test_the_reference_is_up_to_date():
     written = reference.PATH.read_text(encoding="utf-8")
     assert written == reference.text(), "write it again: python -m tests.house.reference"
 
@@ -177,7 +177,7 @@ def test_every_public_name_has_one_place_in_the_reference():
     assert sorted(names) == sorted(mha.__all__)
 
 
-def test_every_name_that_is_set_beside_transformer_lens_is_one_of_a_layer():
+def test_every_name_compared_with_transformer_lens_is_one_of_a_layer():
     layer = mha.trace("a b", h=2, d_model=4).layers[0]
     for ours, _, axes, _ in reference.NAMES:
         value = getattr(layer, ours)

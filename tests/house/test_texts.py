@@ -203,11 +203,11 @@ def test_every_text_is_in_use():
 
 
 @pytest.mark.parametrize("key", ["role.unheardof", "steps.project.gone_long_ago", "app.no_such_text"])
-def test_a_text_that_nobody_uses_is_noticed(key):
+def test_an_unused_text_is_found(key):
     assert unused([*ENGLISH, key]) == {key}
 
 
-def test_every_placeholder_is_filled_in_where_a_text_is_used():
+def test_every_use_of_a_text_fills_its_placeholders():
     empty = [
         (place, key, missing)
         for place, key, call in calls()
@@ -233,7 +233,7 @@ def test_no_key_is_written_twice_and_no_text_is_blank(file):
     assert [key for key, words in pairs if not words.strip()] == []
 
 
-def test_every_message_is_a_template_and_its_fields_stand_beside_it():
+def test_every_message_is_a_template_with_its_fields():
     assert faults(messages()) == []
 
 
@@ -241,7 +241,7 @@ def test_every_message_is_a_template_and_its_fields_stand_beside_it():
     "code",
     ['MhaError(f"{n} heads")', 'Phrase("a " + name)', 'mha.MhaError("{n} heads")', 'Stopped("{n}", m=1)'],
 )
-def test_a_message_that_nobody_can_translate_is_noticed(code):
+def test_a_message_without_a_template_is_found(code):
     assert len(faults(messages_in(code))) == 1
 
 
@@ -265,7 +265,7 @@ def test_every_message_is_said_in_the_languages_that_have_messages():
     assert [name for name, words in translated.items() if not all(map(str.strip, words.values()))] == []
 
 
-def test_a_message_that_a_language_lacks_or_says_with_other_fields_is_noticed():
+def test_a_missing_translation_or_one_with_other_fields_is_found():
     template, kept = (
         "{name} {value} is out of range; {low} to {high} work.",
         {one: one for one, _ in messages()},
@@ -306,7 +306,7 @@ def test_every_character_that_markdown_knows_is_escaped(typed):
 
 
 @pytest.mark.parametrize("typed", ["--", "<->", "<http://a.bc>", "<www.a.bc>", "<a@b.cd>", "<:streamlit:>"])
-def test_nothing_is_left_that_streamlit_replaces_in_plain_text(typed):
+def test_streamlits_replacements_do_not_apply_to_user_text(typed):
     assert not REPLACED.search(read(literal(typed)))
 
 
@@ -320,7 +320,7 @@ def test_text_without_punctuation_passes_unchanged(typed):
     assert literal(typed) == typed
 
 
-def test_what_is_no_text_becomes_text():
+def test_other_values_become_text():
     assert read(literal(0.5)).replace("\u2060", "") == "0.5"
     assert read(literal(ValueError("a*b"))).replace("\u2060", "") == "a*b"
 
@@ -357,7 +357,7 @@ def two_languages(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("two_languages")
-def test_the_languages_are_the_files_that_there_are():
+def test_each_catalogue_is_a_language():
     assert language.languages() == ("de", "en")
 
 
@@ -381,18 +381,18 @@ def test_the_languages_are_the_files_that_there_are():
         (None, "", "English 3"),
     ],
 )
-def test_the_link_comes_before_the_browser_and_both_before_english(lang, locale, said):
+def test_the_link_decides_the_language_then_the_browser_then_english(lang, locale, said):
     assert _says(lang, locale) == said
 
 
 @pytest.mark.usefixtures("two_languages")
 @pytest.mark.parametrize(("key", "said"), [("english only", "only 3"), ("empty", "filled 3")])
-def test_a_text_that_a_language_lacks_is_said_in_english(key, said):
+def test_a_missing_translation_is_shown_in_english(key, said):
     assert _says("de", key=key) == said
 
 
 @pytest.mark.usefixtures("two_languages")
-def test_a_key_that_no_language_has_is_an_error_and_not_a_blank():
+def test_an_unknown_key_is_an_error():
     with pytest.raises(KeyError, match="nowhere"):
         text.t("nowhere")
 
@@ -471,19 +471,19 @@ SENTENCES = {  # each message in English and in German
 
 @pytest.mark.usefixtures("german")
 @pytest.mark.parametrize("kind", SENTENCES)
-def test_a_message_is_said_in_the_language_of_the_reader(kind):
+def test_a_message_is_shown_in_the_readers_language(kind):
     message, english, translated = SENTENCES[kind]
     for one in (message, pickle.loads(pickle.dumps(message))):
         assert (str(one), said(one)) == (english, translated)
 
 
 @pytest.mark.usefixtures("german")
-def test_the_messages_of_a_language_are_no_language():
+def test_a_file_of_messages_is_not_a_language():
     assert language.languages() == ("de", "en")
 
 
 @pytest.mark.parametrize("kind", SENTENCES)
-def test_a_message_is_said_in_english_where_there_are_no_others(kind, monkeypatch):
+def test_a_message_without_translation_is_shown_in_english(kind, monkeypatch):
     monkeypatch.setattr(text, "language", lambda: "en")
     message, english, _ = SENTENCES[kind]
     assert said(message) == english
@@ -524,7 +524,7 @@ def broken_rules(words: str) -> set[str]:
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "assets" / "languages").glob("*zh.json")), ids=lambda file: file.stem
 )
-def test_chinese_is_written_by_its_rules(file):
+def test_chinese_texts_follow_the_rules_of_style(file):
     texts = json.loads(file.read_text(encoding="utf-8"))
     assert {key: rules for key, words in texts.items() if (rules := broken_rules(words))} == {}
 
@@ -532,5 +532,5 @@ def test_chinese_is_written_by_its_rules(file):
 @pytest.mark.parametrize(
     "words", ["第3 个头", "第 3个头", "权重,分数", "输出.", "查询 ，键", "令牌", "请输入"]
 )
-def test_broken_rules_of_chinese_are_found(words):
+def test_broken_rules_of_chinese_style_are_found(words):
     assert broken_rules(words)

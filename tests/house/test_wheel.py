@@ -174,7 +174,7 @@ def test_the_wheel_carries_the_whole_package(names):
     assert modules - set(names) == set()
 
 
-def test_nothing_else_travels(names):
+def test_the_wheel_has_nothing_else(names):
     package = {name for name in names if not name.startswith(f"{APP}/") and ".dist-info/" not in name}
     assert {Path(name).suffix for name in package if name != "mha_core/py.typed"} == {".py"}
     assert "mha_core/py.typed" in package
@@ -188,7 +188,7 @@ def test_nothing_else_travels(names):
         assert [name for name in names if unwanted in name] == []
 
 
-def test_the_package_lies_in_the_new_environment_and_the_app_is_no_import(python, tmp_path):
+def test_the_package_is_installed_and_the_app_is_not_importable(python, tmp_path):
     code = """
 import importlib.util, json, mha_core, sys
 from mha_core import resources
@@ -208,7 +208,7 @@ print(json.dumps({
     assert told["loaded"] == []
 
 
-def test_the_trained_weights_travel_with_it(python, tmp_path):
+def test_the_wheel_has_the_trained_weights(python, tmp_path):
     code = """
 import mha_core as mha
 trace = mha.trace("The animal didn't cross the street because it was too wide", source="mini")
@@ -245,7 +245,7 @@ def test_the_scripts_of_the_pages_are_served_from_it(server):
             assert answer.read() == scripts.asset(name).encode()
 
 
-def test_the_apps_own_settings_travel_with_it(server):
+def test_the_wheel_has_the_apps_settings(server):
     # .streamlit/config.toml lies beside the entry file; without it Streamlit's own colours would be served.
     colour = re.search(r'primaryColor = "(#\w+)"', (ROOT / ".streamlit/config.toml").read_text("utf-8"))[1]
     [started] = [sent.new_session for sent in messages(server) if sent.WhichOneof("type") == "new_session"]

@@ -71,7 +71,7 @@ def test_of_a_small_model_all_before_the_second_layer_wrote_into_it(architecture
         assert gap(why) <= SHARE
 
 
-def test_edits_are_followed_too():
+def test_terms_follow_edits():
     change = (edits.Output(layer=0, heads=2), edits.Hide(layer=1, rows="it", keys="animal"))
     trace = mha.trace(TIRED, source="mini", edits=change)
     why = mha.attribution(trace, layer=1, head=0, query="it", key="animal")
@@ -108,7 +108,7 @@ def refusal(trace: mha.AttentionTrace, **settings) -> str:
     return str(caught.value)
 
 
-def test_refusals_say_the_reason():
+def test_refusals_give_the_reason():
     arrays = mha.from_weights([np.full((2, 2, 2), 0.5)], tokens=["a", "b"])
     assert "only its weights are known" in refusal(arrays)
     trace = mha.trace("How are you?", h=2, d_model=8)
@@ -190,7 +190,7 @@ def test_in_half_precision_the_terms_are_the_score_within_its_rounding(family, d
 
 
 @pytest.mark.parametrize("wrong", [None, 1, "a text", []])
-def test_what_is_no_trace_is_refused_by_name(wrong, refused):
+def test_a_value_that_is_not_a_trace_is_refused_by_name(wrong, refused):
     place = {"layer": 0, "head": 0, "query": 1, "key": 0}
     for ask in (lambda: mha.attribution(wrong, **place), lambda: mha.effects(wrong)):
         assert "A trace is needed, as mha.trace(text) returns it; got" in str(refused(ask))

@@ -49,7 +49,7 @@ def test_an_effect_is_what_the_edit_does_and_the_largest_is_first():
     check(frame, lambda *e: mha.trace(TIRED, source="mini", edits=e), 8, "animal")
 
 
-def test_a_question_about_a_word_hangs_on_the_heads_that_it_reads():
+def test_an_answer_depends_on_the_heads_of_its_question():
     """Of the last layer; a glass-box has nothing that leads around them."""
     trace = mha.trace(TIRED, source="mini")
     frame = mha.effects(trace, at="cross").set_index(["layer", "head"]).effect
@@ -70,7 +70,7 @@ def test_an_unknown_word_is_an_answer_as_it_was_typed():
     assert math.exp(frame.attrs["value"]) == pytest.approx(dict(trace.answers[8])["zorg"], abs=1e-4)
 
 
-def test_of_a_margin_both_words_count_and_edits_of_the_trace_stay():
+def test_a_margin_counts_both_words_and_keeps_edits():
     change = (edits.Output(layer=0, heads=2),)
     trace = mha.trace(TIRED, source="mini", edits=change)
     frames = [mha.effects(trace, answer=word) for word in ("animal", "street")]
@@ -160,7 +160,7 @@ def test_a_baseline_of_nothing_is_refused(refused):
         assert "list of texts" in str(refused(mha.effects, trace, baseline=baseline))
 
 
-def test_both_methods_stand_side_by_side_with_their_rank_correlation():
+def test_both_methods_are_compared_by_rank_correlation():
     trace = mha.trace(TIRED, source="mini")
     both = mha.effects(trace, method="both")
     assert both.columns.tolist() == ["layer", "head", "effect", "estimate"]
@@ -179,7 +179,7 @@ FAMILIES = [
 
 
 @pytest.mark.parametrize(("kind", "family"), FAMILIES)
-def test_of_transformers_models_too(kind, family):
+def test_effects_work_for_models_of_transformers(kind, family):
     built = tiny.model(family)
     door = {"source": built, "tokenizer": tokenizer_of(built)}
     text, target = texts(kind, (13, 11))
@@ -197,7 +197,7 @@ def test_of_transformers_models_too(kind, family):
 
 
 @pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "llama")])
-def test_a_mean_over_texts_of_transformers_models_too(kind, family):
+def test_mean_outputs_work_for_models_of_transformers(kind, family):
     built = tiny.model(family)
     door = {"source": built, "tokenizer": tokenizer_of(built)}
     corpus = [texts(kind, (length, 11))[0] for length in (13, 7, 5)]
@@ -228,7 +228,7 @@ def test_a_baseline_with_a_target_is_refused(refused):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_in_half_precision(dtype):
+def test_answers_and_effects_work_in_half_precision(dtype):
     built = tiny.model("llama").to(dtype)
     door = {"source": built, "tokenizer": tokenizer_of(built)}
     text, _ = texts("next", (13, 11))
@@ -253,7 +253,7 @@ def test_a_model_of_a_folder_is_loaded_by_its_name(tmp_path):
     assert frames[0].attrs["at"] == 12
 
 
-def test_progress_is_said_and_a_measurement_can_be_stopped():
+def test_progress_is_reported_and_a_measurement_can_be_stopped():
     trace = mha.trace(TIRED, source="mini")
     steps = []
     mha.effects(trace, progress=lambda done, total: steps.append((done, total)))
@@ -262,7 +262,7 @@ def test_progress_is_said_and_a_measurement_can_be_stopped():
         mha.effects(trace, cancelled=lambda: True)
 
 
-def test_threads_mix_nothing():
+def test_threads_are_independent():
     built = tiny.model("llama")
     model = {"source": built, "tokenizer": tokenizer_of(built)}
     lines = [" ".join(tiny.WORDS[5 + n : 12 + n]) for n in range(4)]
@@ -281,7 +281,7 @@ def test_threads_mix_nothing():
         pd.testing.assert_frame_equal(one, other)
 
 
-def test_what_has_no_effect_is_refused_by_name(refused):
+def test_a_trace_without_effects_is_refused_by_name(refused):
     trace = mha.trace(TIRED, source="mini")
     weights = mha.from_weights(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert "(weights) runs nothing" in str(refused(mha.effects, weights))
@@ -296,7 +296,7 @@ def test_what_has_no_effect_is_refused_by_name(refused):
     assert "computes other numbers than the trace" in str(refused(mha.effects, trace, source=untrained))
 
 
-def test_of_a_model_that_is_not_the_one_of_the_trace_or_cannot_be_edited_it_is_refused(refused):
+def test_a_wrong_or_uneditable_model_is_refused(refused):
     text, _ = texts("next", (13, 11))
     built = {family: tiny.model(family) for family in ("codegen", "llama")}
     doors = {family: {"source": one, "tokenizer": tokenizer_of(one)} for family, one in built.items()}

@@ -99,7 +99,7 @@ def test_the_lines_are_those_that_numpy_finds(on_layer, weights, focus, threshol
         assert one["weight"] == pytest.approx(weights[one["head"], one["query"], one["key"]], abs=2e-5)
 
 
-def test_only_the_queries_in_sight_have_lines(on_layer):
+def test_only_visible_queries_have_lines(on_layer):
     code = NONE + "return linesOf(layer, [0], { from: 2, to: 4, threshold: 0, count: 1, hidden: none });"
     assert [line["query"] for line in on_layer(code)] == [2, 3]
 
@@ -135,7 +135,7 @@ def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, s
     assert (lines, weights, rows) == ([], [0] * 7, [])
 
 
-def test_the_sentence_names_whom_a_token_looks_at(on_layer, weights):
+def test_the_sentence_names_the_words_that_a_token_looks_at(on_layer, weights):
     row = weights[1, 3]
     assert spoken(on_layer, [1], pinned("query", 3)) == f"was looks at {named(row)} (head 2)."
 
@@ -145,7 +145,7 @@ def test_the_sentence_names_who_looks_at_a_token(on_layer, weights):
     assert spoken(on_layer, [0], pinned("key", 2)) == f"animal is looked at by {named(column)} (head 1)."
 
 
-def test_of_a_few_heads_the_sentence_names_what_each_looks_at_most(on_layer, weights):
+def test_for_a_few_heads_the_sentence_names_the_largest_weight_of_each(on_layer, weights):
     best = [
         f"{LABELS[row.argmax()]} {row.max():.2f} (head {head})"
         for head, row in zip((1, 3), weights[[0, 2], 3], strict=True)
@@ -153,7 +153,7 @@ def test_of_a_few_heads_the_sentence_names_what_each_looks_at_most(on_layer, wei
     assert spoken(on_layer, [0, 2], pinned("query", 3)) == f"was looks at {', '.join(best)}."
 
 
-def test_the_sentence_says_how_much_goes_to_hidden_tokens(on_layer, weights):
+def test_the_sentence_names_the_weight_on_hidden_tokens(on_layer, weights):
     row = weights[0, 4] + weights[0, 5]
     away = weights[0][:, [0, 2]].sum(1, keepdims=True)
     rest = weights[0] / (1 - away)
@@ -185,7 +185,7 @@ def test_a_row_whose_weights_are_all_small_is_not_called_empty(javascript, lengt
     assert re.match(rf"t0 looks at t7 {re.escape(said)}, t0 ", found)
 
 
-def test_an_empty_row_is_said_to_be_empty(javascript):
+def test_an_empty_row_is_called_empty(javascript):
     code = f"""
     const layer = (await openPayload(file("blob")))[0].layers.get(0);
     const focus = {{ side: "query", tokens: [0] }};

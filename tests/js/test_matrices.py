@@ -55,7 +55,7 @@ def test_each_matrix_of_every_head_under_every_score_rule_is_the_one_of_the_laye
         np.testing.assert_allclose(seen["output"], output.reshape(6, -1), atol=1e-5)
 
 
-def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal):
+def test_explanations_are_those_of_python(javascript, make_layer, normal):
     """Under every score rule, with the same steps; and the code of both prints the number."""
     layers = {at: make_layer(rule(normal)) for at, rule in enumerate(RULES.values())}
     labels = ["“", "'", '"', "它", "\\", *LABELS[5:]]  # each a token of its own
@@ -96,7 +96,7 @@ def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal
             np.testing.assert_allclose(*numbers, rtol=2e-3, atol=1e-4)
 
 
-def test_dimensions_stand_in_their_order_or_the_largest_or_the_most_different_first(javascript, normal):
+def test_dimensions_are_in_their_order_or_the_largest_or_the_most_different_first(javascript, normal):
     values = normal(7, 5).numpy()
     values[:, 3] = values[:, 1]  # equal ones stay as they are
     code = f"""

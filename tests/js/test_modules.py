@@ -59,7 +59,7 @@ def test_node_loads_every_module_and_what_it_imports(node):
     assert len(MODULES) > 20
 
 
-def test_what_needs_no_python_is_tested_by_node(node):
+def test_the_tests_in_node_pass(node):
     """`node --test tests/js/*.test.js` runs them alone, with --watch again and again."""
     files = sorted(Path(__file__).parent.glob("*.test.js"))
     done = subprocess.run(
@@ -75,7 +75,7 @@ def test_every_module_is_needed_by_one_that_a_page_mounts_or_is():
     assert needed == {*MODULES, "page/program.js"}
 
 
-def test_those_that_are_mounted_say_what_to_do_with_an_element():
+def test_every_mounted_module_has_a_mount_function():
     for name in MODULES:
         mounts = re.search(r"^export default (async )?function \(", scripts.asset(name), re.MULTILINE)
         assert bool(mounts) == (name in MOUNTED)
@@ -135,7 +135,7 @@ def test_another_script_has_another_address(folder):
 # Modules in one text
 
 
-def test_a_module_stands_behind_what_it_imports_and_once(folder):
+def test_a_module_is_merged_once_after_its_imports(folder):
     folder(
         a='import { b } from "./b.js";\nimport {\n  c,\n  d,\n} from "./c.js";\nb(c);\n',
         b='import { c } from "./c.js";\n\nexport const b = () => c;\n',
@@ -166,13 +166,13 @@ def test_a_module_stands_behind_what_it_imports_and_once(folder):
         ("const [b, c] = [1, 2];\n", "", "declares several names at once"),
     ],
 )
-def test_what_would_mean_something_else_in_one_text_is_refused(folder, a, b, said):
+def test_modules_that_cannot_be_merged_are_refused(folder, a, b, said):
     folder(a=a, b=b)
     with pytest.raises(ValueError, match=said):
         scripts.merged("a.js")
 
 
-def test_what_only_people_read_stays_at_home():
+def test_comments_are_left_out_of_the_page():
     text = "/**\n * A doc.\n */\nconst a = 1; // why\n\n  // a remark\n  /* one line */\n  b();\n"
     assert scripts.bare(text) == "const a = 1; // why\nb();\n"
     # No string of ours goes on over lines, where what looks like a remark or an indent would be part of it.

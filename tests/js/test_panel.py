@@ -39,7 +39,7 @@ def on_panel(javascript, weights):
 # Two lists of tokens
 
 
-def test_words_of_either_direction_stay_where_they_are_said(javascript, weights):
+def test_words_of_either_direction_are_isolated_in_sentences(javascript, weights):
     keys = ["طارت", "أمس", *KEYS[2:]]
     code = f"""
     const [panel] = await openPayload(file("blob"));
@@ -141,7 +141,7 @@ def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
 # Pieces and words
 
 
-def test_a_word_takes_the_mean_of_its_pieces_and_gives_their_sum(on_panel, weights):
+def test_words_average_over_query_pieces_and_sum_over_key_pieces(on_panel, weights):
     code = """
     const joined = new Grouped(layer, queries, keys);
     return [joined.nQuery, joined.nKey, Array.from({ length: joined.nQuery }, (_, q) => joined.row(2, q)),

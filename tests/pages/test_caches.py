@@ -36,7 +36,7 @@ def caches() -> list[Cache]:
     return [one for file in ours for one in vars(file).values() if type(one) is Cache]
 
 
-def test_every_cache_has_room_for_a_few_visitors_and_no_more_than_a_server_has(visited):
+def test_every_cache_has_room_for_a_few_visitors_within_the_servers_memory(visited):
     for cache in caches():
         cache.clear()
     visited(2)
@@ -46,7 +46,7 @@ def test_every_cache_has_room_for_a_few_visitors_and_no_more_than_a_server_has(v
         assert 100 < cache.bytes < cache.max_bytes <= MOST
 
 
-def test_a_page_is_the_same_where_each_cache_holds_one_result_alone(visited, monkeypatch):
+def test_a_page_is_the_same_with_caches_of_one_result(visited, monkeypatch):
     first, other = visited(2), visited(4)
     for cache in caches():
         cache.clear()
@@ -55,7 +55,7 @@ def test_a_page_is_the_same_where_each_cache_holds_one_result_alone(visited, mon
     assert max(map(len, caches())) == 1
 
 
-def test_a_trace_in_half_precision_counts_with_the_arrays_that_pictures_are_made_of():
+def test_a_trace_in_half_precision_counts_with_its_arrays_in_float32():
     numbers = torch.ones(1, 2, 4)
     full, half = (mha.from_tensors(q=x, k=x, v=x, tokens=["a", "b"]) for x in (numbers, numbers.half()))
     mixer = MixerTrace({"v": numbers, "output": numbers}, "gated delta rule")

@@ -381,7 +381,7 @@ def test_there_are_seventeen_cases_and_each_has_its_fact():
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_what_a_card_claims_holds_in_what_its_link_opens(opened, name):
+def test_the_claim_of_each_card_holds_for_its_link(opened, name):
     case = opened(name)
     assert "The link says" not in case.texts  # in which nothing was refused
     FACTS[name](case)
@@ -389,14 +389,14 @@ def test_what_a_card_claims_holds_in_what_its_link_opens(opened, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "other"), BESIDE, ids=lambda value: str(value))
-def test_no_link_beside_the_fact_would_do(opened, name, other):
+def test_every_fact_fails_for_another_link(opened, name, other):
     """A card whose link were set to another token, head, step or section would be found out."""
     case = opened(name, **other)
     with pytest.raises(AssertionError):
         FACTS[name](case)
 
 
-def test_no_link_names_what_is_so_without_it():
+def test_no_link_names_a_default():
     """Streamlit would take it out of the address, and Back would find the address with it."""
     start = vars(DEFAULTS)
     for case in CASES.values():
@@ -432,7 +432,7 @@ def shades(svg: ElementTree.Element, scale: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_picture_is_whole(name):
+def test_a_picture_is_valid_svg_with_all_its_parts(name):
     svg = drawn(name)
     _, _, wide, tall = map(float, svg.get("viewBox").split())
     for rect in svg.iter(f"{SVG}rect"):
@@ -465,7 +465,7 @@ def test_another_scene_has_another_picture(name, old, new):
 # The case that a page was opened by
 
 
-def test_the_page_says_its_case_and_leads_to_those_beside_it(arrived, component, english):
+def test_the_page_names_its_case_and_links_to_the_neighbours(arrived, component, english):
     case = CASES["relations"]
     app = arrived(FILES[HOME], case=11, **parts(case.link).values)
     said = component(app, "case")
@@ -485,7 +485,7 @@ def test_the_first_case_has_none_before_it_and_the_last_none_after_it(arrived, c
 
 
 @pytest.mark.parametrize("number", ["0", "18", "x", "9" * 400])
-def test_a_case_that_there_is_not_is_said(arrived, number):
+def test_an_unknown_case_is_reported(arrived, number):
     app = arrived("understand/cost.py", case=number, lang="en")
     assert not app.exception
     assert any("The link says case = " in caption.value for caption in app.caption)

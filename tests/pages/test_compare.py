@@ -59,7 +59,7 @@ def explanation(app) -> dict | None:
     return json.loads(app.get_by_key("compare-weights").proto.json)[0]["explanation"]
 
 
-def test_a_number_is_explained_as_long_as_its_matrix_is_drawn(on_page, click, move):
+def test_an_explanation_closes_with_its_matrix(on_page, click, move):
     app = on_page()
     assert explanation(app) is None
     asked = {"id": 7, "name": "after", "row": 3, "column": 5}
@@ -77,7 +77,7 @@ def test_a_number_is_explained_as_long_as_its_matrix_is_drawn(on_page, click, mo
     assert explanation(app) is None
 
 
-def test_what_is_chosen_in_the_view_moves_the_figures(on_page, heatmaps, move):
+def test_a_choice_in_the_view_moves_the_figures(on_page, heatmaps, move):
     app = move(on_page(), layer=1, head=2, token=3)
     assert not app.exception
     shown = mha.trace(Scene().text, source="mini", h=4, d_model=64)
@@ -138,14 +138,14 @@ def test_the_other_side_is_the_same_scene_with_one_thing_changed(on_page, heatma
     np.testing.assert_array_equal(np.nan_to_num(drawn), weights)  # hidden cells have no number
 
 
-def test_views_of_other_numbers_of_heads_say_which_is_which(on_page):
+def test_views_with_different_h_are_titled(on_page):
     headings = [literal("h = 4"), literal("h = 8")]
     captions = [caption.value for caption in on_page(against="h:8").main.caption]
     assert [text for text in captions if text in headings] == headings
 
 
 @pytest.mark.parametrize("source", ["mini", "random"])
-def test_all_that_is_offered_can_be_compared(on_page, heatmaps, source):
+def test_every_offer_can_be_compared(on_page, heatmaps, source):
     app = on_page(source=source)
     kinds = app.selectbox(key="against_kind").options
     assert len(kinds) >= 4
@@ -161,7 +161,7 @@ def test_all_that_is_offered_can_be_compared(on_page, heatmaps, source):
     ("against", "taken"),
     [("mask:causal", "untrained"), ("h:64", "h:1"), ("head:99", "head:2"), ("nonsense", "none")],
 )
-def test_what_a_scene_does_not_have_is_said_in_the_line_of_the_frame_and_replaced(on_page, against, taken):
+def test_an_unavailable_other_side_is_reported_and_replaced(on_page, against, taken):
     app = on_page(against=against)
     assert not app.exception
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
@@ -174,9 +174,7 @@ def test_what_a_scene_does_not_have_is_said_in_the_line_of_the_frame_and_replace
     assert not any("The link says" in caption.value for caption in app.caption)
 
 
-def test_where_nothing_but_the_sentence_can_be_another_one_a_choice_is_awaited(
-    on_page, english, controls, monkeypatch
-):
+def test_with_only_sentences_to_compare_the_page_asks_for_one(on_page, english, controls, monkeypatch):
     monkeypatch.setattr("pages.see._compare.against.sizes", lambda *_: {})
     monkeypatch.setattr("pages.see._compare.against.models", lambda _: [])
     app = on_page(source="random", h=1, twin="")
@@ -185,7 +183,7 @@ def test_where_nothing_but_the_sentence_can_be_another_one_a_choice_is_awaited(
     assert "twin" in controls(app)
 
 
-def test_the_second_sentence_can_be_typed_where_it_is_compared_alone(on_page, controls):
+def test_the_second_sentence_can_be_typed_on_compare(on_page, controls):
     assert "twin" not in controls(on_page())
     app = on_page(against="twin")
     app.text_area(key="twin").set_value("").run()

@@ -33,7 +33,7 @@ def ask():
     return question
 
 
-def test_the_same_question_is_answered_once_for_a_trace_and_its_settings(ask):
+def test_results_are_computed_once_for_a_trace_and_settings(ask):
     one, other = (mha.trace(text, h=1, d_model=2) for text in ("a b c", "a b"))
     first = compute.of(one, ask, number=1)
     assert first == [3, 1]
@@ -44,7 +44,7 @@ def test_the_same_question_is_answered_once_for_a_trace_and_its_settings(ask):
     assert ask.asked == [1, 2, 1]
 
 
-def test_answers_are_bounded_by_their_bytes_and_hold_no_trace(ask, monkeypatch):
+def test_results_are_limited_in_bytes_and_keep_no_trace(ask, monkeypatch):
     compute.results.clear()
     trace = mha.trace("a b", h=1, d_model=2)
     compute.of(trace, ask, number=1)
@@ -71,14 +71,14 @@ def held() -> set[int]:
     return {id(one) for one in gc.get_objects() if type(one) is mha.AttentionTrace}
 
 
-def test_an_open_page_holds_no_trace(arrived):
+def test_an_open_page_keeps_no_trace_alive(arrived):
     before, text = held(), "The dog chased the cat because it was hungry."
     apps = {page: arrived(page, text=text) for page in PAGES_OF_A_SENTENCE}
     assert {page: len(app.exception) for page, app in apps.items()} == dict.fromkeys(apps, 0)
     assert held() <= before
 
 
-def test_of_a_long_text_nothing_is_kept(ask):
+def test_results_of_a_long_text_are_not_cached(ask):
     trace = mha.trace("a " * (compute.MAX_SMALL_TEXT + 1), h=1, d_model=2)
     assert compute.of(trace, ask) == compute.of(trace, ask)
     assert ask.asked == [0, 0]
@@ -96,7 +96,7 @@ def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch
 
 
 @pytest.mark.parametrize("sizes", [{}, {"h": 8, "d_model": 512}, {"layers": 16, "d_model": 1024, "d_k": 64}])
-def test_what_a_trace_is_kept_as_follows_from_its_bytes(sizes):
+def test_the_cache_of_a_trace_depends_on_its_bytes(sizes):
     scene = Scene(source="random", text="a b c", **sizes)
     large = sizes.get("layers") == 16
     assert compute.is_large(scene, scene.text) == large

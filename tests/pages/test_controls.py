@@ -68,7 +68,7 @@ def test_a_setting_in_the_closed_menu_keeps_its_value_and_its_place_in_the_link(
 
 
 @pytest.mark.slow
-def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened, move, place):
+def test_hidden_controls_keep_their_value_and_are_in_the_link(opened, move, place):
     app = opened()
     app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
     app.number_input(key="h").set_value(8).run()
@@ -118,7 +118,7 @@ def linked(app) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_takes_up_its_link_and_keeps_it(arrived, place, page):
+def test_every_page_opens_from_its_link_and_keeps_it(arrived, place, page):
     app = arrived(page, **LINK)
     assert linked(app) == SAID
     app.run()
@@ -132,7 +132,7 @@ def test_every_page_takes_up_its_link_and_keeps_it(arrived, place, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_link_says_nothing_of_what_is_as_it_begins(arrived, page):
+def test_a_link_has_no_defaults(arrived, page):
     values = {key: getattr(DEFAULTS, key) for key in CONTROLS} | vars(DEFAULTS.focus)
     defaults = {key: str(value) for key, value in values.items() if value is not None}
     assert linked(arrived(page, **defaults)) == {}
@@ -140,7 +140,7 @@ def test_a_link_says_nothing_of_what_is_as_it_begins(arrived, page):
 
 # Of a number below the least the link has the least.
 @pytest.mark.parametrize("value", ["many", "-1", "1e9", "", "<b>"])
-def test_what_makes_no_sense_goes_from_the_link_of_a_page_that_does_not_show_it(arrived, value):
+def test_an_invalid_value_leaves_the_link_even_if_not_shown(arrived, value):
     left = {"h": "1", "d_k": "1"} if value == "-1" else {}
     keys = ("h", "d_k", "mask", "bias", "source", "architecture")
     app = arrived("learn/train.py", **dict.fromkeys(keys, value))

@@ -70,7 +70,7 @@ def test_the_base_setting(shown, english):
         ),
     ],
 )
-def test_the_rectangles_stand_as_in_the_formula(shown, link, formula):
+def test_the_rectangles_are_in_the_order_of_the_formula(shown, link, formula):
     found = lines(shown(**link))
     assert ", ".join(" ".join(symbol for symbol, _ in line) for line in found) == formula
 
@@ -131,7 +131,7 @@ def test_several_texts_are_an_axis_of_every_tensor_but_the_learned(shown):
     assert (shapes["X"], shapes["S"], shapes["W^Q"]) == ("3 × 10 × 512", "3 × 8 × 10 × 10", "512 × 512")
 
 
-def test_small_models_of_each_kind_stand_beside_each_other(shown, english):
+def test_small_models_of_each_kind_are_compared(shown, english):
     [table] = [one.value for one in shown().table if english("cost.column_numbers") in one.value]
     assert [*table[english("cost.column_numbers")]] == ["256", "128", "64", "64"]
     entry = checkpoints.manifest()["multi-query-en-h4-d64"]["scores"]

@@ -141,7 +141,7 @@ def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chan
     ]
 
 
-def test_where_no_word_is_nearer_than_chance_that_is_said_and_none_is_listed(shown, english, vectors):
+def test_without_words_nearer_than_chance_the_page_says_so(shown, english, vectors):
     limit = chance(*vectors.shape).nearest
     assert nearest(vectors, "[CLS]").max() < limit
     app = shown(token=1)
@@ -151,7 +151,7 @@ def test_where_no_word_is_nearer_than_chance_that_is_said_and_none_is_listed(sho
 
 
 @pytest.mark.slow
-def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(shown):
+def test_another_word_can_be_chosen_and_an_unknown_one_is_dropped(shown):
     app = shown(word="xyzzy")
     assert not app.exception
     assert app.selectbox(key="word").value is None
@@ -177,7 +177,7 @@ def test_the_differences_and_their_reading_are_computed_now(shown, english, vect
     assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 6
 
 
-def test_a_relation_that_chance_makes_as_well_is_not_drawn_and_named_last(shown, english, vectors):
+def test_a_relation_no_better_than_chance_is_named_last_and_not_drawn(shown, english, vectors):
     [[cosine]] = agreement(vectors, [("walking", "walked"), ("swimming", "swam")]).to_numpy()[:1, 1:]
     limit = chance(*vectors.shape).pair
     assert cosine < limit
@@ -189,7 +189,7 @@ def test_a_relation_that_chance_makes_as_well_is_not_drawn_and_named_last(shown,
     assert "no shared direction" in said[-1]
 
 
-def test_drawn_vectors_are_said_to_mean_nothing(shown, english):
+def test_the_page_says_that_random_vectors_mean_nothing(shown, english):
     app = shown(source="random", text="How are you?", twin="", d_model=32, seed=5, token=1)
     assert english("words.intro_random", d_model=32, count="20") in [c.value for c in app.caption]
     assert set(points(app)) >= {"how", "are", "you", "?", "queen"}
@@ -211,20 +211,20 @@ def test_a_chinese_sentence_has_its_own_words_and_pairs(shown):
     assert written(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
 
 
-def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown):
+def test_a_refusal_replaces_the_map(shown):
     app = shown(source="random", d_model=63)
     assert len(app.error) == 1
     assert not app.table
 
 
-def test_of_sizes_without_a_model_the_words_of_the_nearest_are_drawn(shown):
+def test_without_a_model_of_this_size_the_nearest_is_drawn(shown):
     app = shown(d_model=63)
     assert not app.error
     assert any("No trained" in one.value for one in app.markdown)
     assert app.table[0].value.equals(shown().table[0].value)
 
 
-def test_the_vocabulary_of_a_model_is_held_once_for_all_sentences(shown):
+def test_the_vocabulary_of_a_model_is_cached_once(shown):
     """Or a class that types sentences here would push all else out of what is shared."""
     app = shown(text="The animal was tired.")
     before = compute.results.bytes

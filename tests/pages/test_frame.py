@@ -67,7 +67,7 @@ def control(app, kind, key):
     return getattr(app, kind)(key=key)
 
 
-def test_random_weights_show_a_result_without_being_asked(opened, shows, english):
+def test_random_weights_show_a_result_at_once(opened, shows, english):
     app = opened()
     assert not app.exception
     assert not app.error
@@ -90,7 +90,7 @@ def test_each_control_changes_what_is_computed(opened, shows, key):
     shows(app, expected(**{key: value, **more}))
 
 
-def test_a_link_sets_every_control_it_names_and_shows_at_once_what_they_would(opened, shows, place, controls):
+def test_a_link_sets_every_control_and_shows_the_result(opened, shows, place, controls):
     looked_at = {"head": 5, "layer": 2, "token": 2}
     app = opened("advanced", **ALL | looked_at | {"bias": "false"})
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
     ],
     ids=" ".join,
 )
-def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, shows, link):
+def test_a_link_with_an_invalid_value_opens_the_default(opened, shows, link):
     app = opened(**link)
     assert not app.error
     shows(app, expected())
@@ -137,7 +137,7 @@ def test_a_number_beyond_a_limit_of_the_server_becomes_the_nearest_that_works(
 
 
 @pytest.mark.parametrize("head", ["99", "0", "x"])
-def test_a_link_to_a_head_that_makes_no_sense_opens_the_default_head_or_the_last(opened, shows, head):
+def test_a_link_to_an_invalid_head_opens_the_default_or_the_last(opened, shows, head):
     app = opened(head=head)
     assert not app.error
     shows(app, expected(), head=expected().layers[0].n_heads - 1 if head == "99" else Focus().head - 1)
@@ -147,13 +147,13 @@ def test_a_link_to_a_head_that_makes_no_sense_opens_the_default_head_or_the_last
 
 
 @pytest.mark.parametrize("head", [2, 4])
-def test_the_head_changes_what_is_looked_at(opened, shows, move, head):
+def test_another_head_can_be_chosen(opened, shows, move, head):
     app = opened()
     app = move(app, head=head)
     shows(app, expected(), head=head - 1)
 
 
-def test_a_layer_or_head_that_is_no_longer_there_becomes_the_last(opened, shows, move, place):
+def test_a_missing_layer_or_head_becomes_the_last_one(opened, shows, move, place):
     app = opened("advanced", h=8, layers=3)
     app = move(app, layer=3, head=7, token=12)
     shows(app, expected(h=8, layers=3), layer=2, head=6)
@@ -167,14 +167,14 @@ def test_a_layer_or_head_that_is_no_longer_there_becomes_the_last(opened, shows,
 
 
 @pytest.mark.slow
-def test_what_is_looked_at_stays_when_something_else_changes(opened, place):
+def test_the_focus_stays_when_a_setting_changes(opened, place):
     app = opened("advanced", h=8, head=5, token=3)
     app.number_input(key="seed").set_value(4).run()
     app.text_area(key="text").set_value("a b c d e").run()
     assert place(app)[:2] == (0, 4)
 
 
-def test_another_second_sentence_is_no_longer_looked_at(arrived, component):
+def test_a_new_second_sentence_resets_the_focus(arrived, component):
     app = arrived("see/heads.py", sentence=2, token="wide")
     assert not app.exception
     focus = component(app, "address")["focus"]
@@ -322,7 +322,7 @@ def test_rotary_positions_with_an_odd_width_are_refused(opened):
     assert not app.error
 
 
-def test_a_refusal_says_so_on_every_page(opened, offers):
+def test_a_refusal_is_shown_on_every_page(opened, offers):
     app = opened(d_model=30)
     app.switch_page(STEPS).run()
     assert not app.exception
@@ -365,19 +365,19 @@ def test_every_setting_makes_another_trace(key):
     assert compute.trace(replace(base, **{key: CHANGES[key][1]})) is not compute.trace(base)
 
 
-def test_settings_that_look_alike_are_told_apart():
+def test_similar_settings_are_distinguished():
     pairs = itertools.product(("1", "1 1", "None"), (None, 1))
     scenes = [Scene(source="random", text=text, d_k=d_k) for text, d_k in pairs]
     assert len({id(compute.trace(scene)) for scene in scenes}) == len(scenes)
 
 
-def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
+def test_a_scene_has_all_settings_and_the_focus():
     computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
     assert set(vars(Scene())) - computed == {"twin", "ask_model", "edits", "against", "focus", "page"}
 
 
 @pytest.mark.parametrize("source", SETTINGS)
-def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
+def test_a_source_gets_only_its_own_settings(source):
     assert set(Scene(source=source).settings()) == {"text", "source", *SETTINGS[source]}
 
 
@@ -410,7 +410,7 @@ def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
         ({"text": "a dog", "key_token": "cat"}, "key_token = cat, which is not possible. Using none."),
     ],
 )
-def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, link, said):
+def test_an_invalid_value_of_a_link_is_reported_with_its_replacement(opened, link, said):
     app = opened(**link)
     assert not app.exception
     (line,) = lines(app)
@@ -419,7 +419,7 @@ def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, lin
     assert not lines(app)
 
 
-def test_a_wrong_value_of_a_page_is_said_too(arrived):
+def test_an_invalid_value_of_a_page_is_reported(arrived):
     app = arrived("learn/train.py", train_h=9999, train_d_model="<b>", train_seed=7, lang="en")
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
     line = line.replace("\\", "").replace("\u2060", "")
@@ -444,7 +444,7 @@ def test_a_wrong_value_of_a_page_is_said_too(arrived):
         ),
     ],
 )
-def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, page, link, said):
+def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(arrived, page, link, said):
     app = arrived(page, head=77, lang="en", **link)
     assert not app.exception
     (line,) = lines(app)
@@ -467,7 +467,7 @@ def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, pag
         "understand/embeddings.py",
     ],
 )
-def test_a_page_that_has_nothing_to_show_has_its_heading(arrived, page, link):
+def test_an_empty_page_keeps_its_heading(arrived, page, link):
     app = arrived(page, **link)
     assert not app.exception
     assert len(app.title) == 1
@@ -484,7 +484,7 @@ def test_a_page_that_has_nothing_to_show_has_its_heading(arrived, page, link):
         ("", "a:b"),
     ],
 )
-def test_a_revision_that_cannot_be_is_said_and_not_taken(arrived, model, revision):
+def test_an_invalid_revision_is_reported_and_not_used(arrived, model, revision):
     (line,) = lines(arrived("see/heads.py", source="model", model=model, revision=revision, lang="en"))
     assert line == f"The link says revision = {revision[:40]}, which is not possible. Using none."
     assert model_source.revision_of(Scene(source="model", model=model or None, revision=revision)) is None
@@ -507,7 +507,7 @@ def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):
     assert layer_strip.first_place(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
 
 
-def test_a_head_that_is_gone_with_other_sizes_leaves_the_link_of_the_page(opened, move, component):
+def test_a_missing_head_leaves_the_link(opened, move, component):
     app = move(
         opened("advanced", h=8, layers=3, text="a b c"),
         head=7,
@@ -552,7 +552,7 @@ OF_OTHER_WEIGHTS = {"2": "link.older_weights", "4": "link.other_weights", "x": "
 
 
 @pytest.mark.parametrize("weights", OF_OTHER_WEIGHTS)
-def test_a_link_to_a_head_of_other_weights_opens_the_head_with_an_answer_and_says_so(
+def test_a_link_to_a_head_of_other_weights_opens_a_head_with_an_answer(
     arrived, component, english, monkeypatch, weights
 ):
     monkeypatch.setattr(checkpoints, "edition", lambda: 3)
@@ -579,7 +579,7 @@ def test_a_link_to_a_head_of_other_weights_opens_the_head_with_an_answer_and_say
     assert "link" not in " ".join(caption.value for caption in app.caption)
 
 
-def test_a_link_to_changes_in_heads_of_other_weights_keeps_the_others_alone(arrived, english, monkeypatch):
+def test_a_link_to_changes_in_heads_of_other_weights_keeps_only_other_changes(arrived, english, monkeypatch):
     monkeypatch.setattr(checkpoints, "edition", lambda: 3)
     edits = "cut,from=9,to=3;off,layer=2,head=2"
     app = arrived("understand/what_if.py", lang="en", edits=edits, against="head:3", weights=2)
@@ -591,7 +591,7 @@ def test_a_link_to_changes_in_heads_of_other_weights_keeps_the_others_alone(arri
 
 
 @pytest.mark.slow
-def test_no_link_that_the_app_makes_is_said_to_be_wrong(arrived, component):
+def test_no_link_of_the_app_is_reported_as_wrong(arrived, component):
     for page, link in links():
         app = arrived(page, lang="en", **link)
         assert not app.exception
@@ -607,7 +607,7 @@ def test_no_link_that_the_app_makes_is_said_to_be_wrong(arrived, component):
             assert lines(arrived(page, **held)) == [], (page, held)
 
 
-def test_a_link_that_can_be_is_not_spoken_of(opened):
+def test_a_valid_link_is_not_reported(opened):
     settings = {"source": "random", "h": 8, "d_model": 64, "seed": 0, "layers": 2, "d_k": ""}
     focus = {"head": 8, "token": 4, "heads": "0", "drawing": "text", "threshold": "0.125", "hop1": "2"}
     app = opened(**settings, **focus, mask="causal", bias="false", words="whole", lang="en")
@@ -625,7 +625,7 @@ OWN_CONTROLS = {
 
 
 @pytest.mark.slow
-def test_a_scene_knows_every_field_that_a_page_alone_is_asked(arrived):
+def test_every_field_of_a_page_is_part_of_a_scene(arrived):
     assert FILES.keys() == PAGES.keys()
     views = {"steps": {"operation", "steps_view"}, "train": {"train_view"}}  # whose control is not bound
     elsewhere = views | {"model": {"place", "mixer_head"}}  # of a model

@@ -50,7 +50,7 @@ def lines(app, key: str) -> list[dict]:
     return json.loads(app.get_by_key(key).proto.spec)["data"]
 
 
-def test_both_figures_and_both_tables_are_there_with_their_source(shown, english):
+def test_both_figures_and_tables_are_shown_with_their_source(shown, english):
     app = shown()
     assert [line["name"] for line in lines(app, "sweep_measured")] == [
         english(f"head_counts.line_{column}") for column in ("answer", "shapes", "right")
@@ -105,7 +105,7 @@ def test_other_numbers_make_other_sentences(shown, english):
     assert not [words for words in said if "does not change" in words]
 
 
-def test_without_one_head_nothing_is_said_of_it(shown):
+def test_without_h_1_no_sentence_mentions_it(shown):
     said = sentences(shown([entry(h) for h in (2, 4, 8, 16)]))
     assert not [words for words in said if "h\xa0=\xa01 it is" in words]
 
@@ -124,7 +124,7 @@ def test_one_width_needs_no_choice(shown):
     assert not [e for e in app.main if getattr(e, "key", None) == "width"]
 
 
-def test_too_few_measurements_leave_the_paper_alone(shown, english):
+def test_with_too_few_measurements_only_the_paper_is_shown(shown, english):
     app = shown([entry(2), entry(4)])
     assert [info.value for info in app.info] == [english("head_counts.missing", minimum=4)]
     [papers] = app.table

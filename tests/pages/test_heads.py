@@ -31,7 +31,7 @@ def trace(**settings) -> mha.AttentionTrace:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("longer", ["text", "twin"])
-def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, eye, monkeypatch, longer):
+def test_for_two_sentences_the_layers_sent_fit_the_longer_one(opened, eye, monkeypatch, longer):
     texts = {"layers": 2, "text": "It was too tired", "twin": "It was too wide"}
     app = opened(**texts)
     assert [len(panel["layers"]) for panel in eye(app)[1]] == [2, 2]
@@ -53,7 +53,7 @@ def badge(app) -> str:
     return found
 
 
-def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, english, monkeypatch):
+def test_the_numbers_are_compared_with_torch_on_the_page(opened, english, monkeypatch):
     found = badge(opened("numbers"))
     assert found.startswith(":green-badge[:material/check: ")
     assert english("check.passed", difference="").strip() in found
@@ -104,7 +104,7 @@ def test_an_open_fold_computes_what_is_in_it_and_nothing_else(opened, fold, show
 
 
 @pytest.mark.parametrize("fold", ["numbers", "measurements"])
-def test_an_open_fold_says_of_which_head_it_is(opened, english, fold, move):
+def test_an_open_fold_names_its_head(opened, english, fold, move):
     """Another head in the pictures asks nobody, so a fold may be about the one before."""
     app = opened(fold, layers=2)
     for layer, head in ((0, 0), (1, 2)):
@@ -112,16 +112,16 @@ def test_an_open_fold_says_of_which_head_it_is(opened, english, fold, move):
         assert english("overview.name", layer=layer + 1, head=head + 1) in [c.value for c in app.caption]
 
 
-def test_random_weights_are_said_to_carry_no_meaning(opened, english):
+def test_the_page_says_that_random_weights_mean_nothing(opened, english):
     assert english("model.random") in [caption.value for caption in opened().caption]
 
 
-def test_each_layer_says_where_its_input_comes_from_as_it_is_chosen_in_the_browser(opened, eye, english):
+def test_each_layer_has_a_note_about_its_input(opened, eye, english):
     header, _ = eye(opened(layers=2))
     assert header["notes"] == ["", english("heads.stacked", layer=2, layers=2, before=1)]
 
 
-def test_each_layer_in_which_all_tokens_have_become_alike_says_so(opened, eye, english):
+def test_each_collapsed_layer_has_a_note(opened, eye, english):
     """In the view, which knows the layer that it shows; the server may not have heard of it."""
     notes = eye(opened(layers=6, layer=4))[0]["notes"]
     spreads = [patterns.collapse(layer) for layer in trace(layers=6).layers]
@@ -148,7 +148,7 @@ def test_each_layer_in_which_all_tokens_have_become_alike_says_so(opened, eye, e
     ],
     ids=["defaults", "shared", "causal", "biased", "hidden", "long"],
 )
-def test_the_browser_is_given_the_six_matrices_of_every_head(opened, eye, shows, link, layer, head):
+def test_the_browser_gets_the_six_matrices_of_every_head(opened, eye, shows, link, layer, head):
     app = opened(**link)
     recorded = trace(**{name: value for name, value in link.items() if name not in ("layer", "head")})
     shows(app, recorded, layer=layer, head=head)
@@ -160,7 +160,7 @@ def test_the_browser_is_given_the_six_matrices_of_every_head(opened, eye, shows,
         np.testing.assert_allclose(shown["weights"], of.weights(), atol=2e-5)
 
 
-def test_what_is_chosen_in_the_pictures_moves_layer_head_and_token(opened, move, place, shows):
+def test_a_choice_in_the_pictures_moves_layer_head_and_token(opened, move, place, shows):
     app = move(opened(layers=2), layer=2, head=3, token="the")
     assert place(app) == (1, 2, 4)
     shows(app, trace(layers=2), layer=1, head=2)
@@ -169,7 +169,7 @@ def test_what_is_chosen_in_the_pictures_moves_layer_head_and_token(opened, move,
     assert place(app) == (1, 0, 4)
 
 
-def test_what_is_chosen_in_the_pictures_is_chosen_on_the_other_pages(opened, move, choose, rows, strip):
+def test_a_choice_in_the_pictures_holds_on_other_pages(opened, move, choose, rows, strip):
     app = move(opened(layers=2), layer=2, head=3, token="the")
     app.switch_page("see/token.py").run()
     assert (rows(app), strip(app)["chosen"]) == ({"layer": (2, 2), "head": (3, 4)}, 4)
@@ -178,13 +178,13 @@ def test_what_is_chosen_in_the_pictures_is_chosen_on_the_other_pages(opened, mov
     assert json.loads(app.get_by_key("head_view").proto.json)[0]["head"] == 1
 
 
-def test_the_bytes_stay_the_same_while_only_the_place_moves(opened, move):
+def test_moving_the_focus_sends_the_same_bytes(opened, move):
     app = opened(layers=2)
     before = app.get_by_key("head_view_blob").proto.bytes
     assert move(app, layer=2, head=3, token="the").get_by_key("head_view_blob").proto.bytes == before
 
 
-def test_what_fits_no_longer_is_loaded_when_it_is_chosen(opened, eye, move, monkeypatch):
+def test_layers_that_did_not_fit_are_loaded_when_chosen(opened, eye, move, monkeypatch):
     monkeypatch.setattr(head_view, "BUDGET", 1000)  # not even a head
     app = opened(layers=2, layer=1, head=2)
     numbers = [(layer["number"], layer["heads"]) for layer in eye(app)[1][0]["layers"]]
@@ -193,7 +193,7 @@ def test_what_fits_no_longer_is_loaded_when_it_is_chosen(opened, eye, move, monk
     assert [(layer["number"], layer["heads"]) for layer in eye(app)[1][0]["layers"]] == [(1, [3])]
 
 
-def test_the_view_hears_of_everything_that_it_says_about_a_sentence(opened, eye):
+def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye):
     header, _ = eye(opened())
     assert header["strips"] is header["matrices"] is header["brief"] is header["follows"] is True
     assert (header["answers"], header["hides"]) == ([[]], [[]])
@@ -235,7 +235,7 @@ def test_a_table_for_spreadsheets_starts_with_the_mark_of_utf8():
     "start",
     ["=", "+", "-", "@", "\t", "\r", "\n=", " =", "\u3000-", "＝", "＋", "－", "＠", "\ufeff\u200b="],
 )
-def test_a_word_that_a_spreadsheet_would_run_is_made_harmless(start):
+def test_a_word_that_looks_like_a_formula_is_escaped(start):
     word = f"{start}cmd|'/c calc'!A1"
     table = pd.DataFrame({"head": [1, -1], "key": [word, "plain"], "weights": [-0.5, 0.5]})
     before = table.copy()
@@ -248,7 +248,7 @@ def test_a_word_that_a_spreadsheet_would_run_is_made_harmless(start):
     pd.testing.assert_frame_equal(table, before)
 
 
-def test_the_numbers_of_a_sentence_of_signs_survive_the_spreadsheet():
+def test_a_sentence_of_punctuation_keeps_its_numbers_in_a_spreadsheet():
     recorded = mha.trace('=1+1 @x -y "quoted, twice" 小猫', h=2, d_model=4)
     table = long_table(recorded, "scores", layer=0, heads=range(2))
     back = read(csv(table))
@@ -268,7 +268,7 @@ def test_the_numbers_of_a_sentence_of_signs_survive_the_spreadsheet():
         (("小猫。",), "headscope-小猫"),
     ],
 )
-def test_a_file_has_a_name_that_every_system_takes(parts, name):
+def test_file_names_are_valid_on_every_system(parts, name):
     assert file_name(*parts) == name
 
 
@@ -293,7 +293,7 @@ def test_the_head_view_has_the_numbers_of_its_own_settings(opened_on_random, eye
 # One text that looks at another
 
 
-def test_the_view_is_given_both_texts_and_the_six_matrices_of_both(on_translation, translation, eye, shows):
+def test_the_view_gets_both_texts_and_their_six_matrices(on_translation, translation, eye, shows):
     app = on_translation("see/heads.py", key_token=4)
     shows(app, translation, layer=1, head=2)
     header, [panel] = eye(app)
@@ -308,7 +308,7 @@ def test_a_key_of_the_other_text_is_chosen_in_the_view(on_translation, move, str
     assert [strip(app, side)["chosen"] for side in (0, 1)] == [2, 8]
 
 
-def test_one_of_the_six_is_drawn_by_plotly_where_its_reader_asks(opened_on_random, click, drawn):
+def test_one_of_the_six_can_be_drawn_by_plotly(opened_on_random, click, drawn):
     app = opened_on_random("advanced", layers=2, mask="causal")
     assert not app.get("plotly_chart")
     app = click(

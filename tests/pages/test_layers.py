@@ -168,7 +168,7 @@ def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights
 
 
 @pytest.mark.slow
-def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, said, english):
+def test_a_model_without_attention_has_a_page_and_others_explain(on, said, english):
     app = on("Mamba")
     assert app.get_by_key("place").options == [f"{n} {english('layers.kind_linear')}" for n in (1, 2)]
     assert app.number_input(key="mixer_head").max > 6
@@ -179,7 +179,7 @@ def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, sai
 
 
 @pytest.mark.slow
-def test_an_index_has_three_pictures_and_the_share_that_its_choice_kept(on, folder, heatmaps, english, said):
+def test_an_index_has_three_pictures_and_its_share_of_the_weight(on, folder, heatmaps, english, said):
     app = on("DeepseekV32", layer=2, head=3, token=9)
     latent = english("layers.trait_latent")
     assert app.get_by_key("place").options[1] == f"2 {english('layers.kind_index', size=5)}, {latent}"

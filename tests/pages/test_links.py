@@ -134,7 +134,7 @@ def said(app) -> str:
 @pytest.mark.slow
 @settings(max_examples=40, phases=[Phase.generate])  # a page takes too long to be shrunk
 @given(page=st.sampled_from(PAGES), drawn=links, data=st.data())
-def test_a_link_of_any_values_opens_and_names_each_that_cannot_be(page, drawn, data):
+def test_any_link_opens_and_names_its_invalid_values(page, drawn, data):
     link = {"lang": "en"}
     for name, (kind, value) in drawn.items():
         link[name] = data.draw(st.sampled_from(CAN_BE.get(name, [""]))) if kind == "can be" else value

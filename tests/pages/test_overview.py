@@ -51,7 +51,7 @@ def test_one_layer_has_no_overview(layered):
         layered(layers=1).get_by_key("overview")
 
 
-def test_the_component_is_given_every_head_and_draws_it_from_the_numbers_of_the_head_view(layered):
+def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered):
     app = layered(mask="causal")
     header, measures = shown(app)
     assert header["heads"] == [2, 2, 2]
@@ -66,7 +66,7 @@ def test_the_component_is_given_every_head_and_draws_it_from_the_numbers_of_the_
 
 
 @pytest.mark.slow
-def test_of_a_long_text_small_pictures_travel_in_the_same_form(layered, javascript):
+def test_for_a_long_text_thumbnails_are_sent_in_the_same_form(layered, javascript):
     text = " ".join(f"w{n}" for n in range(301))
     app = layered(mask="causal", text=text)
     name, digest, blob = sent(app, kit.SMALL)
@@ -79,7 +79,7 @@ def test_of_a_long_text_small_pictures_travel_in_the_same_form(layered, javascri
     np.testing.assert_allclose(found, of(mask="causal", text=text)[1].thumbs, atol=1 / 254)
 
 
-def test_no_word_of_the_text_reaches_the_component_but_for_the_files_that_it_saves(layered, english):
+def test_the_component_gets_words_only_for_saved_files(layered, english):
     text = "<img src=x> $x$ 小猫 حيوان"
     header, _ = shown(layered(text=text))
     meta = header.pop("meta")
@@ -99,7 +99,7 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
     assert header["texts"]["none"] == english("overview.none")
 
 
-def test_trained_heads_are_named_by_what_they_are_asked(opened, eye, english):
+def test_trained_heads_are_named_by_their_questions(opened, eye, english):
     app = opened("overview_open")
     header, measures = shown(app)
     roles = eye(app)[0]["roles"]
@@ -118,7 +118,7 @@ def test_choosing_a_head_moves_layer_and_head(layered, click, move, place):
     assert chosen(app)["chosen"] == {"layer": 0, "head": 1}
 
 
-def test_the_table_says_the_same_in_numbers(layered, english):
+def test_the_table_has_the_same_numbers(layered, english):
     role = english("overview.role")
     [table] = [frame.value for frame in layered().dataframe if role in frame.value]
     _, seen = of()
@@ -138,7 +138,7 @@ def test_many_layers_are_open_at_once_and_two_are_a_click_away(layered, english)
     assert not fold(layered(layers=2)).proto.expanded
 
 
-def test_every_trace_is_looked_at_once(layered, move, monkeypatch):
+def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
     asked = []
 
     def counting(trace):
@@ -154,7 +154,7 @@ def test_every_trace_is_looked_at_once(layered, move, monkeypatch):
     assert asked[0] is not asked[1]
 
 
-def test_a_measure_without_a_number_is_none_and_not_nought(layered):
+def test_a_missing_measure_is_null_and_not_0(layered):
     """Under a causal mask nobody sees the next token."""
     _, measures = shown(layered(mask="causal"))
     frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
@@ -162,12 +162,12 @@ def test_a_measure_without_a_number_is_none_and_not_nought(layered):
     assert frame.drop(columns="next token").notna().all(axis=None)
 
 
-def test_the_drawing_and_the_six_pictures_of_a_head_stand_above_all_heads(layered):
+def test_the_drawing_and_the_six_pictures_are_above_all_heads(layered):
     named = [place.key for place in layered().main if place.key]
     assert named.index("head_view") < named.index("overview_open")
 
 
-def test_a_closed_overview_computes_nothing_and_leaves_the_page_as_it_is(layered, monkeypatch):
+def test_a_closed_overview_computes_nothing(layered, monkeypatch):
     monkeypatch.setattr(kit, "overview", lambda trace: pytest.fail("computed for nobody"))
     app = layered("advanced", layers=1, text="closed by the one who looks")
     app.session_state["overview_open"] = False

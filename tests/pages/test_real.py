@@ -97,12 +97,12 @@ def test_a_model_is_loaded_and_its_numbers_are_what_is_drawn(on_model, folder, s
     assert (header["layers"], header["heads"]) == (2, 3)
 
 
-def test_words_that_are_one_piece_each_have_no_switch(opened_on_random, eye):
+def test_without_split_words_there_is_no_switch_for_pieces(opened_on_random, eye):
     assert eye(opened_on_random())[0]["groups"] == [None]
 
 
 @pytest.mark.slow
-def test_a_model_is_loaded_once_for_all(on_model, monkeypatch):
+def test_a_model_is_loaded_once_for_all_visitors(on_model, monkeypatch):
     on_model("bert")
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded again"))
     app = on_model("bert")
@@ -111,7 +111,7 @@ def test_a_model_is_loaded_once_for_all(on_model, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "t5", "deepseek_v3", "bloom", "gpt_oss", "gemma2"])
-def test_every_page_stands_with_every_kind_of_model(on_model, family):
+def test_every_page_works_with_every_kind_of_model(on_model, family):
     app = on_model(family)
     for page in PAGES:
         go_to(app, page)
@@ -119,7 +119,7 @@ def test_every_page_stands_with_every_kind_of_model(on_model, family):
         assert not app.error, page
 
 
-def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, said):
+def test_the_page_names_the_model_and_how_exact_its_trace_is(on_model, said):
     words = " ".join(said(on_model("bert")))
     assert "BertModel" in words
     assert ":green-badge[:material/check: exact, Δ " in words
@@ -152,7 +152,7 @@ def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english
 
 
 @pytest.mark.slow
-def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, tokens, eye, folder):
+def test_two_texts_have_a_choice_of_kind_and_a_target(on_model, tokens, eye, folder):
     app = on_model("t5", target="The street.")
     kind = app.segmented_control(key="shown_kind")
     assert kind.options == ["encoder", "decoder", "cross"]
@@ -165,7 +165,7 @@ def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, token
     assert eye(app)[1][0]["keys"] == list(wanted.tokens.labels)
 
 
-def test_a_score_of_a_real_model_is_split_by_who_wrote_it(opened, given, folder, heatmaps, english):
+def test_a_score_of_a_real_model_is_split_by_its_writers(opened, given, folder, heatmaps, english):
     given("bert", "t5")
     link = {"layer": 2, "head": 3, "token": 3, "key_token": 2}
     app = opened("why", source="model", model=folder("bert"), **link)
@@ -223,7 +223,7 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     assert any(f"head {head} of {drawn['rows'][largest]}" in text.value for text in app.markdown)
 
 
-def test_a_change_of_one_kind_of_attention_reaches_through_the_others(on_model, heatmaps):
+def test_a_change_in_one_kind_of_attention_affects_the_others(on_model, heatmaps):
     """Cross layers alone would keep a row to itself; the decoder's own layers carry it to later tokens."""
     cut = "cut,layer=1,from=2,to=1"
     app = on_model("t5", target="The street.", kind="cross", edits=cut)
@@ -239,7 +239,7 @@ def _first_guess(answer: str) -> str:
     return answer.removeprefix("the model does not know (").split(" ")[0]
 
 
-def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_model, folder, heatmaps, eye):
+def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, folder, heatmaps, eye):
     model = huggingface.load(folder("gpt2"), answers=True)
     swapped = Scene.text.replace("animal", "x").replace("street", "animal").replace("x", "street")
     before, after = (huggingface.follow(model, text, answers=True) for text in (Scene.text, swapped))
@@ -264,7 +264,7 @@ def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_m
     np.testing.assert_allclose(drawn, new - old[np.ix_(partners, partners)], atol=1e-5)
 
 
-def test_pieces_that_are_others_elsewhere_are_not_set_against_each_other(on_model, folder, english, heatmaps):
+def test_differently_split_pieces_are_not_compared(on_model, folder, english, heatmaps):
     """The first word has no space before it: in another place it is cut otherwise."""
     app = on_model("gpt2", ask_model="true", edits="swap,from=1,to=2")
     app.switch_page("understand/what_if.py").run()
@@ -278,7 +278,7 @@ def test_pieces_that_are_others_elsewhere_are_not_set_against_each_other(on_mode
     assert [*app.dataframe[0].value["word"]] == list(after.tokens.labels)
 
 
-def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_model, folder, eye, english):
+def test_answers_of_a_model_are_below_the_sentences(on_model, folder, eye, english):
     """Where it is asked for: of both sentences; the other page asks, too, and the link keeps it."""
     app = on_model("gpt2")
     assert eye(app)[0]["answers"] == [[], []]
@@ -311,7 +311,7 @@ def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_mo
 
 
 @pytest.mark.parametrize(("value", "said"), [("maybe", True), ("true", False), ("false", False)])
-def test_whether_a_model_is_asked_has_two_values_in_a_link(on_model, folder, english, value, said):
+def test_ask_model_is_true_or_false_in_a_link(on_model, folder, english, value, said):
     page = on_model("gpt2").switch_page("understand/what_if.py")._page_hash
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
     app._page_hash = page  # a link leads to it: AppTest knows no page's own path before its first run
@@ -333,14 +333,14 @@ def full(monkeypatch):
         yield
 
 
-def test_why_of_a_model_takes_its_turn(opened, folder, given, full):
+def test_why_there_of_a_model_waits_for_its_turn(opened, folder, given, full):
     given("bert")
     app = opened("why", source="model", model=folder("bert"))
     assert not app.exception
     assert any("at most 0 wait" in info for info in infos(app))
 
 
-def test_effects_over_the_heads_of_a_model_take_their_turn(on_model, monkeypatch):
+def test_effects_of_a_models_heads_wait_for_their_turn(on_model, monkeypatch):
     app = on_model("t5", target="The street.")
     app.switch_page("understand/what_if.py").run()
     app.toggle(key="ask_model").set_value(True).run()
@@ -355,7 +355,7 @@ def test_effects_over_the_heads_of_a_model_take_their_turn(on_model, monkeypatch
     assert seen == [1]
 
 
-def test_a_long_text_of_a_model_takes_its_turn_and_a_short_one_none(on_model, full):
+def test_only_a_long_text_of_a_model_waits_for_its_turn(on_model, full):
     assert not on_model("bert", text="The street.").error
     assert not on_model("bert", text="The street is old. " * 2).error
     long = on_model("bert", text="The street is wide. " * 400)
@@ -371,7 +371,7 @@ def test_a_model_without_a_head_for_words_says_so(on_model):
 
 
 @pytest.mark.slow
-def test_a_target_is_asked_for_where_there_is_one_alone(on_model):
+def test_the_target_is_shown_only_for_models_with_one(on_model):
     assert "target" not in {area.key for area in on_model("bert").text_area}
     assert "target" in {area.key for area in on_model("t5").text_area}
 
@@ -394,7 +394,7 @@ def test_a_link_decides_the_token(on_model, place):
 
 
 @pytest.mark.slow
-def test_a_second_sentence_of_another_length_stands_beside(on_model, tokens):
+def test_a_second_sentence_may_have_another_length(on_model, tokens):
     app = on_model("gpt2", twin="A bird sang.")
     assert len(tokens(app)[1]) < len(tokens(app)[0])
 
@@ -410,7 +410,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
 
 
 @pytest.mark.slow
-def test_a_model_that_is_not_here_is_fetched_when_the_user_says_so(opened, english, monkeypatch):
+def test_a_model_is_downloaded_only_on_request(opened, english, monkeypatch):
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded unasked"))
     app = opened(source="model", model="openai-community/gpt2")
     assert english("real.fetch_sized", size="548 MB") in [b.label for b in app.button]
@@ -432,7 +432,7 @@ def test_a_model_that_is_not_here_is_fetched_when_the_user_says_so(opened, engli
 
 @pytest.mark.slow
 @pytest.mark.parametrize("typed", ["/no/such/folder", "~nobody/x"])
-def test_a_folder_that_is_not_there_is_refused_and_stays_typed(opened, typed):
+def test_a_missing_folder_is_refused_and_stays_typed(opened, typed):
     app = opened(source="model", model=typed)
     assert "no folder" in app.error[0].value
     assert app.selectbox(key="model").value == typed
@@ -440,7 +440,7 @@ def test_a_folder_that_is_not_there_is_refused_and_stays_typed(opened, typed):
 
 
 @pytest.mark.slow
-def test_an_empty_text_is_asked_for_and_the_model_stays(on_model, tokens, folder):
+def test_an_empty_text_is_reported_and_the_model_stays(on_model, tokens, folder):
     app = on_model("bert", text=" ")
     assert "example_text" in keys(app)
     app.text_area(key="text").set_value("A bird sang.").run()
@@ -449,7 +449,7 @@ def test_an_empty_text_is_asked_for_and_the_model_stays(on_model, tokens, folder
 
 
 @pytest.mark.slow
-def test_of_a_text_beyond_the_limit_the_beginning_is_shown(on_model, tokens):
+def test_the_beginning_of_a_text_beyond_the_limit_is_shown(on_model, tokens):
     text = "a bird " * 60
     app = on_model("gpt2", text=text)
     assert not app.error
@@ -459,7 +459,7 @@ def test_of_a_text_beyond_the_limit_the_beginning_is_shown(on_model, tokens):
 
 
 @pytest.mark.slow
-def test_of_a_text_beyond_the_limit_the_beginning_is_split_answered_and_changed(
+def test_the_beginning_of_a_text_beyond_the_limit_is_used_on_all_pages(
     opened, opened_on, given, folder, heatmaps, eye
 ):
     given("gpt2")
@@ -514,7 +514,7 @@ def _alike(app, heatmaps) -> np.ndarray:
     return matrix["values"]
 
 
-def test_a_loading_goes_on_as_long_as_somebody_waits_and_stops_when_the_last_has_left(monkeypatch):
+def test_loading_continues_until_the_last_waiting_visitor_leaves(monkeypatch):
     begun, stopped = Event(), Event()
 
     def find(name, *, cancelled, **_):
@@ -553,7 +553,7 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
 
 
 @pytest.mark.slow
-def test_a_model_that_answers_counts_as_any_other(folder):
+def test_a_model_with_answers_counts_like_any_other(folder):
     """It has the matrices once more, beside its head: room is made for it, and it is in memory once."""
     key = ModelKey(folder("gpt2"))
     shelf = LoadedModels(max_bytes=files.weight_bytes(files.find(key.name)))
@@ -566,7 +566,7 @@ def test_a_model_that_answers_counts_as_any_other(folder):
     assert weights < shelf.entries.bytes < 1.01 * weights  # and its key
 
 
-def test_a_page_that_asks_has_one_model_for_its_words_and_its_heads(on_model, folder, monkeypatch):
+def test_answers_and_heads_come_from_one_model(on_model, folder, monkeypatch):
     seen, load = [], huggingface.load
     monkeypatch.setattr(
         huggingface, "load", lambda *names, **more: (seen.append(more["answers"]), load(*names, **more))[1]
@@ -582,9 +582,7 @@ def test_a_page_that_asks_has_one_model_for_its_words_and_its_heads(on_model, fo
 
 
 @pytest.mark.parametrize("max_bytes", [1, 10**9])  # for one model, and for many
-def test_two_visitors_of_whom_one_asks_do_not_take_the_model_from_each_other(
-    on_model, folder, monkeypatch, max_bytes
-):
+def test_visitors_with_and_without_answers_share_the_memory(on_model, folder, monkeypatch, max_bytes):
     seen, load, shelf = [], huggingface.load, LoadedModels(max_bytes)
     monkeypatch.setattr(
         huggingface, "load", lambda *names, **more: (seen.append(more["answers"]), load(*names, **more))[1]
@@ -599,7 +597,7 @@ def test_two_visitors_of_whom_one_asks_do_not_take_the_model_from_each_other(
     assert len(shelf.entries) == 1
 
 
-def test_a_model_is_there_until_the_page_is_done_whoever_takes_its_place(on_model, folder, monkeypatch, eye):
+def test_a_page_keeps_its_model_while_another_is_loaded(on_model, folder, monkeypatch, eye):
     """Another model comes at the moment at which this one has been loaded, and there is room for one."""
     shelf, leave, other = LoadedModels(max_bytes=1), model_source.Loading.leave, ModelKey(folder("bert"))
 
@@ -636,7 +634,7 @@ def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
 @pytest.mark.parametrize(
     "page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/steps.py?steps_view=layers"]
 )
-def test_a_link_of_a_page_that_asks_opens_on_one_that_does_not(given, folder, arrived, monkeypatch, page):
+def test_a_link_with_answers_opens_on_a_page_without_them(given, folder, arrived, monkeypatch, page):
     given("gpt2")
     model_source.loaded.clear()
     app = arrived(page, source="model", model=folder("gpt2"), ask_model="true")
@@ -646,7 +644,7 @@ def test_a_link_of_a_page_that_asks_opens_on_one_that_does_not(given, folder, ar
     assert app.toggle(key="ask_model").value
 
 
-def test_who_agrees_to_a_download_agrees_to_its_answers(opened, monkeypatch):
+def test_a_download_includes_the_head_for_answers(opened, monkeypatch):
     [name] = [model.id for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
     monkeypatch.setattr(LoadedModels, "load", lambda _, loading: loading.finished.set())
     app = opened(source="model", model=name, ask_model="true")
@@ -758,7 +756,7 @@ def packaged(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("hosted", ["1", "0"])
-def test_a_visit_that_begins_with_the_page_begins_with_the_model_of_the_package(
+def test_a_first_visit_of_the_page_opens_the_packaged_model(
     packaged, arrived, navigation, monkeypatch, hosted
 ):
     monkeypatch.setenv(limits.HOSTED, hosted)
@@ -804,7 +802,7 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
         assert ("read_with_package" in keys(app)) is offered, text
 
 
-def test_where_an_unknown_word_is_met_it_is_said_what_to_install_but_not_to_strangers(
+def test_an_unknown_word_suggests_an_installation_but_not_to_strangers(
     opened, opened_on, said, english, monkeypatch
 ):
     line = english("unknown.install", command=literal(files.INSTALL_PACKAGE))
@@ -829,7 +827,7 @@ def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, 
         assert not re.search(r"\binstall", " ".join(texts)), page
 
 
-def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):
+def test_choosing_a_model_downloads_nothing_unasked(opened_on, english):
     app = opened_on("models/real.py")
     names = [*model_source.local_models(), *model_source.downloadable()]
     chosen = names.index("openai-community/gpt2")
@@ -869,7 +867,7 @@ def test_steps_say_why_some_are_left_out(on_model, english):
 
 
 @pytest.mark.slow
-def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, said, shows, six):
+def test_a_model_with_its_own_attention_code_shows_everything(on_model, folder, said, shows, six):
     app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
     trace = same("bloom", folder)
     shows(app, trace, head=1)
@@ -878,7 +876,7 @@ def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, sa
     assert ":green-badge[" in " ".join(said(app))
 
 
-def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, english):
+def test_the_page_says_how_a_model_was_traced(monkeypatch, english):
     told = []
     monkeypatch.setattr(model_info.st, "badge", lambda _, help, **__: told.append(help))
     monkeypatch.setattr(model_info.st, "caption", told.append)
@@ -895,7 +893,7 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
 
 
 @pytest.mark.slow
-def test_of_a_model_that_hands_out_weights_alone_those_are_drawn(on_model, folder, english, six, monkeypatch):
+def test_for_a_model_with_weights_only_they_are_drawn(on_model, folder, english, six, monkeypatch):
     monkeypatch.setattr(own_code, "try_own_code", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
     app = on_model("bloom", layer=1, head=2)
@@ -920,7 +918,7 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
 
 
 @pytest.mark.slow
-def test_a_latent_model_says_what_it_keeps(on_model, english):
+def test_a_latent_model_names_its_cache(on_model, english):
     app = on_model("deepseek_v3")
     app.switch_page("models/real.py").run()
     [table] = [f.value for f in app.table if english("real.cache_numbers") in f.value]
@@ -928,7 +926,7 @@ def test_a_latent_model_says_what_it_keeps(on_model, english):
 
 
 @pytest.mark.slow
-def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, monkeypatch, english):
+def test_published_heads_are_measured_in_a_local_model(opened, folder, monkeypatch, english):
     name = folder("llama")
     monkeypatch.setitem(literature.MODELS, "openai-community/gpt2", (name,))
     one = [f for f in literature.findings("gpt2") if f.layer < 1 and f.head < 3][:1]
@@ -952,7 +950,7 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
 
 
 @pytest.mark.slow
-def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, said, six):
+def test_a_model_computes_in_the_dtype_of_the_link(on_model, folder, said, six):
     app = on_model("llama", dtype="bfloat16", layer=1, head=2)
     assert app.selectbox(key="dtype").value == "bfloat16"
     half = huggingface.follow(huggingface.load(folder("llama"), dtype="bfloat16"), Scene.text)
@@ -964,7 +962,7 @@ def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, 
     assert not any("bfloat16" in words for words in said(app))
 
 
-def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model, monkeypatch):
+def test_float32_on_a_cpu_is_not_mentioned(on_model, monkeypatch):
     app = on_model("bert")
     assert app.selectbox(key="dtype").value == model_source.usual_dtype()
     scene = Scene(source="model", model="a", dtype=model_source.usual_dtype())
@@ -976,7 +974,7 @@ def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model,
 
 
 @pytest.mark.slow
-def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folder, monkeypatch, tokens):
+def test_a_failure_in_half_precision_offers_float32(on_model, folder, monkeypatch, tokens):
     load = huggingface.load
 
     def refusing(name, *, dtype=None, **asked):

@@ -56,7 +56,7 @@ def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
     )
 
 
-def test_no_visitor_waits_for_the_roles_of_a_shipped_model_and_of_another_the_first_alone(monkeypatch):
+def test_roles_are_shipped_or_measured_once(monkeypatch):
     asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
     monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)
     role_labels.of_models.clear()
@@ -71,7 +71,7 @@ def test_no_visitor_waits_for_the_roles_of_a_shipped_model_and_of_another_the_fi
     role_labels.of_models.clear()
 
 
-def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, drawn, monkeypatch):
+def test_similarity_of_a_long_text_uses_some_of_its_rows(opened, english, drawn, monkeypatch):
     monkeypatch.setattr(measurements, "MAX_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
     app = opened("likeness", source="random", text=words, twin="", h=3, d_model=12)
@@ -85,7 +85,7 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     assert some in [caption.value for caption in app.caption]
 
 
-def test_likeness_is_measured_once_for_a_layer(opened, move, monkeypatch):
+def test_similarity_is_measured_once_for_a_layer(opened, move, monkeypatch):
     asked, measure = [], patterns.similarity
     monkeypatch.setattr(
         patterns, "similarity", lambda layer, **how: asked.append(layer) or measure(layer, **how)

@@ -47,7 +47,7 @@ def test_equal_colours_are_equal_weights_on_every_page(ends, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_small_weights_are_brought_out_where_a_link_asks_for_it(ends, page):
+def test_small_weights_are_brought_out_on_request_of_the_link(ends, page):
     drawn, words = ends(page, scale="fitted")
     assert all(largest <= end + 1e-6 for end, largest in drawn)
     if page != "understand/steps.py":

@@ -57,7 +57,7 @@ def word(eye):
 # The second sentence
 
 
-def test_an_empty_second_sentence_leaves_one(opened, tokens):
+def test_an_empty_second_sentence_is_left_out(opened, tokens):
     app = opened()
     assert len(tokens(app)) == 2
     write(app, "", "twin")
@@ -66,7 +66,7 @@ def test_an_empty_second_sentence_leaves_one(opened, tokens):
     assert len(tokens(app)) == 1
 
 
-def test_a_link_without_a_second_sentence_leaves_one(opened, tokens):
+def test_a_link_without_a_second_sentence_shows_one(opened, tokens):
     app = opened(twin="")
     assert typed(app) == (Scene().text, "")
     assert len(tokens(app)) == 1
@@ -89,7 +89,7 @@ def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, l
     assert len(tokens(app)) == 1
 
 
-def test_a_second_sentence_of_ones_own_stays(opened, tokens):
+def test_a_typed_second_sentence_stays(opened, tokens):
     app = write(opened(), "The dog was wide.", "twin")
     write(app, "The dog was tired.")
     assert typed(app) == ("The dog was tired.", "The dog was wide.")
@@ -115,7 +115,7 @@ def test_a_link_shows_its_second_sentence(opened, tokens):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["The dog was tired.", "humpty dumpty sat on"])
-def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, text, tokens):
+def test_an_old_link_shows_its_sentence_only(opened, text, tokens):
     app = opened(text=text, h=8, head=2, token=3)
     assert typed(app) == (text, "")
     assert len(tokens(app)) == 1
@@ -159,7 +159,7 @@ def test_any_words_are_read_by_the_trained_model(opened, said, eye, english, tex
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
 
-def test_one_line_says_which_words_are_dotted_on_every_page(opened, english):
+def test_one_line_explains_dotted_words_on_every_page(opened, english):
     app = opened(text=UNKNOWN, twin=UNKNOWN, layer=2, head=3, token=5)
     assert written(app).count(english("unknown.line")) == 1
     for page in PAGES:
@@ -173,7 +173,7 @@ def test_a_second_sentence_alone_has_unknown_words(opened, english):
     assert written(opened(twin=MISSPELT)).count(english("unknown.line")) == 1
 
 
-def test_where_an_unknown_word_decides_the_model_guesses(opened, english):
+def test_with_an_unknown_cue_the_model_guesses(opened, english):
     text = "The animal didn't cross the street because it was too flonk."
     trace = mha.trace(text, source="mini")
     it = trace.tokens.index("it")
@@ -192,7 +192,7 @@ def _unknown_words(trace):
     unknown_words.show(trace)
 
 
-def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(opened, english):
+def test_the_map_of_words_leaves_unknown_ones_out(opened, english):
     app = opened(text="The cat saw the zxqv", token=6, twin="")
     app.switch_page("understand/embeddings.py").run()
     assert english("unknown.off_map", words="**zxqv**") in written(app)
@@ -206,7 +206,7 @@ def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(open
 STORY = "The dog chased the cat because he was hungry. " + "The man saw the woman near the house. " * 8
 
 
-def test_of_a_long_text_the_first_part_is_read_and_the_others_are_offered(opened, tokens, english, word):
+def test_a_long_text_is_read_in_parts(opened, tokens, english, word):
     parts = lexicon("en").sentences(STORY, limit=MAX_WORDS)
     app = opened(text=STORY, twin="")
     assert not app.error
@@ -234,7 +234,7 @@ def test_a_second_sentence_that_is_long_is_read_in_parts_too(opened, english, to
 
 
 @pytest.mark.slow
-def test_beyond_every_limit_the_beginning_is_shown(opened_on_random, monkeypatch, tokens):
+def test_a_text_beyond_every_limit_is_shortened(opened_on_random, monkeypatch, tokens):
     monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
     text = " ".join(f"w{number}" for number in range(104))
     app = opened_on_random(text=text)
@@ -244,7 +244,7 @@ def test_beyond_every_limit_the_beginning_is_shown(opened_on_random, monkeypatch
     assert typed(app)[0] == text
 
 
-def test_random_weights_are_shown_to_those_who_ask(opened, english, tokens):
+def test_random_weights_can_be_chosen(opened, english, tokens):
     app = opened(text=UNKNOWN, twin="")
     assert english("model.random") not in written(app)
     app.selectbox(key="shown_source").set_value("random").run()
@@ -296,7 +296,7 @@ def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, 
     assert english("answer.hidden") not in asked
 
 
-def test_hiding_moves_to_where_the_view_looks(opened, hide, place):
+def test_hiding_a_word_keeps_the_focus_on_it(opened, hide, place):
     assert place(hide(opened(), 2, layer=1, head=2)) == (0, 1, 2)
 
 
@@ -316,7 +316,7 @@ def test_the_answers_are_those_of_the_page_token_in_words_without_markup(opened,
     assert len({str(said) for said in answers}) > 5
 
 
-def test_an_answer_names_what_is_worth_a_word_and_isolates_what_is_written_from_the_right():
+def test_an_answer_lists_probable_words_and_isolates_right_to_left_text():
     recorded = mha.trace("The dog slept.", source="mini")
     answers = ((("حيوان", 0.75), ("x", 0.005)), *[None] * (len(recorded.tokens) - 1))
     recorded = replace(recorded, answers=answers, source="arrays", questions={})
@@ -326,7 +326,7 @@ def test_an_answer_names_what_is_worth_a_word_and_isolates_what_is_written_from_
 
 
 @pytest.mark.slow
-def test_words_are_given_back_in_any_order(opened, hide):
+def test_hidden_words_return_in_any_order(opened, hide):
     app = opened()
     for token in (7, 1, 8):  # because, The, it: none is as long as [MASK]
         hide(app, token)
@@ -356,7 +356,7 @@ def test_a_link_with_a_hidden_word_keeps_the_second_sentence(opened):
     assert typed(opened(text="The [MASK] slept.")) == ("The [MASK] slept.", "")
 
 
-def test_each_token_says_what_hiding_it_is_called(opened, hide, english, eye):
+def test_each_token_has_a_label_for_hiding_it(opened, hide, english, eye):
     hides = eye(hide(opened(), 2))[0]["hides"][0]
     assert hides[0] is None  # the start of the sentence is no word
     assert hides[2] == english("hide.back", word="animal")
@@ -388,7 +388,7 @@ def test_a_mask_can_be_typed(opened, eye, word):
     assert guesses.startswith(f"{best} ")
 
 
-def test_hiding_takes_the_very_word_that_was_chosen(opened, hide):
+def test_hiding_hides_the_chosen_one_of_equal_words(opened, hide):
     app = hide(opened(text="The dog saw the cat and the bird."), 7)  # the last "the"
     assert typed(app)[0] == "The dog saw the cat and [MASK] bird."
 
@@ -419,7 +419,7 @@ def answered(text: str, word: str, **answers: tuple) -> list[tuple[str, str]]:
     return in_words(replace(trace, answers=questions["noun"], questions=questions))[at]
 
 
-def test_at_a_pronoun_it_is_said_what_it_stands_for_and_what_decides():
+def test_a_pronoun_is_answered_with_its_noun_and_its_cue():
     said = answered(
         TYPED,
         "it",
@@ -440,7 +440,7 @@ def test_at_a_pronoun_it_is_said_what_it_stands_for_and_what_decides():
     assert sure[1] == ("Which word decides that?", "the model does not know", "tired 20%")
 
 
-def test_at_another_word_it_is_said_what_it_belongs_to_and_who_does_what(english):
+def test_other_words_are_answered_with_noun_doer_and_object(english):
     said = answered(TYPED, "tired", noun=(("animal", 0.97),), before=(("too", 0.9),))
     assert said == [("Which noun does it belong to?", "animal 97%")]
     said = answered(TYPED, "cross", doer=(("animal", 0.98),), object=(("street", 0.97),))
@@ -450,7 +450,7 @@ def test_at_another_word_it_is_said_what_it_belongs_to_and_who_does_what(english
     assert answered(TYPED, "because") == [("About because:", english("answer.nothing"))]
 
 
-def test_a_word_is_no_answer_about_itself_and_a_verb_belongs_to_no_noun(english):
+def test_a_word_is_never_the_answer_about_itself(english):
     assert answered(TYPED, "animal", noun=(("animal", 0.8),)) == [
         ("About animal:", english("answer.nothing"))
     ]
@@ -458,7 +458,7 @@ def test_a_word_is_no_answer_about_itself_and_a_verb_belongs_to_no_noun(english)
     assert [words for _, words in said] == ["animal 98%", "it 97%"]
 
 
-def test_the_words_beside_one_are_said_where_nothing_else_is():
+def test_without_other_answers_the_neighbours_are_named():
     neighbours = {"before": (("street", 0.9),), "after": (("it", 0.8),)}
     said = answered(TYPED, "because", **neighbours)
     assert said[0] == ("Which word comes before?", "street 90%")
@@ -481,14 +481,14 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
     ]
 
 
-def test_an_answer_that_is_hardly_one_is_not_said():
+def test_an_improbable_answer_is_not_shown():
     said = answered(TYPED, "cross", doer=(("animal", 0.2), ("street", 0.19)), before=(("it", 0.1),))
     assert said == [("Who does it?", "the model does not know", "animal 20%, street 19%")]
     said = answered(TYPED, "tired", noun=(("animal", 0.6), ("[CLS]", 0.4)))
     assert said == [("Which noun does it belong to?", "animal 60%, nothing 40%")]
 
 
-def test_a_model_that_was_asked_at_pronouns_alone_says_nothing_at_other_words(english):
+def test_a_model_trained_on_pronouns_only_answers_at_no_other_word(english):
     trace = mha.trace("The dog saw it.", source="mini", trained=False)
     answers = tuple((("dog", 0.9),) if piece == "it" else None for piece in trace.tokens.pieces)
     old = in_words(replace(trace, answers=answers, questions={}))
@@ -531,7 +531,7 @@ def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, word
         ({"h": 7, "d_model": 56}, (8, 64), True),
     ],
 )
-def test_of_sizes_without_a_model_the_nearest_is_shown_and_three_ways_lead_on(
+def test_without_a_model_of_this_size_the_nearest_is_shown_with_three_offers(
     opened, eye, english, asked, nearest, buttons
 ):
     app = opened(**asked)
@@ -559,7 +559,7 @@ def test_of_sizes_without_a_model_the_nearest_is_shown_and_three_ways_lead_on(
         assert app.number_input(key="h").value == asked["h"]
 
 
-def test_an_architecture_that_a_language_lacks_is_shown_by_another(opened, eye):
+def test_a_missing_architecture_of_a_language_is_replaced(opened, eye):
     app = opened("advanced", text="小猫没有过马路，因为它太累了。", twin="", architecture="standard")
     assert not app.error
     assert "glass-box" in eye(app)[0]["source"]
@@ -583,7 +583,7 @@ def test_an_architecture_that_a_language_lacks_is_shown_by_another(opened, eye):
         ("!? ...", "!"),
     ],
 )
-def test_a_new_sentence_is_looked_at_from_its_pronoun_its_verb_or_another_word(opened, word, text, first):
+def test_a_new_sentence_opens_at_its_pronoun_verb_or_another_word(opened, word, text, first):
     app = write(opened(), "The bus was late so we walked to school.")
     assert word(app) == "walked"
     write(app, text)
@@ -593,7 +593,7 @@ def test_a_new_sentence_is_looked_at_from_its_pronoun_its_verb_or_another_word(o
     assert word(app) == "it"
 
 
-def test_a_new_sentence_lets_go_of_words_that_were_chosen_in_the_old_one(opened, move, word):
+def test_a_new_sentence_drops_the_chosen_words(opened, move, word):
     app = move(opened(), token="animal")
     app.text_area(key="text").set_value("The old theory was approved by the animal.")
     move(app, token="The", pins="animal")  # both in one message
@@ -634,7 +634,7 @@ def test_a_source_without_models_is_not_offered(opened, english):
     assert english("source.run") not in opened().selectbox(key="shown_source").options
 
 
-def test_a_source_is_chosen_in_words_and_stands_in_the_link_by_its_name(opened, english):
+def test_the_source_in_the_link_has_its_short_name(opened, english):
     app = opened()
     weights = app.selectbox(key="shown_source")
     assert weights.options[:2] == [english("source.mini"), english("source.random")]
@@ -648,7 +648,7 @@ def test_a_source_is_chosen_in_words_and_stands_in_the_link_by_its_name(opened, 
     assert "source" not in app.query_params
 
 
-def test_weights_that_nobody_trained_are_marked_as_random(opened, opened_on_random, eye):
+def test_random_weights_are_marked(opened, opened_on_random, eye):
     assert [eye(app)[0]["random"] for app in (opened(), opened_on_random())] == [False, True]
 
 
@@ -686,7 +686,7 @@ def test_a_link_sets_what_it_names(opened, shows, link):
     ],
     ids=" ".join,
 )
-def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, shows, link):
+def test_an_invalid_link_opens_the_default_scene(opened, shows, link):
     app = opened(**link)
     assert not app.exception
     assert not app.error
@@ -748,7 +748,7 @@ def test_a_text_that_looks_at_itself_is_not_two():
     assert chooser.key_of(trace, layer=0, head=0, query=2) == 2
 
 
-def test_a_model_that_guesses_a_hidden_word_guesses_it_also_where_it_may_not_look_ahead(english):
+def test_a_causal_model_also_guesses_a_hidden_word(english):
     guess = (("cat", 0.5),)
     for settings, answers, kind in (
         ({"mask": "causal"}, (guess,) * 3, "next"),
@@ -771,7 +771,7 @@ def test_a_model_that_guesses_a_hidden_word_guesses_it_also_where_it_may_not_loo
         (TYPED, "street", "arrays"),  # as of a model with a head for words
     ],
 )
-def test_below_a_limit_no_guess_is_an_answer_whoever_gives_it(share, text, word, source):
+def test_improbable_answers_are_not_shown_for_any_model(share, text, word, source):
     trace = mha.trace(text, source="mini")
     at, guesses = trace.tokens.index(word), (("cat", share), ("dog", 0.1), ("cow", 0.1), ("bee", 0.1))
     answers = tuple(guesses if place == at else None for place in range(len(trace.tokens)))

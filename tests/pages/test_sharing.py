@@ -59,7 +59,7 @@ def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, f
     assert told == (family == "llama")
 
 
-def test_a_layer_known_by_weights_alone_draws_no_sharing(on_model, monkeypatch):
+def test_a_layer_with_weights_only_draws_no_sharing(on_model, monkeypatch):
     monkeypatch.setattr(own_code, "try_own_code", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
     app = on_model("bloom")
@@ -70,7 +70,7 @@ def test_a_layer_known_by_weights_alone_draws_no_sharing(on_model, monkeypatch):
 
 
 @pytest.mark.slow
-def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, drawn, heatmaps, said, english):
+def test_latent_vectors_are_drawn_and_counted(on_model, folder, drawn, heatmaps, said, english):
     app = on_model("deepseek_v3", layer=2, token=3)
     layer = huggingface.follow(huggingface.load(folder("deepseek_v3")), Scene.text).layers[1]
     for name, values in short_vectors(layer).items():
@@ -83,13 +83,13 @@ def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, dr
     assert [bar["name"] for bar in bars] == [english("sharing.short"), english("sharing.position")]
 
 
-def test_a_click_on_a_short_vector_chooses_its_token(on_model, click, strip):
+def test_a_click_on_a_latent_vector_chooses_its_token(on_model, click, strip):
     app = click(on_model("deepseek_v3"), "short-kv", {"row": 4, "column": None})
     assert strip(app)["chosen"] == 4
 
 
 @pytest.mark.parametrize(("kv", "marked"), [(1, 1), (2, 1), (6, 0)])
-def test_the_way_of_this_layer_is_the_one_that_is_ticked(on_model, tmp_path, english, kv, marked):
+def test_the_kind_of_this_layer_is_ticked(on_model, tmp_path, english, kv, marked):
     tiny.module("llama", num_key_value_heads=kv).save_pretrained(tmp_path)
     tiny.fast("sentence_piece").save_pretrained(tmp_path)
     app = on_model(str(tmp_path))

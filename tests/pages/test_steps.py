@@ -47,7 +47,7 @@ def test_the_page_is_checked_against_torch(told):
     assert badge.startswith(":green-badge[:material/check: ")
 
 
-def test_the_page_says_which_head_of_which_layer_it_follows(told, english):
+def test_the_page_names_its_head_and_layer(told, english):
     app = told(layers=2, layer=2, head=3)
     assert english("steps.intro", head=3, layer=2) in [caption.value for caption in app.caption]
 
@@ -91,7 +91,7 @@ def test_every_step_shows_its_formula_and_its_matrices(told, heatmaps, component
         assert group["results"] == (group["matrices"][made:][: len(step.after)] if made else [])
 
 
-def test_what_one_step_makes_the_next_one_takes(told, component):
+def test_the_output_of_a_step_is_the_input_of_the_next(told, component):
     groups = component(told(), "steps")["steps"]
     [weights] = groups["softmax"]["results"]
     assert weights == groups["mix"]["matrices"][0]
@@ -100,7 +100,7 @@ def test_what_one_step_makes_the_next_one_takes(told, component):
 
 
 @pytest.mark.parametrize("token", [3, 12])
-def test_the_row_of_the_token_is_framed_and_a_click_chooses_what_stands_on_the_axes(told, heatmaps, token):
+def test_the_row_of_the_token_is_framed_and_axis_labels_can_be_clicked(told, heatmaps, token):
     shown = {matrix["symbol"]: matrix for matrix in heatmaps(told(token=token), "steps").values()}
     for symbol in ("Q₁", "S₁", "A₁", "head₁"):
         assert shown[symbol]["row"] == token - 1
@@ -141,7 +141,7 @@ def test_a_click_on_a_cell_chooses_its_tokens(told, click, strip):
     assert strip(app)["chosen"] == 11
 
 
-def test_one_matrix_is_drawn_by_plotly_where_its_reader_asks_and_leaves_again(told, click, drawn):
+def test_one_matrix_can_be_drawn_by_plotly_and_closed(told, click, drawn):
     app = told(mask="causal")
     assert not app.get("plotly_chart")
     app = click(app, "steps", {"name": "weights A₁"}, "plotted")
@@ -153,7 +153,7 @@ def test_one_matrix_is_drawn_by_plotly_where_its_reader_asks_and_leaves_again(to
     assert not app.get("plotly_chart")
 
 
-def test_of_the_steps_the_linked_one_is_shown(told):
+def test_the_linked_step_is_shown(told):
     for link, name in (
         ({"operation": "mask"}, "mask"),
         ({"operation": "nowhere"}, "project"),
@@ -197,7 +197,7 @@ def test_the_sentences_carry_the_numbers_of_the_sentence(told, english):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_note_stands_where_it_holds_and_only_there(told, english, link, note, values):
+def test_notes_are_shown_only_where_they_hold(told, english, link, note, values):
     sentence = english(f"steps.{note}", **values)
     assert sentence in sentences(told(**link))
     other = {"mask": "causal"} if note == "mask.none" else {}
@@ -212,14 +212,16 @@ def test_words_in_the_sentences_are_shown_as_typed(told):
     assert re.search(f"{word} to {word}", scores)
 
 
-def test_the_steps_of_two_texts_say_what_y_is_and_a_cell_chooses_of_both(on_translation, main_text, heatmaps):
+def test_the_steps_of_two_texts_explain_y_and_a_cell_chooses_tokens_of_both(
+    on_translation, main_text, heatmaps
+):
     app = on_translation("understand/steps.py")
     assert "K and V from Y" in main_text(app)
     assert [0, 0] in [matrix["start"] for matrix in heatmaps(app, "steps").values()]
 
 
 @pytest.mark.slow
-def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(told, heatmaps, component, main_text):
+def test_a_long_text_shows_the_part_around_the_token(told, heatmaps, component, main_text):
     text = " ".join(f"word{at}" for at in range(300))
     app = told(text=text, token=290, mask="causal")
     assert not app.exception

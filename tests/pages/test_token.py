@@ -74,7 +74,7 @@ def ranked(weights) -> dict[str, str]:
 # What is shown are the numbers of the trace
 
 
-def test_the_first_visit_follows_it_in_the_trained_model(on_token, heatmaps, looks, english, strip):
+def test_the_first_visit_shows_the_pronoun_in_the_trained_model(on_token, heatmaps, looks, english, strip):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
     assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=1)]
@@ -149,7 +149,7 @@ def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(
     assert english("one.sum_check", difference=literal(number(difference))) in plain(app)
 
 
-def test_the_small_weights_are_told_together(on_token, english):
+def test_small_weights_are_summed_in_one_entry(on_token, english):
     app = on_token(layer=1)
     made = mixture(mha.trace(Scene.text, source="mini", h=4, d_model=64), 8, layer=0, head=0)
     [sentence] = [said for said in plain(app) if said.startswith("**it** = ")]
@@ -162,7 +162,7 @@ def test_the_small_weights_are_told_together(on_token, english):
 # Where there is little or nothing to draw
 
 
-def test_a_row_that_is_hidden_altogether_is_told_and_not_drawn(on_random, heatmaps, english):
+def test_a_fully_hidden_row_is_reported_and_not_drawn(on_random, heatmaps, english):
     app, _ = on_random(text="two words", mask="padding")
     for text in ("one.looks_nowhere", "one.seen_nowhere"):
         assert plain(app).count(english(text, token="two")) == 2
@@ -208,7 +208,7 @@ def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(
     assert drawn(app, "one-mixture").shape[0] <= 11
 
 
-def test_weights_that_leave_something_to_a_sink_are_not_said_to_sum_to_one(on_random, english, monkeypatch):
+def test_with_a_sink_weights_are_not_said_to_sum_to_1(on_random, english, monkeypatch):
     trace = mha.trace(HOTEL, h=4, d_model=64)
     layer = mha.LayerTrace(
         trace.layers[0].tensors, mha.ScoreRule(sinks=torch.ones(4)), trace.layers[0].projections
@@ -261,7 +261,7 @@ def test_other_words_are_shown_without_marks(on_random):
 # Links and clicks
 
 
-def test_a_link_says_which_token_layer_head_and_component(on_random, english):
+def test_a_link_sets_token_layer_head_and_component(on_random, english):
     app, trace = on_random(text=HOTEL, layers=2, layer=2, head=3, token=6, component=5)
     label = word(trace.tokens.labels[5])
     assert app.title[0].value == english("one.heading", token=label, layer=2, head=3)
@@ -270,18 +270,18 @@ def test_a_link_says_which_token_layer_head_and_component(on_random, english):
 
 
 @pytest.mark.parametrize("bad", ["17", "-1", "x"])
-def test_a_component_that_is_not_there_is_the_first(on_token, bad):
+def test_a_missing_component_becomes_the_first(on_token, bad):
     assert on_token(component=bad).number_input(key="component").value == 1
 
 
 @pytest.mark.parametrize("link", [{"token": 99, "head": 99, "layer": 0}, {"token": "x", "head": ""}])
-def test_places_that_are_not_there_are_no_failure(on_token, link):
+def test_links_to_missing_places_open(on_token, link):
     app = on_token(**link)
     assert not app.error
     assert app.title
 
 
-def test_a_component_moves_to_the_nearest_where_values_get_narrower(on_random):
+def test_a_component_is_clamped_when_values_get_narrower(on_random):
     app, _ = on_random(text=HOTEL, d_v=20, component=20)
     assert app.number_input(key="component").value == 20
     app.number_input(key="d_v").set_value(6).run()
@@ -296,7 +296,7 @@ def test_the_component_that_is_chosen_is_written_out_and_framed(on_token, heatma
     assert heatmaps(app, "one-mixture")["mixture"]["framed"] == [6, 7]
 
 
-def test_what_is_chosen_above_the_page_moves_it_and_its_link(on_token, choose, strip, rows):
+def test_controls_above_the_page_move_it_and_its_link(on_token, choose, strip, rows):
     app = choose(on_token(), token=2, head=0)
     assert not app.exception
     assert (strip(app)["chosen"], rows(app)) == (2, {"layer": (2, 2), "head": (1, 4)})
@@ -306,7 +306,7 @@ def test_what_is_chosen_above_the_page_moves_it_and_its_link(on_token, choose, s
 
 @pytest.mark.parametrize(("points", "token"), [([{"customdata": 3}], 4), ([{"customdata": [0]}], 1),
                                                ([{"customdata": -1}], 2), ([], 2)])  # fmt: skip
-def test_a_click_on_a_bar_goes_to_its_token_and_that_of_several_nowhere(monkeypatch, points, token):
+def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     state = {"bars": {"selection": {"points": points}}, "focus": Focus(token="2")}
     monkeypatch.setattr(weights.st, "session_state", state)
     weights.clicked("bars")
@@ -350,7 +350,7 @@ def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on, english):
     np.testing.assert_allclose(mixed.iloc[:-1, 3:].sum(), mixed.iloc[-1, 3:].astype(float), atol=1e-6)
 
 
-def test_tables_leave_as_csv_whose_words_are_no_formulas(opened_on, monkeypatch):
+def test_tables_are_saved_as_csv_without_formulas(opened_on, monkeypatch):
     files = {}
 
     def button(label, data, *, file_name, **options):
@@ -376,7 +376,7 @@ def test_tables_leave_as_csv_whose_words_are_no_formulas(opened_on, monkeypatch)
 
 
 @pytest.mark.parametrize("key_token", [None, 1, 11])
-def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
+def test_a_token_of_the_other_text_has_its_column(
     on_translation, translation, key_token, main_text, choose, heatmaps
 ):
     app = on_translation("see/token.py", "exactly")
@@ -408,9 +408,7 @@ def test_a_page_says_once_what_a_click_does(on_token):
 
 
 @pytest.mark.slow
-def test_each_picture_of_weights_vectors_and_scores_says_where_its_numbers_come_from(
-    on_random, heatmaps, click
-):
+def test_each_picture_names_the_source_of_its_numbers(on_random, heatmaps, click):
     """Also where columns are the densest alone and rows are heads; and the answer goes with another token."""
     text = " ".join(f"word{at}" for at in range(50))  # more than are drawn
     app, _ = on_random(text=text, h=3, d_model=24, mask="causal", token=45, head=2)

@@ -50,7 +50,7 @@ def plan(**settings) -> Plan:
     return Plan(**{"h": 4, "d_model": 64} | LIVE | settings)
 
 
-def test_before_anything_is_trained_the_page_says_what_start_does(on_train, english):
+def test_before_a_training_the_page_explains_start(on_train, english):
     app = on_train()
     assert [info.value for info in app.info] == [english("train.empty")]
     assert app.button(key="start").label == english("train.start")
@@ -83,7 +83,7 @@ def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, o
 
 
 @pytest.mark.slow
-def test_the_curves_say_where_all_sentences_join(on_train, english, monkeypatch):
+def test_the_curves_mark_the_step_where_all_sentences_join(on_train, english, monkeypatch):
     monkeypatch.setitem(LIVE, "bare", 4)
     app = on_train(train_h=2, train_d_model=32, train_seed=5)
     app.button(key="start").click().run()
@@ -94,7 +94,7 @@ def test_the_curves_say_where_all_sentences_join(on_train, english, monkeypatch)
 
 
 @pytest.mark.slow
-def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened(on_train, opened, english):
+def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_train, opened, english):
     app, other = on_train(), opened()
     app.button(key="start").click().run()
     job = finished(plan())
@@ -128,7 +128,7 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
 
 
 @pytest.mark.slow
-def test_the_scrubber_goes_back_to_every_recorded_step(on_train, english):
+def test_every_recorded_step_can_be_chosen(on_train, english):
     app = on_train()
     app.button(key="start").click().run()
     job = finished(plan())
@@ -176,7 +176,7 @@ def test_a_reload_finds_the_run_again_by_its_link(on_train):
     assert again.button(key="look")
 
 
-def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
+def test_waiting_visitors_see_their_place(on_train, english, monkeypatch):
     monkeypatch.setattr(Training, "advance", lambda run, steps: time.sleep(0.05) or 1.0)  # it never gets on
     apps = [on_train(train_seed=seed) for seed in range(3)]
     for app in apps:
@@ -192,7 +192,7 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alone(on_train, opened, english):
+def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_train, opened, english):
     app = on_train()
     app.button(key="start").click().run()
     job = finished(plan())
@@ -216,7 +216,7 @@ def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alo
     assert difference.abs().max() < 1e-2  # it travelled in half precision
 
 
-def test_who_has_no_place_left_is_led_to_the_training_that_waits(on_train, monkeypatch, english):
+def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_train, monkeypatch, english):
     monkeypatch.setattr(queues.Trainings, "work", lambda self: None)  # all of them wait
     app = on_train(train_h=2, train_d_model=32, lang="en")
     app.button(key="start").click().run()

@@ -72,7 +72,7 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
 
 
-def test_what_is_opened_without_a_token_keeps_the_token(opened, move, place):
+def test_opening_a_scene_without_a_token_keeps_the_token(opened, move, place):
     assert place(move(opened(), layer=1, head=1, token="")) == (0, 0, 8)
 
 
@@ -102,7 +102,7 @@ def test_the_measured_roles_of_every_layer_are_under_its_heads(opened, eye, engl
     [{}, {"h": 8, "d_model": 128, "head": 8}, {"architecture": "standard"}, CHINESE],
     ids=["glass-box", "wide", "standard", "Chinese"],
 )
-def test_the_page_says_what_was_trained_and_in_a_fold_how_well_it_does(opened, english, link):
+def test_the_page_describes_the_training_and_its_scores(opened, english, link):
     assert not [one for one in opened(**link).markdown if "right answers" in one.value]
     app = opened("model_more", **link)
     settings = {name: value for name, value in link.items() if name in ("h", "d_model", "architecture")}
@@ -122,7 +122,7 @@ def test_the_page_says_what_was_trained_and_in_a_fold_how_well_it_does(opened, e
 @pytest.mark.parametrize(
     ("link", "kinds"), [({}, ("block", "lookup")), ({"architecture": "standard"}, ("block", "block"))]
 )
-def test_each_layer_says_what_comes_in_and_what_follows(opened, eye, english, link, kinds):
+def test_each_layer_names_its_input_and_what_follows(opened, eye, english, link, kinds):
     notes = eye(opened(**link))[0]["notes"]
     said = [english(f"model.layer.{kind}", layer=n, layers=2) for n, kind in enumerate(kinds, start=1)]
     assert notes == said
@@ -136,7 +136,7 @@ def test_the_architecture_changes_what_is_computed(opened, shows):
     assert not np.array_equal(expected.layers[1].weights(0), trained().layers[1].weights(0))
 
 
-def test_one_layer_has_one_layer_and_its_answers_know_no_difference(opened, shows, eye):
+def test_the_one_layer_model_gives_both_sentences_the_same_answer(opened, shows, eye):
     app = opened("advanced")
     app.selectbox(key="shown_architecture").set_value("one-layer").run()
     assert not app.exception
@@ -180,7 +180,7 @@ def test_chinese_goes_to_the_chinese_model(opened, eye):
     ],
     ids=["sizes", "standard", "one-layer", "Chinese"],
 )
-def test_of_sizes_without_a_model_the_nearest_is_shown(opened, eye, link, h, d_model):
+def test_without_a_model_of_this_size_the_nearest_is_shown(opened, eye, link, h, d_model):
     app = opened(**link)
     assert not app.exception
     assert not app.error
@@ -198,7 +198,7 @@ def test_of_sizes_without_a_model_the_nearest_is_shown(opened, eye, link, h, d_m
 # A text that is too long
 
 
-def test_a_text_that_is_too_long_for_a_model_is_not_for_random_weights(opened, tokens):
+def test_a_text_too_long_for_a_model_is_fine_for_random_weights(opened, tokens):
     app = opened(text="the animal was tired and " * 8)
     app.selectbox(key="shown_source").set_value("random").run()
     assert not app.error

@@ -32,7 +32,7 @@ def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
     return mha.trace(text, source="mini", **settings)
 
 
-def test_a_small_weight_is_no_0_00(monkeypatch):
+def test_a_small_weight_is_not_written_as_0_00(monkeypatch):
     said = []
     monkeypatch.setattr(two_layers.st, "markdown", said.append)
     text = " ".join(["one two three four"] * 60)
@@ -75,14 +75,14 @@ def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_layers, shown_by, r
     assert dict(app.query_params) == {"architecture": "standard", "steps_view": "layers"}
 
 
-def test_the_sentence_is_shaded_by_where_the_token_gets_to(on_layers, strip, rows):
+def test_the_sentence_is_shaded_by_two_hop_weights(on_layers, strip, rows):
     app = on_layers(architecture="standard")
     first, second = (rows(app)[hop][0] - 1 for hop in ("hop1", "hop2"))
     product = two_hops(trace(architecture="standard"), first=first, second=second).to_numpy()
     np.testing.assert_allclose(strip(app)["weights"], product[8], rtol=1e-3)
 
 
-def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_layers, rows, choose, shown_by):
+def test_the_second_hop_can_be_in_any_layer_after_the_first(on_layers, rows, choose, shown_by):
     link = {"source": "random", "layers": 3, "layer": 1, "twin": "", "h": 3, "d_model": 15}
     app = on_layers(**link)
     assert rows(app)["layer"] == (2, 2)
@@ -94,14 +94,14 @@ def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_layers, r
 
 
 @pytest.mark.parametrize("architecture", ["glass-box", "standard"])
-def test_every_model_of_two_layers_says_what_the_product_is(on_layers, english, architecture):
+def test_every_model_of_two_layers_explains_the_product(on_layers, english, architecture):
     app = on_layers(architecture=architecture)
     said = [markdown.value for markdown in app.main.markdown]
     assert english("two_layers.intro", one=1, two=2) in [caption.value for caption in app.caption]
     assert (english("two_layers.standard") in said) == (architecture == "standard")
 
 
-def test_a_link_says_which_heads(on_layers, shown_by):
+def test_a_link_sets_both_heads(on_layers, shown_by):
     app = on_layers(architecture="standard", hop1=3, hop2=1)
     shown = trace(architecture="standard")
     np.testing.assert_array_equal(shown_by(app)["first"], shown.layers[0].weights(2))
@@ -109,7 +109,7 @@ def test_a_link_says_which_heads(on_layers, shown_by):
 
 
 @pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
-def test_a_model_of_one_layer_is_told_and_another_one_offered(on_layers, english, rows, link):
+def test_a_model_of_one_layer_gets_an_offer_of_another(on_layers, english, rows, link):
     app = on_layers(**link)
     assert [info.value for info in app.info] == [english("two_layers.one_layer")]
     app.button(key="take_standard").click().run()
@@ -129,7 +129,7 @@ def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_tex
 
 
 @pytest.mark.slow
-def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(on_layers, heatmaps, strip, main_text):
+def test_a_long_text_shows_the_part_around_the_token(on_layers, heatmaps, strip, main_text):
     text = " ".join(f"word{at}" for at in range(300))
     app = on_layers(source="random", layers=2, text=text, token=5, twin="")
     drawn, shown = heatmaps(app, "hops-first"), mha.trace(text, source="random", layers=2, h=4, d_model=64)

@@ -78,14 +78,14 @@ def infos(app):
     return [info.value for info in app.info]
 
 
-def test_without_a_file_every_page_says_how_to_get_one(opened, english):
+def test_without_a_file_every_page_explains_how_to_save_one(opened, english):
     app = opened(source="file")
     assert not app.exception
     assert english("file.empty") in infos(app)
     assert app.code[0].value == refusals.EXAMPLE.strip()
 
 
-def test_an_opened_file_is_what_the_pages_show(open_file, eye, shows, place, said, english):
+def test_every_page_shows_the_opened_file(open_file, eye, shows, place, said, english):
     trace = of_tensors()
     app = open_file(trace, layer=2, head=3, token=4)
     shows(app, trace, layer=1, head=2)
@@ -111,7 +111,7 @@ MAKES = [of_tensors, of_weights, translation, of_edits]
 
 
 @pytest.mark.parametrize("make", MAKES, ids=["full", "weights", "two texts", "edited"])
-def test_every_page_stands_whatever_a_file_holds(open_file, make):
+def test_every_page_works_with_any_file(open_file, make):
     app = open_file(make())
     for page in PAGES:
         go_to(app, page)
@@ -163,7 +163,7 @@ def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):
     assert "text" not in {widget.key for widget in app.text_area}
 
 
-def test_what_was_typed_waits_for_its_source(open_file, opened):
+def test_the_typed_text_is_kept_for_other_sources(open_file, opened):
     app = opened()
     app.text_area(key="text").set_value("The dog was tired.")
     app.text_area(key="twin").set_value("The dog was old.").run()
@@ -176,7 +176,7 @@ def test_what_was_typed_waits_for_its_source(open_file, opened):
     assert app.text_area(key="file_text").value == " ".join(TEXT)  # and the file is still open
 
 
-def test_of_a_file_of_weights_the_weights_alone_are_drawn(open_file, english, six):
+def test_a_file_with_weights_only_shows_them(open_file, english, six):
     trace = of_weights()
     app = open_file(trace, folds=["numbers"])
     drawn = six(app)
@@ -188,7 +188,7 @@ def test_of_a_file_of_weights_the_weights_alone_are_drawn(open_file, english, si
         assert english("file.unknown") in infos(app)
 
 
-def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
+def test_steps_with_missing_inputs_are_counted(open_file, english):
     app = open_file(of_tensors())
     app.switch_page("understand/steps.py").run()
     assert english("file.partly", count=2) in infos(app)
@@ -217,7 +217,7 @@ BAD = {
 }
 
 
-def test_what_could_not_be_recorded_is_told(open_file, english):
+def test_gaps_of_a_recording_are_shown(open_file, english):
     sentence = "Of *all* softmaxes one could not be followed."
     app = open_file(replace(of_tensors(), source=RecordedSource(skipped=(sentence,))))
     assert english("real.skipped", count=1) in [fold.label for fold in app.expander]
@@ -225,7 +225,7 @@ def test_what_could_not_be_recorded_is_told(open_file, english):
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_another_file_is_refused_named_and_nothing_is_lost(open_file, tokens, bad):
+def test_a_wrong_file_is_refused_by_name_and_nothing_is_lost(open_file, tokens, bad):
     app = open_file(of_tensors())
     app = open_file(bad, app, name="bad <b>.safetensors")
     assert "bad" in app.error[0].value
@@ -235,7 +235,7 @@ def test_another_file_is_refused_named_and_nothing_is_lost(open_file, tokens, ba
     assert not app.error
 
 
-def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, english, tokens, said):
+def test_a_removed_upload_stays_open_until_closed(open_file, english, tokens, said):
     app = open_file(of_tensors())
     stays = english("file.open", name=literal("mine.safetensors"))
     assert stays not in said(app)  # its name stands in the control
@@ -247,7 +247,7 @@ def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, engl
     assert english("file.empty") in infos(app)
 
 
-def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path, english):
+def test_claims_of_a_file_about_itself_are_not_trusted(tmp_path, english):
     tokens, layers = of_tensors().tokens, of_tensors().layers
     source = {"name": "mini", "h": "x" * 999, "language": "xx"}
     trace = mha.AttentionTrace(tokens, layers, source, ((("a", 0.5),),) * 7)
@@ -275,7 +275,7 @@ def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, eye):
     assert "(file)" in header["source"]
 
 
-def test_what_a_model_of_others_answered_is_said_at_its_tokens(open_file, eye, english):
+def test_answers_of_a_third_party_model_are_shown_at_its_tokens(open_file, eye, english):
     """Of the decoder's text, as a link chooses it; long words are cut, and none is looked up."""
     words = [((f"<b>{at}", 0.5), ("y" * 999, 0.25)) for at in range(len(TARGET) - 1)]
     trace = replace(translation(), answers=(*words, None))
@@ -304,9 +304,7 @@ def started_with(monkeypatch, tmp_path):
     return start
 
 
-def test_the_trace_that_the_server_was_started_with_is_what_everybody_sees_first(
-    started_with, opened, tokens, shows
-):
+def test_the_trace_of_the_command_is_the_first_page_for_everybody(started_with, opened, tokens, shows):
     started_with(trace := of_tensors())
     for _ in range(2):
         app = opened()
@@ -318,7 +316,7 @@ def test_the_trace_that_the_server_was_started_with_is_what_everybody_sees_first
     assert app.session_state.opened_trace is None
 
 
-def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened, tokens):
+def test_a_link_to_another_source_keeps_the_file(started_with, opened, tokens):
     started_with(of_tensors())
     app = opened(source="random", text="one two", twin="")
     assert tokens(app)[0] == ["one", "two"]
@@ -329,7 +327,7 @@ def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened,
 @pytest.mark.parametrize(
     ("kind", "said"), [("nobody", "kind = nobody, which is not possible. Using encoder."), ("cross", "")]
 )
-def test_a_link_with_a_kind_of_attention_that_is_not_there_says_so(started_with, opened, kind, said):
+def test_a_link_to_a_missing_kind_of_attention_is_reported(started_with, opened, kind, said):
     started_with(translation())
     app = opened(source="file", kind=kind)
     assert app.segmented_control(key="shown_kind").value == (kind if kind == "cross" else "encoder")
@@ -337,12 +335,12 @@ def test_a_link_with_a_kind_of_attention_that_is_not_there_says_so(started_with,
     assert [said in line for line in lines] == ([True] if said else [])
 
 
-def test_a_link_with_a_file_of_another_visit_says_that_none_is_open(opened, said, english):
+def test_a_link_to_a_file_of_another_visit_is_reported(opened, said, english):
     lines = said(opened(source="file", file="0123456789abcdef"))
     assert english("link.refused", name="file", value="0123456789abcdef", taken=english("link.none")) in lines
 
 
-def test_a_file_that_is_gone_by_now_is_told(started_with, opened):
+def test_a_dropped_file_is_reported(started_with, opened):
     started_with(of_tensors()).unlink()
     app = opened(source="file")
     assert not app.exception
@@ -357,7 +355,7 @@ def amplified(path, layers=512):
     return path.read_bytes()
 
 
-def test_an_upload_is_held_to_what_a_trace_may_cost(tmp_path, monkeypatch, refused):
+def test_an_upload_has_the_limits_of_a_trace(tmp_path, monkeypatch, refused):
     monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
     file = amplified(tmp_path / "t.safetensors")
     assert len(file) < 2 * 2**20
@@ -376,7 +374,7 @@ def test_a_file_as_long_and_wide_as_the_hosted_app_traces_opens(tmp_path, monkey
         assert uploads.read("mine", path.read_bytes()).parts
 
 
-def test_a_file_that_the_server_was_started_with_may_cost_more(tmp_path, monkeypatch):
+def test_the_file_of_the_command_has_larger_limits(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
     path = tmp_path / "t.safetensors"
     amplified(path, layers=20)

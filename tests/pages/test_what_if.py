@@ -42,7 +42,7 @@ def other() -> str:
     return f"The answer at **it** changes: **animal** {share:.2f} → **{after}**"
 
 
-def test_the_first_offer_cuts_the_edge_that_decides_and_can_be_lifted(on_page):
+def test_the_first_offer_blocks_the_deciding_edge_and_can_be_undone(on_page):
     app = on_page()
     assert not answers(app)
     app.button(key="apply_change").click().run()
@@ -53,7 +53,7 @@ def test_the_first_offer_cuts_the_edge_that_decides_and_can_be_lifted(on_page):
     assert not answers(app)
 
 
-def test_where_nothing_is_answered_only_the_attention_is_shown(on_page, eye, english):
+def test_without_answers_only_attention_is_shown(on_page, eye, english):
     app = on_page(source="random", edits="off,layer=1,head=1")
     assert len(eye(app, "what_if_view")[1]) == 2
     headings = [one.value for one in app.header]
@@ -61,7 +61,7 @@ def test_where_nothing_is_answered_only_the_attention_is_shown(on_page, eye, eng
     assert english("what_if.effects") not in headings
 
 
-def test_one_head_of_four_changes_little_and_all_changes_are_lifted_at_once(on_page):
+def test_all_changes_are_removed_at_once(on_page):
     app = on_page(edits="temperature,by=2")
     app.button(key="try_1").click().run()
     assert app.query_params["edits"] == "cut,layer=2,head=1,from=9,to=3"
@@ -106,7 +106,7 @@ def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize("change", ["concatenated", "position,code=none", "position,code=alibi"])
-def test_w_o_and_the_position_code_of_our_own_modules_are_changed(on_page, heatmaps, source, change):
+def test_w_o_and_the_position_encoding_of_our_own_modules_are_changed(on_page, heatmaps, source, change):
     app = on_page(source=source, edits=change, layer=2)
     assert not app.error
     assert app.button(key=f"lift_{change}").label
@@ -131,7 +131,7 @@ def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(o
     assert "rotary position encoding" in app.button(key="lift_position,code=rotary").label
 
 
-def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page):
+def test_invalid_changes_of_a_link_are_reported_and_the_rest_apply(on_page):
     app = on_page(edits=f"nonsense;{CUT};cut,layer=0;off,head=x")
     (line,) = (one.value for one in app.caption if "The link says" in one.value)
     line = line.replace("\\", "").replace("\u2060", "")
@@ -154,7 +154,7 @@ def test_a_link_names_a_block_of_cells(on_page, heatmaps):
     assert np.argwhere(~(hidden > 0)).tolist() == [[row, key] for row in (8, 9) for key in (2, 3, 4)]
 
 
-def test_what_is_painted_is_an_edit_and_painted_again_it_is_lifted(on_page, click):
+def test_painting_cells_hides_them_and_painting_again_shows_them(on_page, click):
     app = on_page()
     block = {"name": "before", "rows": [8, 9], "columns": [2, 2]}
     app = click(app, "what-if-weights", block, event="painted")
@@ -171,7 +171,7 @@ def test_what_is_painted_is_an_edit_and_painted_again_it_is_lifted(on_page, clic
 @pytest.mark.parametrize(
     "order", [{"name": "nobody"}, {"rows": [3, 2]}, {"rows": [0, 99]}, {"columns": ["0", 1]}, {"rows": 3}]
 )
-def test_what_no_picture_can_have_sent_changes_nothing(on_page, click, order):
+def test_invalid_messages_of_a_picture_change_nothing(on_page, click, order):
     app = on_page()
     block = {"name": "before", "rows": [8, 8], "columns": [2, 2]} | order
     app = click(app, "what-if-weights", block, event="painted")
@@ -179,7 +179,7 @@ def test_what_no_picture_can_have_sent_changes_nothing(on_page, click, order):
     assert "edits" not in app.query_params
 
 
-def test_a_head_s_picture_shows_how_much_it_writes_and_which_are_off(on_page, heatmaps):
+def test_pictures_of_heads_show_their_contribution_and_which_are_off(on_page, heatmaps):
     app = on_page(edits="off,layer=2,head=3")
     drawn = heatmaps(app, "what-if-heads")["heads"]["values"]
     trace = mha.trace(Scene.text, source="mini", edits=[edits.Output(layer=1, heads=2)])
@@ -188,7 +188,7 @@ def test_a_head_s_picture_shows_how_much_it_writes_and_which_are_off(on_page, he
     np.testing.assert_allclose(drawn, expected, rtol=1e-5)
 
 
-def test_of_a_long_text_a_part_is_drawn_and_measured(on_page, heatmaps):
+def test_a_part_of_a_long_text_is_drawn_and_measured(on_page, heatmaps):
     """Each of its matrices of all pairs would take 4 MB for each head."""
     app = on_page(source="random", twin="", text="word " * 1000, edits="temperature,by=3", h=8)
     drawn = heatmaps(app, "what-if-weights")
@@ -208,7 +208,7 @@ def test_words_that_look_like_markup_stay_words_on_the_buttons():
         assert token not in label
 
 
-def test_what_a_change_can_reach_is_drawn_and_what_it_cannot_is_hatched(on_page, heatmaps):
+def test_the_cone_of_a_change_is_drawn(on_page, heatmaps):
     app = on_page(edits="off,layer=2,head=1")
     reached = heatmaps(app, "what-if-reached")["reached"]
     before, after = (
@@ -220,7 +220,7 @@ def test_what_a_change_can_reach_is_drawn_and_what_it_cannot_is_hatched(on_page,
     np.testing.assert_allclose(reached["values"][1], expected, atol=1e-5)
 
 
-def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps, english):
+def test_effects_of_all_heads_are_measured_on_request(on_page, heatmaps, english):
     app = on_page()
     assert not [one for one in app.markdown if "depends most on" in one.value]
     app.button(key="measure_effects").click().run()
@@ -237,7 +237,7 @@ def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps,
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
 
 
-def test_a_measurement_of_all_heads_is_stopped_and_not_begun_again(on_page, monkeypatch):
+def test_a_stopped_measurement_of_all_heads_stays_stopped(on_page, monkeypatch):
     """A press on Stop ends the run, as Streamlit does with any press, and the page is drawn without it."""
     begun = []
 
@@ -262,7 +262,7 @@ SWAPPED = Scene.text.replace("animal", "x").replace("street", "animal").replace(
 PARTNERS = [0, 1, 6, 3, 4, 5, 2, *range(7, 13)]  # "animal" was token 2 and is token 6, from 0
 
 
-def test_two_words_change_places_and_that_is_a_change_like_others(on_page, opened, eye, heatmaps, english):
+def test_swapping_two_words_is_a_change(on_page, opened, eye, heatmaps, english):
     app = opened().switch_page(PAGE).run()  # from Heads, which has a second sentence
     twin = app.session_state["twin"]
     app.selectbox(key="swap_one").select_index(1)
@@ -288,7 +288,7 @@ def test_two_words_change_places_and_that_is_a_change_like_others(on_page, opene
     assert "edits" not in app.query_params
 
 
-def test_words_in_other_places_are_set_against_themselves(on_page, heatmaps):
+def test_swapped_words_are_compared_with_themselves(on_page, heatmaps):
     app = on_page(edits=SWAP)
     before, after = (mha.trace(text, source="mini") for text in (Scene.text, SWAPPED))
     old, new = (trace.layers[1].weights(0) for trace in (before, after))
@@ -313,7 +313,7 @@ def test_words_in_other_places_are_set_against_themselves(on_page, heatmaps):
     assert shown[1] == pytest.approx(largest, rel=1e-5)
 
 
-def test_the_word_in_focus_stays_in_focus_wherever_it_stands(on_page, heatmaps):
+def test_the_focus_follows_a_swapped_word(on_page, heatmaps):
     """In both pictures, in what is offered for it, and by a click on its row in the changed text."""
     app = on_page(edits=SWAP, token="animal")
     for name in ("what-if-weights", "what-if-output"):
@@ -347,14 +347,14 @@ def test_under_a_causal_mask_a_swap_reaches_no_word_before_it(on_page, heatmaps)
 
 
 @pytest.mark.parametrize("swap", ["swap,from=1,to=3", "swap,from=3,to=99"])
-def test_a_token_that_is_no_word_changes_no_places(on_page, swap):
+def test_a_token_that_is_not_a_word_cannot_be_swapped(on_page, swap):
     app = on_page(edits=swap)
     assert "There is no word at token" in app.error[0].value
     app.button(key=f"lift_{swap}").click().run()
     assert not app.error
 
 
-def test_of_a_long_text_with_a_swap_there_is_no_difference(on_page, heatmaps, english):
+def test_a_swap_in_a_long_text_has_no_difference_matrix(on_page, heatmaps, english):
     text = "one " + "word " * 200 + "two"
     app = on_page(source="random", twin="", text=text, edits="swap,from=1,to=202")
     assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
@@ -363,7 +363,7 @@ def test_of_a_long_text_with_a_swap_there_is_no_difference(on_page, heatmaps, en
 
 
 @pytest.mark.parametrize(("h", "said"), [(1, "z_is_head"), (4, "z_is_heads")])
-def test_without_w_o_the_result_is_what_the_heads_write(on_page, heatmaps, english, h, said):
+def test_without_w_o_the_result_is_the_concatenated_heads(on_page, heatmaps, english, h, said):
     settings = {"text": "How are you?", "source": "random", "h": h, "d_model": 64}
     app = on_page(**settings, edits="concatenated")
     before = mha.trace(**settings).layers[0]
@@ -390,7 +390,7 @@ def test_without_w_o_the_result_is_what_the_heads_write(on_page, heatmaps, engli
         "temperature,by=3": edits.Temperature(temperature=3.0),
     }.items(),
 )
-def test_whatever_is_changed_the_whole_picture_follows(on_page, heatmaps, change, edit):
+def test_every_change_updates_all_pictures(on_page, heatmaps, change, edit):
     """The layer's output is drawn, too, as it was, as it is and what is between."""
     app = on_page(edits=change)
     before, after = (mha.trace(Scene.text, source="mini", edits=given).layers[1] for given in ([], [edit]))
@@ -403,7 +403,7 @@ def test_whatever_is_changed_the_whole_picture_follows(on_page, heatmaps, change
         assert np.abs(new - old).max() > 1e-3
 
 
-def test_a_matrix_that_stays_is_named_and_not_drawn(on_page, heatmaps, english):
+def test_an_unchanged_matrix_is_named_and_not_drawn(on_page, heatmaps, english):
     """A head that is off still looks; its weights stand there once, for cells that are to be hidden."""
     app = on_page(edits="off,layer=2,head=1")
     [weights] = heatmaps(app, "what-if-weights").values()
@@ -416,14 +416,14 @@ def test_a_matrix_that_stays_is_named_and_not_drawn(on_page, heatmaps, english):
     assert said in [one.value for one in app.markdown]
 
 
-def test_of_a_cut_the_scores_that_are_left_stay(on_page, heatmaps, english):
+def test_a_blocked_edge_leaves_other_scores_unchanged(on_page, heatmaps, english):
     app = on_page(edits=CUT)
     assert [*heatmaps(app, "what-if-weights")] == ["before", "after", "difference"]
     assert not _is_drawn(app, "what-if-masked")
     assert english("what_if.unchanged", names="S₁ masked") in [one.value for one in app.markdown]
 
 
-def test_in_a_layer_that_no_change_reaches_nothing_is_compared(on_page, heatmaps, english):
+def test_in_an_unreached_layer_nothing_is_compared(on_page, heatmaps, english):
     app = on_page(edits=CUT, layer=1)
     assert len(heatmaps(app, "what-if-weights")) == 1
     assert not any(_is_drawn(app, f"what-if-{name}") for name in ("masked", "output", "result"))
@@ -431,7 +431,7 @@ def test_in_a_layer_that_no_change_reaches_nothing_is_compared(on_page, heatmaps
     assert said in [one.value for one in app.markdown]
 
 
-def test_a_picture_of_how_far_outputs_moved_is_left_out_where_none_has(on_page, english):
+def test_without_moved_outputs_their_picture_is_left_out(on_page, english):
     assert _is_drawn(on_page(edits=CUT), "what-if-reached")
     app = on_page(text="How are you?", source="random", h=1, edits="concatenated")
     assert not _is_drawn(app, "what-if-reached")
@@ -446,7 +446,7 @@ def _is_drawn(app, key: str) -> bool:
     return True
 
 
-def test_an_answer_that_is_no_guess_is_not_given_for_one():
+def test_an_improbable_answer_is_not_shown_as_one():
     """Before, after, or both: the model does not know."""
     sure, unsure, other = (("cat", 0.3), ("dog", 0.2)), (("cat", 0.29), ("dog", 0.2)), (("dog", 0.9),)
     unknown = "**the model does not know** :small[(cat 0.29)]"

@@ -27,7 +27,7 @@ def captions(app) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_terms_of_the_chosen_cell_are_drawn_and_said(open_fold, heatmaps, english, page):
+def test_the_terms_of_the_chosen_cell_are_drawn_and_named(open_fold, heatmaps, english, page):
     app = open_fold(page, source="mini", layer=2, head=3, token="it", key_token="street")
     trace = mha.trace(**Scene(source="mini").settings())
     why = mha.attribution(trace, layer=1, head=2, query="it", key="street")
@@ -51,7 +51,7 @@ def test_without_a_chosen_key_it_is_the_one_with_the_largest_weight(open_fold, h
     np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-5)
 
 
-def test_what_is_not_split_is_said(open_fold, english):
+def test_scores_that_cannot_be_split_are_reported(open_fold, english):
     link = {"source": "random", "h": 2, "d_model": 8, "position": "alibi", "mask": "causal"}
     app = open_fold("understand/steps.py", **link, head=1, token=2, key_token=4)
     assert english("why.hidden") in captions(app)
@@ -60,7 +60,7 @@ def test_what_is_not_split_is_said(open_fold, english):
     assert english("why.bias_added", bias=literal(f"−{-bias:.4g}")) in captions(app)
 
 
-def test_many_writers_are_drawn_as_few_and_the_rest(open_fold, heatmaps, english):
+def test_many_writers_are_drawn_as_the_largest_and_the_rest(open_fold, heatmaps, english):
     link = {"source": "random", "h": 16, "d_model": 64, "layers": 2, "layer": 2}
     drawn = heatmaps(open_fold("see/heads.py", **link), "why-terms")["why"]
     assert len(drawn["rows"]) == len(drawn["columns"]) == 13

@@ -24,7 +24,7 @@ def shown(arrived):
     return open_
 
 
-def test_the_sinusoidal_code_comes_first(shown, english):
+def test_the_sinusoidal_encoding_comes_first(shown, english):
     table, meeting = pictures(shown())
     assert (table["symbol"], table["meaning"]) == ("PE", english("word_order.sinusoidal_table"))
     assert (len(table["rows"]), table["columns"]) == (32, 64)
@@ -32,14 +32,14 @@ def test_the_sinusoidal_code_comes_first(shown, english):
     assert meeting["end"] == pytest.approx(32)  # every position with itself: d / 2
 
 
-def test_the_learned_code_is_that_of_the_small_model(shown):
+def test_the_learned_encoding_is_that_of_the_small_model(shown):
     vectors = mini.model(mini.find("en", "glass-box", 4, 64)).model.position
     table, _ = pictures(shown(code="learned"))
     assert (len(table["rows"]), table["columns"]) == tuple(vectors.shape)
     assert table["end"] == pytest.approx(float(vectors.abs().max()))
 
 
-def test_alibi_is_about_one_head_of_all(shown):
+def test_alibi_shows_the_chosen_head(shown):
     app = shown(code="ALiBi", positions_length=5, positions_h=4, positions_head=2)
     table, meeting = pictures(app)
     assert (len(table["rows"]), len(meeting["rows"])) == (4, 5)
@@ -53,7 +53,7 @@ def test_sizes_come_from_the_link(shown):
     assert meeting["end"] == pytest.approx(1)
 
 
-def test_a_link_with_an_empty_code_shows_the_first(shown):
+def test_a_link_with_an_empty_encoding_shows_the_first(shown):
     assert pictures(shown(code=""))[0]["symbol"] == "PE"
 
 
@@ -72,7 +72,7 @@ def test_an_odd_rotary_width_is_refused(arrived):
     ],
     ids=["sinusoidal", "rotary", "ALiBi"],
 )
-def test_each_code_has_its_formula_with_its_source_and_its_lines_of_torch(shown, english, name, code):
+def test_each_encoding_has_its_formula_source_and_torch_code(shown, english, name, code):
     app = shown(code=name, positions_length=9)
     [formula], [lines] = app.latex, app.code
     assert code.formula in formula.value

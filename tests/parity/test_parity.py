@@ -141,7 +141,7 @@ def test_a_wrong_picture_is_found(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_mixes_tokens_and_is_not_named_is_found(monkeypatch):
+def test_unnamed_token_mixing_is_found(monkeypatch):
     """MobileBERT's embeddings are of three neighbours each."""
     monkeypatch.setattr(other_mixing, "checked", lambda route, *_: route)
     assert compare.compare("mobilebert").beside == "WRONG: embeddings"
@@ -216,7 +216,7 @@ def test_the_tables_count_right_and_read_back(tmp_path, monkeypatch):
     assert table.PATH.read_text(encoding="utf-8") == before
 
 
-def test_the_readmes_say_what_the_table_does():
+def test_the_readmes_agree_with_the_table():
     page = table.PATH.with_name("README.md")
     text = " ".join(page.read_text(encoding="utf-8").split())
     known = table.read()

@@ -36,7 +36,7 @@ def test_a_model_is_exact_named_or_not_checked():
 
 
 @pytest.mark.parametrize("of_heads", [True, False])
-def test_what_did_not_flow_is_wrong(monkeypatch, of_heads):
+def test_numbers_that_did_not_flow_are_wrong(monkeypatch, of_heads):
     weights = LayerTrace.weights
 
     def other(layer: LayerTrace, **cells):
@@ -47,7 +47,7 @@ def test_what_did_not_flow_is_wrong(monkeypatch, of_heads):
     assert words(nn.Identity) == {"WRONG"}
 
 
-def test_what_is_neither_shown_nor_named_is_wrong(monkeypatch):
+def test_attention_neither_shown_nor_named_is_wrong(monkeypatch):
     monkeypatch.setattr("mha_core.sources.recorder._unfollowed", lambda *_: "")
     monkeypatch.setattr("mha_core.capture.token_mixing.TokenMixing._mixes", lambda *_: False)
     assert words(lambda: Blocks(Rows)) == words(lambda: Blocks(Neighbours)) == {"WRONG"}

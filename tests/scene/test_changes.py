@@ -11,7 +11,7 @@ from mha_core.scene.changes import KINDS, change_of, read, write
 MASKS = ("causal", "window:2", "prefix:3", "padding:2")
 
 
-def test_a_link_of_before_still_leaves_positions_out():
+def test_an_older_link_still_removes_positions():
     (edit,), refused = read("unordered")
     assert (edit, refused) == (edits.Position(code="none"), ())
     assert write([edit]) == "position,code=none"
@@ -26,7 +26,7 @@ def test_a_link_of_before_still_leaves_positions_out():
         *("position", "position,code=braille", "position,layer=1,code=none"),
     ],
 )
-def test_a_part_of_a_link_without_sense_is_refused(part):
+def test_an_invalid_part_of_a_link_is_refused(part):
     assert read(part) == ((), (part,))
 
 
@@ -53,7 +53,7 @@ def chosen_changes(draw):
 
 
 @given(st.lists(chosen_changes(), max_size=70))
-def test_changes_come_back_from_a_link(chosen):
+def test_changes_read_back_from_a_link(chosen):
     again, refused = read(write(chosen))
     once = tuple(dict.fromkeys(chosen))
     assert again == once[:64]

@@ -16,7 +16,7 @@ from mha_core.scene.token_names import position
         *(("1 2 zzz 3", 2), ("1 2", 0), ("老师看书。", 2)),
     ],
 )
-def test_what_is_looked_at_first_is_a_pronoun_a_verb_or_a_word_with_content(text, first):
+def test_the_first_token_is_a_pronoun_a_verb_or_a_word_with_content(text, first):
     assert first_token(mha.words(text)) == first
 
 
@@ -30,7 +30,7 @@ def test_what_is_looked_at_first_is_a_pronoun_a_verb_or_a_word_with_content(text
         ("The cook cut the bread.", "bread", "cut"),
     ],
 )
-def test_a_word_is_looked_at_by_the_head_whose_question_has_an_answer_there(h, text, token, answer):
+def test_the_focus_moves_to_the_head_with_an_answer(h, text, token, answer):
     trace = mha.trace(text, source="mini", h=h)
     queries = trace.sides.queries
     at = position(queries, token)
@@ -40,13 +40,13 @@ def test_a_word_is_looked_at_by_the_head_whose_question_has_an_answer_there(h, t
 
 
 @pytest.mark.parametrize("h", [4, 8, 16])
-def test_a_pronoun_is_looked_at_by_a_head_that_is_asked_for_its_noun(h):
+def test_for_a_pronoun_the_focus_moves_to_the_head_for_its_noun(h):
     trace = mha.trace("Tom told Anna that she won the race.", source="mini", h=h)
     focus = focus_on_answer(Focus(), trace, position(trace.sides.queries, "she"))
     assert "noun" in trace.source.questions[focus.head - 1].split()
 
 
-def test_the_head_is_drawn_beside_those_that_were_chosen():
+def test_the_head_is_drawn_together_with_the_chosen_ones():
     trace = mha.trace("The dog saw it because it was hungry.", source="mini")
     at = position(trace.sides.queries, "it~2")
     drawn = {
@@ -56,5 +56,5 @@ def test_the_head_is_drawn_beside_those_that_were_chosen():
     assert drawn == {"": "", "0": "0", "3,4": "3,4,1", "1,4": "1,4"}
 
 
-def test_a_source_that_asks_nothing_leaves_the_head_as_it_is():
+def test_without_questions_the_head_stays():
     assert focus_on_answer(Focus(head=3), mha.trace("the cat saw it"), 3) == Focus(head=3)

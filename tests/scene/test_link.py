@@ -79,7 +79,7 @@ scenes = st.builds(
 
 @settings(max_examples=500)
 @given(scenes)
-def test_a_scene_comes_back_from_its_link_which_says_what_is_not_as_it_begins_and_nothing_else(scene):
+def test_a_link_has_what_differs_from_the_defaults_and_reads_back_as_its_scene(scene):
     link = scene.link()
     address = f"https://a.b:8501/base/{'?' * (scene.page == Page())}{link}"
     for written in (link, address):
@@ -92,27 +92,27 @@ def test_a_scene_comes_back_from_its_link_which_says_what_is_not_as_it_begins_an
             assert (name in said) == (value != default), name
 
 
-def test_a_bare_link_is_the_scene_of_the_start_whose_own_link_names_its_text():
+def test_an_empty_link_is_the_default_scene():
     assert grammar.parts(DEFAULTS.link()).values == {"text": DEFAULTS.text}
     for link in ("", "?", "http://localhost:8501", "lang=zh&word=cat"):
         assert Scene.of_link(link) == (DEFAULTS, ())
 
 
-def test_a_link_names_the_page_its_heading_and_the_fields_of_that_page_alone():
+def test_a_link_has_the_page_its_heading_and_only_that_pages_fields():
     scene, refused = Scene.of_link("http://localhost:8501/base/cost?cost_h=3&operation=scores#by-heads")
     assert refused == ()
     assert scene.page == Page("cost", "by-heads", (("cost_h", "3"),))
     assert Scene.of_link("steps?operation=scores").scene.page == Page("steps", "", (("operation", "scores"),))
 
 
-def test_several_values_of_a_field_of_a_page_stand_in_its_link_as_the_app_writes_them():
+def test_several_values_of_a_field_are_written_as_the_app_does():
     link = "embeddings?text=the+cat&classes=animal&classes=food#relations"
     scene = Scene.of_link(link).scene
     assert scene.page == Page("embeddings", "relations", (("classes", "animal,food"),))
     assert scene.link() == link
 
 
-def test_a_page_that_there_is_not_is_refused_and_the_home_page_taken():
+def test_an_unknown_page_is_refused_and_replaced_by_the_home_page():
     scene, (one,) = Scene.of_link("http://localhost:8501/atlas?h=2")
     assert (scene.page, scene.h) == (Page(), 2)
     assert (one.name, one.value, one.replacement) == ("page", "atlas", HOME)
@@ -128,11 +128,11 @@ def test_a_page_that_there_is_not_is_refused_and_the_home_page_taken():
         ),
     ],
 )
-def test_a_page_or_a_field_that_there_is_not_is_refused_by_its_name(page, said, refused):
+def test_an_unknown_page_or_field_is_refused_by_name(page, said, refused):
     assert said in str(refused(Page, **page))
 
 
-def test_a_text_may_have_a_question_mark_and_what_links_have_of_their_own():
+def test_a_text_may_contain_the_characters_of_links():
     scene = Scene.of_link("text=Is it? 1 %26 2&head=3").scene
     assert (scene.text, scene.focus.head) == ("Is it? 1 & 2", 3)
     scene = replace(DEFAULTS, text="a&b=c#d? +%20\n動", twin="")
@@ -149,7 +149,7 @@ def test_a_text_may_have_a_question_mark_and_what_links_have_of_their_own():
         (f"text={DEFAULTS.text.replace('animal', '[MASK]')}", DEFAULTS.twin),
     ],
 )
-def test_a_link_without_a_second_sentence_has_that_of_the_first_of_the_start_alone(link, twin):
+def test_only_the_default_sentence_has_a_default_second_one(link, twin):
     assert Scene.of_link(link).scene.twin == twin
 
 
@@ -175,7 +175,7 @@ def test_a_link_without_a_second_sentence_has_that_of_the_first_of_the_start_alo
         ("pins", "a " * 6000, "pins has at most 10,000 characters", ""),
     ],
 )
-def test_a_value_that_cannot_be_is_named_with_the_rule_and_what_was_taken(name, value, reason, taken):
+def test_an_invalid_value_is_named_with_the_rule_and_its_replacement(name, value, reason, taken):
     scene, (refused,) = scene_of_values({name: value, "text": "a b", "token": "b"})
     assert (refused.name, refused.value, refused.replacement) == (name, value, taken)
     assert refused.reason.startswith(reason)
@@ -183,7 +183,7 @@ def test_a_value_that_cannot_be_is_named_with_the_rule_and_what_was_taken(name, 
     assert scene_of_values({**said, "text": "a b", "token": "b"}) == (scene, ())
 
 
-def test_the_limits_of_a_server_are_handed_in():
+def test_a_servers_own_limits_are_applied():
     most = dict.fromkeys(grammar.LEAST, 7) | {grammar.CHARACTERS: 3}
     scene, refused = scene_of_values({"h": "8", "d_model": "7", "text": "abcd", "target": "abc"}, most)
     assert (scene.h, scene.d_model, scene.text, scene.target) == (7, 7, DEFAULTS.text, "abc")
@@ -212,7 +212,7 @@ def test_the_limits_of_a_server_are_handed_in():
         ("d_model=1024&h=5&n_kv_heads=2", {"d_model": 512}),  # nothing fits, and a page says so
     ],
 )
-def test_a_number_beyond_a_limit_becomes_the_nearest_that_goes_with_the_others(link, taken):
+def test_a_number_beyond_a_limit_becomes_the_nearest_that_fits_the_others(link, taken):
     most = dict.fromkeys(grammar.LEAST, 9999) | {"d_model": 512, "h": 64, "n_kv_heads": 64, "layers": 6}
     scene, refused = scene_of_values(grammar.parts(f"source=random&text=a b&{link}").values, most)
     assert {one.name: one.replacement for one in refused} == taken
@@ -221,26 +221,26 @@ def test_a_number_beyond_a_limit_becomes_the_nearest_that_goes_with_the_others(l
         scene.trace()
 
 
-def test_a_small_model_has_no_sizes_of_keys_that_could_hinder_a_repair():
+def test_sizes_that_a_small_model_lacks_do_not_prevent_a_repair():
     assert Scene.of_link("h=1000&n_kv_heads=3&d_k=1").scene.h == 64
 
 
 @settings(max_examples=1000)
 @given(st.text(max_size=60) | st.text("texhd_modlkns=&?#%+;,12~/:", max_size=60))
-def test_any_text_is_a_link_of_a_scene_that_a_link_can_say(text):
+def test_any_text_is_read_as_a_scene_that_has_a_link(text):
     scene, refused = Scene.of_link(text)
     if scene.source in ANYWHERE:
         assert Scene.of_link(scene.link()) == (scene, ())
     assert all(one.value != one.replacement for one in refused)
 
 
-def test_a_part_of_the_changes_that_is_none_is_refused_alone():
+def test_only_the_invalid_part_of_the_changes_is_refused():
     scene, (refused,) = Scene.of_link("edits=unordered;nonsense;off,layer=1")
     assert scene.edits == "position,code=none;off,layer=1"
     assert (refused.name, refused.value) == ("edits", "nonsense")
 
 
-def test_every_link_of_the_gallery_opens_and_comes_back():
+def test_every_link_of_the_gallery_reads_back_the_same():
     cases = Path(__file__).parents[2] / "assets" / "cases.json"
     for case in json.loads(cases.read_text(encoding="utf-8")):
         scene, refused = Scene.of_link(case["link"])
@@ -256,18 +256,18 @@ def test_every_link_of_the_gallery_opens_and_comes_back():
         ("http://a.b/base/sweep?width=128#x", "train?width=128&train_view=heads#x"),
     ],
 )
-def test_an_older_link_opens_what_its_page_has_become(link, now):
+def test_an_older_link_opens_the_page_that_replaced_its_own(link, now):
     assert Scene.of_link(link) == Scene.of_link(now)
     assert Scene.of_link(link).refused == ()
 
 
 @pytest.mark.parametrize("link", [None, 3, {"text": "a"}])
-def test_what_is_no_text_is_no_link(link, refused):
+def test_a_link_that_is_not_a_text_is_refused(link, refused):
     assert "A link is a text, as in 'text=How are you?&h=4'" in str(refused(Scene.of_link, link))
 
 
 @pytest.mark.parametrize("source", APP_ONLY)
-def test_a_source_that_the_app_alone_has_is_refused_by_its_name(source, refused):
+def test_a_source_that_only_the_app_has_is_refused_by_name(source, refused):
     scene = Scene(source=source, run="mine", file="mine")
     for ask in (scene.link, scene.trace):
         error = refused(ask)
@@ -288,7 +288,7 @@ def test_a_source_that_the_app_alone_has_is_refused_by_its_name(source, refused)
         ({"focus": Focus(head=-1)}, "No link can say head=-1: head is a whole number from 1"),
     ],
 )
-def test_a_scene_that_no_link_can_say_is_refused(changed, said, refused):
+def test_a_scene_without_a_link_is_refused(changed, said, refused):
     assert said in str(refused(replace(DEFAULTS, **changed).link))
 
 
@@ -309,7 +309,7 @@ def test_a_scene_that_no_link_can_say_is_refused(changed, said, refused):
         ("source=random&head=3", False),
     ],
 )
-def test_a_link_has_the_edition_of_the_weights_where_it_names_a_head_of_a_small_model(link, named):
+def test_a_link_to_a_head_of_a_small_model_has_the_edition_of_the_weights(link, named):
     said = grammar.parts(Scene.of_link(link).scene.link()).values
     assert said.get("weights") == (str(grammar.edition()) if named else None)
 
@@ -323,7 +323,7 @@ def third_edition(monkeypatch):
 @pytest.mark.parametrize(
     ("weights", "reason"), [("2", "been trained again"), ("4", "others here"), ("x", "others here")]
 )
-def test_a_link_to_heads_of_other_weights_keeps_all_but_them(third_edition, weights, reason):
+def test_a_link_to_heads_of_other_weights_loses_only_the_heads(third_edition, weights, reason):
     kept = "text=the cat sat&h=8&d_model=128&token=cat&drawing=matrix&edits="
     edits = "cut,from=2,to=3;off,layer=1,head=2;temperature,by=2;swap,from=2,to=3"
     link = f"{kept}{edits}&against=head:3&layer=1&head=0&heads=2,3&hop1=2&weights={weights}"
@@ -387,7 +387,7 @@ def test_a_scene_is_traced_as_its_text_and_settings_are(link, arguments):
         ("edits=swap,from=1,to=3", "There is no word at token 1"),
     ],
 )
-def test_a_scene_that_cannot_be_traced_says_why(link, said, refused):
+def test_a_scene_that_cannot_be_traced_is_refused_with_the_reason(link, said, refused):
     assert said in str(refused(Scene.of_link(link).scene.trace))
 
 
@@ -416,7 +416,7 @@ def test_a_scene_of_a_model_has_its_kind_of_attention_with_the_changes_there(fol
     assert not trace.layers[0].output(0).any()
 
 
-def test_a_target_that_waits_for_another_model_is_left_out(folders):
+def test_a_target_for_another_model_is_ignored(folders):
     scene = Scene(source="model", model=str(folders["gpt2"]), text="the cat", target="the dog")
     assert scene.trace().tokens == mha.trace("the cat", source=str(folders["gpt2"])).tokens
 

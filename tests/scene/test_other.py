@@ -10,7 +10,7 @@ OFFERED = {UNTRAINED: [""], HEAD: ["2", "3"], TWIN: [""], MODEL: ["a/b:c"]}
 @pytest.mark.parametrize(
     "other", [Other(UNTRAINED), Other(HEAD, "3"), Other(TWIN), Other(MODEL, "a/b:c")], ids=Other.link
 )
-def test_what_is_offered_comes_back_from_a_link(other):
+def test_an_offered_other_side_reads_back_from_its_link(other):
     assert read(other.link(), OFFERED) == (other, False)
 
 
@@ -23,9 +23,9 @@ def test_what_is_offered_comes_back_from_a_link(other):
         ("nonsense", Other(UNTRAINED), True),
     ],
 )
-def test_what_is_not_offered_is_the_first_that_is(link, taken, wrong):
+def test_an_unavailable_other_side_becomes_the_first_offer(link, taken, wrong):
     assert read(link, OFFERED) == (taken, wrong)
 
 
-def test_the_second_sentence_is_no_first_choice():
+def test_the_second_sentence_is_never_the_first_offer():
     assert read("", {TWIN: [""]}) == (None, False)

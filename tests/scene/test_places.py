@@ -26,13 +26,13 @@ SAME, TWO = Sides(TOKENS, TOKENS), Sides(TOKENS, OTHERS)
         ({"token": "bird", "sentence": 2}, {"token": "bird"}),
     ],
 )
-def test_a_focus_names_words_that_are_there(given, after):
+def test_numbers_in_a_focus_become_names_of_words(given, after):
     focus = Focus(**{"token": "cat"} | given)
     expected = Focus(**{"token": "cat"} | given | after)
     assert with_names(focus, SAME, new_text=False) == expected
 
 
-def test_of_two_texts_each_has_its_own_names():
+def test_with_two_texts_queries_and_keys_are_named_in_their_own():
     focus = Focus(token="2", key_token="2", pins="3 4", side="key")
     assert with_names(focus, TWO, new_text=False) == Focus(
         token="cat", key_token="Katze", pins="sah sie", side="key"
@@ -40,7 +40,7 @@ def test_of_two_texts_each_has_its_own_names():
     assert with_names(Focus(token="cat", key_token="dog"), TWO, new_text=False).key_token == ""
 
 
-def test_a_new_text_is_looked_at_from_its_first_token_alone():
+def test_in_a_new_text_only_the_first_token_is_looked_at():
     focus = Focus(token="dog", key_token="sah", pins="saw", sentence=2, head=3)
     assert with_names(focus, TWO, new_text=True) == Focus(token="saw", head=3)
 
@@ -52,7 +52,7 @@ def test_a_layer_or_a_head_beyond_the_last_is_the_last():
     assert indices(trace, Scene(focus=focus)) == (0, 1, 3)
 
 
-def test_a_bare_link_of_a_text_without_its_word_looks_where_there_is_an_answer():
+def test_an_unset_focus_moves_to_an_answer():
     scene = Scene(text="The cook cut the bread.")
     trace = scene.trace()
     layer, head, token = indices(trace, scene)

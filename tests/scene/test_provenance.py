@@ -39,7 +39,7 @@ def assert_same(link: str, trace: mha.AttentionTrace) -> None:
     st.booleans(),
     st.integers(0, 99),
 )
-def test_a_view_of_random_weights_has_the_link_that_makes_the_same_numbers(
+def test_a_view_of_random_weights_has_a_link_to_the_same_numbers(
     sizes, d_k, d_v, layers, position, mask, bias, seed
 ):
     h, n_kv_heads, d_model = sizes
@@ -57,7 +57,7 @@ def test_a_view_of_a_small_model_has_its_link(architecture, h):
     assert_same(trace.view().link(), trace)
 
 
-def test_a_link_looks_where_the_view_begins():
+def test_the_link_of_a_view_has_its_place():
     view = mha.trace("the cat the dog", source="mini").view(layer=0, head=2, token=3, heads=[2, 0])
     focus = Scene.of_link(view.link()).scene.focus
     assert (focus.layer, focus.head, focus.token, focus.heads) == (1, 3, "the~2", "3,1")
@@ -95,7 +95,7 @@ def test_two_sentences_of_one_source_are_two_sentences_of_a_link():
         ({"edits": [mha.edits.Weights(values=[1, 0, 0, 0, 0, 0], rows=2)]}, "What if has no such change"),
     ],
 )
-def test_a_trace_that_no_link_can_make_again_is_refused(asked, said, refused):
+def test_a_trace_that_no_link_can_reproduce_is_refused(asked, said, refused):
     assert said in str(refused(mha.trace(TEXT, **asked).view().link))
 
 

@@ -17,7 +17,7 @@ from tests.scene.test_link import scenes
 DIGITS = ("0", "1", "7", "00", "٣", "²", "-", "+", ".", "e", " ", "_", "9" * 8, "9" * 18)
 
 
-def test_the_scripts_know_the_focus_of_today():
+def test_the_scripts_have_the_current_fields_of_the_focus():
     written = schema.PATH.read_text(encoding="utf-8")
     assert written == schema.module(), "write it again: python -m tests.scene.schema"
 
@@ -31,7 +31,7 @@ def test_the_scripts_have_the_defaults_and_choices_of_python(javascript):
     assert refusal("layer", str(most + 1))
 
 
-def test_an_edge_that_the_browser_cuts_is_the_change_that_python_reads(javascript):
+def test_an_edge_blocked_in_the_browser_is_the_change_that_python_reads(javascript):
     places = [{"layer": 2, "head": 11, "from": 9, "to": 3}, {"layer": 1, "head": 1, "from": 1, "to": 4096}]
     code = "return %s.map((place) => fill(CUT, place));"
     cuts = javascript(["scene/schema.js", "page/wording.js"], code % places)
@@ -39,7 +39,7 @@ def test_an_edge_that_the_browser_cuts_is_the_change_that_python_reads(javascrip
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_browser_takes_those_numbers_of_a_link_that_python_takes(javascript, seed):
+def test_the_browser_accepts_the_same_numbers_of_a_link_as_python(javascript, seed):
     random = Random(seed)
     numbers = ["", "1", "99999999", "100000000"]
     numbers += ["".join(random.choices(DIGITS, k=random.randint(1, 4))) for _ in range(3000)]

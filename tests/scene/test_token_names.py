@@ -64,7 +64,7 @@ def drawn(count: int, seed: int = 0) -> list[mha.Tokens]:
 LISTS = [*map(mha.words, SENTENCES), spaced(["Ġthe", "the"]), *drawn(4000)]
 
 
-def test_every_name_leads_to_its_token_stands_in_a_link_and_has_no_white_space():
+def test_every_name_finds_its_token_and_has_no_white_space():
     for tokens in LISTS:
         called = names(tokens)
         assert len(set(called)) == len(tokens)
@@ -118,7 +118,7 @@ def test_the_browser_finds_each_token_by_the_name_that_python_writes(javascript)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_the_browser_picks_in_either_text_of_either_sentence_the_server_finds(javascript, seed):
+def test_a_token_chosen_in_the_browser_is_found_by_the_server(javascript, seed):
     """Through the payload: a token that is chosen in the view becomes a link, and the link that token."""
     texts = drawn(80, seed + 1)
     panels = []
@@ -150,7 +150,7 @@ def test_what_the_browser_picks_in_either_text_of_either_sentence_the_server_fin
         assert (there, tokens) == (nth, [0, at])
 
 
-def test_what_a_link_says_of_a_further_sentence_is_what_the_server_means_by_it(javascript):
+def test_names_in_a_further_sentence_mean_the_same_to_browser_and_server(javascript):
     """A word that stands twice, a piece with its mark: names that are not those of the payload."""
     code = """
     const ASKED = { nth: 1, query: [["the", 1]], key: [] };

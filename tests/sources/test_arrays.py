@@ -84,7 +84,7 @@ def test_a_batch_of_one_is_one_layer_and_numpy_is_as_good_as_torch(arrays):
     np.testing.assert_array_equal(batch.layers[0].weights(), plain.layers[0].weights())
 
 
-def test_what_is_given_is_copied(arrays):
+def test_the_given_arrays_are_copied(arrays):
     given = arrays()
     [layer] = mha.from_tensors(**given, tokens=TOKENS).layers
     before = layer.weights().copy()
@@ -102,7 +102,7 @@ def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
     assert layer.d_model == 17
 
 
-def test_a_saved_one_comes_back(arrays, tmp_path):
+def test_a_saved_trace_of_arrays_loads(arrays, tmp_path):
     trace = mha.from_tensors(**arrays(5), tokens=TOKENS, keys=KEYS, source={"name": "mine", "step": 3})
     trace.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
@@ -161,7 +161,7 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"source": {"name": "x", "model": object()}}, "simple values"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_would(arrays, refused, change, said):
+def test_misfits_are_refused_with_what_would_fit(arrays, refused, change, said):
     assert said in str(refused(mha.from_tensors, **(arrays() | {"tokens": TOKENS} | change)))
 
 
@@ -194,7 +194,7 @@ def test_a_piece_of_white_space_can_be_seen(arrays):
 # Weights alone
 
 
-def test_weights_alone_are_kept_as_they_are(normal):
+def test_given_weights_are_kept_unchanged(normal):
     weights = torch.softmax(normal(LAYERS, H, 7, 7), -1)
     for given in (weights, weights.numpy(), [*weights], tuple(layer[None] for layer in weights)):
         trace = mha.from_weights(given, TOKENS)
@@ -228,7 +228,7 @@ def test_rows_may_sum_to_less_than_one_and_a_little_more(normal):
         (lambda w: [w, w[..., :5]], "weights of layer 1"),
     ],
 )
-def test_numbers_that_are_no_weights_are_refused(normal, refused, change, said):
+def test_invalid_weights_are_refused(normal, refused, change, said):
     weights = torch.softmax(normal(H, 7, 7), -1)
     assert said in str(refused(mha.from_weights, change(weights), TOKENS))
 
@@ -247,6 +247,6 @@ def test_arrays_of_several_kinds_of_numbers_are_refused_at_once(refused, odd, ki
 
 
 @pytest.mark.parametrize("scale", [0, 0.0, float("inf"), float("nan"), "1", [1.0], True, 10**400])
-def test_a_scale_that_is_none_is_refused(refused, scale):
+def test_an_invalid_scale_is_refused(refused, scale):
     given = dict.fromkeys("qkv", np.ones((4, 5, 8), np.float32))
     assert repr(scale) in str(refused(mha.from_tensors, **given, tokens="a b c d e", scale=scale))

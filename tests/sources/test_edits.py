@@ -19,7 +19,7 @@ def answer(trace: mha.AttentionTrace, word: str = "it") -> str:
     return trace.answers[trace.tokens.index(word)][0][0]
 
 
-def test_the_answer_follows_an_edit():
+def test_an_edit_changes_the_answer():
     trace = mha.trace(TIRED, source="mini")
     assert answer(trace) == "animal"
     cut = [edits.Hide(layer=-1, rows="it", keys="animal")]
@@ -50,7 +50,7 @@ def test_later_layers_of_random_weights_follow_from_an_edit(edit):
     assert all(mha.against_torch(layer).passed for layer in trace.layers)
 
 
-def test_one_head_without_w_o_is_self_attention_as_such():
+def test_one_head_without_w_o_is_plain_self_attention():
     settings = {"h": 1, "d_model": 12, "layers": 2}
     plain = mha.trace("a cat sat", **settings)
     trace = mha.trace("a cat sat", **settings, edits=[edits.Concatenation(layer=0)])
@@ -64,7 +64,7 @@ def test_one_head_without_w_o_is_self_attention_as_such():
 
 
 @pytest.mark.parametrize("code", ["none", "learned", "rotary", "alibi"])
-def test_another_position_code_is_that_of_a_trace_with_it(code, tmp_path):
+def test_another_position_encoding_is_that_of_a_trace_with_it(code, tmp_path):
     settings = {"h": 2, "d_model": 8, "layers": 2}
     trace = mha.trace("a cat sat", **settings, edits=[edits.Position(code=code)])
     expected = mha.trace("a cat sat", **settings, position=code)
@@ -91,7 +91,7 @@ def test_a_small_model_without_w_o_joins_its_heads_as_they_are(architecture):
     assert mha.trace(TIRED, **settings).answers == plain.answers  # the model itself stays as it was
 
 
-def test_a_small_model_without_positions_does_not_know_the_order_of_words():
+def test_a_small_model_without_positions_ignores_word_order():
     """Without a code, words that change places change places in the first layer's output, and no more."""
     text, other = "the dog saw the cat .", "the cat saw the dog ."
     order = [0, 1, 5, 3, 4, 2, 6]  # behind [CLS]
@@ -150,7 +150,7 @@ def test_a_trace_carries_its_edits_into_captions_files_and_copies(tmp_path):
     assert mha.trace(TIRED, source="mini").edits == ()
 
 
-def test_what_is_not_run_takes_no_edits():
+def test_sources_that_do_not_compute_refuse_edits():
     q = torch.randn(2, 3, 4)
     with pytest.raises(TypeError):
         mha.from_tensors(q, q, q, edits=[edits.Output()])
@@ -167,7 +167,7 @@ def test_measures_without_some_tokens_are_of_the_patched_weights():
     assert table.xs(0, level="head")["same token"].item() == pytest.approx(1 / 3)
 
 
-def test_what_is_measured_of_a_cut_edge_is_what_edits_do():
+def test_the_effect_of_a_blocked_edge_is_that_of_the_edit():
     """`evaluation.blocking_effects` against the same sentences one by one, each with its edit."""
     trained = mini.model(mini.find("en", "glass-box", 4, 64))
     sentences, vocabulary = evaluation.pairs("en", "test", count=1), mini.lexicon("en").vocabulary

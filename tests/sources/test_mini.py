@@ -141,7 +141,7 @@ def test_a_trace_can_be_saved_and_comes_back(trace, tmp_path):
         assert ours.result().tobytes() == theirs.result().tobytes()
 
 
-def test_the_source_tells_which_model_it_was():
+def test_the_source_names_the_model():
     source = traced(CHINESE, h=4).source
     assert isinstance(source, MiniSource)
     assert (source.name, source.architecture, source.language) == ("mini", "glass-box", "zh")
@@ -240,7 +240,7 @@ LETTERS = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
 
 
 @given(text=LETTERS)
-def test_whatever_is_typed_is_traced_unless_there_is_nothing(text):
+def test_any_text_is_traced_unless_empty(text):
     try:
         trace = traced(text)
     except mha.MhaError:
@@ -254,7 +254,7 @@ def test_nothing_to_read_is_refused(refused):
     assert str(refused(traced, " \n")) == "There is no text to look at; type at least one word."
 
 
-def test_a_limit_of_ones_own_holds(refused):
+def test_a_callers_own_limit_holds(refused):
     assert len(traced("the cat sat", limit=4).tokens) == 4
     [fix] = refused(traced, "the cat sat", limit=3).fixes
     assert fix == {"text": "the cat"}
@@ -329,14 +329,14 @@ def test_every_other_refusal_offers_what_works(settings, refused):
 
 
 @pytest.mark.parametrize("settings", [{"h": "4"}, {"h": 4.0}, {"d_model": None}, {"h": True}], ids=str)
-def test_sizes_that_are_no_numbers_are_refused(settings, refused):
+def test_sizes_that_are_not_numbers_are_refused(settings, refused):
     assert "must be a whole number" in str(refused(traced, **settings))
 
 
 # Trained weights, without the shipped files
 
 
-def test_weights_that_are_not_there_are_missed_in_words(monkeypatch, tmp_path, refused):
+def test_missing_weights_are_reported(monkeypatch, tmp_path, refused):
     monkeypatch.setattr(checkpoints, "PLANS", (Plan(h=2, d_model=8, steps=6),))  # which nobody has read
     monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / checkpoints.name(plan))
     assert "There is no file" in str(refused(mha.trace, TEXT, source="mini", h=2, d_model=8))

@@ -48,7 +48,7 @@ def test_capitals_and_two_ways_of_writing_do_not_make_another_word(one, other):
     assert torch.equal(first, second)
 
 
-def test_places_enter_where_their_code_says(setting, trace):
+def test_positions_are_added_where_their_encoding_says(setting, trace):
     position, seed = setting.get("position", "sinusoidal"), setting.get("seed", 0)
     first = trace.layers[0]
     added = first.x - random_weights.word_vectors(trace.tokens.pieces, setting["d_model"], seed=seed).numpy()
@@ -66,7 +66,7 @@ def test_places_enter_where_their_code_says(setting, trace):
         close((layer.scaled() + slopes * distance)[seen], layer.masked()[seen], 1e-5)
 
 
-def test_the_same_word_is_the_same_query_only_where_places_are_not_told_apart(setting, trace):
+def test_equal_words_have_equal_queries_only_without_positions(setting, trace):
     q = trace.layers[0].q
     position = setting.get("position", "sinusoidal")
     the, cat = (0, 4), (2, 6)
@@ -99,7 +99,7 @@ def test_the_same_call_gives_the_same_bits(setting, trace):
     assert bits(other) != bits(trace)
 
 
-def test_the_source_tells_where_the_numbers_come_from(setting, trace):
+def test_the_source_describes_the_numbers(setting, trace):
     mask = setting.get("mask", "full")
     assert trace.source == RandomSource(
         seed=setting.get("seed", 0),
@@ -112,7 +112,7 @@ def test_the_source_tells_where_the_numbers_come_from(setting, trace):
         trace.source.seed = 3
 
 
-def test_no_mask_is_told_as_full():
+def test_no_mask_is_reported_as_full():
     assert mha.trace("How are you?", h=3, d_model=15, mask=None).source.mask == "full"
 
 
@@ -149,7 +149,7 @@ def test_the_base_setting():
     assert trace.source.position == "sinusoidal"
 
 
-def test_mission_case_2_through_the_public_call():
+def test_two_tokens_with_d_k_64_and_d_v_100_have_the_documented_shapes():
     layer = mha.trace("humpty dumpty", h=8, d_model=512, d_k=64, d_v=100).layers[0]
     shapes = [layer.x, layer.q[0], layer.k[0], layer.scores(0), layer.v[0], layer.output(0), layer.concat()]
     assert [m.shape for m in shapes] == [(2, 512), (2, 64), (2, 64), (2, 2), (2, 100), (2, 100), (2, 800)]
@@ -157,7 +157,7 @@ def test_mission_case_2_through_the_public_call():
     assert layer.result().shape == (2, 512)
 
 
-def test_chinese_flows_through():
+def test_a_chinese_text_is_traced():
     trace = mha.trace("动物没有过马路", h=3, d_model=15)
     assert trace.tokens.labels == tuple("动物没有过马路")
     close(trace.layers[0].weights().sum(-1), np.ones((3, 7)))
@@ -197,7 +197,7 @@ def test_a_mask_that_layers_share_counts_once_and_what_is_computed_does_not():
         ("a " * 4096, {"h": 64, "d_model": 64, "d_k": 1024, "n_kv_heads": 4}, "4.84 GB"),
     ],
 )
-def test_what_takes_too_much_memory_is_refused_before_anything_is_drawn(
+def test_a_trace_with_too_much_memory_is_refused_before_drawing_weights(
     text, sizes, figure, refused, monkeypatch
 ):
     monkeypatch.delattr(random_weights, "follow")
@@ -221,7 +221,7 @@ def test_every_fix_within_fewer_bytes_is_traced_and_takes_no_more(refused):
     assert "max_bytes is a number of bytes" in str(refused(mha.trace, "a", max_bytes="2 GB"))
 
 
-def test_what_takes_too_long_is_refused_before_anything_is_drawn(refused, monkeypatch):
+def test_a_trace_with_too_many_operations_is_refused_before_drawing_weights(refused, monkeypatch):
     sizes = {"h": 32, "d_model": 128, "n_kv_heads": 1, "d_k": 16, "d_v": 1024, "layers": 16}
     spec = mha.AttentionSpec(128, 32, 1, 16, 1024)
     total = random_weights.flops(spec, 4096, 16)
@@ -245,7 +245,7 @@ def test_what_takes_too_long_is_refused_before_anything_is_drawn(refused, monkey
     "failure",
     [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes")],
 )
-def test_memory_that_cannot_be_had_is_a_refusal(failure, refused, monkeypatch):
+def test_a_failed_allocation_is_a_refusal(failure, refused, monkeypatch):
     def fail(*_, **__):
         raise failure
 

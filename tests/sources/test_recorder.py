@@ -207,7 +207,7 @@ class Negated(torch.Tensor):
         return func(*plain, **kwargs)
 
 
-def test_a_call_whose_result_is_another_is_named_and_not_shown(x, normal, monkeypatch):
+def test_a_call_with_another_result_is_named_and_not_shown(x, normal, monkeypatch):
     q, hidden = normal(2, H, 7, D_K), torch.ones(7, 7, dtype=torch.bool).triu(1)
     with mha.record(tokens=TOKENS, item=1) as rec:
         F.scaled_dot_product_attention(q, q, q, attn_mask=hidden.as_subclass(Negated))
@@ -267,7 +267,7 @@ def test_an_encoder_of_torch_whose_fused_path_calls_nothing(x, nested, training)
     assert trace.layers[0].weights()[:, :, 5:].max() == 0
 
 
-def test_an_encoder_and_a_decoder_are_told_apart_by_their_lengths(normal):
+def test_an_encoder_and_a_decoder_are_distinguished_by_their_lengths(normal):
     model = nn.Transformer(D, EVEN, 2, 2, 8, dropout=0, batch_first=True).eval()
     below = nn.Transformer.generate_square_subsequent_mask(7)
     trace = recorded(
@@ -319,7 +319,7 @@ def test_autocast_leaves_float64_alone(normal, dtype):
 
 @pytest.mark.parametrize("reentrant", [True, False])
 @pytest.mark.parametrize("inside", [True, False])
-def test_a_checkpointed_module_is_trained_as_if_nobody_watched(x, reentrant, inside):
+def test_recording_does_not_change_the_training_of_a_checkpointed_module(x, reentrant, inside):
     """Backward runs it again, which is no further call."""
     model, gradients = nn.MultiheadAttention(D, H, batch_first=True), []
     x.requires_grad_()
@@ -373,7 +373,7 @@ def reason(refused, model, *inputs, tokens=TOKENS, **settings):
     return str(refused(lambda: rec.trace))
 
 
-def test_where_there_is_none_it_says_where_it_looked_and_what_to_do(x, refused):
+def test_without_attention_the_refusal_says_where_it_looked(x, refused):
     said = reason(refused, nn.Linear(D, D), x)
     assert "scaled_dot_product_attention and multi_head_attention_forward" in said
     assert "mha.from_tensors" in said
@@ -433,7 +433,7 @@ def test_heads_and_texts_in_one_axis_are_read_one_text_at_a_time(normal, n_texts
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_scripted_module_cannot_be_seen(x, refused):
+def test_a_scripted_module_is_refused(x, refused):
     assert "torch.jit" in reason(refused, torch.jit.script(Scripted()), x)
 
 
@@ -453,7 +453,7 @@ def test_scripted_attention_beside_other_is_named(x, way, named):
     assert rec.trace.source.skipped == ("1: it is made by torch.jit, where nothing is seen.",)
 
 
-def test_what_does_not_fit_is_told_when_it_is_asked_for(x, normal, refused):
+def test_misfits_are_reported_on_access(x, normal, refused):
     model = GPT()
     assert "7 queries and 7 keys" in reason(refused, model, x, tokens=TOKENS[:6])
     assert "items 0 to 1; item 2" in reason(refused, model, x, item=2)
@@ -507,12 +507,12 @@ def test_flex_attention_is_followed_where_no_function_changes_scores(normal):
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_tensors_are_not_understood(normal, refused):
+def test_nested_tensors_are_refused(normal, refused):
     rows = torch.nested.nested_tensor([normal(7, H, 4)] * 2, layout=torch.jagged).transpose(1, 2)
     assert "nested" in reason(refused, F.scaled_dot_product_attention, rows, rows, rows)
 
 
-def test_kinds_can_be_said_where_lengths_do_not_tell(x):
+def test_kinds_can_be_given_if_lengths_are_equal(x):
     model = nn.Transformer(D, EVEN, 1, 1, 8, dropout=0, batch_first=True).eval()
     kinds = ["encoder", "decoder", "cross"]
     trace = recorded(model, x, x + 1, keys=list("abcdefg"), kinds=kinds)
@@ -543,7 +543,7 @@ def test_what_runs_outside_the_recorded_model_is_left_out_and_named(x):
     np.testing.assert_array_equal(rec.trace.layers[0].q, of_part.trace.layers[0].q)
 
 
-def test_keys_of_another_text_of_the_same_length_are_not_taken_for_the_same(x):
+def test_keys_of_another_text_of_the_same_length_are_not_mismistaken_for_the_same(x):
     model = nn.Transformer(D, EVEN, 1, 1, 8, dropout=0, batch_first=True).eval()
     trace = recorded(model, x, x + 1, item=1)
     assert [layer.kind for layer in trace.layers] == ["self", "self"]
@@ -555,7 +555,7 @@ def test_keys_of_another_text_of_the_same_length_are_not_taken_for_the_same(x):
 
 
 @pytest.mark.parametrize("hidden", [True, False])
-def test_room_of_a_cache_behind_the_text_is_left_out(normal, hidden, refused):
+def test_unused_room_of_a_cache_is_left_out(normal, hidden, refused):
     """As with a static cache, whose keys are as many as a text may become long."""
     q, k, v = normal(1, H, 7, D_K), normal(1, H, 20, D_K, seed=1), normal(1, H, 20, 5, seed=2)
     sees = torch.ones(7, 20, dtype=torch.bool).tril()
@@ -586,7 +586,7 @@ class Windows(nn.Module):
 
 
 @pytest.mark.parametrize("part", [0, 3])
-def test_of_an_item_that_is_read_in_parts_one_is_shown_and_the_others_are_named(normal, part):
+def test_one_part_of_an_item_is_shown_and_the_others_named(normal, part):
     model, x = Windows(4), normal(1, 28, D)
     trace = recorded(model, x, part=part)
     [layer] = trace.layers
@@ -622,7 +622,7 @@ def test_parts_may_have_an_axis_of_their_own(normal, fused, part):
     assert f"it reads the item in 4 parts. Part {part}, from 0, is shown" in reason
 
 
-def test_of_several_items_in_parts_it_is_said_that_nobody_knows_whose_they_are(normal, refused):
+def test_ambiguous_parts_of_several_items_are_reported(normal, refused):
     said = reason(refused, Windows(4), normal(3, 28, D), item=1)
     assert "reads 12 sequences at once, and the model was given 3 items" in said
     assert "items 0 to 0; item 1" in reason(refused, Windows(4), normal(1, 28, D), item=1)
@@ -653,7 +653,7 @@ class InTurn(nn.Module):
     ("way", "said"),
     [("heads", "in a row"), ("heads of a text", "in a row"), ("texts", "in a row"), ("module", "one item")],
 )
-def test_heads_or_texts_in_turn_are_not_taken_for_each_other(normal, way, said, refused):
+def test_heads_or_texts_in_turn_are_not_mismistaken_for_each_other(normal, way, said, refused):
     """Where there are as many texts as heads, no size tells them apart."""
     for item in (0, 1):
         assert said in reason(refused, InTurn(way), normal(H, 7, D), item=item)
@@ -665,7 +665,7 @@ def test_heads_or_texts_in_turn_are_not_taken_for_each_other(normal, way, said, 
 
 
 @pytest.mark.slow
-def test_threads_record_their_own_calls_alone(normal):
+def test_threads_record_only_their_own_calls(normal):
     model, start, found = GPT(3), threading.Barrier(8), {}
 
     def work(number):
@@ -723,7 +723,7 @@ def test_a_recorded_model_that_other_threads_use_is_recorded_in_one(x):
     assert not any(part._forward_hooks for part in model.modules())
 
 
-def test_a_model_that_is_no_module_is_refused(refused):
+def test_a_model_that_is_not_a_module_is_refused(refused):
     assert "a torch.nn.Module and its tokens by name; got list" in str(
         refused(lambda: mha.record(TOKENS, tokens=TOKENS))
     )
@@ -731,7 +731,7 @@ def test_a_model_that_is_no_module_is_refused(refused):
 
 @pytest.mark.parametrize("item", [1, -2, 5, 10**30])
 @pytest.mark.parametrize("make", [Causal, lambda: nn.MultiheadAttention(D, H, batch_first=True)])
-def test_an_item_that_no_batch_has_is_refused_also_of_one_text(x, item, make, refused):
+def test_a_batch_index_out_of_range_is_refused(x, item, make, refused):
     """One text is not each of the items that somebody may ask for."""
     model = make()
     with mha.record(model, tokens=TOKENS, item=item) as rec:
@@ -778,7 +778,7 @@ def test_a_row_that_sees_nothing_has_weight_0_where_torch_has_nan(normal, dtype,
     torch.testing.assert_close(recorded, expected.nan_to_num(0.0), atol=4 * torch.finfo(dtype).eps, rtol=0)
 
 
-def test_of_two_within_each_other_the_outer_has_the_calls_of_both(x):
+def test_the_outer_of_two_nested_recorders_has_the_calls_of_both(x):
     model = nn.MultiheadAttention(D, H, batch_first=True)
     with mha.record(tokens=TOKENS) as outer:
         Causal()(x)
@@ -828,7 +828,7 @@ def test_compiled_code_runs_uncompiled_meanwhile(x):
     assert len(made) == 2  # and compiles again
 
 
-def test_a_recorder_says_what_was_recorded(normal):
+def test_the_repr_of_a_recorder_lists_what_was_recorded(normal):
     q = normal(1, 2, 3, 4)
     with mha.record(tokens=["a", "b", "c"]) as rec:
         assert repr(rec) == "<Recorder of 3 tokens: nothing was recorded yet>"

@@ -117,7 +117,7 @@ def test_heads_that_are_not_joined_stay_layers_of_one_head():
 
 
 @pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (3, 1)])
-def test_shared_keys_are_told_once(batch, item):
+def test_shared_keys_are_stored_once(batch, item):
     model = Block(h=6, n_kv=2)
     [layer] = recorded(model, torch.randn(batch, 7, D), item=item).trace.layers
     assert (layer.n_heads, layer.n_kv_heads) == (6, 2)
@@ -162,21 +162,21 @@ def capped(q, k, v):
 
 
 @pytest.mark.parametrize("way", [relative, padded, by_words, einsum, upcast, capped])
-def test_ways_to_write_it(way):
+def test_attention_written_in_any_way_is_recorded(way):
     q, k, v = torch.randn(3, 2, H, 7, D_K)
     [layer] = recorded(lambda _: way(q, k, v), None, item=1, batch=2).trace.layers
     np.testing.assert_array_equal(layer.q, q[1])
     close(layer.output(), way(q, k, v)[1])
 
 
-def test_in_inference_mode():
+def test_attention_in_inference_mode_is_recorded():
     model = Block().eval()
     with torch.inference_mode(), mha.record(tokens=TOKENS) as rec:
         model(torch.randn(1, 7, D))
     close(rec.trace.layers[0].weights(), model.seen[0][0])
 
 
-def test_a_training_is_the_same_beside_it():
+def test_recording_does_not_change_a_training():
     x, gradients = torch.randn(1, 7, D), []
     for record in (False, True):
         torch.manual_seed(1)
@@ -194,7 +194,7 @@ def test_a_training_is_the_same_beside_it():
     np.testing.assert_array_equal(rec.trace.layers[0].q, before)
 
 
-def test_it_stands_in_order_beside_calls_of_torchs_function():
+def test_eager_layers_and_torchs_calls_are_in_order():
     class Both(nn.Module):
         def __init__(self):
             super().__init__()
@@ -218,7 +218,7 @@ def test_a_recorder_within_another_shows_it_nothing_of_its_own_work():
     assert len(inner.trace.layers) == len(outer.trace.layers) == 1
 
 
-def test_two_texts():
+def test_attention_between_two_texts_is_recorded():
     q, k = torch.randn(1, H, 5, D_K), torch.randn(1, H, 7, D_K)
     with mha.record(tokens=list("abcde"), keys=TOKENS) as rec:
         torch.softmax(q @ k.mT, -1) @ k
@@ -272,7 +272,7 @@ def test_heads_before_texts_by_what_the_module_reads(batch, item):
     close(layer.weights(), model.seen[:, item])
 
 
-def test_as_many_heads_as_texts_are_not_guessed_at(refused):
+def test_equal_numbers_of_heads_and_texts_are_refused(refused):
     rec = recorded(HeadsFirst(), torch.randn(H, 7, D))
     assert "It has 3 × 3 heads or texts, and it cannot be told where the 3 texts are" in str(
         refused(lambda: rec.trace)
@@ -506,7 +506,7 @@ UNFOLLOWED = {
 
 
 @pytest.mark.parametrize("way", UNFOLLOWED, ids=lambda way: way.__name__)
-def test_what_is_not_followed_is_named_with_its_place(way):
+def test_operations_not_followed_are_named_with_their_place(way):
     q, k, v = torch.randn(3, 1, H, 7, D_K)
 
     def model(_):
@@ -524,7 +524,7 @@ def test_what_is_not_followed_is_named_with_its_place(way):
     assert line < place < line + 6
 
 
-def test_dropout_of_ones_own_is_named():
+def test_custom_dropout_is_named():
     def model(x):
         weights = torch.softmax(x @ x.mT, -1)
         return weights * (torch.rand_like(weights) > 0.1) / 0.9 @ x
@@ -551,7 +551,7 @@ def test_two_texts_in_one_call_are_named():
     assert "5 queries and 12 keys; the tokens allow 7 and 7, 5 and 5, 5 and 7." in skipped
 
 
-def test_a_classifier_or_a_router_is_no_attention():
+def test_a_classifier_or_router_is_not_attention():
     class Mixture(nn.Module):
         def __init__(self):
             super().__init__()
@@ -604,7 +604,7 @@ def row_by_row(scores, lengths, value=-1e6):
 
 
 @pytest.mark.parametrize("masked", [by_yes_and_no, row_by_row], ids=lambda masked: masked.__name__)
-def test_scores_that_are_written_over_are_hidden(masked):
+def test_overwritten_scores_are_masked(masked):
     q, k, v, lengths = *torch.randn(3, 2, 7, D_K), torch.tensor([4, 6])
 
     def model(_):
@@ -617,7 +617,7 @@ def test_scores_that_are_written_over_are_hidden(masked):
     assert layer.weights(head=0)[:, 6].max() == 0
 
 
-def test_scores_that_are_written_over_in_another_way_are_lost():
+def test_scores_overwritten_in_other_ways_are_unknown():
     block = Block()
 
     def model(x):
@@ -683,7 +683,7 @@ class OfNoTokens(nn.Module):
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("way", ["channels", "by a layer", "by a matrix", "tokens"])
-def test_what_is_no_token_is_not_labelled_with_one(way, fused):
+def test_axes_that_are_not_tokens_have_no_labels_of_tokens(way, fused):
     model = nn.Sequential(Block(), OfNoTokens(way, fused))
     trace = recorded(model, torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1 + (way == "tokens")
@@ -704,7 +704,7 @@ class Inverse(nn.Module):
         return x + weights @ (7 * torch.eye(7) - weights @ weights) @ v
 
 
-def test_weights_that_are_multiplied_with_weights_are_no_layer():
+def test_weights_times_weights_are_not_a_layer():
     trace = recorded(nn.Sequential(Inverse(), Block()), torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1
     assert "its weights are multiplied with weights" in " ".join(trace.source.skipped)
@@ -731,7 +731,7 @@ def test_with_dropout_the_weights_are_those_before_it():
         close(layer.weights(), part.seen[0][1])
 
 
-def test_what_cannot_be_told_apart_does_not_spoil_what_can():
+def test_ambiguous_calls_do_not_affect_clear_ones():
     def model(x):
         q = x.view(1, 7, H, D_K).transpose(1, 2)
         torch.softmax(q[0] @ q[0].mT, -1) @ q[0]
@@ -753,7 +753,7 @@ def test_weights_that_are_changed_on_their_way_are_not_shown(refused):
     assert "its weights went through div" in str(refused(lambda: rec.trace))
 
 
-def test_what_is_changed_behind_torchs_back_is_not_shown(refused):
+def test_changes_that_torch_does_not_see_are_not_shown(refused):
     def halved(x):
         q = x.view(1, 7, H, D_K).transpose(1, 2)
         weights = torch.softmax(q @ q.mT, -1)
@@ -765,7 +765,7 @@ def test_what_is_changed_behind_torchs_back_is_not_shown(refused):
     assert "was not followed" in str(refused(lambda: rec.trace))
 
 
-def test_one_axis_for_heads_and_texts_is_not_guessed_at(refused):
+def test_one_axis_for_heads_and_texts_is_refused(refused):
     q = torch.randn(H, 7, D_K)
     with mha.record(tokens=TOKENS) as rec:
         torch.softmax(torch.bmm(q, q.mT), -1) @ q

@@ -78,7 +78,7 @@ def test_heads_that_are_folded_into_the_batch_are_found_by_the_layer_that_made_t
 
 
 @pytest.mark.parametrize("way", ["sdpa", "by hand"])
-def test_where_all_texts_are_alike_nobody_knows_how_they_were_folded(way, refused):
+def test_with_equal_texts_the_folding_is_unknown(way, refused):
     model, x = Folded(way, "texts first"), torch.randn(1, L, D).expand(2, -1, -1)
     with torch.no_grad(), mha.record(tokens=TOKENS, batch=2, item=1) as rec:
         model(x)
@@ -200,7 +200,7 @@ def test_a_text_read_token_by_token_is_one_causal_trace(fused, of_model):
                 np.testing.assert_allclose(layer.result(), expected.result(), atol=1e-5)
 
 
-def test_what_a_model_writes_with_a_cache_is_one_trace(refused):
+def test_generation_with_a_cache_is_one_trace(refused):
     model, given = GPT().eval(), ids(length=3)
     with torch.no_grad(), mha.record(model, tokens=TOKENS) as rec:
         written = model.generate(given, 5, {})
@@ -213,7 +213,7 @@ def test_what_a_model_writes_with_a_cache_is_one_trace(refused):
     assert "written and never read" in str(refused(lambda: rec.trace))
 
 
-def test_of_what_a_model_writes_without_a_cache_the_pass_of_that_length_is_shown():
+def test_generation_without_a_cache_shows_the_pass_of_that_length():
     model, given = GPT().eval(), ids(length=5)
     with torch.no_grad(), mha.record(model, tokens=TOKENS) as rec:
         written = model.generate(given, 4)
@@ -244,7 +244,7 @@ class Static(nn.Module):
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("steps", [(4, 1, 1, 1), (1,) * L, (5, 2)], ids=str)
-def test_what_a_static_cache_was_written_for_is_one_trace(steps, fused):
+def test_generation_with_a_static_cache_is_one_trace(steps, fused):
     model, x, places = Static(fused), torch.randn(1, L, D), torch.arange(L)
     with torch.no_grad(), mha.record(model, tokens=TOKENS) as rec:
         for part, at in zip(x.split(steps, dim=1), places.split(steps), strict=True):
@@ -524,7 +524,7 @@ def test_the_module_of_an_exported_program_is_recorded(fused, refused):
     ("family", "implementation"),
     [(family, name) for family in ("gpt2", "llama", "mistral") for name in ("eager", "sdpa")],
 )
-def test_what_a_model_of_transformers_generates(family, implementation):
+def test_generation_of_a_model_of_transformers_is_recorded(family, implementation):
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
     if family == "gpt2":

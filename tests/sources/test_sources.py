@@ -74,7 +74,7 @@ def test_an_argument_that_the_source_does_not_have_is_named(settings, message, f
 
 
 @pytest.mark.parametrize("source", [None, 3, ["mini"], object()])
-def test_what_is_no_source_is_named(source, refused):
+def test_an_invalid_source_is_refused_by_name(source, refused):
     message = str(refused(mha.trace, "x", source=source))
     assert message.startswith(
         "source is 'random', 'mini', the id or the folder of a Hugging Face model, or a"
@@ -84,7 +84,7 @@ def test_what_is_no_source_is_named(source, refused):
 
 @pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
 @pytest.mark.parametrize("text", [None, 3, {"a": 1}])
-def test_what_is_no_text_is_named_before_a_model_is_loaded(source, text, refused):
+def test_an_invalid_text_is_refused_before_a_model_is_loaded(source, text, refused):
     told = "got None." if text is None else f"got a {type(text).__name__}."
     assert str(refused(mha.trace, text, source=source)).endswith(told)
 
@@ -97,7 +97,7 @@ def test_several_texts_are_for_trace_many(source, kind, refused):
 
 
 @pytest.mark.parametrize("source", ["random", "mini"])
-def test_half_of_a_character_is_refused_with_the_text_that_is_left(source, refused):
+def test_half_of_a_character_is_refused_with_the_rest_of_the_text(source, refused):
     error = refused(mha.trace, "it \ud83d is", source=source)
     assert str(error) == "The text has half of a character (U+D83D); remove it."
     assert error.fixes == ({"text": "it  is"},)
@@ -114,7 +114,7 @@ def test_ids_are_for_models_alone(refused):
 
 @pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
 @pytest.mark.parametrize("limit", [0, -5, 2.5, "9", None, True])
-def test_what_is_no_limit_is_named(source, limit, refused):
+def test_an_invalid_limit_is_refused_by_name(source, limit, refused):
     message = f"limit is a number of tokens, at least 1; got {limit!r}."
     assert str(refused(mha.trace, "a b", source=source, limit=limit)) == message
 

@@ -50,7 +50,7 @@ def same(one: mha.AttentionTrace, other: mha.AttentionTrace) -> bool:
 
 
 @pytest.mark.parametrize("family", TOGETHER)
-def test_each_is_what_its_text_gives_alone(family, passes):
+def test_each_trace_equals_that_of_its_text_alone(family, passes):
     model, tokenizer = module(family), fast("word_piece" if family == "bert" else "byte_level")
     alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
     passes.clear()
@@ -73,7 +73,7 @@ def test_a_model_that_reads_one_text_at_a_time_gives_the_same(family, folder, pa
 
 
 @pytest.mark.parametrize("settings", [PLAIN, {"source": "mini"}])
-def test_so_do_the_other_sources(settings):
+def test_other_sources_trace_many_texts(settings):
     texts = ["The cat saw it.", "The animal"]
     alone = [mha.trace(text, **settings) for text in texts]
     for one, other in zip(trace_many(texts, **settings), alone, strict=True):
@@ -81,7 +81,7 @@ def test_so_do_the_other_sources(settings):
         np.testing.assert_array_equal(one.layers[0].weights(), other.layers[0].weights())
 
 
-def test_what_is_in_reduce_is_kept_and_nothing_else():
+def test_only_the_result_of_reduce_is_kept():
     model, tokenizer = module("bert"), fast()
     lengths = list(
         trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=4, reduce=lambda t: len(t.tokens))
@@ -93,7 +93,7 @@ def test_what_is_in_reduce_is_kept_and_nothing_else():
 
 
 @pytest.mark.parametrize("settings", [PLAIN, {"source": "model"}])
-def test_texts_without_an_end_are_read_as_they_are_wanted(settings):
+def test_an_endless_iterator_of_texts_is_read_lazily(settings):
     if "source" in settings:
         settings = {"source": module("gpt2"), "tokenizer": fast(), "batch": 2}
     texts = (f"{n} animals" for n in count())
@@ -101,7 +101,7 @@ def test_texts_without_an_end_are_read_as_they_are_wanted(settings):
     assert [trace.tokens.text for trace in found] == [f"{n} animals" for n in range(11)]
 
 
-def test_ids_are_texts_too():
+def test_texts_can_be_ids():
     found = trace_many([[3, 4, 5], torch.tensor([6, 7])], source=module("gpt2"))
     assert [trace.tokens.pieces for trace in found] == [("3", "4", "5"), ("6", "7")]
 
@@ -119,7 +119,7 @@ def test_each_text_has_its_target():
     assert all(map(same, together, alone))
 
 
-def test_a_text_without_a_target_is_told_at_its_turn(refused):
+def test_a_text_without_a_target_is_reported_at_its_turn(refused):
     for texts, targets, said in (
         ([[5], [6], [7]], [[8], [9]], "there are 2 targets and more texts"),
         ([[5], [6]], [[8], [9], [7]], "there are 2 texts and more targets"),
@@ -142,14 +142,14 @@ def test_a_text_of_as_many_tokens_as_heads_keeps_its_axes_apart():
     assert all(map(same, trace_many(texts, source=model), alone))
 
 
-def test_a_text_that_does_not_fit_is_told_at_its_turn(refused):
+def test_a_text_that_does_not_fit_is_reported_at_its_turn(refused):
     for settings in (PLAIN, {"source": module("bert"), "tokenizer": fast()}):
         found = trace_many(["One.", "Two.", " ", "Four."], **settings)
         assert [next(found).tokens.text for _ in range(2)] == ["One.", "Two."]
         assert str(refused(next, found)) == "Text 3: There is no text to look at; type at least one word."
 
 
-def test_what_cannot_be_asked_for(refused):
+def test_invalid_arguments_are_refused(refused):
     assert "takes several texts" in str(refused(trace_many, "One text."))
     assert "takes several texts" in str(refused(trace_many, np.array(7)))
     assert "batch 0 is out of range" in str(refused(trace_many, ["a"], batch=0))
@@ -169,7 +169,7 @@ class Mixing(torch.nn.Module):
         return self.inner(x) + x.mean(0, keepdim=True)
 
 
-def test_texts_that_would_see_one_another_go_one_by_one(passes):
+def test_texts_that_would_affect_each_other_are_traced_one_by_one(passes):
     model, tokenizer = module("gpt2"), fast()
     model.h[0].mlp = Mixing(model.h[0].mlp)
     alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
@@ -178,7 +178,7 @@ def test_texts_that_would_see_one_another_go_one_by_one(passes):
     assert passes == [2, 1, 1] + [1] * len(TEXTS)
 
 
-def test_a_model_that_does_not_hide_what_fills_up_goes_one_by_one(passes, monkeypatch):
+def test_a_model_that_does_not_mask_padding_is_traced_one_by_one(passes, monkeypatch):
     model = module("bert")
     forward = transformers.BertModel.forward
     monkeypatch.setattr(
@@ -193,7 +193,7 @@ def test_a_model_that_does_not_hide_what_fills_up_goes_one_by_one(passes, monkey
 @pytest.mark.parametrize(
     "rope", [{"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "longrope", "factor": 2.0}]
 )
-def test_a_rotary_code_that_depends_on_the_longest_text_is_asked_of_each_alone(rope, passes):
+def test_a_rotary_encoding_that_depends_on_the_longest_text_is_traced_one_by_one(rope, passes):
     if rope["rope_type"] == "longrope":
         rope = rope | {
             "short_factor": [1.0] * 7,
@@ -215,7 +215,7 @@ def test_a_pass_that_does_not_keep_its_texts_apart_is_not_cut():
         batch.add(None, q, q, q, mha.ScoreRule(), torch.zeros(1, 10, 3, 4))
 
 
-def test_texts_go_one_by_one_where_a_later_pass_does_not_keep_them_apart(monkeypatch, passes):
+def test_texts_are_traced_one_by_one_after_a_pass_that_mixes_them(monkeypatch, passes):
     model, tokenizer = module("gpt2"), fast()
     alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
     add = Batch.add

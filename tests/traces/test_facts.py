@@ -32,7 +32,7 @@ def test_facts_are_the_same_when_they_have_been_written_and_read(facts):
     assert Facts.of(json.loads(json.dumps(facts.to_json()))) == facts
 
 
-def test_what_is_not_known_is_not_written():
+def test_unknown_facts_are_not_written():
     assert Facts().to_json() == {}
     assert Facts(latent=LatentProjection(8)).to_json() == {"latent": {"kv_rank": 8}}
 
@@ -55,7 +55,7 @@ def test_files_name_the_adjustments_as_they_always_did():
         ({"between": {"q": [{"step": "fold"}]}}, KeyError),
     ],
 )
-def test_what_does_not_fit_is_not_read(to_json, error):
+def test_invalid_facts_are_refused(to_json, error):
     with pytest.raises(error):
         Facts.of(to_json)
 

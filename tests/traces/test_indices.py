@@ -19,11 +19,11 @@ def test_a_position_is_that_of_numpy_or_refused(count, at, refused):
 
 
 @pytest.mark.parametrize("at", [[0, 1], "a", 1.0, None, True, np.array([1, 2])])
-def test_what_is_no_whole_number_is_refused(at, refused):
+def test_a_position_that_is_not_a_whole_number_is_refused(at, refused):
     assert str(refused(index, "head", at, 3, of="This layer")) == f"head is a whole number; got {at!r}."
 
 
-def test_of_nothing_there_is_no_position(refused):
+def test_an_empty_axis_has_no_positions(refused):
     assert str(refused(index, "layer", -1, 0, of="This trace")) == (
         "This trace has no layers; layer -1 was asked for."
     )
@@ -66,5 +66,5 @@ def test_one_position_is_a_list_of_one(one):
     ],
     ids=str,
 )
-def test_what_cannot_be_picked_is_named(picked, message, refused):
+def test_invalid_positions_are_refused_by_name(picked, message, refused):
     assert str(refused(indices, "row", picked, 7, of="This layer")) == message

@@ -269,7 +269,7 @@ def test_values_of_their_own_are_what_v_is_made_of_and_nothing_else(n_kv_heads, 
 # Log-sum-exps and columns
 
 
-def test_it_is_torchs(rule, make_layer):
+def test_a_layers_weights_and_outputs_are_torchs(rule, make_layer):
     layer = make_layer(rule)
     masked = torch.from_numpy(layer.masked().astype(np.float64) / rule.temperature)
     if rule.sinks is not None:
@@ -292,7 +292,7 @@ def test_a_column_is_that_of_the_matrix_for_every_rule(rule, make_layer):
         np.testing.assert_allclose(layer.column(key), layer.weights()[:, :, key], atol=2e-6)
 
 
-def test_in_blocks_it_is_the_same(rule, make_layer, monkeypatch):
+def test_a_column_is_the_same_in_blocks(rule, make_layer, monkeypatch):
     whole = make_layer(rule)
     expected = whole.log_sum_exp(), whole.column(4)
     layer = make_layer(rule)
@@ -301,7 +301,7 @@ def test_in_blocks_it_is_the_same(rule, make_layer, monkeypatch):
     np.testing.assert_allclose(layer.column(4), expected[1], atol=1e-7)
 
 
-def test_it_is_computed_once_for_each_head_that_is_asked_for(make_layer, monkeypatch):
+def test_a_column_is_computed_once_for_each_head(make_layer, monkeypatch):
     layer, computed = make_layer(), []
     real = mha.LayerTrace.masked
     monkeypatch.setattr(
@@ -319,7 +319,7 @@ def test_it_is_computed_once_for_each_head_that_is_asked_for(make_layer, monkeyp
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["q and k", "weights alone"])
-def test_what_is_picked_is_what_numpy_picks(known):
+def test_rows_and_keys_are_picked_as_by_numpy(known):
     layer = mha.trace("one two three four five", h=3, d_model=15, mask="causal").layers[0]
     if not known:
         layer = mha.from_weights(layer.weights().copy(), "one two three four five").layers[0]
@@ -338,7 +338,7 @@ def test_what_is_picked_is_what_numpy_picks(known):
         assert layer.kv_head(-1) == 2
 
 
-def test_rows_and_keys_that_are_not_there_are_refused_by_every_method(refused):
+def test_rows_and_keys_that_do_not_exist_are_refused_by_every_method(refused):
     layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
     for name in PER_HEAD:
         error = refused(getattr(layer, name), 0, rows=[9])
@@ -349,7 +349,7 @@ def test_rows_and_keys_that_are_not_there_are_refused_by_every_method(refused):
     assert str(refused(layer.weights, [0, 1])) == "head is a whole number; got [0, 1]."
 
 
-def test_a_head_that_is_not_there_is_refused_by_every_method(refused):
+def test_a_head_that_does_not_exist_is_refused_by_every_method(refused):
     layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
     for name in (*PER_HEAD, "kv_head", "head_index"):
         error = refused(getattr(layer, name), 3)
@@ -357,7 +357,7 @@ def test_a_head_that_is_not_there_is_refused_by_every_method(refused):
         assert error.fixes == ({"head": 2},)
 
 
-def test_what_a_layer_does_not_know_is_said(normal, refused):
+def test_unknown_facts_of_a_layer_are_named(normal, refused):
     module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
     layer = mha.LayerTrace.of(module(normal(1, 2, 15)))
     trace = mha.AttentionTrace(mha.words("a b"), (layer,), "by hand")
@@ -382,7 +382,7 @@ def test_a_layer_known_by_its_weights_has_sizes_and_weights(known_by_weights, we
     assert known_by_weights.frame("weights", head=1).shape == (7, 7)
 
 
-def test_what_is_not_known_is_refused_and_says_what_is(known_by_weights, refused):
+def test_unknown_matrices_are_refused_with_the_known_ones(known_by_weights, refused):
     [layer] = known_by_weights.layers
     for name in ("scores", "scaled", "masked", "output", "concat", "contribution", "result"):
         assert "not known" in str(refused(getattr(layer, name))), name
@@ -395,7 +395,7 @@ def test_what_is_not_known_is_refused_and_says_what_is(known_by_weights, refused
     assert "not known" in str(refused(token.mixture, known_by_weights, 0, layer=0, head=0))
 
 
-def test_what_weights_suffice_for_is_what_it_is_with_q_and_k(by_kind):
+def test_matrices_from_weights_only_equal_those_from_q_and_k(by_kind):
     full = mha.AttentionTrace(TEXT, (by_kind("encoder"),), {"name": "by hand"}).part("encoder")
     own = mha.LayerTrace(MappingProxyType({"weights": torch.from_numpy(full.layers[0].weights().copy())}))
     bare = mha.AttentionTrace(TEXT, (own,), {"name": "by hand"})

@@ -64,7 +64,7 @@ def test_the_matrix_of_one_head_is_one_of_all():
         ),
     ],
 )
-def test_what_a_layer_does_not_have_is_refused(wrong, message):
+def test_matrices_that_a_mixer_lacks_are_refused(wrong, message):
     with pytest.raises(mha.MhaError) as error:
         wrong(made())
     assert str(error.value) == message
@@ -87,7 +87,7 @@ def test_too_many_matrices_at_once_are_refused(monkeypatch):
     assert layer.mixing(2).shape == (7, 7)
 
 
-def test_mixers_are_no_layers(trace):
+def test_mixers_are_not_among_the_layers(trace):
     assert len(trace.layers) == len(trace.mixers) == 2
     assert trace.mixer(-1).name == "layers.2"
     assert trace.part("self").mixers == trace.mixers
@@ -101,7 +101,7 @@ def test_mixers_are_no_layers(trace):
         replace(trace, mixers=(replace(made(), tensors={"v": torch.ones(3, 6, 5)}),))
 
 
-def test_a_saved_mixer_comes_back_with_its_matrices(trace, tmp_path):
+def test_a_saved_mixer_loads_with_its_matrices(trace, tmp_path):
     path = tmp_path / "t.safetensors"
     trace.save(path)
     for back in (mha.load(path), copy.deepcopy(trace), copy.deepcopy(mha.load(path))):
@@ -114,7 +114,7 @@ def test_a_saved_mixer_comes_back_with_its_matrices(trace, tmp_path):
             np.testing.assert_array_equal(ours.mixing(), theirs.mixing())
 
 
-def test_what_is_too_large_for_a_file_is_refused_or_left_out(trace, tmp_path, monkeypatch):
+def test_matrices_too_large_for_a_file_are_refused_or_left_out(trace, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "MAX_MIXING", 100)
     with pytest.raises(mha.MhaError, match=r"2 layers without softmax \(gated delta rule\) have 294 numbers"):
         trace.save(tmp_path / "t.safetensors")

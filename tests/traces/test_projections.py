@@ -49,7 +49,7 @@ def train(module: torch.nn.Module) -> None:
     torch.optim.SGD(module.parameters(), lr=0.1).step()
 
 
-def test_what_lies_elsewhere_is_brought_once_and_only_what_was_asked_for():
+def test_matrices_on_another_device_are_copied_once_on_request():
     brought: list = []
     widths = {"w_q": 4, "w_k": 5, "w_o": 6}
     matrices = {name: OnGpu.of(torch.randn(3, width), brought) for name, width in widths.items()}
@@ -92,14 +92,14 @@ def test_a_trace_copies_no_matrix_until_somebody_asks(family):
     assert (shape in made.shapes) == (family == "gpt_neox")
 
 
-def test_they_are_the_models_own_where_it_is_on_the_cpu(layer):
+def test_matrices_of_a_model_on_the_cpu_are_not_copied(layer):
     module, trace = layer
     assert trace.projections.w_o.data_ptr() == module.o.weight.data_ptr()
     assert trace.projections.w_q.data_ptr() == module.qkv.weight.data_ptr()
 
 
 @pytest.mark.parametrize("name", [name for name in SYMBOLS if name not in ("w_o_a", "w_o_b")])
-def test_what_the_model_has_changed_since_is_refused_by_name(layer, name, refused):
+def test_a_changed_matrix_is_refused_by_name(layer, name, refused):
     module, trace = layer
     weights, before = trace.weights(), getattr(trace.projections, name).clone()
     assert torch.equal(getattr(trace.projections, name), before)
@@ -112,7 +112,7 @@ def test_what_the_model_has_changed_since_is_refused_by_name(layer, name, refuse
     assert (trace.weights() == weights).all()
 
 
-def test_what_needs_such_a_matrix_is_refused_and_all_else_is_shown_as_it_was(layer, refused):
+def test_only_results_that_need_a_changed_matrix_are_refused(layer, refused):
     module, trace = layer
     output, contribution = trace.output(), trace.contribution()
     train(module)
@@ -138,7 +138,7 @@ def test_a_file_has_matrices_of_its_own(layer, tmp_path, refused):
     assert (mha.load(tmp_path / "t.safetensors").layers[0].result() == result).all()
 
 
-def test_a_copy_that_was_taken_before_stays():
+def test_an_earlier_copy_stays():
     whole, columns = torch.randn(6, 8), [1, 4]
     parts = {
         name: Part(of, lambda rows: rows[:, columns]) for name, of in (("w_q", whole), ("b_q", whole[0]))
@@ -153,7 +153,7 @@ def test_a_copy_that_was_taken_before_stays():
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
-def test_a_copy_holds_its_own(layer, copied):
+def test_a_copy_has_its_own_matrices(layer, copied):
     module, trace = layer
     before, made = trace.projections.w_q.clone(), copied(trace.projections)
     assert type(made) is Projections

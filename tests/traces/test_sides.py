@@ -54,7 +54,7 @@ def test_answers_stay_with_the_text_that_they_are_about(by_kind):
     assert alone.part("encoder").answers == answers[:1] * len(TEXT)
 
 
-def test_what_does_not_fit_is_refused(by_kind, translation, refused):
+def test_values_that_do_not_fit_are_refused(by_kind, translation, refused):
     cross = by_kind("cross")
 
     def told(**changed) -> str:

@@ -54,19 +54,19 @@ SOURCES = [
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind)
 
 
-def test_every_kind_is_here():
+def test_every_kind_of_source_is_tested():
     assert {source.kind: type(source) for source in SOURCES} == TYPES
 
 
 @each
-def test_a_source_comes_back_from_plain_values_from_bytes_and_as_a_copy(source):
+def test_a_source_survives_saving_pickling_and_copying(source):
     ways = (json.loads(json.dumps(source.to_json())), source.to_json())
     assert [read(way) for way in ways] == [source, source]
     assert pickle.loads(pickle.dumps(source)) == copy.deepcopy(source) == source
 
 
 @each
-def test_nothing_in_a_source_can_be_changed(source):
+def test_a_source_is_immutable(source):
     field = next(iter(vars(source)))
     with pytest.raises(FrozenInstanceError):
         setattr(source, field, "other")
@@ -93,21 +93,21 @@ def test_nothing_in_a_source_can_be_changed(source):
         (ArraySource("", {"architecture": "A"}), "A"),
     ],
 )
-def test_a_caption_says_what_tells_it_from_others(source, said):
+def test_a_caption_has_the_distinguishing_facts(source, said):
     assert caption(source.caption_facts()) == said
 
 
-def test_a_name_and_an_architecture_that_are_the_same_stand_once():
+def test_an_equal_name_and_architecture_are_shown_once():
     assert caption({"name": "GPT2Model", "architecture": "GPT2Model", "h": 3}) == "GPT2Model, h=3"
 
 
-def test_an_edited_source_speaks_for_what_was_edited():
+def test_an_edited_source_has_the_facts_of_the_original():
     edited, unedited = SOURCES[6], SOURCES[1]
     assert (edited.name, edited.origin, edited.notes) == ("mini", unedited, ())
     assert [len(source.edits) for source in (edited, FileSource("t", edited), unedited)] == [2, 2, 0]
 
 
-def test_a_file_speaks_for_what_made_it():
+def test_a_file_has_the_facts_of_its_source():
     *_, file = SOURCES
     assert (file.name, file.skipped, file.notes) == ("bert", ("pooler: none",), ())
     assert file.origin == FileSource("u", file).origin == SOURCES[3]
@@ -171,7 +171,7 @@ def test_a_trace_made_by_hand_takes_a_name_and_every_source():
     ],
     ids=str,
 )
-def test_what_is_no_source_is_refused(spoilt):
+def test_an_invalid_source_is_refused(spoilt):
     with pytest.raises((KeyError, TypeError, ValueError)):
         read(spoilt)
 

@@ -32,7 +32,7 @@ def layer(**more) -> LayerTrace:
     return LayerTrace(MappingProxyType(tensors), rule, about=Facts(index_block=1))
 
 
-def test_what_was_chosen_is_what_a_query_could_see_of_it():
+def test_chosen_keys_are_those_a_query_may_look_at():
     index = layer().index
     assert (index.n_heads, index.block_size, index.budget) == (1, 1, 2)
     assert index.chosen.astype(int).tolist() == [[[1, 0, 0], [1, 1, 0], [1, 0, 1]]]

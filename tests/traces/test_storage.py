@@ -61,12 +61,12 @@ def saved(tmp_path):
 # Round trips
 
 
-def test_a_trace_comes_back_to_the_last_bit(trace, tmp_path):
+def test_a_saved_trace_loads_exactly(trace, tmp_path):
     trace.save(tmp_path / "t.safetensors")
     same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
-def test_a_rule_that_layers_share_comes_back_in_each(rule, make_layer, tmp_path):
+def test_a_shared_rule_is_loaded_for_each_layer(rule, make_layer, tmp_path):
     layers = (make_layer(rule), make_layer(rule, seed=1))
     trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
     trace.save(tmp_path / "t.safetensors")
@@ -74,7 +74,7 @@ def test_a_rule_that_layers_share_comes_back_in_each(rule, make_layer, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_everything_that_a_rule_can_hold_comes_back(dtype, make_layer, normal, tmp_path):
+def test_every_field_of_a_rule_is_saved(dtype, make_layer, normal, tmp_path):
     rule = mha.ScoreRule(
         scale=0.1 + 0.2,
         soft_cap=1 / 3,
@@ -199,7 +199,7 @@ def test_a_file_that_may_not_be_read_is_not_called_missing(saved, refused, monke
     assert "Permission denied" in message
 
 
-def test_a_pipe_is_refused_before_anybody_waits_for_its_writer(tmp_path, refused):
+def test_a_pipe_is_refused_at_once(tmp_path, refused):
     os.mkfifo(pipe := tmp_path / "pipe")
     writer = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that a test that fails does not wait, either
     try:
@@ -315,7 +315,7 @@ def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved, refuse
 
 
 @pytest.mark.parametrize("header", [[], [1], 7, "text", {}, True], ids=str)
-def test_a_header_that_is_no_description_is_refused(header, saved, refused):
+def test_an_invalid_header_is_refused(header, saved, refused):
     write(saved, header, parts(saved)[1])
     assert str(refused(mha.load, saved)).startswith(f"{saved} is damaged: ")
 
@@ -351,7 +351,7 @@ def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused
         (0.5, "no attention"),
     ],
 )
-def test_a_file_with_weights_that_are_none_is_refused(known_by_weights, tmp_path, refused, wrong, reason):
+def test_a_file_with_invalid_weights_is_refused(known_by_weights, tmp_path, refused, wrong, reason):
     path = tmp_path / "t.safetensors"
     known_by_weights.save(path)
     edited(path, lambda header, tensors: tensors["0.weights"][1, 2].fill_(wrong))
@@ -405,7 +405,7 @@ def long(header, tensors):
         (lambda h, t: t["0.b_q"].fill_(1e20), "b_q of layer 0 can be too large"),
     ],
 )
-def test_a_file_is_held_to_limits(change, reason, saved, refused):
+def test_limits_hold_for_files(change, reason, saved, refused):
     edited(saved, change)
     assert reason in str(refused(mha.load, saved))
 
@@ -501,7 +501,7 @@ def test_layers_that_share_tensors_are_held_to_what_they_cost(saved, refused, mo
     refused(mha.load, saved, max_flops=403_199)
 
 
-def test_a_file_is_held_to_the_memory_that_it_takes(saved, refused):
+def test_the_memory_limit_holds_for_files(saved, refused):
     tensors = parts(saved)[1].values()
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + 12 * 48
     mha.load(saved, max_bytes=needed)
@@ -510,7 +510,7 @@ def test_a_file_is_held_to_the_memory_that_it_takes(saved, refused):
 
 @pytest.mark.parametrize("limit", ["limit", "max_bytes", "max_flops"])
 @pytest.mark.parametrize("value", [float("nan"), "many", 0, True, []])
-def test_a_limit_that_is_none_is_refused_and_not_the_file(limit, value, saved, refused):
+def test_an_invalid_limit_is_refused(limit, value, saved, refused):
     """Nothing is larger than NaN, so that it would let every file in."""
     assert f"{limit} is a number of " in str(refused(mha.load, saved, **{limit: value}))
 
@@ -589,7 +589,7 @@ def test_a_saved_file_replaces_the_old_one(saved):
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_who_is_reading_the_old_file_reads_it_to_the_end(saved):
+def test_an_open_reader_of_the_old_file_can_finish(saved):
     before = saved.read_bytes()
     with saved.open("rb") as reader:
         mha.trace("another text", h=5, d_model=15).save(saved)
@@ -597,7 +597,7 @@ def test_who_is_reading_the_old_file_reads_it_to_the_end(saved):
     assert saved.read_bytes() != before
 
 
-def test_a_saved_file_can_be_read_by_whoever_may_read_new_files(saved, tmp_path):
+def test_a_saved_file_has_the_usual_permissions(saved, tmp_path):
     ordinary = tmp_path / "ordinary"
     ordinary.write_bytes(b"")
     assert stat.filemode(saved.stat().st_mode) == stat.filemode(ordinary.stat().st_mode)
@@ -684,7 +684,7 @@ def test_traces_travel_to_another_process_and_back():
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_not_replaced_by_one(saved, tmp_path, make):
+def test_a_path_that_is_not_a_file_is_not_replaced(saved, tmp_path, make):
     """A pipe stands for /dev/null, which root could replace."""
     make(path := tmp_path / "taken")
     kind = stat.S_IFMT(path.stat().st_mode)
@@ -695,13 +695,13 @@ def test_what_is_no_file_is_not_replaced_by_one(saved, tmp_path, make):
 
 
 @pytest.mark.parametrize("name", ["a\0b.safetensors", "a\ud800b.safetensors"])
-def test_a_name_that_no_disk_takes_is_none(name, saved, refused):
+def test_a_name_too_long_for_the_disk_is_refused(name, saved, refused):
     message = str(refused(mha.load(saved).save, name))
     assert message.startswith("A file is named by its path")
     assert str(refused(mha.load, name)) == message
 
 
-def test_a_disk_that_takes_no_more_is_an_error_of_the_system_and_leaves_nothing(saved, tmp_path):
+def test_a_full_disk_raises_oserror_and_leaves_nothing(saved, tmp_path):
     trace, before = mha.load(saved), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:

@@ -64,7 +64,7 @@ def test_no_two_labels_are_alike(pieces):
 @example("..\u0301 --\u0301")
 @example("<s>\u0301 [MASK]\u0301")
 @example("7.1️⃣")
-def test_what_is_read_as_one_character_is_never_broken(text):
+def test_grapheme_clusters_are_never_split(text):
     tokens = cut(text)
     if tokens is None:
         return
@@ -177,7 +177,7 @@ def test_a_text_beyond_the_limit_is_refused_with_what_would_fit(refused):
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "3", None, True])
-def test_a_limit_that_is_none_is_refused(limit, refused):
+def test_an_invalid_limit_is_refused(limit, refused):
     """No text is longer than NaN or infinity."""
     assert "limit is a number of tokens, at least 1" in str(refused(words, "one two", limit=limit))
 
@@ -218,13 +218,13 @@ def test_a_word_is_its_position_and_of_several_the_nth():
         (None, "A word is looked up, as in index('it'); got None.", ()),
     ],
 )
-def test_a_word_that_is_not_there_or_more_than_once_is_refused(refused, word, said, positions):
+def test_a_missing_or_repeated_word_is_refused(refused, word, said, positions):
     error = refused(words("The cat saw the dog and the cot"[:-3] + "cat").index, word)
     assert str(error) == said
     assert error.fixes == tuple({"token": at} for at in positions)
 
 
-def test_a_tokenizers_mark_can_be_left_out_and_a_word_in_pieces_is_told(refused):
+def test_a_tokenizers_mark_is_optional_and_a_split_word_is_refused_with_its_pieces(refused):
     pieces, spans = (
         ("It", "Ġun", "bel", "iev", "ably", "Ġis"),
         ((0, 2), (3, 5), (5, 8), (8, 11), (11, 15), (16, 18)),
@@ -264,7 +264,7 @@ def test_pieces_of_one_word_are_joined(words, special, of, labels):
         assert (found.of, found.labels) == (of, labels)
 
 
-def test_words_that_are_alike_are_told_apart_and_pieces_without_a_place_keep_their_names():
+def test_words_that_are_alike_are_distinguished_and_pieces_without_a_place_keep_their_names():
     tokens = Tokens(
         "ab ab",
         ("<s>", "a", "b", "a", "b"),

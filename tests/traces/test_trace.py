@@ -74,7 +74,7 @@ def test_layers_share_the_mask_that_they_share():
     assert three[1] - three[0] - 3 * (127 * 15 * 4) == one[1] - one[0] - 127 * 15 * 4 == 127 * 127
 
 
-def test_looking_leaves_nothing_behind():
+def test_reading_matrices_leaves_nothing_in_memory():
     trace = mha.trace("a " * 127, h=3, d_model=15)
     before = held(trace)
     readings(trace)
@@ -165,7 +165,7 @@ def test_layers_and_heads_are_counted_from_the_end_too(glass_box):
         ({"name": "v", "head": 0, "keys": -5}, "This layer has keys 0 to 3; key -5 was asked for."),
     ],
 )
-def test_a_frame_that_is_not_there_is_refused(arguments, message, refused):
+def test_a_frame_that_does_not_exist_is_refused(arguments, message, refused):
     trace = mha.trace("How are you?", h=3, d_model=15, layers=2)
     error = refused(trace.frame, **arguments)
     assert str(error) == message
@@ -256,7 +256,7 @@ def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from():
     assert trace.frame("weights", head=0).attrs == found.attrs
 
 
-def test_layers_of_several_shapes_or_texts_are_no_one_array(refused):
+def test_layers_of_several_shapes_are_refused_as_one_array(refused):
     one, other = (mha.trace("a b", h=h, d_model=12) for h in (3, 4))
     both = mha.AttentionTrace(one.tokens, (*one.layers, *other.layers), "both")
     assert "say which, as in layer=0" in str(refused(both.to_xarray, "weights"))
@@ -268,7 +268,7 @@ def test_layers_of_several_shapes_or_texts_are_no_one_array(refused):
     assert "layer 0" in str(refused(mha.AttentionTrace(one.tokens, (), "none").to_xarray, "weights"))
 
 
-def test_without_xarray_it_is_said_what_to_install(refused, monkeypatch):
+def test_without_xarray_the_refusal_says_what_to_install(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     said = str(refused(mha.trace("a b", h=3, d_model=15).to_xarray, "weights"))
     assert "pip install xarray" in said
@@ -295,7 +295,7 @@ def test_a_figure_is_drawn_with_its_numbers_words_and_source(refused):
     assert "layer 9" in str(refused(trace.figure, "weights", layer=9, head=0))
 
 
-def test_what_a_figure_says_is_no_tag():
+def test_texts_of_a_figure_are_escaped():
     trace = mha.from_weights(np.eye(2)[None], ["a", "<b>"], source="<img src=x>")
     figure = trace.figure("weights", head=0)
     assert figure.data[0].y == ("a", "&lt;b&gt;")

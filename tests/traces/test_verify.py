@@ -143,7 +143,7 @@ def test_the_split_of_a_layer_without_x_or_matrices_is_not_known(normal):
     assert verify.split_difference(mha.LayerTrace.of(attended, x=x, projections=own)) == 0.0
 
 
-def test_another_split_would_be_noticed(trace, monkeypatch):
+def test_a_wrong_split_is_noticed(trace, monkeypatch):
     true = verify.project_per_head
 
     def swapped(x, weight, bias, n_heads):
@@ -212,7 +212,7 @@ def test_in_blocks_of_rows_it_is_the_same_and_each_is_looked_at(rule, make_layer
         monkeypatch.setattr(LayerTrace, "output", true)
 
 
-def test_no_block_is_larger_than_may_be_held(normal, monkeypatch):
+def test_blocks_stay_within_the_limit(normal, monkeypatch):
     tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
     layer, sizes, queries = mha.LayerTrace(tensors, mha.ScoreRule()), [], []
     real = torch.nn.functional.scaled_dot_product_attention
@@ -256,7 +256,7 @@ def test_the_keys_are_split_from_the_other_texts_input(projected_cross, monkeypa
     assert inputs == [7, 11, 11]  # Q, K, V
 
 
-def test_torch_is_not_asked_about_weights_alone(known_by_weights):
+def test_weights_only_cannot_be_compared_with_torch(known_by_weights):
     check = mha.against_torch(known_by_weights.layers[0], rows=slice(0, 3))
     assert (check.difference, check.passed) == (None, False)
     assert "only the weights" in check.reason

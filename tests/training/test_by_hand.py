@@ -41,7 +41,7 @@ def answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
 
 
 @pytest.mark.parametrize(("code", "h"), FLOORS)
-def test_most_words_of_sentences_that_people_wrote_are_answered_right(code, h):
+def test_most_words_in_sentences_written_by_people_get_right_answers(code, h):
     for floor, (kind, found) in zip(FLOORS[code, h], answers(code, h).items(), strict=True):
         wrong = [asked for is_right, asked in found if not is_right]
         assert len(found) >= 10

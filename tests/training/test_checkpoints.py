@@ -83,7 +83,7 @@ def test_half_precision_takes_half_the_room(model, tmp_path):
     assert 2 * parameters < (tmp_path / "m").stat().st_size < 2 * parameters + 4096
 
 
-def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
+def test_a_plan_keeps_its_own_learning_rate(tmp_path, little):
     plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, bare=4)
     checkpoints.save_run(tmp_path / "run", Training(plan))
     assert checkpoints.load_run(tmp_path / "run").plan == plan
@@ -111,7 +111,7 @@ def edited(path, change):
     save_file(tensors, path, metadata={checkpoints.HEADER: json.dumps(header)})
 
 
-def test_another_vocabulary_is_refused_and_both_are_named(saved, refused):
+def test_another_vocabulary_is_refused_by_name(saved, refused):
     path, load = saved
     edited(path, lambda header, tensors: header.update(vocabulary="feedbeefcafe0000"))
     said = str(refused(load, path))
@@ -149,7 +149,7 @@ def test_a_file_of_an_earlier_release_is_refused_with_the_reason_and_what_helps(
     )
 
 
-def test_which_heads_answer_which_questions_must_be_what_this_release_asks(saved, refused):
+def test_another_assignment_of_questions_to_heads_is_refused(saved, refused):
     path, load = saved
     edited(path, lambda header, tensors: header["questions"].update(noun=[1], doer=[0]))
     assert "does not fit its content" in str(refused(load, path))
@@ -205,13 +205,13 @@ def test_a_header_that_does_not_fit_its_content_is_refused(change, saved, refuse
     refused(load, path)
 
 
-def test_what_is_wrong_with_the_tensors_is_said(saved, refused):
+def test_a_refusal_names_the_fault_of_the_tensors(saved, refused):
     path, load = saved
     edited(path, BROKEN["a tensor gone"])
     assert "layers.0.attention.q.weight" in str(refused(load, path))
 
 
-def test_a_model_of_a_size_without_its_numbers_is_refused_before_it_is_made(tmp_path, refused, monkeypatch):
+def test_a_model_with_missing_numbers_is_refused_before_allocation(tmp_path, refused, monkeypatch):
     plan = asdict(Plan()) | {"h": 1, "d_model": 4096}
     header = {"version": checkpoints.VERSION, "plan": plan, "vocabulary": lexicon().digest}
     header |= {"questions": heads_of(1), "step": 0, "report": {}}
@@ -230,7 +230,7 @@ def test_a_model_of_a_size_without_its_numbers_is_refused_before_it_is_made(tmp_
         (lambda h, t: h["report"].update(score=float("nan")), "NaN, which is no finite"),
     ],
 )
-def test_numbers_that_are_none_are_refused(saved, refused, change, reason):
+def test_infinite_or_missing_numbers_are_refused(saved, refused, change, reason):
     path, load = saved
     edited(path, change)
     assert reason in str(refused(load, path))
@@ -338,7 +338,7 @@ def run(script: str, path: Path) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-def test_a_process_that_is_killed_leaves_a_whole_file_each_time(tmp_path):
+def test_a_killed_process_leaves_a_complete_file(tmp_path):
     result = run(KILLED, tmp_path / "m")
     assert result.returncode == 0, result.stderr
     assert int(result.stdout.removeprefix("whole ")) > 0
@@ -346,7 +346,7 @@ def test_a_process_that_is_killed_leaves_a_whole_file_each_time(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_what_a_process_that_dies_while_writing_leaves_is_deleted_by_the_next(model, tmp_path):
+def test_temporary_files_of_a_killed_process_are_deleted(model, tmp_path):
     path = tmp_path / "m"
     checkpoints.save_model(path, model)
     before = path.read_bytes()
@@ -363,7 +363,7 @@ def test_what_a_process_that_dies_while_writing_leaves_is_deleted_by_the_next(mo
     assert {*tmp_path.iterdir()} == {path, running, *of_others}
 
 
-def test_the_header_tells_what_made_the_file(model, tmp_path):
+def test_the_header_has_the_plan_and_versions(model, tmp_path):
     checkpoints.save_model(tmp_path / "m", model)
     with safe_open(tmp_path / "m", framework="pt") as file:
         header = json.loads(file.metadata()[checkpoints.HEADER])
@@ -444,7 +444,7 @@ def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
+def test_every_shipped_model_was_trained_to_the_end_of_its_plan(name):
     trained = shipped(name)
     assert trained.plan == NAMES[name]
     assert trained.step == NAMES[name].steps
@@ -452,7 +452,7 @@ def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
 
 
 @pytest.mark.parametrize("name", [name for name, plan in NAMES.items() if plan.architecture != "latent"])
-def test_each_shipped_file_arrives_in_the_matrices_that_it_names(name):
+def test_every_tensor_of_a_shipped_file_is_loaded(name):
     model = shipped(name).model
     with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
         for index, layer in enumerate(model.layers):
@@ -465,7 +465,7 @@ def test_each_shipped_file_arrives_in_the_matrices_that_it_names(name):
                 assert torch.equal(getattr(matrices, f"b_{which}"), file.get_tensor(f"{part}.bias").float())
 
 
-def test_every_number_of_a_file_with_latent_attention_arrives():
+def test_every_tensor_of_latent_attention_is_loaded():
     name = "latent-en-h4-d64"
     state = shipped(name).model.state_dict()
     with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
@@ -475,7 +475,7 @@ def test_every_number_of_a_file_with_latent_attention_arrives():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_manifest_tells_what_the_file_tells(name):
+def test_the_manifest_agrees_with_the_files(name):
     written = entry(name)
     assert Plan(**written["plan"]) == NAMES[name]
     assert written["vocabulary"] == lexicon(NAMES[name].language).digest
@@ -487,7 +487,7 @@ def test_the_manifest_tells_what_the_file_tells(name):
 
 
 @pytest.mark.parametrize("name", mostly_slow(MEASURED))
-def test_the_scores_of_the_manifest_can_be_measured_again(name):
+def test_the_scores_of_the_manifest_are_reproducible(name):
     """They were measured in single precision; the file has half of it."""
     written, again = entry(name)["scores"], asdict(measured(name))
     assert (written["layer"], written["head"]) == (again["layer"], again["head"])
@@ -501,7 +501,7 @@ def test_the_scores_of_the_manifest_can_be_measured_again(name):
 
 
 @pytest.mark.slow
-def test_the_answers_to_all_questions_can_be_measured_again():
+def test_the_question_scores_of_the_manifest_are_reproducible():
     name = "glass-box-en-h8-d64"
     written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model, NAMES[name].language))
     for question, found in again["questions"].items():
@@ -516,7 +516,7 @@ def test_the_answers_to_all_questions_can_be_measured_again():
     assert again["long"] == pytest.approx(written["long"], abs=0.007)
 
 
-def test_with_the_sentences_of_the_manifest_nothing_is_measured_that_a_reader_could_not_measure():
+def test_link_scores_of_the_manifest_are_reproducible_from_the_public_sentences():
     """The shares of a kind of link, from the file, on the sentences that everybody can draw."""
     name = "glass-box-en-h8-d64"
     shares, links = by_link(shipped(name).model, everyday("en")), entry(name)["scores"]["links"]
@@ -538,7 +538,7 @@ def test_the_noun_of_a_pronoun_is_found_and_its_head_looks_at_it(name):
 
 
 @pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
-def test_who_to_whom_and_what_decides_are_answered(name):
+def test_doer_object_and_decider_are_answered(name):
     questions = entry(name)["scores"]["questions"]
     asked = ("doer", "object", "decider") + (("before", "after") if NAMES[name].h >= 8 else ())
     assert {question: questions[question]["right"] for question in asked if below(questions, question)} == {}
@@ -561,7 +561,7 @@ def test_sentences_of_other_shapes_are_answered(name):
 
 
 @pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=[8]))
-def test_with_two_unknown_words_the_answers_stay(name):
+def test_answers_hold_with_two_unknown_words(name):
     of_two = entry(name)["scores"]["unknown"]["2"]
     assert {link: share for link, share in of_two.items() if share < 0.94} == {}
 
@@ -642,7 +642,7 @@ FIRST_LOSSES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_LOSSES)
-def test_the_plans_begin_as_when_they_made_the_shipped_weights(name):
+def test_the_first_step_of_a_plan_is_that_of_the_shipped_weights(name):
     assert Training(NAMES[name]).advance(FIRST_STEPS) == pytest.approx(FIRST_LOSSES[name], abs=1e-3)
 
 

@@ -68,7 +68,7 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
     assert ENGLISH in output.out
 
 
-def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
+def test_existing_models_are_kept_unless_named(tmp_path):
     command.main(["--out", str(tmp_path)])
     times = {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)}
     command.main(["--out", str(tmp_path)])
@@ -86,7 +86,7 @@ def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
     assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != times[f"{ENGLISH}.safetensors"]
 
 
-def test_the_edition_of_the_weights_counts_the_times_that_any_of_them_became_others(tmp_path, monkeypatch):
+def test_the_edition_increases_once_for_each_change_of_weights(tmp_path, monkeypatch):
     def edition() -> int:
         return int((tmp_path / checkpoints.EDITION).read_text(encoding="ascii"))
 
@@ -102,7 +102,7 @@ def test_the_edition_of_the_weights_counts_the_times_that_any_of_them_became_oth
     assert edition() == 6
 
 
-def test_of_the_standard_model_two_hops_are_measured_as_well(tmp_path, monkeypatch):
+def test_two_hops_are_measured_for_the_standard_model(tmp_path, monkeypatch):
     plan = Plan("standard", h=2, d_model=8, steps=3)
     monkeypatch.setattr(checkpoints, "PLANS", (plan,))
     command.main(["--out", str(tmp_path)])
@@ -128,7 +128,7 @@ def stop_after(monkeypatch, times, where=checkpoints, what="save_run"):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch, times):
+def test_a_stopped_training_resumes_to_the_same_weights(tmp_path, monkeypatch, times):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     command.main([ENGLISH, "--out", str(straight)])
     with monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
         assert tensor.equal(same), name
 
 
-def test_a_checkpoint_of_another_plan_is_not_gone_on_with(tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_plan_is_not_resumed(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 1)
         patch.setattr(checkpoints, "PLANS", (replace(TINY[0], seed=5),))
@@ -159,7 +159,7 @@ def test_a_checkpoint_of_another_plan_is_not_gone_on_with(tmp_path, monkeypatch)
     assert one.model.embedding.equal(other.model.embedding)
 
 
-def test_a_damaged_checkpoint_ends_the_command_with_its_reason_and_no_traceback(tmp_path, capsys):
+def test_a_damaged_checkpoint_ends_the_command_with_a_reason(tmp_path, capsys):
     checkpoint = tmp_path / f"{ENGLISH}.checkpoint"
     checkpoint.write_bytes(b"half a file")
     with pytest.raises(SystemExit) as caught:
@@ -168,7 +168,7 @@ def test_a_damaged_checkpoint_ends_the_command_with_its_reason_and_no_traceback(
     assert f": {checkpoint} cannot be read" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_the_command_with_one_line_and_it_goes_on_later(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_ends_the_command_and_it_can_be_resumed(tmp_path, monkeypatch, capsys):
     def interrupted(*args, **named):
         real(*args, **named)
         raise KeyboardInterrupt
@@ -186,7 +186,7 @@ def test_ctrl_c_ends_the_command_with_one_line_and_it_goes_on_later(tmp_path, mo
 
 
 @pytest.mark.parametrize("out", ["file", "file/below"])
-def test_a_folder_that_cannot_be_is_said_in_a_line(out, tmp_path, capsys):
+def test_an_invalid_folder_is_refused_in_one_line(out, tmp_path, capsys):
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as caught:
         command.main([ENGLISH, "--out", str(tmp_path / out)])
@@ -203,7 +203,7 @@ def test_threads_are_counted_from_1(threads, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_stop_between_the_weights_and_the_manifest_is_made_good(tmp_path, monkeypatch):
+def test_a_stop_between_weights_and_manifest_is_repaired(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 1, what="save_model")
         with pytest.raises(PowerCut):
@@ -221,7 +221,7 @@ def test_an_unknown_name_is_refused_before_anything_is_made(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_numbers_of_the_manifest_are_short():
+def test_numbers_of_the_manifest_have_four_decimals():
     measured = {"a": 0.123456, "b": (0.5, 1 / 3), "c": (True, False), "d": 3, "e": {"f": 2 / 3}}
     assert command.rounded(measured) == {
         "a": 0.1235, "b": [0.5, 0.3333], "c": [True, False], "d": 3, "e": {"f": 0.6667},

@@ -99,7 +99,7 @@ def test_a_sentence_is_encoded_by_hand():
     assert encoded.keys[1, :3, NEIGHBOURS[1]].tolist() == [NOT_ASKED, 2, 0]
 
 
-def test_padding_is_behind_the_words_and_nowhere_else_and_asked_nothing(encoded, words):
+def test_padding_follows_the_words_and_has_no_questions(encoded, words):
     real = words_at(encoded.lengths, MAX_WORDS)
     assert ((encoded.ids != words.number[PAD]) == real).all()
     assert (encoded.ids[:, 0] == words.number[START]).all()
@@ -125,7 +125,7 @@ def test_answers_are_the_links_of_the_sentence_and_its_neighbours(encoded, sente
         assert (encoded.keys[row, :length] == expected).all(), sentence
 
 
-def test_a_link_is_named_where_it_is_asked_and_nothing_where_cls_is_right(encoded):
+def test_links_are_named_where_asked_and_nothing_where_cls_is_right(encoded):
     assert ((encoded.links == NOT_ASKED) == (encoded.keys == NOT_ASKED)).all()
     neighbour = encoded.links == LINK_NAMES.index("word before")
     assert ((encoded.links == NOTHING) == (encoded.keys == 0) & ~neighbour).all()
@@ -151,7 +151,7 @@ def hidden(encoded, words):
     return hide(encoded, words, np.random.default_rng(7), SHARE)
 
 
-def test_hidden_words_are_known_and_what_they_were_is_told(encoded, hidden, words):
+def test_hidden_words_are_known_words_with_their_numbers(encoded, hidden, words):
     ids, was, _ = hidden
     chosen = was != NOT_ASKED
     assert (was[chosen] == encoded.ids[chosen]).all()
@@ -178,14 +178,14 @@ def test_of_the_hidden_words_most_are_masks_some_others_and_some_stay(encoded, h
     assert (chosen & (ids == encoded.ids)).sum() / chosen.sum() == pytest.approx(0.1, abs=0.02)
 
 
-def test_with_nothing_hidden_everything_is_asked_as_it_was(encoded, words):
+def test_without_hidden_words_all_questions_remain(encoded, words):
     ids, was, links = hide(encoded, words, np.random.default_rng(7), 0.0)
     assert np.array_equal(ids, encoded.ids)
     assert (was == NOT_ASKED).all()
     assert np.array_equal(links, encoded.links)
 
 
-def test_a_hidden_word_answers_nothing_and_is_asked_for_its_neighbours_alone(encoded, hidden):
+def test_a_hidden_word_has_only_the_questions_for_its_neighbours(encoded, hidden):
     """Also where it was left in sight: the model must not learn to tell."""
     _, was, links = hidden
     chosen = was != NOT_ASKED
@@ -195,7 +195,7 @@ def test_a_hidden_word_answers_nothing_and_is_asked_for_its_neighbours_alone(enc
     assert set(question[chosen[row, position]]) == set(NEIGHBOURS)
 
 
-def test_all_else_is_still_asked(encoded, hidden):
+def test_all_other_questions_remain(encoded, hidden):
     """Answers in sight about words in sight, but for the noun of a pronoun whose cue is hidden, and of what
     is said of it."""
     _, was, links = hidden
@@ -215,7 +215,7 @@ def test_all_else_is_still_asked(encoded, hidden):
     assert not ((encoded.links == NOT_ASKED) & (links != NOT_ASKED)).any()
 
 
-def test_the_resolved_pronoun_stays_in_sight_and_is_asked_where_the_cue_is_too(encoded, hidden):
+def test_the_resolved_pronoun_is_never_hidden(encoded, hidden):
     ids, was, links = hidden
     at = np.flatnonzero(encoded.pronoun)
     pronoun, noun, cue = encoded.pronoun[at], encoded.nouns[at, 0], encoded.cue[at]
@@ -366,7 +366,7 @@ def test_the_answers_of_a_batch_are_those_of_its_sentences(little):
             assert GROUP_OF[encoded.links[rows[s], at, question]] == group
 
 
-def test_of_a_group_no_more_is_asked_than_has_a_use_and_all_of_a_small_one(little, monkeypatch):
+def test_large_groups_are_sampled_and_small_ones_complete(little, monkeypatch):
     plenty = [Batches("en", 5)[n] for n in range(little)]
     monkeypatch.setattr(data, "MAX_ROWS", 20)
     fewer = [Batches("en", 5)[n] for n in range(little)]
@@ -382,7 +382,7 @@ def test_of_a_group_no_more_is_asked_than_has_a_use_and_all_of_a_small_one(littl
         assert places[1] <= places[0]
 
 
-def test_the_questions_that_are_asked_of_too_many_words_are_chosen_by_chance(some):
+def test_rows_of_large_groups_are_sampled_uniformly(some):
     """From all places of a sentence, not from its beginning."""
     nothing = list(GROUPS).index("nothing")
     for _, batch in some:
@@ -390,7 +390,7 @@ def test_the_questions_that_are_asked_of_too_many_words_are_chosen_by_chance(som
         assert 0.3 < float(places.mean()) < 0.7
 
 
-def test_every_position_that_is_read_is_one_there_is_a_vector_for(little):
+def test_every_position_in_a_batch_has_a_vector(little):
     """Moved texts begin anywhere and end before the last position; the first readings are in place."""
     for language in LANGUAGES:
         batches = Batches(language, 5)

@@ -118,7 +118,7 @@ def test_the_pairs_are_the_same_in_every_process():
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
+def test_noun_weights_in_a_batch_are_those_of_each_sentence_alone(architecture):
     model, encoded = drawn(architecture), pairs("en", "test", count=1)
     weights, answers = noun_weights(model, encoded)
     n_layers = len(ARCHITECTURES[architecture])
@@ -300,7 +300,7 @@ def some(request) -> tuple[str, Encoded]:
     return request.param, everyday(request.param, count=1, statements=40)
 
 
-def test_who_answers_all_questions_right_has_1_for_every_kind_of_link(some):
+def test_perfect_answers_score_1_for_every_kind_of_link(some):
     language, sentences = some
     shares = by_link(Told(sentences, right_word(sentences), language), sentences)
     assert shares == dict.fromkeys(shares, 1.0)
@@ -308,7 +308,7 @@ def test_who_answers_all_questions_right_has_1_for_every_kind_of_link(some):
     assert {*shares} == {LINK_NAMES[number] for number in {*sentences.links.ravel()} if number >= 0}
 
 
-def test_who_answers_that_there_is_nothing_is_right_where_nothing_is_to_be_found(some):
+def test_always_answering_nothing_is_right_only_where_nothing_is_to_find(some):
     language, sentences = some
     first = int(sentences.ids[0, 0])
     shares = by_link(Told(sentences, lambda row, at, question: first, language), sentences)
@@ -319,7 +319,7 @@ def test_who_answers_that_there_is_nothing_is_right_where_nothing_is_to_be_found
     assert {*shares.values()} == {0.0}
 
 
-def test_wrong_answers_count_for_their_kind_of_link_alone(some):
+def test_a_wrong_answer_counts_only_for_its_kind_of_link(some):
     language, sentences = some
     right, wrong = right_word(sentences), LINK_NAMES.index("verb to subject")
 
@@ -332,7 +332,7 @@ def test_wrong_answers_count_for_their_kind_of_link_alone(some):
     assert {*shares.values()} == {1.0}
 
 
-def test_with_four_heads_the_word_after_is_no_link_and_no_answer_to_it_is_counted(some):
+def test_with_four_heads_the_word_after_is_not_scored(some):
     language, sentences = some
     model = Told(sentences, right_word(sentences), language, h=4)
     shares = by_link(model, sentences)
@@ -379,7 +379,7 @@ def test_answers_are_those_of_each_sentence_alone():
         assert not right[i, sentences.lengths[i] :].any()
 
 
-def test_stages_are_means_of_their_links_and_of_those_alone_that_are_asked(monkeypatch):
+def test_stages_are_means_of_their_links(monkeypatch):
     shares = {"word before": 0.25, "word after": 0.75, "pronoun to noun": 0.5}
     shares |= {"article to noun": 1.0, "preposition to object": 0.5, "verb to subject": 0.25}
     monkeypatch.setattr(evaluation, "by_link", lambda model, sentences: shares)
@@ -533,7 +533,7 @@ def test_the_scores_of_all_questions_have_their_bounds(language, h):
 
 
 @pytest.mark.parametrize("name", ["glass-box-en-h4-d64", "glass-box-zh-h8-d64"])
-def test_who_may_not_look_at_the_noun_does_not_answer_with_it(name):
+def test_a_pronoun_blocked_from_its_noun_gets_another_answer(name):
     """The head that is asked for the noun decides alone: with its edge cut the answer is another word."""
     found = evaluation.blocking_effects(model_of(name), name.split("-")[2])
     assert found.all_heads >= 0.95
@@ -542,7 +542,7 @@ def test_who_may_not_look_at_the_noun_does_not_answer_with_it(name):
 
 
 @pytest.mark.slow
-def test_in_the_standard_model_the_answer_comes_in_two_hops_past_this_edge():
+def test_in_the_standard_model_the_answer_does_not_depend_on_this_edge():
     model = model_of("standard-en-h4-d64")
     assert evaluation.blocking_effects(model).all_heads < 0.2
     assert evaluation.two_hops(model)["accuracy"] > 0.9

@@ -63,7 +63,7 @@ def test_the_same_plan_gives_the_same_weights_whatever_else_was_drawn(little, ti
     assert same(weights(runs[0]), weights(runs[1]))
 
 
-def test_every_number_of_the_plan_matters(little, tiny):
+def test_every_field_of_the_plan_changes_the_weights(little, tiny):
     def trained(count: int, **settings) -> dict[str, torch.Tensor]:
         run = Training(tiny(**{"steps": 200, **settings}))
         run.advance(count)
@@ -76,7 +76,7 @@ def test_every_number_of_the_plan_matters(little, tiny):
     assert not same(trained(55, steps=60), trained(55))
 
 
-def test_steps_can_be_taken_in_any_portions(little, tiny):
+def test_steps_in_any_portions_give_the_same_weights(little, tiny):
     one, other = Training(tiny()), Training(tiny())
     one.advance(23)
     for portion in (1, 7, 0, 2, 11, 2):
@@ -93,7 +93,7 @@ def test_the_loss_of_a_portion_is_the_mean_of_its_steps(little, tiny):
     assert len(set(single)) == 5
 
 
-def test_the_bare_sentences_come_first_and_then_all(little, tiny):
+def test_bare_sentences_come_first(little, tiny):
     run = Training(tiny(bare=2, steps=5))
     bare, every = Batches("en", run.plan.seed, BARE), Batches("en", run.plan.seed)
     read = []
@@ -106,7 +106,7 @@ def test_the_bare_sentences_come_first_and_then_all(little, tiny):
     assert not torch.equal(bare[0].ids, every[0].ids)
 
 
-def test_a_finished_run_does_not_move(little, tiny):
+def test_a_finished_run_takes_no_steps(little, tiny):
     run = Training(tiny(steps=5))
     assert not run.finished
     run.advance(1000)
@@ -133,9 +133,7 @@ def test_every_parameter_learns(little, tiny):
 @pytest.mark.parametrize(
     ("stop", "architecture"), [(0, "one-layer"), (9, "glass-box"), (9, "standard"), (28, "glass-box")]
 )
-def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
-    little, tiny, tmp_path, stop, architecture
-):
+def test_a_saved_training_resumes_exactly(little, tiny, tmp_path, stop, architecture):
     """9 steps end inside a reading, 28 at the end of all readings of a chunk."""
     plan = tiny(architecture=architecture, steps=41, bare=5)
     straight, stopped = Training(plan), Training(plan)
@@ -233,13 +231,13 @@ def test_each_group_of_links_has_its_share_of_the_loss_and_hidden_words_a_quarte
     assert len(SHARES) == len(GROUPS)
 
 
-def test_the_groups_that_a_batch_lacks_leave_their_share_to_the_others(tiny):
+def test_the_loss_shares_of_missing_groups_go_to_the_others(tiny):
     run = Training(tiny())
     for rows in (ROWS[1:2], ROWS[:2], ROWS[4:], ROWS[:1] + GUESSES, GUESSES):
         assert run.loss(batch(rows)).item() == pytest.approx(by_hand(run, rows), rel=1e-5)
 
 
-def test_a_question_that_is_not_asked_counts_for_nothing(tiny):
+def test_questions_without_heads_do_not_count_in_the_loss(tiny):
     """With four heads nobody asks for the word after."""
     run = Training(tiny(h=4))
     others = tuple(row for row in ROWS if row[2] != "after")
@@ -250,7 +248,7 @@ def test_a_question_that_is_not_asked_counts_for_nothing(tiny):
     assert Training(tiny(h=8)).loss(batch(ROWS[6:8])).item() > 1.0
 
 
-def test_an_answer_competes_with_the_words_of_the_batch_and_a_hidden_word_with_the_known_ones(tiny):
+def test_candidates_are_the_words_of_the_batch_or_all_known_words(tiny):
     run = Training(tiny())
     answers, guesses = run.loss(batch(ROWS)).item(), run.loss(batch(GUESSES)).item()
     with torch.no_grad():
@@ -319,7 +317,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("settings", BAD.values(), ids=BAD)
-def test_a_plan_that_cannot_be_is_refused_with_plans_that_can(settings, refused):
+def test_an_invalid_plan_is_refused_with_valid_ones(settings, refused):
     error = refused(Plan, **settings)
     assert error.fixes
     for fix in error.fixes:
@@ -337,7 +335,7 @@ def test_live_training_has_a_plan_for_each_width_that_it_offers():
 @pytest.mark.parametrize(
     "settings", [{"steps": 1.5}, {"bare": 1.5}, {"seed": "0"}, {"h": True}, {"d_model": None}], ids=str
 )
-def test_a_plan_of_other_things_than_numbers_is_refused(settings, refused):
+def test_a_plan_with_values_of_wrong_types_is_refused(settings, refused):
     assert "must be a whole number" in str(refused(Plan, **settings))
 
 
@@ -351,7 +349,7 @@ def test_a_plan_of_other_things_than_numbers_is_refused(settings, refused):
     ],
     ids=str,
 )
-def test_a_rate_that_makes_no_sense_is_refused(settings, refused):
+def test_an_invalid_learning_rate_is_refused(settings, refused):
     error = refused(Plan, **settings)
     for fix in error.fixes:
         Plan(**{**settings, **fix})

@@ -140,7 +140,7 @@ def test_the_same_seed_makes_the_same_sentences_and_another_one_others(corpus):
     assert sum(one == two for one, two in zip(first, other, strict=True)) < 10
 
 
-def test_all_kinds_of_sentences_come_as_often_as_they_should(corpus):
+def test_kinds_of_sentences_are_as_frequent_as_the_mix_says(corpus):
     share = Counter(
         "statement" if not one.pronoun else "agreement" if one.schema == "agreement" else "reference"
         for one, _ in corpus.train
@@ -250,7 +250,7 @@ def test_a_or_an_is_chosen_by_the_first_sound():
     assert before["university"] == before["horse"] == before["new"] == {"a"}
 
 
-def test_words_that_do_not_begin_as_they_are_written_are_in_the_list_of_these():
+def test_words_with_an_unusual_first_sound_are_listed():
     words = lexicon("en")
     listed = words.grammar["begin_otherwise"].split()
     said = re.compile("uni(?![mn])|us[aeu]|ut[ei]|uk|eu|ewe|hones|hono|hour|heir|herb")
@@ -262,7 +262,7 @@ def test_words_that_do_not_begin_as_they_are_written_are_in_the_list_of_these():
 # The pronoun and its nouns
 
 
-def test_the_pronoun_agrees_with_the_noun_it_stands_for(corpus):
+def test_the_pronoun_agrees_with_its_noun(corpus):
     for pair in corpus.every:
         for sentence in pair:
             right, other = sentence.nouns
@@ -287,7 +287,7 @@ def test_both_nouns_of_a_reference_take_the_same_pronoun(corpus):
                 assert all(pronoun in corpus.pronouns(sentence.words[at]) for at in sentence.nouns), sentence
 
 
-def test_the_pronoun_of_an_agreement_fits_no_noun_before_it_but_the_one_it_stands_for(corpus):
+def test_the_pronoun_of_an_agreement_fits_only_its_own_noun(corpus):
     others = 0
     for pair in corpus.every:
         for sentence in pair:
@@ -330,7 +330,7 @@ def test_the_cue_is_one_that_moves_the_pronoun_to_that_noun(corpus):
             assert noun.group in allowed, pair[0]
 
 
-def test_the_words_that_decide_stand_nowhere_else_in_a_held_out_pair(corpus):
+def test_the_cues_occur_nowhere_else_in_a_held_out_pair(corpus):
     schemas = corpus.grammar.schemas
     literal = {
         word
@@ -404,7 +404,7 @@ def test_every_shape_makes_a_minimal_pair_of_every_schema(corpus):
                     assert asked[sentence.cue, "noun"] == sentence.nouns[0]
 
 
-def test_a_shape_with_two_predicates_goes_on_about_the_noun_that_its_event_names_first(corpus):
+def test_a_shape_with_two_predicates_continues_with_its_first_noun(corpus):
     rng, all_shapes = Random("active"), corpus.grammar.shapes | corpus.grammar.held_out_shapes
     active = [name for name, shape in all_shapes.items() if shape.startswith(ACTIVE)]
     assert len(active) >= 2
@@ -443,7 +443,7 @@ def test_events_that_say_nothing_are_of_two_sets(corpus):
     assert sum(bool(schema.get("neutral")) for schema in corpus.grammar.schemas.values()) >= 5
 
 
-def test_every_shape_and_event_says_once_what_it_has_to(corpus):
+def test_every_shape_and_event_has_each_required_slot_once(corpus):
     grammar = corpus.words.grammar
     for name, shape in {**corpus.grammar.shapes, **corpus.grammar.held_out_shapes}.items():
         if name != NEUTRAL_SHAPE:
@@ -495,7 +495,7 @@ def test_only_parts_of_speech_are_listed_and_only_classes_that_there_are(corpus)
 # Unknown words
 
 
-def test_some_sentences_have_unknown_words_as_often_as_they_should(corpus, everyday):
+def test_unknown_words_are_as_frequent_as_the_mix_says(corpus, everyday):
     spares = set(corpus.words.spares)
     counts = [len({word for word in one.words if word in spares}) for one, _ in everyday]
     assert sum(count > 0 for count in counts) / len(counts) == pytest.approx(EVERYDAY.unknown, abs=0.03)
@@ -515,7 +515,7 @@ def test_twins_have_the_same_unknown_words_unless_the_word_that_decides_is_one(c
     assert seen > 300
 
 
-def test_a_pronoun_is_not_asked_for_its_noun_where_the_word_that_decides_is_unknown(corpus, everyday):
+def test_with_an_unknown_cue_the_pronoun_is_not_asked_for_its_noun(corpus, everyday):
     spares, seen = set(corpus.words.spares), Counter()
     for pair in everyday:
         for sentence in pair:
@@ -531,7 +531,7 @@ def test_a_pronoun_is_not_asked_for_its_noun_where_the_word_that_decides_is_unkn
     assert min(seen.values()) > 100
 
 
-def test_nor_is_anything_else_that_is_said_of_the_pronoun(corpus):
+def test_with_an_unknown_cue_the_predicate_is_not_asked_for_its_noun(corpus):
     grammar, rng = Grammar(corpus.words, replace(KNOWN, distractor=0.0)), Random("old and unknown")
     shape = {"en": "adjective and", "zh": "both, adjective first"}[corpus.language]
     for _ in range(100):
@@ -626,7 +626,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def test_an_unknown_word_in_training_has_the_form_of_the_word_in_whose_place_it_is(corpus):
+def test_an_unknown_word_has_the_form_of_the_word_it_replaces(corpus):
     rng = Random("kinds")
     for word, kind in KINDS[corpus.language].items():
         known = Sentence((START, word), parts=("boundary", "boundary" if word in STOPS else "noun"))
@@ -688,7 +688,7 @@ def test_a_lengthened_sentence_ends_as_it_was_and_keeps_its_links(corpus):
     assert long > 20
 
 
-def test_a_full_stop_that_is_left_out_leaves_all_else(corpus):
+def test_leaving_out_the_full_stop_changes_nothing_else(corpus):
     without = Grammar(corpus.words, replace(KNOWN, no_stop=1.0, long=0.0, sentence_before=0.0))
     rng, seen = Random("stops"), 0
     for _ in range(300):
@@ -809,7 +809,7 @@ def test_no_choice_without_the_cue_is_better_than_a_coin(corpus, split):
         assert right / len(asked) == pytest.approx(0.5, abs=0.01), name
 
 
-def test_the_cue_and_the_place_alone_do_not_give_the_noun_away(corpus):
+def test_cue_and_position_alone_do_not_decide_the_noun(corpus):
     """What each cue says of first and last noun, learned in training, is far from enough."""
     learned = defaultdict(Counter)
     for pair in corpus.asked:
@@ -846,7 +846,7 @@ def test_in_several_patterns_both_nouns_are_of_one_class(corpus):
     assert alike / len(corpus.reference) > 0.15
 
 
-def test_a_pronoun_stands_as_often_for_one_noun_as_for_the_other_in_training(corpus):
+def test_each_noun_is_the_pronouns_answer_equally_often(corpus):
     """No noun is the answer more often than not: knowing the noun does not help."""
     right, other = Counter(), Counter()
     for pair in corpus.asked:

@@ -102,7 +102,7 @@ def test_there_are_as_many_spares_of_each_kind_as_listed(small):
 
 
 @pytest.mark.parametrize(("language", "least"), [("en", 3000), ("zh", 2400)])
-def test_the_vocabulary_is_large_enough_to_play_with(language, least):
+def test_the_vocabulary_has_thousands_of_words(language, least):
     assert len(lexicon(language).known) >= least
 
 
@@ -156,7 +156,7 @@ def test_sentences_written_by_hand_name_words_that_they_have(language):
     assert asked >= 60
 
 
-def test_every_word_stands_in_a_pattern_so_that_it_is_trained(small):
+def test_every_word_occurs_in_some_pattern(small):
     """A slot of its class and form, or the word itself, is in some sentence that can be generated."""
     slots, literal = set(), set(" ".join(small.grammar["pronouns"].values()).split())
     for template in small.templates():
@@ -237,7 +237,7 @@ def test_a_word_of_the_file_more_makes_another_digest(monkeypatch, tmp_path):
     assert lexicon.__wrapped__("en").digest != before
 
 
-def test_a_language_that_is_not_there_is_refused_with_those_that_are(refused):
+def test_a_language_that_does_not_exist_is_refused_with_those_that_are(refused):
     error = refused(lexicon, "fr")
     assert str(error) == "There is no small language called 'fr'; en or zh can be used."
     assert [lexicon(fix["small language"]).code for fix in error.fixes] == ["en", "zh"]
@@ -283,7 +283,7 @@ def test_the_pronouns_are_those_of_the_language():
     assert lexicon("zh").pronouns == {"他", "她", "它"}
 
 
-def test_each_form_of_a_noun_has_the_pronouns_that_can_stand_for_it():
+def test_each_form_of_a_noun_has_the_pronouns_that_can_refer_to_it():
     fitting = lexicon().fitting
     assert fitting["street"] == {"it"}
     assert fitting["streets"] == fitting["kings"] == {"they"}
@@ -357,7 +357,7 @@ def test_a_word_that_is_not_known_is_a_spare_and_never_a_special_token(unknown):
         ("ÉCOLE", "name"),
     ],
 )
-def test_an_english_word_is_read_by_what_shows_of_it(text, expected):
+def test_an_unknown_english_word_is_read_by_its_form(text, expected):
     assert kinds(text) == expected
 
 
@@ -447,7 +447,7 @@ def has_words(text: str) -> bool:
 
 
 @given(text=st.text(min_size=1, max_size=40))
-def test_whatever_is_typed_is_read(text):
+def test_any_text_is_read_as_tokens(text):
     """Emoji, code, other scripts: each piece is a known word, a mask, a number or a spare."""
     for language in LANGUAGES:
         if not has_words(text):

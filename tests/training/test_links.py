@@ -352,7 +352,7 @@ def test_a_template_has_the_links_of_its_grammar_and_no_others(language, templat
     assert answers(written(language, template)) == named(expected)
 
 
-def test_words_need_no_template():
+def test_links_depend_only_on_parts_of_speech_and_clauses():
     """Parts of speech and clauses are enough: no word of this sentence is known to any language."""
     words = [
         TaggedWord(START, BOUNDARY), TaggedWord("der", DETERMINER), TaggedWord("Hund", NOUN),
@@ -447,7 +447,7 @@ def test_of_the_auxiliaries_only_have_and_do_can_have_an_object(sentences):
                 assert sentence.words[query] in HAVE_OR_DO
 
 
-def test_signs_conjunctions_and_greetings_have_nothing_to_find_and_answer_nothing(sentences):
+def test_punctuation_conjunctions_and_greetings_have_no_links(sentences):
     nothing = {BOUNDARY, INTERJECTION}
     for sentence in sentences:
         linked = {at for query, _, key, _ in sentence.links for at in (query, key)}
@@ -455,7 +455,7 @@ def test_signs_conjunctions_and_greetings_have_nothing_to_find_and_answer_nothin
         assert not any(sentence.parts[at] == ADVERB for at in linked), sentence
 
 
-def test_most_verbs_have_somebody_who_does_it_and_most_articles_a_noun(sentences):
+def test_most_verbs_have_a_doer_and_most_articles_a_noun(sentences):
     """Templates whose parts of speech are wrong would be answered with nothing."""
     found, there = Counter(), Counter()
     for sentence in sentences:

@@ -136,12 +136,12 @@ def check_parity(model, ids, padding=None, shift=0) -> None:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_a_model_reads_and_answers_what_plain_torch_does_with_its_weights(model, ids, padding, padded):
+def test_a_model_computes_what_plain_torch_does_with_its_weights(model, ids, padding, padded):
     check_parity(model, ids, padding if padded else None)
 
 
 @pytest.mark.parametrize(("h", "d_model"), [(1, 7), (7, 7), (2, 22), (3, 33), (4, 28), (16, 64)])
-def test_any_heads_and_width_that_fit_each_other_do(h, d_model, ids, padding):
+def test_any_fitting_h_and_d_model_give_the_numbers_of_plain_torch(h, d_model, ids, padding):
     for architecture in ARCHITECTURES:
         check_parity(drawn(architecture, h=h, d_model=d_model), ids, padding)
 
@@ -160,7 +160,7 @@ def test_the_gates_are_the_heads_of_each_question_and_none_for_one_that_is_not_a
         assert {*row.tolist()} <= {0.0, 1.0}
 
 
-def test_an_answer_is_learned_by_the_heads_of_its_question_alone(ids):
+def test_only_the_heads_of_a_question_learn_from_its_answer(ids):
     model = drawn("glass-box").requires_grad_(True)
     model.read(model(ids), "object").square().sum().backward()
     attention = model.layers[-1].attention
@@ -251,13 +251,13 @@ def test_words_are_answered_alike_with_and_without_padding_behind_them(model, id
             torch.testing.assert_close(other[i, :length], alone, atol=1e-5, rtol=1e-5)
 
 
-def test_a_word_more_changes_the_answers(model, ids):
+def test_unhidden_padding_would_change_the_answers(model, ids):
     """Every position looks at all words: padding that were not hidden would be seen."""
     more, fewer = (model.read(model(some), "noun")[:, :5] for some in (ids, ids[:, :5]))
     assert (more - fewer).abs().max() > 1e-3
 
 
-def test_what_flowed_is_what_the_layers_got(model, ids):
+def test_flows_are_the_inputs_and_outputs_of_the_layers(model, ids):
     passed = model(ids)
     x = model.embedding[ids] + model.position[:LENGTH]
     for layer, flow in zip(model.layers, passed.flows, strict=True):
@@ -271,7 +271,7 @@ def test_what_flowed_is_what_the_layers_got(model, ids):
     torch.testing.assert_close(passed.heads, heads.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
-def test_a_longer_text_than_there_are_positions_for_is_no_silent_nonsense(model):
+def test_a_text_longer_than_the_positions_raises_an_error(model):
     for length, shift in ((MAX_WORDS + 1, 0), (MAX_WORDS, 1)):
         with pytest.raises(RuntimeError):
             model(torch.full((1, length), 3), shift=shift)
@@ -309,7 +309,7 @@ def test_little_of_the_gradient_passes_through_the_values_of_a_lookup(h, d_model
     torch.testing.assert_close(of_last, of_all)
 
 
-def test_a_lookup_that_looks_everywhere_alike_knows_nothing_of_the_word_that_is_asked(ids):
+def test_a_uniform_lookup_has_no_information_about_its_word(ids):
     """A block keeps the word beside its heads; behind a lookup a question reads the heads alone."""
 
     def answers(architecture):
@@ -330,7 +330,7 @@ def test_a_lookup_that_looks_everywhere_alike_knows_nothing_of_the_word_that_is_
 # The start
 
 
-def test_the_start_follows_from_the_seed_alone():
+def test_initial_weights_depend_only_on_the_seed():
     shape = Shape("glass-box", 4, 12)
     torch.manual_seed(1)
     first = SmallModel(shape, N_WORDS, seed=3).state_dict()
@@ -381,7 +381,7 @@ def test_no_parameter_is_left_undrawn(model):
             assert float(tensor.std()) > 0.01, name
 
 
-def test_words_and_places_start_about_as_long_as_each_other():
+def test_words_and_positions_start_with_similar_lengths():
     fresh = SmallModel(Shape("glass-box", 4, 64), 500)
     torch.testing.assert_close(fresh.position.norm(dim=1), torch.ones(MAX_WORDS), atol=1e-4, rtol=0)
     assert float(fresh.embedding.detach().norm(dim=1).mean()) == pytest.approx(1.0, abs=0.05)
@@ -390,7 +390,7 @@ def test_words_and_places_start_about_as_long_as_each_other():
 @pytest.mark.parametrize(
     ("architecture", "h", "d_model"), [("glass-box", 4, 20), ("glass-box", 1, 7), ("one-layer", 3, 33)]
 )
-def test_a_word_that_all_heads_look_at_arrives_as_itself_at_the_start(architecture, h, d_model, ids):
+def test_at_initialization_a_word_that_all_heads_look_at_passes_unchanged(architecture, h, d_model, ids):
     model = SmallModel(Shape(architecture, h, d_model), N_WORDS, seed=7).requires_grad_(False)
     for seen in (0, 6):
         only = torch.zeros(len(ids), LENGTH, dtype=torch.bool)
@@ -403,7 +403,7 @@ def test_a_word_that_all_heads_look_at_arrives_as_itself_at_the_start(architectu
 @pytest.mark.parametrize(
     ("architecture", "share"), [("grouped-query", 1 / 2), ("multi-query", 1 / 4), ("latent", 1 / 2)]
 )
-def test_of_a_word_arrives_what_shared_values_hold(architecture, share):
+def test_with_shared_values_a_words_part_in_their_space_passes(architecture, share):
     """The word's part in the space of the values: as long as its share of the dimensions."""
     model = SmallModel(Shape(architecture, 4, 64), 500, seed=7).requires_grad_(False)
     flow = model(torch.arange(3, 500)[:, None]).flows[-1]  # each word alone looks at itself
@@ -418,7 +418,7 @@ def test_of_a_word_arrives_what_shared_values_hold(architecture, share):
     ("settings", "name"),
     [({"architecture": "glass box"}, "architecture"), ({"h": 3, "d_model": 64}, "h"), ({"h": 0}, "h")],
 )
-def test_a_shape_that_cannot_be_is_refused_with_shapes_that_can(settings, name, refused):
+def test_an_invalid_shape_is_refused_with_valid_ones(settings, name, refused):
     error = refused(Shape, **settings)
     assert any(name in fix for fix in error.fixes)
     for fix in error.fixes:

@@ -20,12 +20,12 @@ DOCUMENTED = {
 
 
 @pytest.mark.parametrize("h", DOCUMENTED)
-def test_heads_are_asked_the_questions_that_the_documentation_gives_them(h):
+def test_the_questions_of_heads_are_as_documented(h):
     assert questions_of(h) == tuple(DOCUMENTED[h])
 
 
 @pytest.mark.parametrize("h", HEADS)
-def test_both_tables_say_the_same(h):
+def test_heads_of_and_questions_of_agree(h):
     heads, asked = heads_of(h), questions_of(h)
     for question in QUESTIONS:
         assert heads.get(question, ()) == tuple(head for head in range(h) if question in asked[head])

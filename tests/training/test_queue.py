@@ -148,7 +148,7 @@ def test_models_from_files_push_no_finished_one_out_nor_one_that_is_looked_at(tm
     assert len(list((tmp_path / "opened").iterdir())) == 3
 
 
-def test_a_folder_that_takes_no_files_loses_no_training_and_is_said(trainings, tmp_path):
+def test_an_unwritable_folder_is_reported_and_loses_no_training(trainings, tmp_path):
     (tmp_path / "file").write_text("")
     trainings.runs = trainings.opened = Runs(tmp_path / "file" / "runs")
     job = trainings.start(plan(steps=2), "anna")
@@ -160,7 +160,7 @@ def test_a_folder_that_takes_no_files_loses_no_training_and_is_said(trainings, t
     assert str(tmp_path) not in str(refusal.value)
 
 
-def test_a_full_disk_loses_no_training_and_is_said(trainings, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_loses_no_training(trainings, tmp_path, monkeypatch):
     full = "Error while serializing: I/O error: No space left on device (os error 28)"
     monkeypatch.setattr(storage, "save_file", Mock(side_effect=SafetensorError(full)))
     trainings.runs = Runs(tmp_path)
@@ -176,7 +176,7 @@ def test_the_same_plan_is_trained_once_and_shared(trainings, held):
     assert trainings.start(plan(seed=1), "anna") is not first
 
 
-def test_those_who_wait_have_a_place(trainings, held):
+def test_waiting_trainings_have_a_place(trainings, held):
     jobs = [trainings.start(plan(steps=3, seed=seed), f"visitor {seed}") for seed in range(4)]
     until(lambda: jobs[0].state == "running")
     assert [job.state for job in jobs[1:]] == ["waiting"] * 3
@@ -185,7 +185,7 @@ def test_those_who_wait_have_a_place(trainings, held):
     until(lambda: all(job.state == "finished" for job in jobs))
 
 
-def test_it_goes_on_while_anybody_wants_it_and_stops_when_nobody_does(trainings, held):
+def test_a_training_runs_while_any_user_wants_it(trainings, held):
     job = trainings.start(plan(), "anna")
     trainings.start(plan(), "bert")
     until(lambda: job.state == "running")
@@ -197,7 +197,7 @@ def test_it_goes_on_while_anybody_wants_it_and_stops_when_nobody_does(trainings,
     assert job.step < 20
 
 
-def test_a_stopped_training_goes_on_where_it_was(trainings, held):
+def test_a_stopped_training_resumes_where_it_was(trainings, held):
     job = trainings.start(plan(), "anna")
     until(lambda: job.state == "running" and job.records)
     trainings.stop(plan(), "anna")
@@ -214,7 +214,7 @@ def test_a_stopped_training_goes_on_where_it_was(trainings, held):
     assert job.records[-1].step == 20
 
 
-def test_what_waits_and_is_wanted_no_longer_never_starts(trainings, held):
+def test_a_waiting_training_that_nobody_wants_never_starts(trainings, held):
     first, second = (trainings.start(plan(seed=seed), "anna") for seed in (0, 1))
     until(lambda: first.state == "running")
     trainings.stop(plan(seed=1), "anna")
@@ -224,7 +224,7 @@ def test_what_waits_and_is_wanted_no_longer_never_starts(trainings, held):
     assert second.step == 0
 
 
-def test_who_starts_and_stops_all_day_leaves_nothing_behind(trainings, held):
+def test_starting_and_stopping_leaves_nothing_behind(trainings, held):
     first = trainings.start(plan(), "anna")
     until(lambda: first.state == "running")
     for seed in range(1, 9):
@@ -236,7 +236,7 @@ def test_who_starts_and_stops_all_day_leaves_nothing_behind(trainings, held):
     until(lambda: again.state == "finished")
 
 
-def test_a_training_that_breaks_says_why_and_the_queue_goes_on(trainings, monkeypatch):
+def test_a_failed_training_reports_its_error_and_the_queue_continues(trainings, monkeypatch):
     def broken(run, steps):
         if run.plan.seed == 1:
             raise ArithmeticError("no more numbers")
@@ -262,7 +262,7 @@ def test_a_full_queue_refuses(trainings, held):
     assert trainings.find(plan(seed=3)) is None
 
 
-def test_nobody_takes_all_places_and_who_leaves_gives_them_back(trainings, held):
+def test_a_users_places_are_limited_and_freed_on_leaving(trainings, held):
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     waiting = [trainings.start(plan(seed=seed), "anna") for seed in (1, 2)]
@@ -293,7 +293,7 @@ def test_trainings_that_wait_push_no_finished_one_out(trainings, held, monkeypat
     assert [trainings.steps(job.name) for job in finished] == [[0, 1, 2]] * 2
 
 
-def test_what_was_stopped_takes_few_bytes_and_none_of_those_of_finished_ones(trainings, held, monkeypatch):
+def test_stopped_trainings_have_a_limit_of_their_own(trainings, held, monkeypatch):
     held.set()
     finished = trainings.start(plan(steps=2), "anna")
     until(lambda: finished.state == "finished")
@@ -327,7 +327,7 @@ def test_what_was_stopped_takes_few_bytes_and_none_of_those_of_finished_ones(tra
     assert trainings.steps(finished.name) == [0, 1, 2]
 
 
-def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch):
+def test_old_trainings_are_dropped_and_running_ones_never(trainings, monkeypatch):
     jobs = []
     for seed in range(4):
         jobs.append(trainings.start(plan(steps=2, seed=seed), "anna"))
@@ -352,7 +352,7 @@ def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_record_says_how_far_a_training_is_and_keeps_the_model_of_its_step(language):
+def test_a_record_has_scores_and_the_model_of_its_step(language):
     run = Training(plan(language=language))
     run.advance(3)
     kept = record(run, 1.5)
@@ -376,7 +376,7 @@ class Returning(set):
         return was_there
 
 
-def test_a_training_goes_on_for_a_user_who_comes_while_it_stops(trainings, held):
+def test_a_training_continues_for_a_user_who_comes_while_it_stops(trainings, held):
     job = trainings.start(plan(steps=2), "anna")
     until(lambda: job.state == "running" and job.records)
     job.users = Returning()

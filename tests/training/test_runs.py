@@ -31,7 +31,7 @@ def test_a_model_is_read_as_it_was_saved_and_nothing_else_is_left(model, tmp_pat
     assert runs.load("glass-box-en-h2-d8-s9") is None
 
 
-def test_the_models_go_that_nobody_has_looked_at_for_the_longest_time(model, tmp_path):
+def test_the_least_recently_used_models_are_deleted(model, tmp_path):
     runs = Runs(tmp_path, max_runs=3)
     for seed in range(3):
         trained = model(seed=seed)
@@ -50,14 +50,14 @@ def test_the_models_go_that_nobody_has_looked_at_for_the_longest_time(model, tmp
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "..", "", "a.b", "x" * 121, "a\0b", "ä", "%2e%2e"])
-def test_a_name_that_leads_elsewhere_is_no_name(model, tmp_path, name):
+def test_a_name_with_a_path_is_not_a_name(model, tmp_path, name):
     (tmp_path / "runs" / "a").mkdir(parents=True)
     for place in ("secret", "runs/a/b", "runs/a.b"):
         checkpoints.save_model(tmp_path / f"{place}.safetensors", model())
     assert Runs(tmp_path / "runs").load(name) is None
 
 
-def test_what_is_no_model_or_another_one_is_refused_with_its_name(model, tmp_path):
+def test_a_wrong_file_is_refused_by_name(model, tmp_path):
     runs, trained = Runs(tmp_path), model()
     own = title(trained)
     path = tmp_path / f"{own}.safetensors"

@@ -125,7 +125,7 @@ def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     ("family", "dtype"),
     [("qwen3_next", torch.bfloat16), ("mamba2", torch.float16), ("rwkv", torch.bfloat16)],
 )
-def test_in_half_precision_too(family, dtype):
+def test_the_numbers_agree_in_half_precision(family, dtype):
     trace = huggingface.follow(huggingface.adopt(tiny.model(family).to(dtype)), list(range(5, 40)))
     [layer, *_] = trace.mixers
     assert layer.tensors["v"].dtype == dtype

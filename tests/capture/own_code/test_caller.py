@@ -26,7 +26,7 @@ def probe():
     return Probe(sys._getframe())
 
 
-def test_the_line_and_the_modules(probe):
+def test_a_call_names_its_line_and_modules(probe):
     model = nn.Sequential(nn.Sequential(probe))
     probe.block = sys._getframe()
     model(torch.randn(2, 7, 5))
@@ -69,6 +69,6 @@ def test_without_modules_the_root_is_the_outermost_function_below_the_block():
         ((torch.randn(2, 9, 5),), None),
     ],
 )
-def test_how_many_texts_a_module_reads(probe, inputs, expected):
+def test_the_number_of_texts_of_a_module_is_found(probe, inputs, expected):
     probe(*inputs)
     assert probe.found.batch((7, 7), (6, 7, 4)) == expected

@@ -130,7 +130,7 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
 
 
 @pytest.mark.parametrize("way", OWN, ids=lambda way: way.__name__)
-def test_every_way_to_write_it_is_followed(way):
+def test_every_way_to_write_attention_is_followed(way):
     [call], weights, output, seen = followed(way)
     q, k, v = draw()
     assert call.q.shape == q.shape
@@ -145,7 +145,7 @@ def test_every_way_to_write_it_is_followed(way):
     assert seen.gap < 1e-6
 
 
-def test_what_was_found_stands_where_the_rule_has_it():
+def test_each_finding_is_in_its_field_of_the_rule():
     def rule(way):
         return followed(way)[0][0].rule
 
@@ -217,7 +217,7 @@ def in_groups(q, k, v):
 
 
 @pytest.mark.parametrize(("way", "n_kv"), [(repeated, 2), (spread, 1), (in_groups, 2)])
-def test_heads_that_share_keys_keep_them_shared(way, n_kv):
+def test_keys_stay_shared(way, n_kv):
     [call], weights, output, _ = followed(way, n_kv)
     assert (call.q.shape[1], call.k.shape[1], call.v.shape[1]) == (6, n_kv, n_kv)
     torch.testing.assert_close(call.weights()[0], weights)
@@ -284,7 +284,7 @@ def gated(q, k, v):
     ],
     ids=lambda way: way.__name__,
 )
-def test_what_is_not_understood_is_not_shown(way):
+def test_unsupported_code_is_not_shown(way):
     calls, _, _, seen = followed(way)
     assert calls == []
     if way is not over_queries:
@@ -319,7 +319,7 @@ def row_set_in_a_view(q, k, v):
 @pytest.mark.parametrize(
     "way", [gated_row, hidden_row, row_set, row_set_in_a_view], ids=lambda way: way.__name__
 )
-def test_what_happens_in_rows_that_are_not_compared_is_not_overlooked(way):
+def test_differences_in_other_rows_are_not_missed(way):
     assert ROWS * 2 < L
     assert followed(way, every_row=False)[0] == []
 
@@ -357,7 +357,7 @@ def test_arguments_may_be_named(way):
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice")
-def test_what_is_asked_for_in_another_way_is_no_error_of_ours():
+def test_an_unusual_call_is_not_an_internal_error():
     """Forms of the operations that are followed, of which none is attention as we read it."""
     x, m = torch.randn(2, 3, 3), torch.randn(3, 3)
     equations = [
@@ -396,7 +396,7 @@ def test_what_is_asked_for_in_another_way_is_no_error_of_ours():
     assert seen.error is None
 
 
-def test_an_error_of_ours_is_told_and_leaves_the_model_alone(monkeypatch):
+def test_an_internal_error_is_reported_and_the_model_unchanged(monkeypatch):
     def broken(*args, **kwargs):
         raise IndexError("ours")
 

@@ -107,20 +107,20 @@ def recorded(inner, *, train=True, **options):
 
 @pytest.mark.parametrize("name", MIXERS)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_what_mixes_tokens_is_named_once(name):
+def test_modules_that_mix_tokens_are_named_once(name):
     beside, named = recorded(MIXERS[name], check="mixing").skipped
     assert beside == "0.inner and 2.inner: each was not checked for mixing tokens beside its attention."
     assert named == "1.inner: it mixes tokens by what it computes, which is not shown."
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_mixes_no_tokens_is_not_named(name):
+def test_modules_that_mix_no_tokens_are_not_named(name):
     source = recorded(HARMLESS[name], check="mixing")
     assert [reason for reason in source.skipped if "1." in reason] == []
     assert source.notes == ()
 
 
-def test_code_around_attention_is_told_from_the_attention_inside_it():
+def test_code_around_attention_is_distinguished_from_the_attention():
     class Shifted(Residual):
         def forward(self, x):
             return super().forward(x).roll(1, dims=1)
@@ -157,7 +157,7 @@ def test_ids_are_changed_to_others_that_the_model_knows():
     assert "Reader: it mixes tokens by what it computes, which is not shown." in rec.trace.source.skipped
 
 
-def test_what_cannot_be_copied_or_has_begun_before_disturbs_no_model(recwarn):
+def test_the_check_does_not_disturb_a_model(recwarn):
     class Lock:
         def __deepcopy__(self, memo):
             raise TypeError("not this one")

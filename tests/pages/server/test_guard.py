@@ -39,7 +39,7 @@ async def answering(scope, receive, send):
 
 
 @pytest.mark.parametrize("base", ["", "/base"])
-def test_the_first_visit_that_asks_for_nothing_is_sent_to_the_link_that_was_opened(monkeypatch, base):
+def test_a_first_visit_without_a_link_opens_the_link_of_the_command(monkeypatch, base):
     monkeypatch.setenv(resources.LINK, "/what-if?text=a")
     monkeypatch.setattr(guard.st, "get_option", {"server.baseUrlPath": base}.get)
     door = guard.FirstVisit(answering)
@@ -102,7 +102,7 @@ def test_who_may_show_the_app_in_a_frame(door, hosted, frames, rule):
     assert b"x-frame-options" not in headers  # which has no word for other sites
 
 
-def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes_gives_its_place(door):
+def test_a_full_server_refuses_visitors_until_a_page_closes(door):
     door = door(hosted=True)
     door.limits = replace(limits.STRANGERS, sessions=2)
 
@@ -167,7 +167,7 @@ def test_a_file_that_is_broken_off_while_it_is_sent_is_no_failure(monkeypatch):
     assert sent == []
 
 
-def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
+def test_messages_above_the_rate_wait_and_none_is_lost(monkeypatch):
     slept, now = [], [0.0]
 
     async def sleep(seconds):

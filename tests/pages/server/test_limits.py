@@ -27,7 +27,7 @@ def test_the_environment_chooses_the_limits(monkeypatch, value, hosted):
     assert limits.current().hosted == hosted
 
 
-def test_strangers_may_have_no_more_than_the_owner():
+def test_limits_of_strangers_are_at_most_those_of_the_owner():
     for name in (
         *controls.SIZES,
         "characters",
@@ -40,7 +40,7 @@ def test_strangers_may_have_no_more_than_the_owner():
         assert getattr(limits.STRANGERS, name) <= getattr(limits.OWN, name), name
 
 
-def test_a_trace_that_takes_strangers_too_long_is_refused(hosted):
+def test_a_slow_trace_is_refused_for_strangers(hosted):
     sizes = {"h": 64, "d_model": 256, "n_kv_heads": 1, "d_k": 16, "d_v": 128, "layers": 6}
     limit = r"at least [\d.]+ s on this processor \(layers 6, tokens 512\); the limit is 30\.0 billion"
     with pytest.raises(mha.MhaError, match=limit) as error:
@@ -53,14 +53,14 @@ def test_the_table_in_the_docs_is_that_of_the_limits():
     assert limits.table() in docs  # python -c "from pages._server import limits; print(limits.table())"
 
 
-def test_a_file_is_taken_up_to_the_limit_of_the_server_and_of_streamlit(hosted):
+def test_a_file_is_accepted_up_to_the_limit_of_the_server(hosted):
     assert uploads.megabytes() == limits.STRANGERS.upload_megabytes
     del os.environ[limits.HOSTED]
     assert uploads.megabytes() == limits.OWN.upload_megabytes == st.get_option("server.maxUploadSize")
 
 
 @pytest.mark.slow
-def test_a_link_beyond_the_figures_is_cut_to_what_there_is_and_says_so(hosted, opened_on_random, eye):
+def test_a_link_beyond_the_limits_is_reduced_to_them_and_says_so(hosted, opened_on_random, eye):
     link = {"h": 64, "d_model": 1024, "d_k": 1024, "layers": 16, "text": "old " * 3000}
     app = opened_on_random(**link)
     assert not app.exception

@@ -46,7 +46,7 @@ def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text(r
     assert "event" not in others
 
 
-def test_what_the_web_server_says_stands_in_the_same_log_and_requests_do_not(monkeypatch):
+def test_the_log_has_messages_of_the_web_server_but_no_requests(monkeypatch):
     """Streamlit and the web server leave them so when the app is loaded."""
     loggers = {name: logging.Logger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access")}
     for logger in loggers.values():
@@ -61,7 +61,7 @@ def test_what_the_web_server_says_stands_in_the_same_log_and_requests_do_not(mon
     }
 
 
-def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(recorded, monkeypatch):
+def test_an_error_of_a_page_is_logged_once_with_its_number(recorded, monkeypatch):
     monkeypatch.setattr(
         error_util.config, "get_option", {"logger.enableRich": False}.get
     )  # as `begin` sets it

@@ -42,7 +42,7 @@ def test_the_threads_of_a_class_share_two_arenas_of_memory():
     assert 1 <= told.stdout.count("<heap nr=") <= 2
 
 
-def test_what_has_been_imported_is_not_searched_for_garbage_and_the_rest_seldom():
+def test_garbage_collection_skips_imports_and_is_rare():
     before = gc.get_threshold()
     runtime.settle()
     try:

@@ -39,7 +39,7 @@ def names() -> set[str]:
     return set(re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid)[a-z-]+\b", module))
 
 
-def test_streamlit_still_calls_its_parts_so(bundle):
+def test_streamlit_still_has_the_private_parts(bundle):
     assert len(names()) > 12
     missing = [name for name in sorted(names()) if not re.search(rf"{name}(?![A-Za-z])", bundle)]
     assert missing == []
@@ -67,7 +67,7 @@ def test_buttons_still_have_their_names(bundle):
         assert re.search(rf"""["'`]{kind}["'`]""", bundle)
 
 
-def test_the_addresses_that_the_guard_closes_and_the_line_that_the_log_leaves_out_are_still_those():
+def test_streamlits_closed_addresses_and_its_startup_line_are_unchanged():
     folders = Path(server_util.__file__).parent, Path(uvicorn.__file__).parent / "protocols"
     server, sockets = (
         "".join(file.read_text(encoding="utf-8") for file in folder.rglob("*.py")) for folder in folders
@@ -76,15 +76,15 @@ def test_the_addresses_that_the_guard_closes_and_the_line_that_the_log_leaves_ou
     assert "ASGI callable returned without completing handshake." in sockets
 
 
-def test_a_run_still_says_whether_it_follows_the_history():
+def test_a_run_still_knows_whether_it_follows_the_history():
     assert "is_history_navigation" in {field.name for field in fields(ScriptRunContext)}
 
 
-def test_streamlit_still_has_each_file_that_is_named_early_and_no_two_of_a_name():
+def test_streamlit_still_has_each_preloaded_file_once():
     assert list(streamlit_parts.early_files().values()) == list(streamlit_parts.EARLY.values())
 
 
-def test_no_other_file_knows_them():
+def test_private_parts_are_used_in_no_other_file():
     patterns = ("pages/**/*.py", "app.py", "assets/components/**/*.js", "assets/components/**/*.css")
     files = [file for pattern in patterns for file in ROOT.glob(pattern)]
     private = [file.relative_to(ROOT).as_posix() for file in files if PRIVATE.search(file.read_text("utf-8"))]
@@ -92,7 +92,7 @@ def test_no_other_file_knows_them():
     assert private == ["pages/_server/streamlit_parts.py", f"{folder}/adapter.js", f"{folder}/app.css"]
 
 
-def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(opened, monkeypatch):
+def test_session_values_are_the_same_when_read_one_by_one(opened, monkeypatch):
     """The controls of a page are drawn alike, and read no component's value."""
     whole = SessionState.filtered_state
     app = opened(h=8, token="street")
@@ -107,7 +107,7 @@ def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(open
     assert [element.proto for element in again.main] == [element.proto for element in app.main]
 
 
-def test_of_the_files_of_a_page_the_latest_are_held(monkeypatch):
+def test_the_latest_files_of_a_page_are_kept(monkeypatch):
     manager = MemoryUploadedFileManager("/files")
     monkeypatch.setattr(MemoryUploadedFileManager, "add_file", MemoryUploadedFileManager.add_file)
     streamlit_parts.hold_few_uploads(None)
@@ -120,7 +120,7 @@ def test_of_the_files_of_a_page_the_latest_are_held(monkeypatch):
         assert [file.file_id for file in manager.get_files(page, names)] == names[-most:]
 
 
-def test_of_the_files_of_all_pages_the_latest_are_held(monkeypatch):
+def test_the_latest_files_of_all_pages_are_kept(monkeypatch):
     manager = MemoryUploadedFileManager("/files")
     monkeypatch.setattr(MemoryUploadedFileManager, "add_file", MemoryUploadedFileManager.add_file)
     streamlit_parts.hold_few_uploads(10)
@@ -134,7 +134,7 @@ def test_of_the_files_of_all_pages_the_latest_are_held(monkeypatch):
     assert not any(manager.get_files(page, [f"file of {page}"]) for page in "abcdef")
 
 
-def test_a_page_of_another_site_is_refused_without_asking_a_third_one(monkeypatch):
+def test_a_page_of_another_site_is_refused(monkeypatch):
     monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)
     monkeypatch.setattr(net_util, "_make_blocking_http_get", lambda *_, **__: pytest.fail("asked"))
     streamlit_parts.ask_no_other_site()
@@ -143,7 +143,7 @@ def test_a_page_of_another_site_is_refused_without_asking_a_third_one(monkeypatc
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "9e99"])
-def test_a_link_with_a_number_that_a_field_cannot_have_opens_with_its_own(monkeypatch, opened, value):
+def test_a_link_with_an_invalid_number_opens_with_the_fields_own(monkeypatch, opened, value):
     monkeypatch.setattr(NumberInputSerde, "deserialize", NumberInputSerde.deserialize)
     streamlit_parts.take_whole_numbers()
     app = opened(h=value)

@@ -40,7 +40,7 @@ def held(monkeypatch):
     leave()
 
 
-def test_turns_come_in_the_order_of_asking_and_places_count_down(held):
+def test_turns_are_in_order_and_places_count_down(held):
     queue, places, order = Turns(5), {}, []
     held(queue)
 
@@ -70,7 +70,7 @@ class Left(BaseException):
     """As Streamlit ends a run: its reader has gone, or asks for something else."""
 
 
-def test_who_leaves_gives_the_place_back_and_too_many_are_refused(held):
+def test_leaving_frees_the_place_and_too_many_are_refused(held):
     queue = Turns(1)
     held(queue)
 
@@ -91,7 +91,7 @@ def test_who_leaves_gives_the_place_back_and_too_many_are_refused(held):
         pass
 
 
-def test_who_waits_sees_the_place_and_then_what_was_computed(held, monkeypatch, english):
+def test_a_waiting_visitor_sees_the_place_and_then_the_result(held, monkeypatch, english):
     queue, seen = Turns(1), []
     monkeypatch.setattr(turns, "heavy_work", queue)
 
@@ -108,7 +108,7 @@ def test_who_waits_sees_the_place_and_then_what_was_computed(held, monkeypatch, 
     assert len(queue) == 0
 
 
-def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened, held, monkeypatch, english):
+def test_a_long_text_waits_for_its_turn_unless_cached(opened, held, monkeypatch, english):
     monkeypatch.setattr(turns, "heavy_work", Turns(0))
     monkeypatch.setattr(compute, "is_large", lambda scene, text: text == LONG)
     compute.large_traces().clear()
@@ -123,7 +123,7 @@ def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened,
     compute.large_traces().clear()
 
 
-def test_no_more_bytes_of_large_traces_stay_than_one_may_have(monkeypatch):
+def test_large_traces_are_limited_in_bytes(monkeypatch):
     monkeypatch.setattr(compute, "is_large", lambda scene, text: True)
     traces = compute.large_traces()
     traces.clear()

@@ -41,7 +41,7 @@ def of_their_own(model: nn.Module, ids: dict, kind: str) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_is_traced_exactly_and_left_as_it_was(family):
+def test_a_model_in_memory_is_traced_exactly_and_unchanged(family):
     model, tokenizer = module(family).train(), fast()
     model.config.use_cache = True
     next(model.parameters()).requires_grad_(False)
@@ -67,7 +67,7 @@ def test_it_is_traced_exactly_and_left_as_it_was(family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_traced_in_it(dtype):
+def test_a_model_in_half_precision_is_traced(dtype):
     model = module("llama").to(dtype)
     before = state(model)
     trace = mha.trace(TEXT, source=model, tokenizer=fast())
@@ -79,7 +79,7 @@ def test_half_precision_is_traced_in_it(dtype):
         assert np.abs(layer.weights() - weights).max() <= CLOSE[dtype]  # its scores are rounded, ours not
 
 
-def test_it_is_left_as_it_was_when_an_error_is_raised_inside(refused):
+def test_a_model_is_unchanged_after_an_error_inside(refused):
     model = module("bert")
 
     def fails(part, *args, **kwargs):
@@ -91,7 +91,7 @@ def test_it_is_left_as_it_was_when_an_error_is_raised_inside(refused):
     assert state(model) == before
 
 
-def test_an_error_after_the_trial_has_the_models_name_and_leaves_it_as_it_was(refused):
+def test_an_error_after_the_trial_names_the_model(refused):
     model = module("bert")
 
     def fails(part, args):
@@ -192,7 +192,7 @@ def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_lengt
     np.testing.assert_array_equal(mha.trace(LONG, source=model).layers[0].weights(), expected)
 
 
-def test_so_it_is_of_a_model_that_was_loaded_before(folder, monkeypatch, refused):
+def test_a_replaced_attention_function_is_noticed_in_a_loaded_model(folder, monkeypatch, refused):
     model = str(folder("llama"))
     expected = mha.trace(LONG, source=model).layers[0].weights()
     look_through_windows("eager", monkeypatch)
@@ -202,7 +202,7 @@ def test_so_it_is_of_a_model_that_was_loaded_before(folder, monkeypatch, refused
     np.testing.assert_array_equal(mha.trace(LONG, source=model).layers[0].weights(), expected)
 
 
-def test_another_model_with_the_same_config_does_not_notice():
+def test_another_model_with_the_same_config_is_unaffected():
     one = module("llama")
     other = transformers.LlamaModel(one.config).eval()
     assert one.config is other.config
@@ -216,7 +216,7 @@ def test_another_model_with_the_same_config_does_not_notice():
         assert torch.equal(other(ids).last_hidden_state, wanted)
 
 
-def test_who_uses_the_model_meanwhile_in_another_thread_does_not_notice():
+def test_another_thread_can_use_the_model_meanwhile():
     model, ids = module("bert"), torch.arange(3, 16)[None]
     with torch.no_grad():
         wanted = model(ids).last_hidden_state
@@ -336,7 +336,7 @@ def test_a_model_that_has_changed_since_is_traced_as_it_is_now(change):
         assert np.abs(after.layers[0].weights() - before.layers[0].weights()).max() > 1e-3
 
 
-def test_it_is_tried_once_and_goes_when_it_goes(monkeypatch):
+def test_a_model_is_tried_once_and_freed_with_its_owner(monkeypatch):
     tried, choose = [], trial.choose
     monkeypatch.setattr(trial, "choose", lambda *args: tried.append(1) or choose(*args))
     model = module("gpt2")
@@ -422,7 +422,7 @@ def test_the_pieces_of_a_tokenizer_are_ids_too(folder):
     assert named.tokens.pieces == given.tokens.pieces
 
 
-def test_what_a_chat_template_wrote_is_given_as_ids():
+def test_ids_of_a_chat_template_are_traced():
     """A text gets the special tokens of its tokenizer, and a template has written them already."""
     model, tokenizer = module("llama"), fast("sentence_piece")
     tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}"
@@ -435,7 +435,7 @@ def test_what_a_chat_template_wrote_is_given_as_ids():
     assert typed.tokens.pieces[1:] == given.tokens.pieces
 
 
-def test_a_target_of_ids():
+def test_a_target_can_be_ids():
     trace = mha.trace([5, 6, 7], source=module("t5"), target=[8, 9])
     assert trace.part("decoder").tokens.pieces == ("0", "8", "9")
     assert trace.part("decoder").tokens.special == (0,)
@@ -461,12 +461,12 @@ def test_a_target_of_ids():
         ([3] * 600, "The text has 600 tokens and BertModel takes 512."),
     ],
 )
-def test_what_is_neither_a_text_nor_ids(refused, given, said):
+def test_a_value_that_is_neither_text_nor_ids_is_refused(refused, given, said):
     message = str(refused(huggingface.trace, given, source=module("bert"), tokenizer=fast()))
     assert said in message
 
 
-def test_what_cannot_be_a_source(refused):
+def test_a_value_that_is_not_a_source_is_refused(refused):
     model = module("bert")
     assert "BertModel has no tokenizer" in str(refused(mha.trace, TEXT, source=model))
     wrong = str(refused(huggingface.trace, TEXT, source=model, tokenizer="gpt2"))

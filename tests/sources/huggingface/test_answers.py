@@ -80,7 +80,7 @@ def test_answers_are_the_softmax_of_the_models_own_logits(kind, family):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "llama"), ("target", "bart")])
-def test_in_half_precision(kind, family, dtype):
+def test_answers_and_effects_work_in_half_precision(kind, family, dtype):
     built = tiny.model(family).to(dtype)
     tokenizer = tokenizer_of(built)
     text, target = texts(kind, (13, 11))
@@ -93,7 +93,7 @@ def test_in_half_precision(kind, family, dtype):
 
 
 @pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "gpt2"), ("target", "t5")])
-def test_of_a_folder_they_come_from_its_writing_head_and_go_through_a_file(kind, family, tmp_path):
+def test_answers_of_a_folder_come_from_its_trained_head_and_are_saved(kind, family, tmp_path):
     built = tiny.model(family)
     built.tie_weights()
     tokenizer = tokenizer_of(built)
@@ -111,7 +111,7 @@ def test_of_a_folder_they_come_from_its_writing_head_and_go_through_a_file(kind,
     assert mha.trace(text, source=tmp_path / "model", **target).answers == ()
 
 
-def test_of_a_folder_without_a_trained_head_they_are_refused(tmp_path, refused):
+def test_answers_of_a_folder_without_a_trained_head_are_refused(tmp_path, refused):
     built = tiny.model("bert")
     tokenizer = tokenizer_of(built)
     built.base_model.save_pretrained(tmp_path)
@@ -122,7 +122,7 @@ def test_of_a_folder_without_a_trained_head_they_are_refused(tmp_path, refused):
     assert mha.trace(text, source=tmp_path).layers
 
 
-def test_what_has_no_answer_is_refused_by_name(refused):
+def test_a_model_without_answers_is_refused_by_name(refused):
     text, _ = tiny.texts((13, 11))
     built = {family: tiny.model(family) for family in ("bert", "gpt2", "prophetnet", "xlnet")}
     door = {family: {"source": one, "tokenizer": tokenizer_of(one)} for family, one in built.items()}
@@ -159,7 +159,7 @@ def test_an_edit_changes_the_answer_as_it_does_by_hand():
     assert off.answers != mha.trace(text, **door).answers
 
 
-def test_a_model_that_computes_logits_of_some_rows_alone_is_asked_for_these():
+def test_a_model_that_computes_some_logits_is_asked_only_for_those():
     built = tiny.model("llama")
     model = huggingface.adopt(built, tokenizer_of(built))
     shapes = []

@@ -75,7 +75,7 @@ def test_an_edit_is_what_torch_computes_with_the_same_change_by_hand(family):
     assert seen  # some of the changes are seen in the output
 
 
-def test_threads_with_different_edits_of_one_model_mix_nothing():
+def test_threads_with_different_edits_of_one_model_are_independent():
     model, _ = ready("llama")
     changes = [edits.Hide(layer=n % 2, heads=n % 3, keys=n % 5, rows=ROW) for n in range(12)]
     alone = [edited_weights(model, change) for change in changes]

@@ -105,7 +105,7 @@ def spoilt(folder, tmp_path, **changed):
     return path
 
 
-def test_a_model_is_downloaded_once_with_its_bytes_in_sight(hub):
+def test_a_model_is_downloaded_once_with_progress(hub):
     told = []
     model = huggingface.load("our/tiny", endpoint=hub, progress=lambda *step: told.append(step))
     assert model.revision == SHA
@@ -145,18 +145,18 @@ def test_a_download_can_be_stopped(hub, refused):
         ("our/tiny", "old", "our/tiny has no revision 'old'."),
     ],
 )
-def test_what_the_hub_refuses_is_said_in_words(hub, refused, name, revision, said):
+def test_refusals_of_the_hub_are_explained(hub, refused, name, revision, said):
     assert said in str(refused(huggingface.load, name, revision=revision, endpoint=hub))
 
 
-def test_a_model_of_pickles_is_refused_before_anything_is_downloaded(hub, monkeypatch, refused):
+def test_a_pickled_model_is_refused_before_any_download(hub, monkeypatch, refused):
     monkeypatch.setattr(Hub, "files", {"config.json": b"{}", "pytorch_model.bin": b"no"})
     message = str(refused(huggingface.load, "our/tiny", endpoint=hub))
     assert message.startswith("The weights of our/tiny come as a pickle, which can run any program")
     assert [path for path in Hub.asked if "/resolve/" in path] == []
 
 
-def test_an_adapter_is_told_from_a_model(hub, monkeypatch, tmp_path, refused):
+def test_an_adapter_is_distinguished_from_a_model(hub, monkeypatch, tmp_path, refused):
     listed = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}
     monkeypatch.setattr(Hub, "files", listed)
     said = "is an adapter (PEFT), which is no model by itself. Merge it into its model"
@@ -175,7 +175,7 @@ def test_a_quantised_model_is_refused_before_its_weights_are_downloaded(hub, mon
     assert not any(path.endswith(".safetensors") and "/resolve/" in path for path in Hub.asked)
 
 
-def test_without_a_network_it_is_said_what_still_works(nobody, refused):
+def test_without_a_network_the_refusal_names_what_still_works(nobody, refused):
     message = str(refused(huggingface.load, "google-bert/bert-base-uncased", endpoint=nobody))
     assert message.startswith(
         "google-bert/bert-base-uncased is not on this machine and the Hugging Face hub cannot be reached"
@@ -184,12 +184,12 @@ def test_without_a_network_it_is_said_what_still_works(nobody, refused):
 
 
 @pytest.mark.parametrize("name", ["../x", "/nowhere/at/all", "~/nowhere", "~nobody-here/x", "README.md"])
-def test_a_folder_that_is_not_there(refused, name):
+def test_a_missing_folder_is_refused(refused, name):
     assert str(refused(huggingface.load, name)) == f"There is no folder {name}."
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b/c", "a--b", "a..b", "?", "", "x" * 5000, "a\0b"])
-def test_what_is_no_id(refused, name):
+def test_an_invalid_id_is_refused(refused, name):
     assert "is no model id; ids look like" in str(refused(huggingface.load, name))
 
 
@@ -210,7 +210,7 @@ def test_what_is_no_id(refused, name):
         ({"model_type": "vit"}, "reads pixel_values and no text"),
     ],
 )
-def test_a_configuration_that_is_refused(folder, tmp_path, refused, changed, said):
+def test_an_invalid_configuration_is_refused(folder, tmp_path, refused, changed, said):
     path = spoilt(folder("gpt2"), tmp_path, **changed)
     assert said in str(refused(huggingface.load, str(path)))
 
@@ -229,7 +229,7 @@ def test_a_folder_whose_names_fit_the_class_with_the_head_alone_is_loaded_as_tha
     assert all(torch.equal(own, weights[name]) for name, own in model.module.state_dict().items())
 
 
-def test_files_that_are_missing_or_damaged(folder, tmp_path, refused):
+def test_missing_and_damaged_files_are_refused(folder, tmp_path, refused):
     path = spoilt(folder("gpt2"), tmp_path)
     weights = path / "model.safetensors"
     whole = weights.read_bytes()
@@ -254,9 +254,7 @@ def test_files_that_are_missing_or_damaged(folder, tmp_path, refused):
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_pipe_in_place_of_a_file_is_refused_before_anybody_waits_for_its_writer(
-    folder, tmp_path, refused, name
-):
+def test_a_pipe_instead_of_a_file_is_refused_at_once(folder, tmp_path, refused, name):
     path = spoilt(folder("gpt2"), tmp_path)
     (path / name).unlink(missing_ok=True)
     os.mkfifo(path / name)
@@ -270,13 +268,13 @@ def test_a_pipe_in_place_of_a_file_is_refused_before_anybody_waits_for_its_write
 
 
 @pytest.mark.parametrize("revision", ["", "../main", "a\udcff", "a b", "x" * 999, 7, b"main"])
-def test_what_can_be_no_revision_is_refused_before_the_hub_is_asked(hub, refused, revision):
+def test_an_invalid_revision_is_refused_before_any_request(hub, refused, revision):
     error = refused(huggingface.load, "our/tiny", revision=revision, endpoint=hub)
     assert "is no revision; one is a commit, a tag or a branch" in str(error)
     assert error.fixes == ({"revision": None},)
 
 
-def test_a_folder_that_may_not_be_listed_is_refused(folder, refused, monkeypatch):
+def test_an_unreadable_folder_is_refused(folder, refused, monkeypatch):
     def forbidden(self):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
 
@@ -294,7 +292,7 @@ def test_a_folder_has_no_revisions(folder, refused):
     )
 
 
-def test_a_model_without_its_tokenizer(folder, tmp_path, refused):
+def test_a_model_without_its_tokenizer_is_refused(folder, tmp_path, refused):
     path = spoilt(folder("gpt2"), tmp_path)
     for file in path.glob("token*"):
         file.unlink()
@@ -306,20 +304,20 @@ def test_a_model_without_its_tokenizer(folder, tmp_path, refused):
     assert "The tokenizer of" in str(refused(huggingface.load, str(path)))
 
 
-def test_a_tokenizer_of_another_model(refused):
+def test_a_tokenizer_of_another_model_is_refused(refused):
     model = huggingface.adopt(module("gpt2", vocab_size=300), fast(), name="mine")
     assert huggingface.follow(model, "a").tokens.pieces == ("a",)
     model = huggingface.adopt(module("gpt2", vocab_size=23), fast(), name="mine")
     assert "belong to another model." in str(refused(huggingface.follow, model, "the animal"))
 
 
-def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
+def test_without_the_library_the_refusal_says_how_to_install_it(monkeypatch, refused):
     monkeypatch.setitem(sys.modules, "transformers", None)
     message = str(refused(huggingface.load, "gpt2"))
     assert 'pip install ".[models]" in the folder of Headscope' in message
 
 
-def test_what_is_on_this_machine(folder, hub, tmp_path):
+def test_local_models_are_listed(folder, hub, tmp_path):
     assert catalogue.local_models(cache=tmp_path / "none") == ()
     huggingface.load("our/tiny", endpoint=hub)
     [kept] = catalogue.local_models(cache=tmp_path / "hub")
@@ -387,7 +385,7 @@ def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monke
     assert huggingface.load(files.PACKAGE).architecture == "BertModel"
 
 
-def test_well_known_models_are_described_whole():
+def test_well_known_models_have_every_fact():
     entries = catalogue.hub_models()
     assert len({entry.id for entry in entries}) == len(entries) >= 10
     for entry in entries:
@@ -415,7 +413,7 @@ def test_a_text_encoder_has_a_folder_of_its_own(tmp_path, refused):
         assert "is no model of texts" in str(refused(huggingface.load, str(tmp_path), device="cpu"))
 
 
-def test_numbers_that_are_no_floats_are_counted_and_eights_of_a_byte_refused(tmp_path, refused):
+def test_integer_weights_are_counted_and_packed_ones_refused(tmp_path, refused):
     file = tmp_path / "model.safetensors"
     tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(7, dtype=torch.float16), "c": torch.zeros(2).long()}
     safetensors.torch.save_file(tensors, file)

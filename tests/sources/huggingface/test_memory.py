@@ -21,5 +21,5 @@ def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkey
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how much is free is known on Linux")
-def test_on_this_machine_there_is_memory():
+def test_free_memory_is_known_on_this_machine():
     assert memory.free_bytes("cpu") > 1e6

@@ -75,7 +75,7 @@ def eager(folder, family: str, trace) -> transformers.utils.ModelOutput:
 
 @pytest.mark.parametrize("by", [attend, fused])
 @pytest.mark.parametrize("family", [family for family in CONFIGS if family not in OTHERS])
-def test_with_our_attention_the_model_computes_what_it_would_without(traced, folder, family, by):
+def test_our_attention_does_not_change_the_models_output(traced, folder, family, by):
     model, trace = traced(family)
     asked, inputs, _ = eager(folder, family, trace)
     with torch.no_grad(), collector.collecting(collector.Collector(model.names, by)):
@@ -92,7 +92,7 @@ def kernel(kernel, monkeypatch):
     return kernel
 
 
-def test_what_is_traced_by_is_what_was_tried(kernel):
+def test_a_trace_uses_the_tried_route(kernel):
     asked = kernel(off=0.0)
     model = huggingface.adopt(module("bert"))
     tried = len(asked)
@@ -103,7 +103,7 @@ def test_what_is_traced_by_is_what_was_tried(kernel):
     assert model.route.difference < 1e-6
 
 
-def test_a_kernel_that_goes_astray_is_not_traced_by(kernel):
+def test_a_wrong_kernel_is_not_used_for_traces(kernel):
     asked = kernel(off=1e-3)
     model = huggingface.adopt(module("bert"))
     tried = len(asked)
@@ -128,7 +128,7 @@ def test_the_output_of_a_layer_is_what_the_model_adds(traced, folder, family):
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_matrices_are_known_where_they_make_what_was_used_and_nowhere_else(traced, family):
+def test_matrices_are_known_only_where_they_give_the_numbers_used(traced, family):
     _, trace = traced(family)
     for layer in trace.layers:
         p = layer.projections
@@ -177,7 +177,7 @@ def test_queries_and_keys_are_known_before_and_after_their_rotation(traced, fami
         assert len({layer.tensors["cos"].data_ptr() for layer in trace.layers}) == 1
 
 
-def test_what_is_between_scores_and_weights_is_in_the_rule(traced):
+def test_steps_between_scores_and_weights_are_in_the_rule(traced):
     def rule(family, layer=0):
         return traced(family)[1].layers[layer].rule
 
@@ -201,7 +201,7 @@ def test_what_is_between_scores_and_weights_is_in_the_rule(traced):
     assert traced("deepseek_v3")[1].layers[0].d_v == 17
 
 
-def test_short_vectors_are_saved_with_their_trace(traced, tmp_path):
+def test_latent_vectors_are_saved_with_their_trace(traced, tmp_path):
     trace = traced("deepseek_v3")[1]
     trace.save(tmp_path / "latent.safetensors")
     loaded = mha.load(tmp_path / "latent.safetensors")
@@ -209,13 +209,13 @@ def test_short_vectors_are_saved_with_their_trace(traced, tmp_path):
         assert torch.equal(one.tensors["kv_short"], other.tensors["kv_short"])
 
 
-def test_heads_that_share_keys_keep_them_shared(traced):
+def test_keys_stay_shared(traced):
     layer = traced("llama")[1].layers[0]
     assert (layer.n_heads, layer.n_kv_heads) == (6, 3)
     assert layer.k.shape[0] == 3
 
 
-def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
+def test_attention_with_undeclared_steps_is_detected(monkeypatch):
     """The trial: with a function that forgets something, weights alone are shown."""
 
     honest = collector.attention
@@ -233,14 +233,14 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
     assert [layer.rule.soft_cap for layer in layers] == [pytest.approx(3.0)] * 2
 
 
-def test_an_error_of_ours_in_a_trial_costs_a_route_and_is_warned_of(monkeypatch):
+def test_an_internal_error_in_a_trial_excludes_a_route_with_a_warning(monkeypatch):
     monkeypatch.setattr("mha_core.capture.projections.provenance", None)
     with pytest.warns(UserWarning, match="error of ours: TypeError"):
         route = huggingface.adopt(module("bert")).route
     assert route.name == "weights"
 
 
-def test_an_error_of_the_model_in_a_trial_costs_a_route_and_nothing_else(monkeypatch):
+def test_an_error_of_the_model_in_a_trial_excludes_only_that_route(monkeypatch):
     bert = module("bert")
 
     def fails(attention, *args, **kwargs):
@@ -325,7 +325,7 @@ def passes(model: huggingface.Model, n: int) -> list:
 
 
 @pytest.mark.parametrize("rope", ROPES)
-def test_a_rotary_code_is_that_of_the_text_whatever_was_read_before(rope):
+def test_a_rotary_encoding_does_not_depend_on_earlier_texts(rope):
     own = model_with_codes(rope)
     fresh = {n: passes(huggingface.adopt(model_with_codes(rope)), n) for n in LENGTHS}
     with torch.no_grad():
@@ -340,7 +340,7 @@ def test_a_rotary_code_is_that_of_the_text_whatever_was_read_before(rope):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rope", ROPES)
-def test_eight_threads_that_trace_one_model_mix_nothing(rope):
+def test_eight_threads_can_trace_one_model(rope):
     model = huggingface.adopt(model_with_codes(rope))
     alone = {n: passes(huggingface.adopt(model_with_codes(rope)), n) for n in LENGTHS}
 
@@ -363,7 +363,7 @@ class InPlace(torch.nn.Module):
         return self.inner(x).mul_(0.5)
 
 
-def test_a_matrix_whose_output_was_changed_in_place_is_not_believed():
+def test_a_matrix_with_an_output_changed_in_place_is_unknown():
     made = module("bert")
     inner = made.encoder.layer[0].attention.self
     inner.query = InPlace(inner.query)
@@ -373,7 +373,7 @@ def test_a_matrix_whose_output_was_changed_in_place_is_not_believed():
     assert layers[1].projections.w_q is not None
 
 
-def test_a_matrix_whose_output_was_replaced_is_not_believed():
+def test_a_matrix_with_a_replaced_output_is_unknown():
     made = module("bert")
     inner = made.encoder.layer[0].attention.self
     inner.query.register_forward_hook(lambda _, __, output: output * 1.5)
@@ -392,7 +392,7 @@ def test_heads_that_are_changed_before_they_are_joined_have_no_output_matrix():
     assert layers[1].projections.w_o is not None
 
 
-def test_in_inference_mode_nothing_is_different(traced):
+def test_traces_are_the_same_in_inference_mode(traced):
     model, trace = traced("llama")
     with torch.inference_mode():
         again = huggingface.follow(model, TEXT)
@@ -426,7 +426,7 @@ def test_a_long_text_never_needs_all_weights_at_once():
 
 
 @pytest.mark.slow
-def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypatch):
+def test_a_model_is_kept_for_the_next_text_and_dropped_later(folder, monkeypatch):
     huggingface.forget()
     loads = []
     load = huggingface.load
@@ -467,7 +467,7 @@ def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
     huggingface.forget()
 
 
-def test_a_trace_says_where_it_comes_from_and_can_be_kept(traced, folder, tmp_path):
+def test_a_trace_names_its_source_and_can_be_saved(traced, folder, tmp_path):
     model, trace = traced("llama")
     assert trace.source == ModelSource(
         name=str(folder("llama")),
@@ -491,7 +491,7 @@ def test_a_trace_says_where_it_comes_from_and_can_be_kept(traced, folder, tmp_pa
 
 
 @pytest.mark.parametrize("family", WRITERS)
-def test_a_target_is_typed_or_written_by_the_model(traced, family):
+def test_a_target_is_given_or_generated(traced, family):
     model, trace = traced(family)
     assert trace.kinds == ("encoder", "decoder", "cross")
     cross = trace.part("cross").layers[0]
@@ -530,7 +530,7 @@ def test_a_target_is_what_the_decoder_reads_in_training(family, kind):
     assert tokenizer.convert_ids_to_tokens(read[0][0].tolist()) == ["de_DE", "▁a", "▁b", "▁tier", "</s>"]
 
 
-def test_the_token_that_begins_a_target_may_stand_in_the_generation_config_alone(refused):
+def test_the_start_token_may_be_only_in_the_generation_config(refused):
     model = module("t5", decoder_start_token_id=None)
     message = str(refused(mha.trace, TEXT, source=model, tokenizer=fast(), target=TARGET))
     assert message == (
@@ -602,7 +602,7 @@ def test_a_model_in_memory_needs_no_folder():
 
 
 @pytest.mark.parametrize("family", ["bert", "t5"])
-def test_refusals_of_texts(traced, refused, family):
+def test_invalid_texts_are_refused(traced, refused, family):
     model, _ = traced(family)
     assert str(refused(huggingface.follow, model, " \n")) == (
         "There is no text to look at; type at least one word."

@@ -56,7 +56,7 @@ def test_the_part_that_mixes_tokens_is_named_and_no_other(family, place):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_in_half_precision_it_is_named_too(dtype):
+def test_token_mixing_is_named_in_half_precision(dtype):
     model = module("llama").to(dtype)
     assert mha.trace(IDS, source=model).source.skipped == ()
     [named] = mha.trace(IDS, source=shift(model, "layers.0.mlp")).source.skipped
@@ -78,12 +78,12 @@ def test_in_half_precision_it_is_named_too(dtype):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_models_that_do_so_by_themselves(family, places):
+def test_token_mixing_of_shipped_architectures_is_named(family, places):
     skipped = mha.trace(IDS, source=tiny.model(family)).source.skipped
     assert [entry.partition(":")[0] for entry in skipped] == places
 
 
-def test_a_model_of_which_it_cannot_be_known_says_so():
+def test_unknown_token_mixing_is_reported():
     class Once(nn.Module):
         """It cannot be copied once it has run."""
 

@@ -107,7 +107,7 @@ def adopted():
 
 
 @pytest.mark.parametrize("family", TINY)
-def test_weights_are_those_that_the_model_returns(adopted, family):
+def test_weights_equal_those_the_model_returns(adopted, family):
     model, layers, skipped = adopted(family)
     with torch.no_grad():
         theirs = made(family)(**IDS, output_attentions=True).attentions
@@ -122,7 +122,7 @@ def test_weights_are_those_that_the_model_returns(adopted, family):
 
 
 @pytest.mark.parametrize("family", TINY)
-def test_what_each_head_makes_of_the_values_is_what_the_model_takes_further(adopted, family):
+def test_the_output_of_each_head_is_the_models_own(adopted, family):
     """The heads' outputs side by side go into W^O: compared with what that matrix was given."""
     _, layers, _ = adopted(family)
     own, seen = made(family), []
@@ -149,13 +149,13 @@ def test_what_each_head_makes_of_the_values_is_what_the_model_takes_further(adop
 
 
 @pytest.mark.parametrize("family", TINY)
-def test_it_says_where_what_is_added_depends_on_the_words(adopted, family):
+def test_a_bias_that_depends_on_words_is_marked(adopted, family):
     _, layers, _ = adopted(family)
     said = [layer.about.bias for layer in layers]
     assert said == [own_code.BY_WORDS if family in BY_WORDS else ""] * 2
 
 
-def test_what_is_found_stands_in_the_rule(adopted):
+def test_adjustments_that_are_found_are_in_the_rule(adopted):
     def rules(family):
         return [layer.rule for layer in adopted(family)[1]]
 
@@ -173,14 +173,14 @@ def test_what_is_found_stands_in_the_rule(adopted):
 
 
 @pytest.mark.parametrize("family", ["bloom", "falcon", "gptj", "openai-gpt", "mpnet", "git"])
-def test_layers_share_what_hides_and_what_is_added(adopted, family):
+def test_layers_share_masks_and_biases(adopted, family):
     one, other = ([t.data_ptr() for t in layer.rule.tensors().values()] for layer in adopted(family)[1])
     assert one
     assert one == other
 
 
 @pytest.mark.parametrize("family", ["bloom", "falcon", "gpt_neo", "mpt", "openai-gpt", "mpnet", "xlm", "git"])
-def test_matrices_are_known_and_make_what_was_used(adopted, family):
+def test_matrices_give_the_numbers_used(adopted, family):
     for layer in adopted(family)[1]:
         p = layer.projections
         assert None not in (p.w_q, p.w_k, p.w_v, p.w_o)
@@ -192,7 +192,7 @@ def test_matrices_are_known_and_make_what_was_used(adopted, family):
 
 
 @pytest.mark.parametrize(("family", "width"), [("gptj", 6), ("roformer", 14)])
-def test_a_rotation_that_is_not_handed_on_is_found(adopted, family, width):
+def test_a_rotation_that_is_not_passed_on_is_found(adopted, family, width):
     """Pairs of neighbours are turned, by angles that no argument of the attention module tells."""
     angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, width, 2) / width)
     for layer in adopted(family)[1]:
@@ -213,7 +213,7 @@ def test_names_are_those_of_the_attention_modules(adopted):
 
 
 @pytest.mark.slow
-def test_eight_threads_that_trace_two_models_mix_nothing(adopted):
+def test_eight_threads_can_trace_two_models(adopted):
     models = [adopted(family)[0] for family in ("bloom", "deberta")]
     texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
     alone = [huggingface.follow(models[n % 2], text) for n, text in enumerate(texts)]
@@ -267,13 +267,13 @@ def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_retu
     assert own_code.try_own_code(module, names, ids, [], 1e-4) is None
 
 
-def test_a_follower_that_forgets_something_is_not_believed(monkeypatch):
+def test_an_incomplete_reconstruction_is_rejected(monkeypatch):
     assert huggingface.adopt(made("mpnet")).route.name == "watch"
     monkeypatch.setattr(Scores, "plus", lambda self, term, factor: self)
     assert huggingface.adopt(made("mpnet")).route.name == "weights"
 
 
-def test_weights_that_the_model_returns_otherwise_are_not_believed():
+def test_weights_that_differ_from_the_models_are_rejected():
     """What flowed is one thing, what it hands out another: then nobody knows which is meant."""
     module = made("mpt")
     for block in module.blocks:
@@ -386,7 +386,7 @@ def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
     assert np.array_equal(again.layers[1].weights(), trace.layers[1].weights())
 
 
-def test_half_precision_is_watched_too():
+def test_half_precision_is_followed():
     module = made("bloom").to(torch.bfloat16)
     model = huggingface.adopt(module)
     assert model.route.name == "watch"

@@ -85,7 +85,7 @@ def test_a_padded_text_is_shown_as_the_model_reads_it(family, side):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_so_it_is_in_half_precision(family, dtype):
+def test_a_padded_text_is_exact_in_half_precision(family, dtype):
     """No farther from what the same numbers give in float32 than the model's own run."""
     model = module(family).to(dtype)
     precise = copy.deepcopy(model).float()
@@ -128,7 +128,7 @@ def test_packed_texts_are_each_what_they_are_alone(family):
 
 
 @pytest.mark.parametrize("kind", [list, tuple, torch.tensor, np.array, lambda row: torch.tensor([row]) > 0])
-def test_what_a_tokenizer_pads_is_marked_as_its_padding(kind, folder):
+def test_padding_of_a_tokenizer_is_marked(kind, folder):
     source = str(folder("bert", "word_piece"))
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     text = "The animal didn't cross."
@@ -151,7 +151,7 @@ def test_a_typed_text_takes_a_mask_too():
     assert trace.tokens.text == "a bird sang"
 
 
-def test_what_the_model_would_write_at_padding_is_no_answer(refused):
+def test_padding_has_no_answers(refused):
     model = transformers.GPT2LMHeadModel(module("gpt2").config).eval()
     ids, mask = padded(BODIES[11], "left")
     answers = mha.trace(ids, source=model, attention_mask=mask, answers=True).answers
@@ -198,7 +198,7 @@ def test_effects_are_not_measured_without_the_mask_of_the_trace(refused):
         ("t5", {"position_ids": [0, 1, 2]}, "takes no position_ids; it takes attention_mask."),
     ],
 )
-def test_what_does_not_fit_the_text_or_the_model_is_refused(family, given, said, refused):
+def test_masks_and_positions_that_do_not_fit_are_refused(family, given, said, refused):
     assert said in str(refused(mha.trace, [5, 6, 7], source=module(family), **given))
 
 

@@ -34,7 +34,7 @@ def test_a_space_of_sentencepiece_is_a_space():
     assert shown(["▁The", "▁", "ani", "mal", "▁▁x"]) == ["The", "␣", "ani", "mal", "␣x"]
 
 
-def test_a_special_piece_breaks_no_character_and_is_shown_as_it_is():
+def test_special_pieces_are_shown_unchanged():
     raw = ["<s>", "åĬ", "¨", "</s>"]
     found = readable(raw, special=[True, False, False, True], letters=BYTES)
     assert found == ["<s>", "动·1", "动·2", "</s>"]

@@ -79,7 +79,7 @@ def test_any_text_gives_pieces_that_can_be_drawn(text):
 
 
 @pytest.mark.parametrize("kind", [*TOKENIZERS, "in Python"])
-def test_half_of_a_character_is_refused_with_the_text_that_is_left(kind, refused):
+def test_half_of_a_character_is_refused_with_the_rest_of_the_text(kind, refused):
     tokenizer = transformers.ByT5Tokenizer() if kind == "in Python" else KEPT[kind]
     error = refused(encoded, tokenizer, "it \ud83d is", limit=99, name="x")
     assert str(error) == "The text has half of a character (U+D83D); remove it."

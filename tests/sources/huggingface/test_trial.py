@@ -89,7 +89,7 @@ def test_layers_that_share_an_index_share_its_tensors():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_texts_whose_keys_an_index_chooses_go_one_by_one():
+def test_texts_with_a_learned_index_are_traced_one_by_one():
     """Of keys with the same score it takes others where a text is filled up: half of its scores are 0."""
     model = huggingface.adopt(indexed("deepseek_v32"))
     texts = [LONGER[0].tolist(), LONGER[0, 3:15].tolist()]
