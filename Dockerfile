@@ -1,4 +1,4 @@
-# A server for strangers: assets/deploy/README.md. Only /data and /tmp are written to.
+# A server for strangers, described in assets/deploy/README.md. It writes only to /data and /tmp.
 ARG PYTHON=3.12
 FROM python:${PYTHON}-slim AS build
 # For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -7,7 +7,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY constraints.txt ./
 RUN python -m venv /opt/headscope && mkdir /data
-# Torch alone from its own index, the pinned version; what it needs comes with the rest.
+# Only torch comes from its own index, in the pinned version; its dependencies are installed below.
 RUN /opt/headscope/bin/pip install --no-deps -c constraints.txt --index-url "$TORCH_INDEX" torch
 COPY pyproject.toml README.md LICENSE app.py ./
 COPY .streamlit ./.streamlit
@@ -26,5 +26,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8501
 HEALTHCHECK --start-period=60s CMD ["/opt/headscope/bin/python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8501/headscope/health')"]
-# Without an address to print, Streamlit would ask the internet for that of this machine.
+# Without an address to print, Streamlit would ask a server on the internet for its own.
 CMD ["/opt/headscope/bin/headscope", "--server.headless=true", "--server.address=0.0.0.0", "--server.port=8501", "--browser.serverAddress=localhost"]

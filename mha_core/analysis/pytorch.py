@@ -179,7 +179,7 @@ STEPS = {
 }
 
 
-# Position codes
+# Position encodings
 
 
 def sinusoidal(n_positions: int, width: int) -> str:

@@ -389,7 +389,7 @@ class Position(Edit):
         super().__post_init__()
         one_of("position", self.code, POSITIONS, parameter="code")
         if self.layer is not None or self.kind is not None:
-            raise MhaError("A position code is that of all layers; leave layer and kind out.")
+            raise MhaError("A position encoding applies to all layers; leave layer and kind out.")
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return rule

@@ -206,8 +206,8 @@ class SmallModel(nn.Module):
         """
         if code == "rotary":
             raise MhaError(
-                "The small models have no rotary position code: their queries and keys are not rotated. Take "
-                "another code, or random weights (source='random').",
+                "The small models have no rotary position encoding: their queries and keys are not "
+                "rotated. Choose another encoding, or random weights (source='random').",
                 fixes=({"source": "random"},),
             )
         with torch.no_grad():

@@ -42,7 +42,7 @@ class Limits:
     similarities_bytes: int = _figure("bytes of the similarities of the heads of all layers", 4_000_000)
     roles_bytes: int = _figure("bytes of the roles of the heads of all models", 4_000_000)
     upload_megabytes: int = _figure("megabytes of a file")
-    uploads_bytes: int | None = _figure("bytes of the files of all pages together; the oldest are let go")
+    uploads_bytes: int | None = _figure("bytes of the files of all pages together; the oldest are dropped")
     waiting_of_visitor: int = _figure("trainings that wait for one visitor")
     waiting: int = _figure("trainings that wait in all")
     heavy_waiting: int = _figure("long texts and effects of models that wait in all", 20)

@@ -168,7 +168,7 @@ def test_the_terms_give_the_number_of_the_trace(trace):
 
 @st.composite
 def random_traces(draw) -> mha.AttentionTrace:
-    """Random weights of any sizes, mask and position code, with some edits of each kind in any places."""
+    """Random weights of any sizes, mask and position encoding, with some edits of each kind in any places."""
     n_tokens, layers = draw(st.sampled_from([6, 4, 2, 1])), draw(st.integers(1, 2))
     n_kv_heads, position = draw(st.integers(1, 3)), draw(st.sampled_from(list(POSITIONS)))
     h = n_kv_heads * draw(st.integers(1, 3))

@@ -125,7 +125,7 @@ def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(o
     app.selectbox(key="change_code").select("rotary").run()
     app.button(key="apply_change").click().run()
     assert app.query_params["edits"] == "position,code=rotary"
-    assert "have no rotary position code" in app.error[0].value
+    assert "have no rotary position encoding" in app.error[0].value
     app.button(key="fix_0").click().run()  # random weights
     assert not app.error
     assert "rotary position encoding" in app.button(key="lift_position,code=rotary").label
