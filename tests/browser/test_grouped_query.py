@@ -41,14 +41,7 @@ def test_the_switches_of_heads_that_share_are_in_one_frame(visit, app, eye):
     assert view.on() == list(range(6))
 
 
-@pytest.mark.parametrize(("kv", "count"), [(1, 1), (6, 0)])
-def test_all_heads_can_share_one_and_heads_with_their_own_have_no_frame(visit, app, kv, count):
-    page = visit(link(app, n_kv_heads=kv))
-    assert len(frames(page)) == count
-    assert page.locator(".chips .chip").count() == 7
-
-
-def test_frames_fit_a_phone(visit, app):
+def test_one_frame_of_all_heads_fits_a_phone(visit, app):
     page = visit(link(app, n_kv_heads=1, h=16, d_model=64), width=390)
     [(_, _, chips)] = frames(page)
     right = page.locator(".chips").evaluate("(e) => [e.scrollWidth, e.clientWidth]")
@@ -87,8 +80,10 @@ def test_a_bracket_covers_the_columns_that_share(visit, app, settled, tmp_path):
     assert page.locator(".overview .facts strong").inner_text().endswith("head 4 · K V 2")
 
 
-def test_heads_with_keys_of_their_own_have_no_bracket(visit, app):
+def test_heads_with_keys_of_their_own_have_no_frame_and_no_bracket(visit, app):
     page = visit(link(app, n_kv_heads=6, layers=3))
+    assert frames(page) == []
+    assert page.locator(".chips .chip").count() == 7
     canvas = page.locator(".overview canvas.all")
     assert not any(canvas.evaluate(BEAM))
     assert "K V" not in page.locator(".overview .facts strong").inner_text()

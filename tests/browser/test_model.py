@@ -13,18 +13,14 @@ def traced(family: str, folder):
     return huggingface.follow(huggingface.load(folder(family)), Scene.text)
 
 
-def test_hovering_a_piece_shows_what_it_looks_at(model, folder, eye):
-    view = eye(model("bert", layer=1, head=2, token=3))
-    weights = traced("bert", folder).layers[0].weights(1)
+def test_a_piece_shows_what_it_looks_at_and_pieces_are_joined_to_words(model, folder, eye):
+    view = eye(model("bert", layer=1, head=2))
+    trace = traced("bert", folder)
     view.token(1).hover()
-    wanted = weights[1].argmax()
     drawn = [line for line in view.lines() if line[:2] == (1, 1)]
-    assert max(drawn, key=lambda line: line[3])[2] == wanted
-
-
-def test_pieces_are_joined_to_words(model, folder, eye):
-    view = eye(model("bert"))
-    tokens = traced("bert", folder).tokens
+    assert max(drawn, key=lambda line: line[3])[2] == trace.layers[0].weights(1)[1].argmax()
+    view.away()
+    tokens = trace.tokens
     assert len(view.words()) == len(tokens)
     view.menu("Options").get_by_text("Join tokens into words").click()
     assert len(view.words()) == len(set(tokens.words)) < len(tokens)
@@ -59,17 +55,9 @@ def test_the_page_about_a_model_fits_a_phone(model):
     assert page.locator(".stDataFrame .dvn-scroller").count() > 2
 
 
-def test_the_head_that_was_chosen_is_shown_on_the_page_heads(model, settled, eye):
-    page = model("llama", "model", layer=1, head=5)
-    page.get_by_role("link", name="Heads", exact=True).last.click()
-    settled(page)
-    assert eye(page).title().startswith("The six matrices of head 5, layer 1")
-    assert os.path.basename(page.url.split("?")[0]) == ""
-
-
 @pytest.mark.parametrize("path", ["model", ""])
-def test_a_click_on_the_strip_of_layers_moves_to_that_layer(model, settled, path):
-    page = model("llama", path, layer=2)
+def test_a_click_on_the_strip_of_layers_moves_to_that_layer_on_both_pages(model, settled, eye, path):
+    page = model("llama", path, layer=2, head=5)
     page.locator(".st-key-place").get_by_text("1 full").click()
     settled(page)
     assert "layer=1" in page.url.partition("?")[2].split("&")
@@ -77,3 +65,8 @@ def test_a_click_on_the_strip_of_layers_moves_to_that_layer(model, settled, path
     settled(page)
     chosen = page.locator(".st-key-place").get_by_role("radio", name="1 full")
     expect(chosen).to_be_checked()
+    if path:
+        page.get_by_role("link", name="Heads", exact=True).last.click()
+        settled(page)
+        assert os.path.basename(page.url.split("?")[0]) == ""
+    assert eye(page).title().startswith("The six matrices of head 5, layer 1")

@@ -43,7 +43,7 @@ def counted(opened):
 
 
 @pytest.fixture(scope="module")
-def seen():
+def expected():
     trace = mha.trace(**(Scene(source="random").settings(TEXT) | SIZES))
     return trace, overview(trace)
 
@@ -75,18 +75,24 @@ def order(page, name: str):
     return page.locator(".overview .orders button", has_text=name)
 
 
-def test_hovering_a_head_describes_it_without_the_server(counted, seen, settled):
+def test_hovering_a_head_describes_and_outlines_it_without_the_server(counted, expected, settled):
     page, sent = counted()
     before = len(sent)
+    picture = "canvas => canvas.toDataURL()"
+    page.get_by_role("heading", name="What does each head look at?").hover()
+    pictures = [canvas(page).evaluate(picture)]
     assert name(page) == "Layer 1, head 1"
     for layer, head in ((3, 7), (6, 12), (2, 1)):
         canvas(page).hover(position=middle(page, layer, head))
         assert name(page) == f"Layer {layer}, head {head}"
-        row = seen[1].table.loc[(layer - 1, head - 1)]
-        said = page.locator(".overview dd").all_inner_texts()
-        assert said == [f"{row[m]:.{1 if m == 'distance' else 2}f}" for m in row.index]
+        row = expected[1].table.loc[(layer - 1, head - 1)]
+        numbers = page.locator(".overview dd").all_inner_texts()
+        assert numbers == [f"{row[m]:.{1 if m == 'distance' else 2}f}" for m in row.index]
+        pictures.append(canvas(page).evaluate(picture))
+    assert len(set(pictures)) == 4
     page.get_by_role("heading", name="What does each head look at?").hover()
     assert name(page) == "Layer 1, head 1"
+    assert canvas(page).evaluate(picture) == pictures[0]
     settled(page)
     assert len(sent) == before
     assert chosen(page) == ("1", "1")
@@ -119,8 +125,10 @@ def test_numbers_are_sent_once_and_not_with_every_click(visit, app, settled):
         assert not any(MARK in frame for frame in heard)
 
 
-def test_the_keys_move_and_enter_opens(counted, settled):
+def test_with_the_keyboard_a_head_is_announced_and_opened(counted, settled):
     page, sent = counted()
+    expect(page.get_by_role("application", name="72 heads of 6 layers")).to_be_visible()
+    expect(page.locator(".overview [aria-live=polite]")).to_contain_text("Layer 1, head 1")
     canvas(page).focus()
     before = len(sent)
     for key, at in (
@@ -139,14 +147,16 @@ def test_the_keys_move_and_enter_opens(counted, settled):
     assert chosen(page) == ("5", "12")
     page.keyboard.press("ArrowUp")  # the focus has stayed
     assert name(page) == "Layer 4, head 12"
+    page.get_by_role("button", name="As a table").click()
+    expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()
 
 
-def test_heads_are_sorted_and_a_second_press_turns_the_order(counted, seen):
+def test_heads_are_sorted_and_a_second_press_turns_the_order(counted, expected):
     page, sent = counted()
     before = len(sent)
     for measure, ascending in (("entropy", True), ("first token", False)):
         order(page, measure).click()
-        column = seen[1].table[measure].astype(np.float32)
+        column = expected[1].table[measure].astype(np.float32)
         for turned in (False, True):
             ranked = column.sort_values(ascending=ascending != turned, kind="stable").index
             arrow = "↑" if ascending != turned else "↓"
@@ -171,7 +181,7 @@ PIXEL = """(canvas, at) => {
 }"""
 
 
-def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened, seen, settled):
+def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened, expected, settled):
     page = opened()
     scales = []
     for theme in ("light", "dark"):
@@ -185,29 +195,16 @@ def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened,
         stops = np.linspace(0, 1, len(scale))
         size = pitch(page) - GAP
         for layer, head in ((1, 1), (1, 12), (2, 5), (6, 3)):
-            weights = seen[0].layers[layer - 1].weights(head - 1)
+            weights = expected[0].layers[layer - 1].weights(head - 1)
             for query, key in ((1, 3), (2, 1), (3, 3)):
                 at, cell = middle(page, layer, head), size / len(weights)
                 at = {"x": at["x"] + (key - 2) * cell + 1, "y": at["y"] + (query - 2) * cell + 1}
                 root = np.sqrt(weights[query, key])
-                expected = [np.interp(root, stops, [colour[c] for colour in scale]) for c in range(3)]
+                wanted = [np.interp(root, stops, [colour[c] for colour in scale]) for c in range(3)]
                 *found, opaque = canvas(page).evaluate(PIXEL, at)
-                np.testing.assert_allclose(found, expected, atol=3)
+                np.testing.assert_allclose(found, wanted, atol=3)
                 assert opaque == 255
     assert scales[0] != scales[1]
-
-
-def test_the_outline_follows_the_pointer(opened):
-    page = opened()
-    page.get_by_role("heading", name="What does each head look at?").hover()
-    picture = "canvas => canvas.toDataURL()"
-    before = canvas(page).evaluate(picture)
-    canvas(page).hover(position=middle(page, 3, 3))
-    first = canvas(page).evaluate(picture)
-    canvas(page).hover(position=middle(page, 5, 8))
-    assert len({before, first, canvas(page).evaluate(picture)}) == 3
-    page.get_by_role("heading", name="What does each head look at?").hover()
-    assert canvas(page).evaluate(picture) == before
 
 
 def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(opened, settled):
@@ -225,13 +222,3 @@ def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(opened, settled):
     settled(page)
     assert chosen(page) == ("3", "4")
     assert not opener.is_visible()
-
-
-def test_the_overview_announces_the_chosen_head(opened):
-    page = opened()
-    shown = page.get_by_role("application", name="72 heads of 6 layers")
-    expect(shown).to_be_visible()
-    live = page.locator(".overview [aria-live=polite]")
-    expect(live).to_contain_text("Layer 1, head 1")
-    page.get_by_role("button", name="As a table").click()
-    expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()

@@ -18,7 +18,7 @@ def page(visit, app):
     return visit(app)
 
 
-def test_the_end_of_a_run_is_detected(page):
+def test_the_adapter_detects_the_end_of_a_run_and_follows_a_link(page):
     acts = page.evaluate(
         f"""async () => {{
             {IMPORTED}
@@ -30,6 +30,19 @@ def test_the_end_of_a_run_is_detected(page):
         }}"""
     )
     assert acts  # and does not look again
+    followed = """async () => {
+        const box = document.createElement('div');
+        box.className = 'st-key-there';
+        const link = box.appendChild(document.createElement('a'));
+        let clicks = 0;
+        link.onclick = () => { clicks += 1; };
+        document.body.append(box);
+        ours.followLink('there');
+        ours.followLink('nowhere');
+        box.remove();
+        return clicks;
+    }"""
+    assert page.evaluate(followed.replace("async () => {", f"async () => {{ {IMPORTED}")) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,22 +70,6 @@ def test_the_page_preloads_files_that_are_needed_early(app, address):
     for link in links:
         with urllib.request.urlopen(urllib.parse.urljoin(app + address, link[1 : link.index(">")])) as file:
             assert file.headers.get_content_subtype() in ("woff2", "javascript")
-
-
-def test_a_link_is_followed_by_the_key_of_its_container(page):
-    followed = """async () => {
-        const box = document.createElement('div');
-        box.className = 'st-key-there';
-        const link = box.appendChild(document.createElement('a'));
-        let clicks = 0;
-        link.onclick = () => { clicks += 1; };
-        document.body.append(box);
-        ours.followLink('there');
-        ours.followLink('nowhere');
-        box.remove();
-        return clicks;
-    }"""
-    assert page.evaluate(followed.replace("async () => {", f"async () => {{ {IMPORTED}")) == 1
 
 
 def test_a_control_is_written_into_the_address_in_streamlits_form(page, settled):

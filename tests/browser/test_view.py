@@ -250,29 +250,31 @@ def test_all_a_head_alone_and_a_range(view_of):
     assert view.on() == [0, 1, 2]
 
 
-def test_switched_heads_stay_when_the_scene_moves(visit, app, settled, eye):
+def test_another_sentence_or_h_keeps_the_switched_heads_and_unpins_tokens(visit, app, settled, eye):
     page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.chip("head 4").click()
+    view.token(12).click()
     view.button("text").click()
-    write(page, WIDE)
+    text = "The animal was tired because it was too late."
+    write(page, text)
     settled(page)
+    assert view.view.locator(".panel").count() == 1
+    assert "undefined" not in view.said()
     assert view.on() == [0, 3]
     assert view.button("text").get_attribute("aria-pressed") == "true"
     view.button("lines").click()
-    same(view.lines(), expected(WIDE, IT, [0, 3]))
+    assert view.chosen_word() == "it"  # not the last token, as before
+    assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == "6"
+    same(view.lines(), expected(text, 6, [0, 3]))
 
-
-def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
-    page = visit(f"{app}/?heads=1")
-    view = eye(page)
     view.chip("all").click()
     page.get_by_role("spinbutton", name="Heads, h", exact=True).fill("8")
     page.keyboard.press("Enter")
     settled(page)
     assert view.view.locator(".chip").count() == 9
     assert view.on() == [0, 1, 2, 3]
-    same(view.lines(), expected(TIRED, IT, range(4), h=8))
+    same(view.lines(), expected(text, 6, range(4), h=8))
 
 
 # Pointing and pinning
@@ -361,20 +363,6 @@ def test_the_announced_sentence_describes_the_picture(view_of):
     labels = ("[CLS]", *mha.words(TIRED).labels)
     assert view.said() == f"it looks at {listed(row, labels)} (head 4)."
     assert view.panel().locator(".status").get_attribute("aria-live") == "polite"
-
-
-def test_another_sentence_unpins_tokens(visit, app, settled, eye):
-    page = visit(f"{app}/?heads=1")
-    view = eye(page)
-    view.token(12).click()
-    text = "The animal was tired because it was too late."
-    write(page, text)
-    settled(page)
-    assert view.view.locator(".panel").count() == 1
-    assert "undefined" not in view.said()
-    assert view.chosen_word() == "it"  # not the last token, as before
-    assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == "6"
-    same(view.lines(), expected(text, 6, [0]))
 
 
 # Options
