@@ -60,10 +60,10 @@ def places(trace: mha.AttentionTrace, count: int, seed: int = 0) -> Iterator[tup
 def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
     """What is wrong with the explanation of a number, "" for nothing. Raises `MhaError` as `explain` does."""
     explanation = mha.explain(trace, name, **place)
-    layer, recorded = trace.layers[place["layer"]], _recorded(trace, name, place)
+    layer, recorded = trace.layers[place["layer"]], _number_in_trace(trace, name, place)
     dtypes = [tensor.dtype for tensor in layer.tensors.values()]
     dtype = next((dtype for dtype in dtypes if dtype in HALF), dtypes[0])
-    if not close(explanation, explanation.value, recorded, dtype):
+    if not is_close(explanation, explanation.value, recorded, dtype):
         return f"{explanation.value} is explained, the matrix has {recorded}"
     for step in explanation.steps:
         if f"explain_{step.name}" not in TEXTS:
@@ -81,12 +81,12 @@ def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
             if len(step.terms) > 1 and step.name != "bias" and len(factor) != len(step.terms):
                 return f"{len(factor)} factors of {step.name} for {len(step.terms)} terms"
     printed = output(explanation.pytorch())
-    if not close(explanation, printed, recorded, dtype):
+    if not is_close(explanation, printed, recorded, dtype):
         return f"its code prints {printed}, the trace has {recorded}"
     return ""
 
 
-def close(explanation: Explanation, one: float, other: float, dtype: torch.dtype) -> bool:
+def is_close(explanation: Explanation, one: float, other: float, dtype: torch.dtype) -> bool:
     """Are two numbers the same but for rounding?"""
     limit = ROUNDING * max(explanation.size, abs(other))
     if dtype in HALF and np.isfinite(other):
@@ -110,7 +110,7 @@ def printed_alone(code: str) -> float:
     return float(subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout)
 
 
-def _recorded(trace: mha.AttentionTrace, name: str, place: dict) -> float:
+def _number_in_trace(trace: mha.AttentionTrace, name: str, place: dict) -> float:
     """The number in its matrix, of which one row is computed: with others beside it sums round otherwise."""
     row, column = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
     side = {"keys": [row]} if MATRICES[name].axes[0] == "key" else {"rows": [row]}
@@ -144,7 +144,7 @@ def wrong_alone(count: int) -> int:
     """How many of so many snippets of a small model print another number in a process of their own."""
     trace = mha.trace("the old cat saw the new dog", source="mini", h=2, d_model=64)
     numbers = [mha.explain(trace, name, **place) for name, place in places(trace, count)]
-    return sum(not close(one, printed_alone(one.pytorch()), one.value, torch.float32) for one in numbers)
+    return sum(not is_close(one, printed_alone(one.pytorch()), one.value, torch.float32) for one in numbers)
 
 
 def main(families: list[str]) -> None:

@@ -129,7 +129,7 @@ def test_invalid_counts_are_refused(tokens, batch):
 HEADS, KV, TOKENS, D_K, D_V = 6, 2, 9, 5, 7
 
 
-def traced(latent=None, kv=KV):
+def traced_layer(latent=None, kv=KV):
     draw = torch.Generator().manual_seed(1)
     q = torch.randn(HEADS, TOKENS, D_K, generator=draw)
     k, v = (torch.randn(kv, TOKENS, width, generator=draw) for width in (D_K, D_V))
@@ -137,12 +137,12 @@ def traced(latent=None, kv=KV):
 
 
 def test_heads_that_share_keys_cache_fewer_numbers():
-    assert cache_sizes(traced()) == {"own": KV * 12, "all": HEADS * 12, "one": 12, "shared": KV * 12}
-    assert cache_sizes(traced(kv=HEADS))["own"] == HEADS * 12
+    assert cache_sizes(traced_layer()) == {"own": KV * 12, "all": HEADS * 12, "one": 12, "shared": KV * 12}
+    assert cache_sizes(traced_layer(kv=HEADS))["own"] == HEADS * 12
 
 
 def test_latent_attention_caches_its_latent_vector_and_the_rotary_part():
-    found = cache_sizes(traced(LatentProjection(kv_rank=8, rotary_width=3)))
+    found = cache_sizes(traced_layer(LatentProjection(kv_rank=8, rotary_width=3)))
     assert (found["own"], found["latent"]) == (11, 11)
     assert "shared" not in found
 

@@ -48,7 +48,7 @@ def trace(request):
     return mha.trace(**request.param)
 
 
-def told(trace: mha.AttentionTrace, head: int = 0, layer: int = 0) -> dict[str, Step]:
+def steps_by_name(trace: mha.AttentionTrace, head: int = 0, layer: int = 0) -> dict[str, Step]:
     return {step.name: step for step in steps(trace, layer=layer, head=head)}
 
 
@@ -84,7 +84,7 @@ def test_there_are_nine_steps_in_the_order_of_the_computation(trace):
 
 def test_every_formula_is_balanced_and_filled_in(trace):
     last = trace.layers[0].n_heads - 1
-    for step in told(trace, last).values():
+    for step in steps_by_name(trace, last).values():
         # A brace after a backslash is a character, not a group.
         groups = re.sub(r"\\[{}]", "", step.formula)
         depth = np.cumsum([{"{": 1, "}": -1}.get(character, 0) for character in groups])
@@ -98,7 +98,7 @@ def test_every_formula_is_balanced_and_filled_in(trace):
 
 def test_the_sizes_in_the_formulas_are_those_of_the_matrices(trace):
     layer, last = trace.layers[0], trace.layers[0].n_heads - 1
-    for step in told(trace, last).values():
+    for step in steps_by_name(trace, last).values():
         shapes = {LETTERS[picture.name]: picture.frame.shape for picture in step.before + step.after}
         for letter in "QKVO":
             shapes[f"W^{letter}"] = tuple(getattr(layer.projections, f"w_{letter.lower()}").shape)
@@ -113,7 +113,7 @@ def test_the_sizes_in_the_formulas_are_those_of_the_matrices(trace):
 
 
 def test_the_formulas_name_the_head_its_key_head_and_the_scale():
-    found = {name: plain(step.formula) for name, step in told(mha.trace(**GROUPED), head=3).items()}
+    found = {name: plain(step.formula) for name, step in steps_by_name(mha.trace(**GROUPED), head=3).items()}
     assert "Q_{4}" in found["split"]
     assert found["split"].endswith("Q_{6}")
     assert r"Q_{4}}\underset{3\times5}{K_{2}^{\top}}" in found["scores"]
@@ -129,7 +129,7 @@ def test_each_step_shows_the_layers_matrices_before_and_after(trace):
     layer = trace.layers[0]
     for head in {0, layer.n_heads - 1}:
         kv = head // (layer.n_heads // layer.n_kv_heads)
-        found = told(trace, head)
+        found = steps_by_name(trace, head)
         own = {name: getattr(layer, name)(head) for name in ("scores", "scaled", "masked", "weights")}
         own |= {"q": layer.q[head], "k": layer.k[kv], "v": layer.v[kv], "x": layer.x}
         own |= {"output": layer.output(head), "contribution": layer.contribution(head)}
@@ -157,7 +157,7 @@ def test_each_step_shows_the_layers_matrices_before_and_after(trace):
 
 def test_the_projections_show_all_heads_side_by_side_as_one_product_made_them(trace):
     layer = trace.layers[0]
-    shown = values(told(trace)["project"].after)
+    shown = values(steps_by_name(trace)["project"].after)
     for name in "qkv":
         np.testing.assert_array_equal(shown[name], np.hstack(list(getattr(layer, name))))
     if trace.source.position != "rotary":  # rotary turns Q and K after the product
@@ -170,7 +170,7 @@ def test_the_projections_show_all_heads_side_by_side_as_one_product_made_them(tr
 def test_the_framed_columns_are_the_heads_own(trace):
     layer = trace.layers[0]
     for head in {0, layer.n_heads // 2, layer.n_heads - 1}:
-        found = told(trace, head)
+        found = steps_by_name(trace, head)
         kv = head // (layer.n_heads // layer.n_kv_heads)
         for picture in found["project"].after:
             first, behind = picture.framed
@@ -183,7 +183,7 @@ def test_the_framed_columns_are_the_heads_own(trace):
 
 
 def test_the_packed_matrices_have_words_on_one_axis_and_numbers_on_the_other(trace):
-    for picture in told(trace)["project"].after:
+    for picture in steps_by_name(trace)["project"].after:
         assert tuple(picture.frame.index) == trace.tokens.labels
         pd.testing.assert_index_equal(
             picture.frame.columns, pd.RangeIndex(1, picture.frame.shape[1] + 1), exact=True
@@ -193,14 +193,14 @@ def test_the_packed_matrices_have_words_on_one_axis_and_numbers_on_the_other(tra
 
 def test_the_steps_of_a_later_layer_are_that_layers():
     trace = mha.trace(**SETTINGS["causal, alibi, two layers"])
-    before, now = told(trace), told(trace, layer=1)
+    before, now = steps_by_name(trace), steps_by_name(trace, layer=1)
     [z] = [picture.frame for picture in before["output"].after if picture.name == "result"]
     np.testing.assert_allclose(values(now["project"].before)["x"], z, atol=1e-6)
     np.testing.assert_array_equal(values(now["softmax"].after)["weights"], trace.layers[1].weights(0))
 
 
 def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
-    usual, own = (told(own_values, head=2, layer=layer)["project"] for layer in (0, 1))
+    usual, own = (steps_by_name(own_values, head=2, layer=layer)["project"] for layer in (0, 1))
     assert (usual.notes, own.notes) == (("why",), ("why", "stacked", "values"))
     assert [[p.name for p in step.before] for step in (usual, own)] == [["x"], ["x", "x_v"]]
     assert [p.symbol for p in own.before] == ["X", "Y"]
@@ -213,7 +213,7 @@ def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
     assert "W^V" in last
     assert "W^V" not in first
     assert own.code.splitlines()[-1].startswith("v = y @ w_v")
-    assert told(own_values, layer=1)["split"].facts["difference"] == 0.0
+    assert steps_by_name(own_values, layer=1)["split"].facts["difference"] == 0.0
 
 
 # Facts
@@ -221,7 +221,7 @@ def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
 
 def test_the_facts_know_the_sizes_and_count_from_one(trace):
     layer, last = trace.layers[0], trace.layers[0].n_heads - 1
-    for step in told(trace, last).values():
+    for step in steps_by_name(trace, last).values():
         expected = {
             "i": last + 1,
             "kv": layer.n_kv_heads,
@@ -240,13 +240,13 @@ def test_the_largest_score_is_the_largest_and_its_tokens_are_named(trace):
     for head in {0, trace.layers[0].n_heads - 1}:
         raw = trace.layers[0].scores(head)
         row, column = np.unravel_index(raw.argmax(), raw.shape)
-        facts = told(trace, head)["scores"].facts
+        facts = steps_by_name(trace, head)["scores"].facts
         assert facts["score"] == raw.max()
         assert (facts["query"], facts["key"]) == (trace.tokens.labels[row], trace.tokens.labels[column])
 
 
 def test_scaling_shrinks_the_spread_by_the_scale(trace):
-    facts = told(trace)["scale"].facts
+    facts = steps_by_name(trace)["scale"].facts
     assert facts["spread_before"] == pytest.approx(trace.layers[0].scores(0).std())
     assert facts["spread_after"] == pytest.approx(facts["spread_before"] * trace.layers[0].scale, rel=1e-5)
 
@@ -255,25 +255,27 @@ def test_scaling_shrinks_the_spread_by_the_scale(trace):
     ("mask", "hidden"), [("full", 0), ("causal", 10), ("window:1", 12), ("padding:2", 10), ("prefix:2", 9)]
 )
 def test_hidden_cells_are_counted(mask, hidden):
-    facts = told(mha.trace("a b c d e", h=2, d_model=4, mask=mask))["mask"].facts
+    facts = steps_by_name(mha.trace("a b c d e", h=2, d_model=4, mask=mask))["mask"].facts
     assert (facts["hidden"], facts["cells"]) == (hidden, 25)
 
 
 @pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "alibi"])
 def test_only_alibi_adds_to_the_scores(position):
-    notes = told(mha.trace("a b c", h=2, d_model=4, position=position))["mask"].notes
+    notes = steps_by_name(mha.trace("a b c", h=2, d_model=4, position=position))["mask"].notes
     assert ("biased" in notes) is (position == "alibi")
 
 
 def test_the_sentences_shown_are_true():
-    plain = told(mha.trace("a b c", h=2, d_model=4))
+    plain = steps_by_name(mha.trace("a b c", h=2, d_model=4))
     assert [plain[name].notes for name in ("split", "mask", "softmax", "mix")] == [
         ("why", "same"),
         ("none",),
         ("why", "whole"),
         ("why",),
     ]
-    special = told(mha.trace("a b c", h=2, d_model=4, n_kv_heads=1, position="rotary", mask=EMPTY_ROWS))
+    special = steps_by_name(
+        mha.trace("a b c", h=2, d_model=4, n_kv_heads=1, position="rotary", mask=EMPTY_ROWS)
+    )
     assert [special[name].notes for name in ("split", "mask", "softmax")] == [
         ("why", "same", "shared", "rotary"),
         ("why",),
@@ -284,7 +286,7 @@ def test_the_sentences_shown_are_true():
 @pytest.mark.parametrize("mask", [None, "causal", EMPTY_ROWS, np.zeros((3, 3), bool)], ids=str)
 def test_the_softmax_over_the_whole_matrix_is_shown_as_the_mistake(mask):
     trace = mha.trace("a b c", h=2, d_model=4, mask=mask, edits=[mha.edits.Temperature(temperature=0.4)])
-    step = told(trace, 1)["softmax"]
+    step = steps_by_name(trace, 1)["softmax"]
     [wrong] = step.wrong
     scores = torch.tensor(trace.layers[0].masked(1)).double() / 0.4
     expected = torch.nan_to_num(scores.flatten().softmax(0)).reshape(3, 3)
@@ -294,14 +296,14 @@ def test_the_softmax_over_the_whole_matrix_is_shown_as_the_mistake(mask):
 
 
 def test_weights_with_a_sink_or_patch_have_no_mistake_to_show():
-    assert not told(of_rule(sinks=torch.ones(2)))["softmax"].wrong
+    assert not steps_by_name(trace_of_rule(sinks=torch.ones(2)))["softmax"].wrong
     patched = mha.trace("a b c", h=2, d_model=4, edits=[mha.edits.Weights(heads=1, rows=2)])
-    assert not told(patched)["softmax"].wrong
+    assert not steps_by_name(patched)["softmax"].wrong
 
 
 def test_rows_that_see_nothing_are_counted_and_left_out_of_the_sums():
     trace = mha.trace("a b c", h=2, d_model=4, mask=EMPTY_ROWS)
-    found = told(trace)
+    found = steps_by_name(trace)
     assert found["mask"].facts["hidden"] == 6
     assert found["softmax"].facts["empty"] == 1
     assert found["softmax"].facts["deviation"] <= 1e-6
@@ -309,7 +311,7 @@ def test_rows_that_see_nothing_are_counted_and_left_out_of_the_sums():
 
 
 def test_rows_sum_to_one_both_splits_agree_and_all_heads_sum_to_the_output(trace):
-    found = told(trace)
+    found = steps_by_name(trace)
     assert found["softmax"].facts["empty"] == 0
     assert 0 <= found["softmax"].facts["deviation"] <= 1e-6
     assert found["split"].facts["difference"] == 0.0
@@ -319,31 +321,34 @@ def test_rows_sum_to_one_both_splits_agree_and_all_heads_sum_to_the_output(trace
 # Models whose attention is not the plain one
 
 
-def of_rule(**rule) -> mha.AttentionTrace:
+def trace_of_rule(**rule) -> mha.AttentionTrace:
     draw = torch.Generator().manual_seed(5)
     q, k, v = (torch.randn(1, 2, 3, 4, generator=draw) for _ in range(3))
     return mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c"], rule=mha.ScoreRule(**rule))
 
 
 def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
-    step = told(of_rule(scale=0.3))["scale"]
+    step = steps_by_name(trace_of_rule(scale=0.3))["scale"]
     assert step.notes == ("own",)
     assert "sqrt" not in step.formula
     assert "0.3" in step.formula
-    assert told(of_rule(scale=0.5))["scale"].notes == ("why",)
+    assert steps_by_name(trace_of_rule(scale=0.5))["scale"].notes == ("why",)
 
 
 def test_a_bias_that_depends_on_words_is_not_called_positional():
-    trace = of_rule(bias=torch.ones(2, 3, 3))
+    trace = trace_of_rule(bias=torch.ones(2, 3, 3))
     layer = replace(trace.layers[0], about=Facts(bias="It depends on the words."))
-    assert set(told(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
+    assert set(steps_by_name(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
 
 
 def test_bias_cap_and_sinks_are_named():
-    assert set(told(of_rule(bias=torch.ones(2, 3, 3)))["mask"].notes) == {"none", "added"}
-    assert set(told(of_rule(distance_bias=torch.ones(2, 5)))["mask"].notes) == {"none", "added"}
-    assert set(told(of_rule(soft_cap=5.0))["mask"].notes) == {"none", "capped"}
-    sunk = told(of_rule(sinks=torch.ones(2)))["softmax"]
+    assert set(steps_by_name(trace_of_rule(bias=torch.ones(2, 3, 3)))["mask"].notes) == {"none", "added"}
+    assert set(steps_by_name(trace_of_rule(distance_bias=torch.ones(2, 5)))["mask"].notes) == {
+        "none",
+        "added",
+    }
+    assert set(steps_by_name(trace_of_rule(soft_cap=5.0))["mask"].notes) == {"none", "capped"}
+    sunk = steps_by_name(trace_of_rule(sinks=torch.ones(2)))["softmax"]
     assert sunk.notes == ("sinks",)
     assert 0 < sunk.facts["minimum"] <= sunk.facts["maximum"] < 1
 
@@ -387,7 +392,7 @@ def test_a_layer_in_half_precision_has_all_steps(dtype):
         *(matrix if matrix is None else matrix.to(dtype) for matrix in layer.projections)
     )
     assert projections.b_o is not None
-    found = told(replace(trace, layers=(replace(layer, tensors=tensors, projections=projections),)))
+    found = steps_by_name(replace(trace, layers=(replace(layer, tensors=tensors, projections=projections),)))
     assert [*found] == NAMES
     assert 0 < found["output"].facts["difference"] < 0.05
 
@@ -567,9 +572,9 @@ def test_the_steps_of_a_part_never_compute_the_whole(allocated):
 def test_the_input_of_a_layer_is_compared_with_the_output_before():
     """Of random weights Z of one layer is X of the next; of the small models a norm stands between them."""
     stacked = mha.trace("How are you?", h=3, d_model=15, layers=2)
-    assert "stacked" not in told(stacked)["project"].notes
-    second = told(stacked, layer=1)["project"]
+    assert "stacked" not in steps_by_name(stacked)["project"].notes
+    second = steps_by_name(stacked, layer=1)["project"]
     assert "stacked" in second.notes
     assert (second.facts["previous"], second.facts["gap"]) == (1, pytest.approx(0, abs=1e-6))
     normed = mha.trace("the dog was tired", source="mini", trained=False)
-    assert "stacked" not in told(normed, layer=1)["project"].notes
+    assert "stacked" not in steps_by_name(normed, layer=1)["project"].notes

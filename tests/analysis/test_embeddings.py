@@ -12,7 +12,7 @@ from mha_core.sources import mini
 from mha_core.training.lexicon import lexicon
 
 
-def drawn(n_words: int, width: int, seed: int = 0) -> pd.DataFrame:
+def random_vectors(n_words: int, width: int, seed: int = 0) -> pd.DataFrame:
     matrix = np.random.default_rng(seed).standard_normal((n_words, width))
     return table([f"w{i}" for i in range(n_words)], matrix)
 
@@ -52,7 +52,7 @@ def test_points_on_a_line_lie_on_one_axis():
 
 
 def test_with_all_axes_distances_are_exact_and_shares_sum_to_1():
-    vectors = drawn(9, 4)
+    vectors = random_vectors(9, 4)
     found = project(vectors, axes=4)
 
     def distances(rows):
@@ -63,7 +63,7 @@ def test_with_all_axes_distances_are_exact_and_shares_sum_to_1():
 
 
 def test_each_axis_explains_less_variance_than_the_one_before():
-    vectors = drawn(50, 6)
+    vectors = random_vectors(50, 6)
     found = project(vectors, axes=3)
     assert (np.diff(found.shares) <= 0).all()
     variance = found.points.var(ddof=0) / vectors.var(ddof=0).sum()
@@ -73,7 +73,7 @@ def test_each_axis_explains_less_variance_than_the_one_before():
 
 
 def test_a_map_does_not_depend_on_the_sign_that_the_algorithm_found():
-    vectors = drawn(20, 5)
+    vectors = random_vectors(20, 5)
     turned = table(vectors.index[::-1], vectors.to_numpy()[::-1])
     there = project(turned, axes=2).points.loc[vectors.index]
     np.testing.assert_allclose(project(vectors, axes=2).points, there, atol=1e-9)
@@ -88,7 +88,7 @@ def test_the_axes_are_fitted_to_the_named_words_and_others_projected():
 
 @pytest.mark.parametrize("n_words", [1, 2])
 def test_axes_that_the_words_do_not_fill_are_zero(n_words):
-    found = project(drawn(n_words, 8), axes=3)
+    found = project(random_vectors(n_words, 8), axes=3)
     assert found.points.shape == (n_words, 3)
     assert found.shares.sum() == pytest.approx(n_words - 1)
     assert not found.points.iloc[:, n_words - 1 :].to_numpy().any()
@@ -105,7 +105,7 @@ def test_the_nearest_words_are_those_of_the_largest_cosine():
 
 
 def test_a_word_is_not_its_own_neighbour_and_no_more_are_given_than_there_are():
-    found = nearest(drawn(4, 3), "w2", count=10)
+    found = nearest(random_vectors(4, 3), "w2", count=10)
     assert sorted(found.index) == ["w0", "w1", "w3"]
     assert (np.diff(found) <= 0).all()
 
@@ -117,7 +117,7 @@ def test_a_vector_of_zeros_is_near_nothing():
 
 def test_a_word_without_a_vector_is_refused():
     with pytest.raises(mha.MhaError, match=r"no vector for 'z' among these 4"):
-        nearest(drawn(4, 3), "z")
+        nearest(random_vectors(4, 3), "z")
 
 
 # Differences
@@ -131,8 +131,8 @@ def test_parallel_differences_agree_fully_and_opposite_ones_not_at_all():
 
 
 def test_pairs_with_a_word_that_has_no_vector_are_left_out():
-    assert [*agreement(drawn(3, 4), [("w0", "w1"), ("w0", "x")]).index] == ["w0→w1"]
-    assert agreement(drawn(3, 4), [("x", "y")]).shape == (0, 0)
+    assert [*agreement(random_vectors(3, 4), [("w0", "w1"), ("w0", "x")]).index] == ["w0→w1"]
+    assert agreement(random_vectors(3, 4), [("x", "y")]).shape == (0, 0)
 
 
 @pytest.mark.parametrize(

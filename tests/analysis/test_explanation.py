@@ -34,7 +34,7 @@ EDITS = [
 ]
 
 
-def by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
+def layer_by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
     """Numbers of every part that a score rule has, with a row that sees nothing, shared keys and a gate."""
     draw = torch.Generator().manual_seed(3)
 
@@ -63,7 +63,7 @@ def by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, (layer, sunk), "numbers")
 
 
-def adjusted(dtype=torch.float32) -> mha.AttentionTrace:
+def adjusted_layers(dtype=torch.float32) -> mha.AttentionTrace:
     """Two layers whose products are scaled, limited, normed over a head or all heads, and rotated."""
     draw = torch.Generator().manual_seed(4)
     x, angles = (torch.randn(5, width, generator=draw).to(dtype) for width in (11, 4))
@@ -117,7 +117,7 @@ def layer_normed() -> mha.AttentionTrace:
     return mha.AttentionTrace(mha.words("a b c d"), tuple(layers), "numbers")
 
 
-def recorded() -> mha.AttentionTrace:
+def recorded_trace() -> mha.AttentionTrace:
     torch.manual_seed(5)
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(24, 4, batch_first=True), 2)
     with mha.record(encoder, tokens=TEXT.split()) as recorder:
@@ -140,13 +140,13 @@ TRACES = {
     "rotary by an edit": lambda: mha.trace(TEXT, d_model=24, h=3, edits=[edits.Position(code="rotary")]),
     "edited": lambda: mha.trace(**GROUPED, edits=EDITS),
     "mini": lambda: mha.trace(TEXT, source="mini", h=4, d_model=64),
-    "by hand": by_hand,
-    "by hand, bfloat16": lambda: by_hand(torch.bfloat16),
-    "by hand, float16": lambda: by_hand(torch.float16),
-    "by hand, float64": lambda: by_hand(torch.float64),
-    "adjusted": adjusted,
+    "by hand": layer_by_hand,
+    "by hand, bfloat16": lambda: layer_by_hand(torch.bfloat16),
+    "by hand, float16": lambda: layer_by_hand(torch.float16),
+    "by hand, float64": lambda: layer_by_hand(torch.float64),
+    "adjusted": adjusted_layers,
     "behind a LayerNorm": layer_normed,
-    "recorded": recorded,
+    "recorded": recorded_trace,
     "between two texts": between_two_texts,
     "one token": lambda: mha.trace("alone", d_model=2, h=1),
 }
@@ -173,18 +173,18 @@ def random_traces(draw) -> mha.AttentionTrace:
     n_kv_heads, position = draw(st.integers(1, 3)), draw(st.sampled_from(list(POSITIONS)))
     h = n_kv_heads * draw(st.integers(1, 3))
 
-    def some(count: int):
+    def some_positions(count: int):
         return draw(st.none() | st.lists(st.integers(0, count - 1), min_size=1, unique=True).map(sorted))
 
     def place(*axes: str) -> dict:
         counts = {"heads": h, "rows": n_tokens, "keys": n_tokens}
         return {"layer": draw(st.none() | st.integers(0, layers - 1))} | {
-            axis: some(counts[axis]) for axis in axes
+            axis: some_positions(counts[axis]) for axis in axes
         }
 
     number = st.floats(0.25, 4.0)
     ways = {
-        "hide": lambda: edits.Hide(**place("heads", "rows") | {"keys": some(n_tokens) or [0]}),
+        "hide": lambda: edits.Hide(**place("heads", "rows") | {"keys": some_positions(n_tokens) or [0]}),
         "mask": lambda: edits.Mask(
             mask=draw(st.sampled_from(["full", "causal", "window:1"])), **place("heads")
         ),
@@ -266,7 +266,7 @@ def test_two_tokens_by_hand():
 
 def test_every_part_of_a_rule_is_a_step_in_its_order():
     names = ["score", "scale", "cap", "bias", "mask", "temperature", "softmax"]
-    trace = by_hand()
+    trace = layer_by_hand()
     weight = mha.explain(trace, head=1, query=3, key=0)
     assert [step.name for step in weight.steps] == names
     hidden = mha.explain(trace, head=1, query=0, key=3)
@@ -284,7 +284,7 @@ def test_every_part_of_a_rule_is_a_step_in_its_order():
     sunk = mha.explain(trace, layer=1, head=1, query=3, key=0).steps[-1]
     assert sunk.labels[-1] == "sink"
     assert sunk.terms[:-1].sum() < 1
-    rounded = mha.explain(by_hand(torch.float16), head=1, query=3, key=0)
+    rounded = mha.explain(layer_by_hand(torch.float16), head=1, query=3, key=0)
     assert rounded.steps[-1].name == "rounding"
     assert rounded.pytorch().count("torch.float16") == 1
 
@@ -371,7 +371,7 @@ def test_a_number_with_unknown_parts_is_refused():
     for name, (axes, _) in EXPLAINED.items():
         with pytest.raises(mha.MhaError, match=r"not known|only its weights are known"):
             mha.explain(trace, name, **dict.fromkeys(axes, 0))
-    trace = adjusted()
+    trace = adjusted_layers()
     steps = (Norm("LayerNorm", "head"),)
     about = replace(trace.layers[0].about, rotary=None, adjustments=Adjustments(steps, steps))
     tensors = {name: t for name, t in trace.layers[0].tensors.items() if not name.endswith(("raw", "turned"))}

@@ -22,14 +22,14 @@ OF_RANDOM = [name for name in MATRICES if name != "x_v"]  # the random source ma
 LABELS = ["the\u2009₁", "cat", "saw", "the\u2009₂", "dog"]
 
 
-def made(**settings) -> mha.AttentionTrace:
+def make_trace(**settings) -> mha.AttentionTrace:
     return mha.trace(TEXT, **{"h": 6, "d_model": 11, "d_k": 3, "d_v": 7, "layers": 2, **settings})
 
 
 @pytest.fixture(scope="module")
 def trace():
     """6 query heads on 3 key/value heads, causal, two layers, no two sizes alike."""
-    return made(n_kv_heads=3, mask="causal")
+    return make_trace(n_kv_heads=3, mask="causal")
 
 
 def array(trace: mha.AttentionTrace, name: str, layer: int, head: int) -> np.ndarray:
@@ -84,7 +84,7 @@ def test_a_long_table_of_the_input_of_v_leads_back_to_its_cells(own_values):
 
 @pytest.mark.parametrize("mask", ["full", "window:1"])
 def test_cells_are_hidden_only_after_the_mask_is_applied(mask):
-    trace = made(mask=mask)
+    trace = make_trace(mask=mask)
     for name in OF_RANDOM:
         hidden = picture(trace, name, layer=1, head=2).hidden
         if name in ("masked", "weights") and mask != "full":

@@ -33,7 +33,7 @@ RULES = {
 }
 
 
-def made(rule: dict, n_kv_heads: int = 6, seed: int = 0, dtype=torch.float32) -> mha.LayerTrace:
+def make_layer_of(rule: dict, n_kv_heads: int = 6, seed: int = 0, dtype=torch.float32) -> mha.LayerTrace:
     """6 heads over 37 tokens, d_k 5; queries three times as long as usual, so that rows are uneven."""
     q, k = 3 * normal(6, L, 5, seed=seed), normal(n_kv_heads, L, 5, seed=seed + 100)
     tensors = {"q": q.to(dtype), "k": k.to(dtype), "v": normal(n_kv_heads, L, 3).to(dtype)}
@@ -47,7 +47,7 @@ def trace_of(*layers: mha.LayerTrace) -> mha.AttentionTrace:
 
 @pytest.fixture(params=RULES)
 def layer(request):
-    return made(RULES[request.param]())
+    return make_layer_of(RULES[request.param]())
 
 
 @pytest.fixture(params=[1, 500], ids=["a row", "some rows"])
@@ -100,20 +100,22 @@ def test_the_measures_are_those_of_all_weights_at_once(layer):
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
 def test_heads_that_share_keys_are_measured_one_by_one(n_kv_heads):
-    layer = made(RULES["causal"](), n_kv_heads)
+    layer = make_layer_of(RULES["causal"](), n_kv_heads)
     expected = [measured(layer, head) for head in range(6)]
     np.testing.assert_allclose(metrics(layer), expected, rtol=2e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions_are_measured_too(dtype):
-    layer = made(RULES["causal"](), dtype=dtype)
+    layer = make_layer_of(RULES["causal"](), dtype=dtype)
     expected = [measured(layer, head) for head in range(6)]
     np.testing.assert_allclose(metrics(layer), expected, rtol=2e-5, atol=1e-7)
 
 
 def test_the_table_has_a_row_for_each_head_of_each_layer():
-    layers = [made(RULES[name](), seed=seed) for seed, name in enumerate(("full", "causal", "sinks"))]
+    layers = [
+        make_layer_of(RULES[name](), seed=seed) for seed, name in enumerate(("full", "causal", "sinks"))
+    ]
     seen = overview(trace_of(*layers))
     assert "array" not in repr(seen)
     found = seen.table
@@ -124,8 +126,8 @@ def test_the_table_has_a_row_for_each_head_of_each_layer():
 
 
 def test_layers_may_differ_in_their_heads():
-    narrow = {name: tensor[:2] for name, tensor in made({}).tensors.items()}
-    seen = overview(trace_of(made({}), mha.LayerTrace(narrow, mha.ScoreRule())))
+    narrow = {name: tensor[:2] for name, tensor in make_layer_of({}).tensors.items()}
+    seen = overview(trace_of(make_layer_of({}), mha.LayerTrace(narrow, mha.ScoreRule())))
     assert [len(pictures) for pictures in seen.thumbs] == [6, 2]
     assert seen.table.groupby("layer").size().tolist() == [6, 2]
     np.testing.assert_array_equal(seen.thumbs[1], seen.thumbs[0][:2])
@@ -139,7 +141,7 @@ def test_layers_may_differ_in_their_heads():
     ("name", "side"), [(name, 32) for name in RULES] + [("empty row", n) for n in (1, 5, L)]
 )
 def test_a_pixel_is_the_largest_weight_of_its_cells(name, side):
-    layer = made(RULES[name]())
+    layer = make_layer_of(RULES[name]())
     pictures = Thumbnails(layer, side)
     for block in blocks(layer):
         pictures.add(block)

@@ -23,7 +23,7 @@ L = 6
 EYE = np.eye(L)
 
 
-def made(weights, mask=None, **rule) -> mha.LayerTrace:
+def layer_of_weights(weights, mask=None, **rule) -> mha.LayerTrace:
     """A layer whose weights are these, (head, query, key): scores are all 0, the rule does the rest."""
     weights = torch.tensor(np.array(weights), dtype=torch.float32)
     bias = weights.log().clamp(min=-1e4)  # exp(−1e4) is 0; −∞ would be a mask
@@ -32,11 +32,11 @@ def made(weights, mask=None, **rule) -> mha.LayerTrace:
     return mha.LayerTrace({"q": zeros, "k": zeros, "v": zeros}, mha.ScoreRule(bias=bias, mask=mask, **rule))
 
 
-def compared(traced, **options) -> np.ndarray:
+def similarities(traced, **options) -> np.ndarray:
     return similarity(traced, **options).to_numpy()
 
 
-def drawn(n_heads=4, size=L, seed=0) -> np.ndarray:
+def random_weights(n_heads=4, size=L, seed=0) -> np.ndarray:
     return np.random.default_rng(seed).dirichlet(np.full(size, 0.3), (n_heads, size))
 
 
@@ -68,7 +68,7 @@ def mask(request):
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_a_one_hot_head_gets_exactly_1_for_its_pattern_and_no_entropy(name):
-    table = metrics(made(list(ONE_HOT.values())))
+    table = metrics(layer_of_weights(list(ONE_HOT.values())))
     head = POSITIONS.index(name)
     assert table.loc[head, name] == 1
     assert table.loc[head, "entropy"] == 0
@@ -83,7 +83,7 @@ def test_a_one_hot_head_gets_exactly_1_for_its_pattern_and_no_entropy(name):
 
 
 def test_uniform_attention_has_entropy_1_wherever_at_least_two_keys_are_visible(mask):
-    table = metrics(made(np.full((3, L, L), 1 / L), mask))
+    table = metrics(layer_of_weights(np.full((3, L, L), 1 / L), mask))
     assert table["entropy"].to_numpy() == pytest.approx(1, abs=1e-6)
     assert (table["entropy"] <= 1).all()
 
@@ -91,7 +91,7 @@ def test_uniform_attention_has_entropy_1_wherever_at_least_two_keys_are_visible(
 def test_a_causal_head_by_hand():
     """Row 0 sees itself alone and does not count; no row sees the next token."""
     weights = [[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]]
-    found = metrics(made(weights, np.tri(3, dtype=bool))).loc[0]
+    found = metrics(layer_of_weights(weights, np.tri(3, dtype=bool))).loc[0]
     assert found["previous token"] == pytest.approx((0.25 + 0.25) / 2)
     assert np.isnan(found["next token"])
     assert found["same token"] == pytest.approx((0.75 + 0.25) / 2)
@@ -102,29 +102,33 @@ def test_a_causal_head_by_hand():
 
 
 def test_empty_rows_and_rows_with_one_key_change_nothing():
-    weights = drawn(3, 5)
+    weights = random_weights(3, 5)
     wider = np.zeros((3, 7, 7))
     wider[:, :5, :5] = weights
     mask = np.zeros((7, 7), bool)
     mask[:5, :5] = True
     mask[6, 6] = True
-    np.testing.assert_allclose(metrics(made(wider, mask)), metrics(made(weights)), rtol=1e-6)
-    np.testing.assert_allclose(compared(made(wider, mask)), compared(made(weights)), rtol=1e-6)
+    np.testing.assert_allclose(
+        metrics(layer_of_weights(wider, mask)), metrics(layer_of_weights(weights)), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        similarities(layer_of_weights(wider, mask)), similarities(layer_of_weights(weights)), rtol=1e-6
+    )
 
 
 def test_weight_on_a_sink_is_left_out_of_the_entropy():
     """Scores of 0 and a sink of log L: half of every row goes to the sink, the rest is uniform."""
-    layer = made(np.ones((2, L, L)), sinks=torch.full((2,), float(np.log(L))))
+    layer = layer_of_weights(np.ones((2, L, L)), sinks=torch.full((2,), float(np.log(L))))
     found = metrics(layer)
     assert found["same token"].to_numpy() == pytest.approx(0.5 / L)
     assert found["entropy"].to_numpy() == pytest.approx(1)
-    assert compared(layer) == pytest.approx(1)
+    assert similarities(layer) == pytest.approx(1)
 
 
 def test_one_token_has_no_pattern():
     layer = mha.trace("hello", h=2, d_model=8).layers[0]
     assert metrics(layer).isna().all(axis=None)
-    np.testing.assert_array_equal(compared(layer), [[1, np.nan], [np.nan, 1]])
+    np.testing.assert_array_equal(similarities(layer), [[1, np.nan], [np.nan, 1]])
 
 
 @pytest.mark.parametrize("settings", [{"h": 6, "n_kv_heads": 2}, {"mask": "causal", "layers": 2}, {"h": 1}])
@@ -135,14 +139,14 @@ def test_traces_of_any_source_have_patterns(settings):
         assert table.index.name == "head"
         assert [*table] == [*POSITIONS, "entropy", "distance"]
         np.testing.assert_allclose(table["first token"], layer.weights()[:, 1:, 0].mean(1), rtol=1e-5)
-        assert compared(layer).shape == (layer.n_heads, layer.n_heads)
+        assert similarities(layer).shape == (layer.n_heads, layer.n_heads)
 
 
 # Likeness
 
 
 def test_similarity_is_symmetric_bounded_and_1_with_itself(mask):
-    alike = compared(made(drawn(12), mask))
+    alike = similarities(layer_of_weights(random_weights(12), mask))
     np.testing.assert_array_equal(alike, alike.T)
     np.testing.assert_array_equal(np.diag(alike), 1)
     assert alike.min() >= 0
@@ -150,36 +154,38 @@ def test_similarity_is_symmetric_bounded_and_1_with_itself(mask):
 
 
 def test_heads_with_the_same_weights_are_1_and_heads_without_a_common_key_0():
-    one, other = drawn(2)
+    one, other = random_weights(2)
     apart = np.zeros((2, L, L))
     apart[0, :, :3], apart[1, :, 3:] = 1 / 3, 1 / 3
-    assert compared(made([one, other, one]))[0, 2] == 1
-    assert compared(made(apart))[0, 1] == pytest.approx(0, abs=1e-7)
+    assert similarities(layer_of_weights([one, other, one]))[0, 2] == 1
+    assert similarities(layer_of_weights(apart))[0, 1] == pytest.approx(0, abs=1e-7)
 
 
 def test_similarity_by_hand():
     """Row 0: (1, 0) and (½, ½), √(H(¾, ¼) − ½); row 1: equal."""
-    alike = compared(made([[[1, 0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]]))
+    alike = similarities(layer_of_weights([[[1, 0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]]))
     mixed = 0.75 * np.log2(4 / 3) + 0.25 * 2
     assert alike[0, 1] == pytest.approx(1 - np.sqrt(mixed - 0.5) / 2)
 
 
 def test_similarity_is_the_same_in_blocks_of_rows(mask, monkeypatch):
-    weights = drawn(5)
-    whole = compared(made(weights, mask))
+    weights = random_weights(5)
+    whole = similarities(layer_of_weights(weights, mask))
     for cells in (1, 70):
         monkeypatch.setattr("mha_core.attention.functional.CELLS", cells)
-        np.testing.assert_allclose(compared(made(weights, mask)), whole, rtol=1e-12)
+        np.testing.assert_allclose(similarities(layer_of_weights(weights, mask)), whole, rtol=1e-12)
 
 
 def test_some_rows_of_a_text_are_compared_evenly_spaced():
-    weights = drawn(3, 9)
-    some = compared(made(weights), max_rows=3)
+    weights = random_weights(3, 9)
+    some = similarities(layer_of_weights(weights), max_rows=3)
     np.testing.assert_allclose(
-        some, compared(made(np.concatenate([weights[:, [0, 4, 8]]] * 3, axis=1))), rtol=1e-12
+        some, similarities(layer_of_weights(np.concatenate([weights[:, [0, 4, 8]]] * 3, axis=1))), rtol=1e-12
     )
-    assert not np.allclose(some, compared(made(weights)))
-    np.testing.assert_array_equal(compared(made(weights), max_rows=9), compared(made(weights)))
+    assert not np.allclose(some, similarities(layer_of_weights(weights)))
+    np.testing.assert_array_equal(
+        similarities(layer_of_weights(weights), max_rows=9), similarities(layer_of_weights(weights))
+    )
 
 
 def test_similarity_of_a_long_text_needs_no_whole_matrix(monkeypatch):
@@ -193,14 +199,16 @@ def test_similarity_of_a_long_text_needs_no_whole_matrix(monkeypatch):
         return found
 
     monkeypatch.setattr(mha.LayerTrace, "weights", watched)
-    compared(layer)
+    similarities(layer)
     assert seen == [(3, 7, 60)] * 8 + [(3, 4, 60)]
 
 
 def test_heads_that_never_have_a_row_in_common_cannot_be_compared():
     mask = np.ones((2, L, L), bool)
     mask[0, :3] = mask[1, 3:] = False
-    np.testing.assert_array_equal(compared(made(drawn(2), mask)), [[1, np.nan], [np.nan, 1]])
+    np.testing.assert_array_equal(
+        similarities(layer_of_weights(random_weights(2), mask)), [[1, np.nan], [np.nan, 1]]
+    )
 
 
 # A whole trace, and some of its tokens
@@ -224,8 +232,8 @@ def test_all_heads_of_a_trace_are_compared_within_and_between_layers(trace):
     assert alike.index.equals(alike.columns)
     assert [*alike.index] == [*metrics(trace).index]
     np.testing.assert_allclose(alike.loc[1][1], similarity(trace.layers[1]), rtol=1e-12)
-    pair = made([trace.layers[0].weights(2), trace.layers[1].weights(1)], np.tri(5, dtype=bool))
-    assert alike.loc[(0, 2), (1, 1)] == pytest.approx(compared(pair)[0, 1], abs=1e-5)
+    pair = layer_of_weights([trace.layers[0].weights(2), trace.layers[1].weights(1)], np.tri(5, dtype=bool))
+    assert alike.loc[(0, 2), (1, 1)] == pytest.approx(similarities(pair)[0, 1], abs=1e-5)
 
 
 def test_layers_between_other_tokens_are_not_compared():
@@ -259,21 +267,21 @@ def test_the_weight_of_a_left_out_token_is_rescaled_to_the_others(settings):
 
 
 def test_rescaling_works_with_weights_only_and_with_sinks():
-    weights = drawn(2, 4)
+    weights = random_weights(2, 4)
     weights[0, 1] = [0.5, 0, 0, 0.5]  # nothing is left to share out
     known = mha.from_weights(weights, "a b c d").layers[0]
     found = leave_out(known, [0, 3]).weights()
     rest = weights[:, 1:3, 1:3]
     np.testing.assert_allclose(found[1], rest[1] / rest[1].sum(-1, keepdims=True), rtol=1e-5)
     np.testing.assert_array_equal(found[0, 0], [0, 0])
-    sinks = made(weights, sinks=torch.zeros(2))
+    sinks = layer_of_weights(weights, sinks=torch.zeros(2))
     assert (leave_out(sinks, [0, 3]).weights().sum(-1) < 1).all()
 
 
 def test_special_tokens_come_from_the_tokenizer_or_their_form():
     pieces = ("[CLS]", "a", "[MASK]", "b", "[SEP]", "[PAD]")
     spans = ((0, 0),) * 6
-    weights = drawn(2, 6)
+    weights = random_weights(2, 6)
     rest = [1, 2, 3]
     for special in ((), (0, 2, 4, 5)):  # a mask token stands for a word
         tokens = mha.Tokens("a b", pieces, spans, special=special)
@@ -296,7 +304,7 @@ def test_special_tokens_come_from_the_tokenizer_or_their_form():
 
 def test_padding_distorts_the_measures_and_can_be_left_out():
     """Three words and two of padding that nobody looks at, against the three words alone."""
-    q, k, v = (torch.from_numpy(drawn(2, 5, seed)).float() for seed in range(3))
+    q, k, v = (torch.from_numpy(random_weights(2, 5, seed)).float() for seed in range(3))
     mask = torch.tensor([True, True, True, False, False]).expand(5, 5)
     padded = mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c", "[PAD]", "[PAD]"], mask=mask)
     alone = mha.from_tensors(q=q[:, :3], k=k[:, :3], v=v[:, :3], tokens=["a", "b", "c"])
@@ -397,7 +405,7 @@ def test_a_trace_without_layers_has_nothing_to_measure(measure, refused):
 
 @pytest.mark.parametrize("special", [(0,), (0, 8), (3, 4)])
 def test_the_share_of_special_tokens_is_the_mean_of_their_columns(special):
-    given = made(drawn(6, 9))
+    given = layer_of_weights(random_weights(6, 9))
     assert special_share(given, special) == pytest.approx(given.weights()[..., list(special)].sum(-1).mean())
     assert special_share(given, special, rows=3) == pytest.approx(
         given.weights()[:, ::3][..., list(special)].sum(-1).mean()
@@ -405,6 +413,6 @@ def test_the_share_of_special_tokens_is_the_mean_of_their_columns(special):
 
 
 def test_without_special_tokens_there_is_no_share():
-    assert special_share(made(drawn()), ()) is None
+    assert special_share(layer_of_weights(random_weights()), ()) is None
     cross = mha.LayerTrace({"weights": torch.full((2, 3, 4), 1 / 4)})
     assert special_share(cross, (0,)) is None

@@ -79,13 +79,13 @@ def test_sizes_out_of_range_are_refused(code, arguments, message):
 SENTENCE = "the cat saw the dog"
 
 
-def ran(code: PositionCode, **values: torch.Tensor) -> dict[str, torch.Tensor]:
+def run_code(code: PositionCode, **values: torch.Tensor) -> dict[str, torch.Tensor]:
     names = {"torch": torch} | values
     exec(code.code, names)
     return names
 
 
-def close(made: torch.Tensor, expected: np.ndarray) -> None:
+def assert_close(made: torch.Tensor, expected: np.ndarray) -> None:
     np.testing.assert_allclose(made.numpy(), expected, atol=1e-6, rtol=0)
 
 
@@ -96,35 +96,37 @@ def test_the_code_in_torch_of_the_sinusoidal_code_adds_what_a_trace_has(width):
         for position in ("sinusoidal", "none")
     )
     code = sinusoidal(5, width)
-    made = ran(code, x=torch.from_numpy(without.copy()))
-    close(made["pe"], code.table.to_numpy())
-    close(made["x"], with_code)
+    made = run_code(code, x=torch.from_numpy(without.copy()))
+    assert_close(made["pe"], code.table.to_numpy())
+    assert_close(made["x"], with_code)
 
 
 def test_the_code_in_torch_of_the_learned_code_adds_what_a_trace_has():
     model = mini.model(mini.find("en", "glass-box", 4, 64)).model
     words = torch.tensor(lexicon("en").cut(SENTENCE, limit=MAX_WORDS)[1])
     code = of_vectors(model.position.detach().numpy())
-    made = ran(code, embedding=model.embedding.detach(), position=model.position.detach(), words=words)
+    made = run_code(code, embedding=model.embedding.detach(), position=model.position.detach(), words=words)
     normed = model.layers[0].norm(made["x"]).detach()  # as each layer does with its input
-    close(normed, mha.trace(SENTENCE, source="mini").layers[0].x)
+    assert_close(normed, mha.trace(SENTENCE, source="mini").layers[0].x)
 
 
 def test_the_code_in_torch_of_the_rotary_code_rotates_as_a_trace_does():
     turned, straight = (
         mha.trace(SENTENCE, d_model=12, h=2, position=position).layers[0] for position in ("rotary", "none")
     )
-    made = ran(rotary(5, 6), q=torch.from_numpy(straight.q.copy()), k=torch.from_numpy(straight.k.copy()))
-    close(made["q"], turned.q)
-    close(made["k"], turned.k)
+    made = run_code(
+        rotary(5, 6), q=torch.from_numpy(straight.q.copy()), k=torch.from_numpy(straight.k.copy())
+    )
+    assert_close(made["q"], turned.q)
+    assert_close(made["k"], turned.k)
     alike = torch.full((1, 5, 6), 6**-0.5)
-    made = ran(rotary(5, 6), q=alike, k=alike)
-    close((made["q"] @ made["k"].mT)[0], rotary(5, 6).effect.to_numpy())
+    made = run_code(rotary(5, 6), q=alike, k=alike)
+    assert_close((made["q"] @ made["k"].mT)[0], rotary(5, 6).effect.to_numpy())
 
 
 @pytest.mark.parametrize("h", [1, 4, 6])
 def test_the_code_in_torch_of_alibi_adds_what_a_trace_has(h):
     layer = mha.trace(SENTENCE, d_model=12, h=h, position="alibi").layers[0]
-    made = ran(alibi(5, h, 0), scores=torch.from_numpy(layer.scaled().copy()))
-    close(made["scores"], layer.masked())
+    made = run_code(alibi(5, h, 0), scores=torch.from_numpy(layer.scaled().copy()))
+    assert_close(made["scores"], layer.masked())
     assert ("every second rate" in alibi(5, h, 0).formula) == (h == 6)

@@ -174,7 +174,7 @@ def test_numbers_set_by_an_edit_have_no_code():
     assert of_step("softmax", layer) == of_step("mix", layer) == ""
 
 
-def in_torch(source: str) -> list[str]:
+def torch_texts(source: str) -> list[str]:
     """The texts in a program, docstrings apart, that are code in torch."""
     tree = ast.parse(source)
     docstrings = {
@@ -185,6 +185,6 @@ def in_torch(source: str) -> list[str]:
 
 
 def test_only_one_file_writes_torch_code():
-    assert in_torch('"""torch.tensor(1)"""\nx = f"{y} = torch.tanh({y})"') == [" = torch.tanh("]
+    assert torch_texts('"""torch.tensor(1)"""\nx = f"{y} = torch.tanh({y})"') == [" = torch.tanh("]
     files = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
-    assert [file.name for file in files if in_torch(file.read_text(encoding="utf-8"))] == ["pytorch.py"]
+    assert [file.name for file in files if torch_texts(file.read_text(encoding="utf-8"))] == ["pytorch.py"]

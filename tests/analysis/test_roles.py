@@ -131,7 +131,7 @@ def uniform() -> SmallModel:
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def random_model():
     """A model that nobody trained, with sharp weights, and its table."""
     model = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=5).requires_grad_(False)
     for layer in model.layers:
@@ -139,8 +139,8 @@ def drawn():
     return model, of_model(model, "en", seed=7)
 
 
-def test_the_measure_is_that_of_one_trace_for_each_sentence(drawn):
-    model, _ = drawn
+def test_the_measure_is_that_of_one_trace_for_each_sentence(random_model):
+    model, _ = random_model
     material, vocabulary = evaluation.material("en"), lexicon("en").vocabulary
     looks = evaluation.link_weights(model, material)
     trained = checkpoints.Trained(model, Plan("standard", 3, 12), 0, {})
@@ -154,8 +154,8 @@ def test_the_measure_is_that_of_one_trace_for_each_sentence(drawn):
     assert len(looks.weights) == len(material.ids)
 
 
-def test_the_table_has_every_head_and_role_once_and_its_bounds(drawn):
-    _, table = drawn
+def test_the_table_has_every_head_and_role_once_and_its_bounds(random_model):
+    _, table = random_model
     assert [*table] == ["layer", "head", "role", "score", "weight", "baseline", "control", "n"]
     assert len(table) == 2 * 3 * len(ROLES) == len(table.drop_duplicates(["layer", "head", "role"]))
     assert table["role"].tolist() == [*ROLES] * 6
@@ -169,9 +169,9 @@ def test_the_table_has_every_head_and_role_once_and_its_bounds(drawn):
             assert n == rows.sum()
 
 
-def test_a_mean_weight_and_the_uniform_baseline_of_a_position(drawn):
-    _, table = drawn
-    looks = evaluation.link_weights(drawn[0], evaluation.material("en"))
+def test_a_mean_weight_and_the_uniform_baseline_of_a_position(random_model):
+    _, table = random_model
+    looks = evaluation.link_weights(random_model[0], evaluation.material("en"))
     found = table[(table["role"] == "previous token") & (table["layer"] == 1) & (table["head"] == 2)].iloc[0]
     cells = [weights[1, 2, m, m - 1] for weights in looks.weights for m in range(1, weights.shape[3])]
     uniform = [1 / weights.shape[3] for weights in looks.weights for _ in range(1, weights.shape[3])]
@@ -180,8 +180,8 @@ def test_a_mean_weight_and_the_uniform_baseline_of_a_position(drawn):
     assert found["n"] == len(cells)
 
 
-def test_the_control_is_the_same_model_before_training(drawn):
-    _, table = drawn
+def test_the_control_is_the_same_model_before_training(random_model):
+    _, table = random_model
     before = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7)
     np.testing.assert_array_equal(table["control"], of_model(before, "en")["score"])
     assert not np.allclose(table["control"], table["score"])

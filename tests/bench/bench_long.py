@@ -63,7 +63,7 @@ def child(n_layers: int) -> dict:
     for part, (module, name) in parts.items():
         setattr(module, name, timed(part, getattr(module, name)))
 
-    def opened(text: str, **link: object) -> float:
+    def open_page(text: str, **link: object) -> float:
         app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=3600)
         for key, value in ({"source": "random", "twin": "", "text": text} | link).items():
             app.query_params[key] = str(value)
@@ -75,12 +75,12 @@ def child(n_layers: int) -> dict:
             raise RuntimeError([error.value for error in refused])
         return time.perf_counter() - start
 
-    opened("a small sentence", layers=2, h=4, d_model=64)
+    open_page("a small sentence", layers=2, h=4, d_model=64)
     bare = memory("VmRSS")
     seconds.update(dict.fromkeys(parts, 0.0))
     text = " ".join(f"w{n % 997}" for n in range(TOKENS))
     link = {"layers": n_layers, "h": HEADS, "d_model": D_MODEL, "layer": 1, "head": 3, "token": TOKENS // 2}
-    whole = opened(text, mask="causal", **link)
+    whole = open_page(text, mask="causal", **link)
     return {
         "bare": bare,
         "peak": memory("VmHWM"),

@@ -26,7 +26,7 @@ def link(address: str, **asked: object) -> str:
     return f"{address}?{urlencode(random | asked)}"
 
 
-def saved(page, key: str, kind: str):
+def saved_file(page, key: str, kind: str):
     """The file that the menu of a figure saves: its name and its bytes."""
     menu = page.locator(f".st-key-{key} .headscope-save")
     menu.scroll_into_view_if_needed()
@@ -96,12 +96,12 @@ def test_a_map_of_words_is_saved_with_its_words_by_keyboard(visit, app):
         page.keyboard.press("Enter")
     assert waiting.value.suggested_filename.endswith(".png")
 
-    head, *body = rows(saved(page, "words_map", "CSV")[1])
+    head, *body = rows(saved_file(page, "words_map", "CSV")[1])
     assert head == ["series", "x", "y", "label"]
     found = {line[3]: line for line in body}
     assert found["dog"][0] == "animal"
     assert len(body) > 300
-    assert len(ET.fromstring(saved(page, "words_map", "SVG")[1])) > 2
+    assert len(ET.fromstring(saved_file(page, "words_map", "SVG")[1])) > 2
     page.emulate_media(media="print")
     assert not page.locator(".headscope-save").first.is_visible()
 
@@ -129,7 +129,7 @@ def test_an_svg_has_the_figure_with_its_caption(plotted, settled):
     for theme, paper in PAPER.items():
         page.emulate_media(color_scheme=theme)
         settled(page)
-        name, content = saved(page, PLOT, "SVG")
+        name, content = saved_file(page, PLOT, "SVG")
         assert name.startswith("headscope-weights-A₂-layer-1-head-2-img-src-x")
         assert name.endswith(".svg")
         root = ET.fromstring(content)
@@ -163,9 +163,9 @@ def test_an_svg_has_the_figure_with_its_caption(plotted, settled):
 
 def test_a_png_has_twice_the_pixels_of_the_figure(plotted):
     page = plotted()
-    _, drawn = saved(page, PLOT, "SVG")
+    _, drawn = saved_file(page, PLOT, "SVG")
     root = ET.fromstring(drawn)
-    name, content = saved(page, PLOT, "PNG")
+    name, content = saved_file(page, PLOT, "PNG")
     assert name.endswith(".png")
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", content[16:24])
@@ -188,7 +188,7 @@ def test_a_png_has_twice_the_pixels_of_the_figure(plotted):
     page.locator(f".st-key-{PLOT} .js-plotly-plot").evaluate(
         "e => window.Plotly.relayout(e, {'xaxis.range': [1.5, 4.5]})"
     )
-    root = ET.fromstring(saved(page, PLOT, "SVG")[1])
+    root = ET.fromstring(saved_file(page, PLOT, "SVG")[1])
     texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
     assert texts.count("animal") == 2
     assert texts.count("street") == 1  # its column is out of sight, its row is not
@@ -202,7 +202,7 @@ def test_a_csv_holds_the_very_numbers_that_are_drawn(plotted):
     text = '=1+1 @x hello, "you" -5 小猫'
     page = plotted(link("", text=text, mask="causal", head=2).replace("?", "&"))
     trace = mha.trace(text, h=4, d_model=64, mask="causal")
-    name, content = saved(page, PLOT, "CSV")
+    name, content = saved_file(page, PLOT, "CSV")
     assert name == "headscope-weights-A₂-layer-1-head-2-1-1-x-hello-you-5-小猫.csv"
     head, *body = rows(content)
     harmless = ["'" + label if label[0] in "=+-@" else label for label in trace.tokens.labels]
@@ -232,9 +232,9 @@ def test_no_word_on_a_map_is_overlapped_or_cut(visit, app):
 
 def test_the_figure_of_the_paper_is_saved_with_its_source(visit, app):
     page = visit(f"{app}/train?train_view=heads")
-    lines = rows(saved(page, "sweep_published", "CSV")[1])
+    lines = rows(saved_file(page, "sweep_published", "CSV")[1])
     assert lines[1][:3] == ["BLEU", "1", "24.9"]
-    root = ET.fromstring(saved(page, "sweep_published", "SVG")[1])
+    root = ET.fromstring(saved_file(page, "sweep_published", "SVG")[1])
     written = " ".join("".join(element.itertext()) for element in root.findall(f"{SVG}text"))
     assert "Vaswani et al. 2017, Table 3" in written
 
@@ -246,12 +246,12 @@ def test_on_a_phone_a_3d_map_has_a_free_legend_and_can_be_saved(visit, app):
     legend, buttons = (plot.locator(name).bounding_box() for name in (".legend", ".modebar"))
     assert buttons["width"] > 0
     assert legend["y"] + legend["height"] <= buttons["y"]
-    root = ET.fromstring(saved(page, "words_map", "SVG")[1])
+    root = ET.fromstring(saved_file(page, "words_map", "SVG")[1])
     images = [
         value for e in root.iter(f"{SVG}image") for key, value in e.attrib.items() if key.endswith("href")
     ]
     assert [value for value in images if value.startswith("data:image/png") and len(value) > 5000]
-    head, *_ = rows(saved(page, "words_map", "CSV")[1])
+    head, *_ = rows(saved_file(page, "words_map", "CSV")[1])
     assert head == ["series", "x", "y", "z", "label"]
 
 
@@ -293,7 +293,7 @@ def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
     text = f"one two {NASTY}"
     sizes = {"h": 4, "d_model": 32, "layers": 3}
     page = visit(link(app, text=text, **sizes))
-    name, content = saved(page, "overview", "CSV")
+    name, content = saved_file(page, "overview", "CSV")
     assert name.startswith("headscope-overview-one-two-img-src-x")
     table = overview(mha.trace(text, **sizes)).table
     head, *body = rows(content)
@@ -305,7 +305,7 @@ def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
     for theme, paper in PAPER.items():
         page.emulate_media(color_scheme=theme)
         settled(page)
-        root = ET.fromstring(saved(page, "overview", "SVG")[1])
+        root = ET.fromstring(saved_file(page, "overview", "SVG")[1])
         assert written(root)[0] == "All layers and heads"
         assert written(root)[1:8] == ["1", "2", "3", "1", "2", "3", "4"]  # layers, heads
         assert f"“{text}”" in " ".join(written(root))
@@ -318,10 +318,10 @@ def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
         assert found["painted"] > 0.5 * box["width"] * box["height"]
         # The outline of the chosen head is not saved, and cells end between the pixels of a screen.
         assert found["others"] < 0.12 * found["painted"]
-    content = saved(page, "overview", "PNG")[1]
+    content = saved_file(page, "overview", "PNG")[1]
     assert struct.unpack(">II", content[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))
 
     page.locator(".overview .orders button", has_text="entropy").click()
     ranked = table["entropy"].astype(np.float32).sort_values(kind="stable").index
-    found = written(ET.fromstring(saved(page, "overview", "SVG")[1]))[1:13]
+    found = written(ET.fromstring(saved_file(page, "overview", "SVG")[1]))[1:13]
     assert found == [f"{layer + 1}.{head + 1}" for layer, head in ranked]

@@ -57,7 +57,7 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     over_cell(view.view.locator(".six figure canvas").nth(4), 2, 1)
     page.mouse.down()
     page.mouse.up()
-    assert shown(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
+    assert explained_number(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
 
     # What if it were hidden: the same layer, head and token, beside what was changed before; and back.
     panel.get_by_role("link", name="What if this cell were hidden?").click()
@@ -80,11 +80,11 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     page.mouse.down()
     page.mouse.up()
     panel = pictures.locator(".explanation")
-    assert shown(panel) == pytest.approx(trace.layers[0].result()[3, 5], rel=2e-3)
+    assert explained_number(panel) == pytest.approx(trace.layers[0].result()[3, 5], rel=2e-3)
     expect(panel.locator("li b").first).to_have_text("Contribution of each head")
 
 
-def shown(panel) -> float:
+def explained_number(panel) -> float:
     """The number in the heading of a panel."""
     heading = panel.get_by_role("heading")
     heading.wait_for()

@@ -11,7 +11,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 PAGES = ("token", "steps?operation=softmax", "steps?steps_view=layers&architecture=standard", "embeddings")
 
 
-def asked(link: str, name: str) -> str:
+def value_in_link(link: str, name: str) -> str:
     return parse_qs(urlsplit(link).query).get(name, [""])[0]
 
 
@@ -34,7 +34,7 @@ def test_a_choice_runs_a_part_of_the_page(visit, app, settled, address):
     words.filter(has_text="animal").click()
     settled(page)
     expect(chosen).to_have_text("animal")
-    assert asked(page.url, "token") == "animal"
+    assert value_in_link(page.url, "token") == "animal"
     assert "navigation" not in kinds(heard[before:])  # the frame did not run
 
 
@@ -48,7 +48,7 @@ def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled
     settled(page)
     page.go_back()
     settled(page)
-    assert asked(page.url, "token") == "animal"
+    assert value_in_link(page.url, "token") == "animal"
     expect(chosen).to_have_text("animal")
     page.reload()
     settled(page)
@@ -92,9 +92,9 @@ def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, se
         assert page.locator(".heatmaps").evaluate(framed) == [at]
         shown = words.locator("span").all_inner_texts()
         assert shown == ["·" if weight < 0.005 else f"{weight:.2f}" for weight in weights[at]]
-        assert asked(page.url, "token") == word
+        assert value_in_link(page.url, "token") == word
     page.keyboard.press("ArrowLeft")
-    assert asked(page.url, "token") == "the"
+    assert value_in_link(page.url, "token") == "the"
     expect(words.locator(":focus").or_(words.and_(page.locator(":focus")))).to_contain_text("the")
     assert len(sent) == before
 
@@ -102,7 +102,7 @@ def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, se
     page.locator(".chooser [data-field=head]").get_by_role("radio", name="3").click()
     settled(page)
     assert len(sent) == before + 1
-    assert asked(page.url, "token") == "the"
+    assert value_in_link(page.url, "token") == "the"
     assert page.locator(".heatmaps").evaluate(framed.replace("₂", "₃")) == [labels.index("street") - 1]
     page.get_by_role("link", name="Token", exact=True).first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("“the” in layer 2, head 3")

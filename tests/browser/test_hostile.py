@@ -114,7 +114,7 @@ def harmless(visit, settled):
         check()
 
 
-def written(page) -> str:
+def page_text(page) -> str:
     """What stands on the page, without the signs that keep Markdown from reading it."""
     return page.locator("[data-testid=stApp]").inner_text().replace("\u2060", "")
 
@@ -158,7 +158,7 @@ def test_any_number_in_any_field_of_a_link_is_harmless(strangers, harmless):
         link = urlencode({name: values[at % len(values)] for at, name in enumerate(names)})
         opened = harmless(f"{strangers}/{page}&{link}")
         expect(opened.get_by_role("heading", level=1)).to_be_visible()
-        assert failed not in written(opened)
+        assert failed not in page_text(opened)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_any_number_in_any_field_of_a_link_is_harmless(strangers, harmless):
 def test_any_name_of_a_model_is_harmless_and_not_loaded(app, harmless, model):
     page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    assert model in written(page)
+    assert model in page_text(page)
     expect(page.locator(".view")).to_have_count(0)
 
 
@@ -232,7 +232,7 @@ def test_a_file_opens_up_to_the_limit_on_its_label_and_a_larger_one_is_refused_i
         else:
             expect(uploader).to_contain_text(f"must be {megabytes}.0MB or smaller")
         assert eye(page).words() == ["just", "small", "enough"]  # what was open stays open
-    assert "AxiosError" not in written(page)
+    assert "AxiosError" not in page_text(page)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ LEFT, TOP, GAP = 26, 18, 6  # of the script; what is not so is found out by the 
 
 
 @pytest.fixture
-def opened(visit, app):
+def open_overview(visit, app):
     """The page, its overview drawn."""
 
     def open_page(**how):
@@ -31,11 +31,11 @@ def opened(visit, app):
 
 
 @pytest.fixture
-def counted(opened):
+def open_counted(open_overview):
     """The page, and the list that every message to the server lengthens."""
 
     def open_page():
-        page = opened(sent=(sent := []))
+        page = open_overview(sent=(sent := []))
         assert sent
         return page, sent
 
@@ -75,8 +75,8 @@ def order(page, name: str):
     return page.locator(".overview .orders button", has_text=name)
 
 
-def test_hovering_a_head_describes_and_outlines_it_without_the_server(counted, expected, settled):
-    page, sent = counted()
+def test_hovering_a_head_describes_and_outlines_it_without_the_server(open_counted, expected, settled):
+    page, sent = open_counted()
     before = len(sent)
     picture = "canvas => canvas.toDataURL()"
     page.get_by_role("heading", name="What does each head look at?").hover()
@@ -98,8 +98,8 @@ def test_hovering_a_head_describes_and_outlines_it_without_the_server(counted, e
     assert chosen(page) == ("1", "1")
 
 
-def test_a_click_opens_the_head(opened, settled, eye):
-    page = opened()
+def test_a_click_opens_the_head(open_overview, settled, eye):
+    page = open_overview()
     canvas(page).click(position=middle(page, 4, 9))
     settled(page)
     assert chosen(page) == ("4", "9")
@@ -125,8 +125,8 @@ def test_numbers_are_sent_once_and_not_with_every_click(visit, app, settled):
         assert not any(MARK in frame for frame in heard)
 
 
-def test_with_the_keyboard_a_head_is_announced_and_opened(counted, settled):
-    page, sent = counted()
+def test_with_the_keyboard_a_head_is_announced_and_opened(open_counted, settled):
+    page, sent = open_counted()
     expect(page.get_by_role("application", name="72 heads of 6 layers")).to_be_visible()
     expect(page.locator(".overview [aria-live=polite]")).to_contain_text("Layer 1, head 1")
     canvas(page).focus()
@@ -151,8 +151,8 @@ def test_with_the_keyboard_a_head_is_announced_and_opened(counted, settled):
     expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()
 
 
-def test_heads_are_sorted_and_a_second_press_turns_the_order(counted, expected):
-    page, sent = counted()
+def test_heads_are_sorted_and_a_second_press_turns_the_order(open_counted, expected):
+    page, sent = open_counted()
     before = len(sent)
     for measure, ascending in (("entropy", True), ("first token", False)):
         order(page, measure).click()
@@ -181,8 +181,8 @@ PIXEL = """(canvas, at) => {
 }"""
 
 
-def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened, expected, settled):
-    page = opened()
+def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(open_overview, expected, settled):
+    page = open_overview()
     scales = []
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
@@ -207,8 +207,8 @@ def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened,
     assert scales[0] != scales[1]
 
 
-def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(opened, settled):
-    page = opened(width=390, height=844, touch=True, scale=2)
+def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(open_overview, settled):
+    page = open_overview(width=390, height=844, touch=True, scale=2)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     assert canvas(page).bounding_box()["width"] <= 358
     opener = page.get_by_role("button", name="Open this head")

@@ -93,7 +93,7 @@ class Visitor(threading.Thread):
         cookie = {"Cookie": f"headscope_route={self.route}"}
         return connect(self.address, subprotocols=["streamlit"], max_size=None, additional_headers=cookie)
 
-    def _ask(self, page) -> str:
+    def _request_page(self, page) -> str:
         question = BackMsg()
         question.rerun_script.query_string = urlencode({"text": self.text, "twin": ""})
         page.send(question.SerializeToString())

@@ -33,7 +33,7 @@ def step(page) -> str:
     return parse_qs(urlsplit(page.url).query).get("operation", [NAMES[0]])[0]
 
 
-def at_step(page, name: str) -> None:
+def assert_at_step(page, name: str) -> None:
     """The link, the drawing, the words and the pictures are those of the step."""
     assert step(page) == name
     number = NAMES.index(name) + 1
@@ -68,7 +68,7 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, matrix_o
     page = on_steps(sent=(sent := []))
     before = len(sent)
     trace = layer()
-    at_step(page, "project")
+    assert_at_step(page, "project")
     formulas = " ".join(page.locator(".katex annotation").all_text_contents())
     for size in ("13 \\times 24", "24 \\times 4{\\cdot}6", "13 \\times 13"):
         assert size in formulas
@@ -77,15 +77,15 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, matrix_o
     assert captions.count() == 4
     assert not captions.evaluate_all(CUT)
     page.keyboard.press("ArrowRight")
-    at_step(page, "split")
+    assert_at_step(page, "split")
     assert symbols(page) == ["Q₃", "K₂", "V₂"]
     np.testing.assert_array_equal(matrix_of(page, "k K₂"), trace.k[1])
     page.keyboard.press("PageDown")  # as a presenter sends it
-    at_step(page, "scores")
+    assert_at_step(page, "scores")
     assert symbols(page) == ["Q₃", "K₂", "→ S₃"]
     page.get_by_role("button", name="Next step").click()
     page.get_by_role("button", name="Next step").click()
-    at_step(page, "mask")
+    assert_at_step(page, "mask")
     hidden = ~trace.allowed(2)
     np.testing.assert_array_equal(np.isnan(matrix_of(page, "masked S₃ masked")), hidden)
     pictures = page.locator(".heatmaps figure canvas")
@@ -93,21 +93,21 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, matrix_o
     assert {(box["y"], box["height"]) for box in boxes} == {(boxes[0]["y"], boxes[0]["height"])}
     assert page.locator(".cell-path svg").bounding_box()["y"] < 900  # the first screen, above the pictures
     page.get_by_role("img", name="step 5 of").get_by_text("Mix", exact=True).click()
-    at_step(page, "mix")
+    assert_at_step(page, "mix")
     assert symbols(page) == ["A₃", "V₂", "→ head₃"]
     np.testing.assert_allclose(matrix_of(page, "output head₃"), trace.output(2), atol=1e-6)
     page.get_by_role("button", name="Previous step").click()
-    at_step(page, "softmax")
+    assert_at_step(page, "softmax")
     page.go_back()
     settled(page)
-    at_step(page, "mix")
+    assert_at_step(page, "mix")
     page.go_forward()
     settled(page)
-    at_step(page, "softmax")
+    assert_at_step(page, "softmax")
     assert len(sent) - before <= 2  # Back and Forward may cost a run each, a step costs none
     page.reload()
     settled(page)
-    at_step(page, "softmax")
+    assert_at_step(page, "softmax")
     page.keyboard.press("End")
     page.locator("[data-testid=stMain]").evaluate("main => main.scrollTo(0, main.scrollHeight)")
     expect(page.get_by_role("button", name="Next step")).to_be_in_viewport()  # the drawing stays
@@ -129,7 +129,7 @@ def test_a_cell_can_be_read_chosen_enlarged_saved_and_plotted(on_steps, settled)
     weights.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
-    at_step(page, "softmax")  # arrows walk the cells here
+    assert_at_step(page, "softmax")  # arrows walk the cells here
     expect(reading).to_have_text(f"A₃, {labels[2]} → {labels[1]}: {exact(trace, 2, 1)}.")
     assert len(sent) == before
     page.keyboard.press("Enter")
@@ -189,14 +189,14 @@ SWIPE = """([from, to, on]) => {
 
 def test_on_a_phone_a_swipe_changes_the_step(on_steps):
     page = on_steps(width=390, height=844, touch=True)
-    at_step(page, "project")
+    assert_at_step(page, "project")
     cut = """() => [...document.querySelectorAll('.katex-html')].flatMap((formula) => {
         const outer = formula.closest('[data-testid=stMarkdownContainer]').getBoundingClientRect();
         return [...formula.querySelectorAll('.mord')].map((e) => e.getBoundingClientRect())
             .filter((box) => box.height && (box.top < outer.top - 1 || box.bottom > outer.bottom + 1));
     }).length"""
     for number, name in enumerate(NAMES):
-        at_step(page, name)
+        assert_at_step(page, name)
         assert page.evaluate(cut) == 0, name
         assert page.evaluate(WIDTH) <= 390, name
         first = page.locator(".heatmaps figure").first.bounding_box()
@@ -205,10 +205,10 @@ def test_on_a_phone_a_swipe_changes_the_step(on_steps):
         if number + 1 < len(NAMES):
             page.evaluate(SWIPE, [300, 150])
     page.evaluate(SWIPE, [150, 300])
-    at_step(page, "concat")
+    assert_at_step(page, "concat")
     page.evaluate(SWIPE, [150, 190])  # too little
-    at_step(page, "concat")
+    assert_at_step(page, "concat")
     page.evaluate(SWIPE, [150, 300])
-    at_step(page, "mix")
+    assert_at_step(page, "mix")
     page.evaluate(SWIPE, [300, 150, page.locator(".cell-path input").element_handle()])  # it moves the slider
-    at_step(page, "mix")
+    assert_at_step(page, "mix")

@@ -33,7 +33,7 @@ def goes_on(page) -> None:
     )
 
 
-def at_animal(view) -> float:
+def weight_on_animal(view) -> float:
     """How much the head that does so most lets the chosen "it" of the first sentence look at "animal"."""
     return max((weight for _, _, key, weight in view.lines() if key == ANIMAL), default=0)
 
@@ -63,13 +63,13 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
     settled(page)
     view = eye(page, "train_heads")
     assert view.view.locator(".foot button").all_inner_texts() == ["Unpin (Esc)"]  # it hides no word
-    after = at_animal(view)
+    after = weight_on_animal(view)
     slider = page.get_by_role("slider")
     slider.focus()
     slider.press("Home")
     expect(page.get_by_text(re.compile("^At step 0 "))).to_be_visible()
     settled(page)
-    assert at_animal(view) < 0.2 < 0.3 < after
+    assert weight_on_animal(view) < 0.2 < 0.3 < after
     assert view.token(ANIMAL).locator("bdi").inner_text() == "animal"
 
     button(page, "Look at its heads").click()  # as they are at step 0, which is chosen

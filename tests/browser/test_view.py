@@ -26,7 +26,7 @@ def weights(text: str = TIRED, layer: int = -1, **settings) -> np.ndarray:
     return mha.trace(**(Scene().settings(text) | settings)).layers[layer].weights()
 
 
-def told(head: int, key: int, word: str) -> str:
+def reading(head: int, key: int, word: str) -> str:
     """What is said of "it" and a key of the first sentence, under the pointer."""
     layer = mha.trace(**Scene().settings(TIRED)).layers[1]
     weight, score = layer.weights(head)[IT, key], layer.scores(head)[IT, key]
@@ -50,7 +50,7 @@ def expected(
     return sorted(found if side == "query" else [(h, other, token, w) for h, token, other, w in found])
 
 
-def same(shown: list, wanted: list) -> None:
+def assert_lines(shown: list, wanted: list) -> None:
     assert [line[:3] for line in shown] == [line[:3] for line in wanted]
     np.testing.assert_allclose([line[3] for line in shown], [line[3] for line in wanted], atol=2e-5)
 
@@ -72,7 +72,7 @@ def link(address: str, **scene: object) -> str:
 
 
 @pytest.fixture
-def counted(visit, eye):
+def open_counted(visit, eye):
     """Open an address; returns the page, its view, and a list that every message to the server lengthens."""
 
     def open_page(address: str):
@@ -95,7 +95,7 @@ def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(view_o
         labels = ["[CLS]", *mha.words(text).labels]
         for side in ("query", "key"):
             assert [view.token(at, side, number).locator("bdi").inner_text() for at in range(13)] == labels
-        same(view.lines(number), expected(text, IT, [0, 3]))
+        assert_lines(view.lines(number), expected(text, IT, [0, 3]))
     seen = [view.stage(number).locator(".key.strong bdi").all_inner_texts() for number in (0, 1)]
     assert seen == [["animal", "because"], ["street", "because"]]
     palette = view.colours()
@@ -120,7 +120,7 @@ def test_numbers_are_beside_the_words_looked_at(view_of):
 def test_one_sentence_has_one_panel(view_of):
     view = view_of(twin="")
     assert view.view.locator(".panel").count() == 1
-    same(view.lines(), expected(TIRED, IT, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, IT, [2, 3]))
 
 
 @pytest.mark.parametrize("drawing", ["lines", "arcs", "text", "matrix"])
@@ -161,8 +161,8 @@ def test_heads_beyond_the_colours_have_dashes(view_of):
 # What asks the server nothing, and what does
 
 
-def test_exploring_the_view_sends_no_messages(counted, app, settled):
-    page, view, sent = counted(f"{app}/?heads=1")
+def test_exploring_the_view_sends_no_messages(open_counted, app, settled):
+    page, view, sent = open_counted(f"{app}/?heads=1")
     before = len(sent)
     view.token(2).hover()
     view.token(5).click()
@@ -220,12 +220,12 @@ def test_chips_switch_heads_on_and_off(view_of):
     view = view_of()
     view.chip("head 1").click()
     assert view.on() == [0, 2, 3]
-    same(view.lines(), expected(TIRED, IT, [0, 2, 3]))
+    assert_lines(view.lines(), expected(TIRED, IT, [0, 2, 3]))
     view.chip("head 3").click()
     view.chip("head 4").click()
     assert view.on() == [0]
     for number, text in enumerate((TIRED, WIDE)):
-        same(view.lines(number), expected(text, IT, [0]))
+        assert_lines(view.lines(number), expected(text, IT, [0]))
     view.chip("head 1").click()
     assert view.on() == []
     assert view.lines() == []
@@ -238,7 +238,7 @@ def test_all_a_head_alone_and_a_range(view_of):
     view.chip("all").click()
     assert view.on() == [0, 1, 2, 3]
     assert view.chip("all").get_attribute("aria-pressed") == "true"
-    same(view.lines(1), expected(WIDE, IT, range(4)))
+    assert_lines(view.lines(1), expected(WIDE, IT, range(4)))
     view.chip("all").click()
     assert view.on() == [2, 3]
     view.chip("head 2").dblclick()
@@ -266,7 +266,7 @@ def test_another_sentence_or_h_keeps_the_switched_heads_and_unpins_tokens(visit,
     view.button("lines").click()
     assert view.chosen_word() == "it"  # not the last token, as before
     assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == "6"
-    same(view.lines(), expected(text, 6, [0, 3]))
+    assert_lines(view.lines(), expected(text, 6, [0, 3]))
 
     view.chip("all").click()
     page.get_by_role("spinbutton", name="Heads, h", exact=True).fill("8")
@@ -274,7 +274,7 @@ def test_another_sentence_or_h_keeps_the_switched_heads_and_unpins_tokens(visit,
     settled(page)
     assert view.view.locator(".chip").count() == 9
     assert view.on() == [0, 1, 2, 3]
-    same(view.lines(), expected(text, 6, range(4), h=8))
+    assert_lines(view.lines(), expected(text, 6, range(4), h=8))
 
 
 # Pointing and pinning
@@ -284,23 +284,23 @@ def test_hovering_a_token_shows_its_row_or_column(view_of):
     view = view_of()
     for token in (2, 6, 11):
         view.token(token).hover()
-        same(view.lines(), expected(TIRED, token, [2, 3]))
+        assert_lines(view.lines(), expected(TIRED, token, [2, 3]))
         assert "focus" in view.token(token).get_attribute("class")
         view.token(token, "key").hover()
-        same(view.lines(), expected(TIRED, token, [2, 3], "key"))
+        assert_lines(view.lines(), expected(TIRED, token, [2, 3], "key"))
         labels = ("[CLS]", *mha.words(TIRED).labels)
         assert (
             view.said()
             == f"{labels[token]} is looked at by {strongest(weights()[:, :, token], [2, 3], labels)}."
         )
     view.token(2).hover()
-    same(view.lines(1), expected(WIDE, 2, [2, 3]))  # the same word of the other sentence
+    assert_lines(view.lines(1), expected(WIDE, 2, [2, 3]))  # the same word of the other sentence
     view.token(11).hover()
     assert view.lines(1) == []  # "tired" is not there
     assert view.said(1) == "This sentence has no “tired”."
     view.away()
     for number, text in enumerate((TIRED, WIDE)):
-        same(view.lines(number), expected(text, IT, [2, 3]))
+        assert_lines(view.lines(number), expected(text, IT, [2, 3]))
 
 
 def test_a_click_pins_a_token_in_both_sentences_until_it_is_unpinned(view_of):
@@ -308,7 +308,7 @@ def test_a_click_pins_a_token_in_both_sentences_until_it_is_unpinned(view_of):
     view.token(2).click()
     view.away()
     for number, text in enumerate((TIRED, WIDE)):
-        same(view.lines(number), expected(text, 2, [2, 3]))
+        assert_lines(view.lines(number), expected(text, 2, [2, 3]))
         selected = view.panel(number).locator("[aria-selected=true]")
         assert selected.evaluate_all("all => all.map((e) => e.id)") == [f"view-{number}-query-2"]
         assert selected.evaluate("e => getComputedStyle(e).boxShadow") != "none"
@@ -316,7 +316,7 @@ def test_a_click_pins_a_token_in_both_sentences_until_it_is_unpinned(view_of):
     assert view.view.locator("[aria-selected=true]").count() == 0
     assert view.button("Unpin (Esc)").count() == 0
     assert view.said().startswith("Every token's strongest lines.")
-    same(view.lines(), expected(TIRED, range(13), [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, range(13), [2, 3]))
     view.token(2).click()
     view.listbox().press("Escape")
     view.away()
@@ -334,7 +334,7 @@ def test_several_tokens_are_the_sum_of_their_rows(view_of):
     view.token(2).click()
     view.token(6).click(modifiers=["Shift"])
     view.away()
-    same(view.lines(), expected(TIRED, [2, 6], [3]))
+    assert_lines(view.lines(), expected(TIRED, [2, 6], [3]))
     row = weights()[3, 2] + weights()[3, 6]
     labels = ("[CLS]", *mha.words(TIRED).labels)
     # Where no weight is large it also says how large the largest is.
@@ -342,7 +342,7 @@ def test_several_tokens_are_the_sum_of_their_rows(view_of):
     assert view.token(2, "key").locator("i").all_inner_texts() == [f"{row[2]:.2f}"]
     view.token(2).click(modifiers=["Shift"])
     view.away()
-    same(view.lines(), expected(TIRED, 6, [3]))
+    assert_lines(view.lines(), expected(TIRED, 6, [3]))
 
 
 def test_a_line_shows_its_weight_with_four_digits(view_of):
@@ -350,7 +350,7 @@ def test_a_line_shows_its_weight_with_four_digits(view_of):
     page = view.page
     for head, key, word in ((0, 2, "animal"), (3, 7, "because")):
         page.mouse.move(*view.place((head, IT, key)))
-        expect(view.panel().locator(".status")).to_have_text(told(head, key, word))
+        expect(view.panel().locator(".status")).to_have_text(reading(head, key, word))
     view.away()
     said = strongest(weights()[:, IT], [0, 3], ("[CLS]", *mha.words(TIRED).labels))
     assert view.said() == f"it looks at {said}."
@@ -374,7 +374,7 @@ def test_options_choose_what_is_drawn(view_of):
     view.chip("head 2").dblclick()
     options = view.menu("Options")
     options.get_by_role("slider").fill("0.2")
-    same(view.lines(), expected(TIRED, range(13), [1], least=0.2))
+    assert_lines(view.lines(), expected(TIRED, range(13), [1], least=0.2))
     options.get_by_role("slider").fill("0")
     options.get_by_role("spinbutton").fill("2")
     strongest = [max(row for row in expected(TIRED, at, [1], least=0) if row[3] >= 0)[1] for at in range(13)]
@@ -386,7 +386,7 @@ def test_options_choose_what_is_drawn(view_of):
     options.get_by_label("Hide special tokens").check()
     kept = [line for line in expected(TIRED, range(13), [1], least=0) if 0 not in line[1:3]]
     row = weights()[1]  # what the first token took is shared out among the others
-    same(view.lines(), [(*line[:3], line[3] / (1 - row[line[1], 0])) for line in kept])
+    assert_lines(view.lines(), [(*line[:3], line[3] / (1 - row[line[1], 0])) for line in kept])
     view.menu("Options")
     at = int(weights()[1, 1:, 0].argmax()) + 1  # the word that gives the first token most
     view.token(at).hover()
@@ -414,23 +414,23 @@ def test_tokens_heads_and_layers_can_be_reached_by_keyboard(visit, app, eye):
     view.chip("head 3").click()
     tokens = view.listbox()
     tokens.press("ArrowDown")
-    same(view.lines(), expected(TIRED, 9, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, 9, [2, 3]))
     tokens.press("Shift+ArrowUp")
-    same(view.lines(), expected(TIRED, [8, 9], [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, [8, 9], [2, 3]))
     tokens.press("ArrowUp")
-    same(view.lines(), expected(TIRED, 7, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, 7, [2, 3]))
     tokens.press("ArrowRight")
-    same(view.lines(), expected(TIRED, 7, [2, 3], "key"))
+    assert_lines(view.lines(), expected(TIRED, 7, [2, 3], "key"))
     tokens.press("ArrowUp")
-    same(view.lines(), expected(TIRED, 6, [2, 3], "key"))
+    assert_lines(view.lines(), expected(TIRED, 6, [2, 3], "key"))
     tokens.press("ArrowLeft")
-    same(view.lines(), expected(TIRED, 6, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, 6, [2, 3]))
     tokens.press("Home")
-    same(view.lines(), expected(TIRED, 0, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, 0, [2, 3]))
     tokens.press("ArrowUp")  # there is none above
-    same(view.lines(), expected(TIRED, 0, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, 0, [2, 3]))
     tokens.press("End")
-    same(view.lines(), expected(TIRED, 12, [2, 3]))
+    assert_lines(view.lines(), expected(TIRED, 12, [2, 3]))
     for key, on in (("h", [2]), ("h", [3]), ("h", [0]), ("H", [3])):
         tokens.press(key)
         assert view.on() == on
@@ -440,13 +440,13 @@ def test_tokens_heads_and_layers_can_be_reached_by_keyboard(visit, app, eye):
         assert view.title().startswith("The six matrices of head 4,")
     tokens.press("L")
     assert view.button("layer 1").get_attribute("aria-pressed") == "true"
-    same(view.lines(), expected(TIRED, 12, [3], layer=0))
+    assert_lines(view.lines(), expected(TIRED, 12, [3], layer=0))
     tokens.press("L")  # there is none before
     tokens.press("l")
-    same(view.lines(), expected(TIRED, 12, [3]))
+    assert_lines(view.lines(), expected(TIRED, 12, [3]))
     tokens.press("Escape")
     assert active(view) is None
-    same(view.lines(), expected(TIRED, range(13), [3]))
+    assert_lines(view.lines(), expected(TIRED, range(13), [3]))
 
 
 def test_the_keyboard_focus_is_visible_and_stays(visit, app, settled, eye):
@@ -512,14 +512,14 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
     assert shaded == [weight >= 0.02 * row.max() for weight in row]
 
     view.button("arcs").click()
-    same(view.lines(), expected(TIRED, IT, [3]))
+    assert_lines(view.lines(), expected(TIRED, IT, [3]))
     numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in (7, 8, 5)]
     assert numbers == [f"{row[at]:.2f}" if row[at] >= FAINTEST else "" for at in (7, 8, 5)]
     page.mouse.move(*view.place((3, IT, 7), at=0.2))
-    expect(view.panel().locator(".status")).to_have_text(told(3, 7, "because"))
+    expect(view.panel().locator(".status")).to_have_text(reading(3, 7, "because"))
     view.button("looks at it").click()
     view.away()
-    same(view.lines(), expected(TIRED, IT, [3], "key"))
+    assert_lines(view.lines(), expected(TIRED, IT, [3], "key"))
     view.button("it looks at").click()
 
     view.button("matrix").click()
@@ -575,7 +575,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     view.chip("head 4").dblclick()
     view.button("matrix").click()
     point_at(page, view, 2, IT)
-    expect(view.panel().locator(".status")).to_have_text(told(3, 2, "animal"))
+    expect(view.panel().locator(".status")).to_have_text(reading(3, 2, "animal"))
     page.mouse.click(*point_at(page, view, 0, 6))
     view.away()
     assert view.said().startswith("street looks at")
@@ -789,7 +789,7 @@ def test_a_tap_pins_a_token_and_shows_a_lines_weight(visit, app, eye):
     view = eye(page)
     view.chip("head 1").scroll_into_view_if_needed()
     view.token(2).tap()
-    same(view.lines(), expected(TIRED, 2, [0]))
+    assert_lines(view.lines(), expected(TIRED, 2, [0]))
     assert view.token(2).get_attribute("aria-selected") == "true"
     page.touchscreen.tap(*view.place(view.lines()[0][:3]))
     expect(view.panel().locator(".status")).to_contain_text("→ ")
@@ -868,7 +868,7 @@ def test_a_sentence_without_the_pinned_word_says_so(view_of):
     view = view_of()
     tired = 11
     view.token(tired).click()
-    same(view.lines(0), expected(TIRED, tired, [2, 3]))
+    assert_lines(view.lines(0), expected(TIRED, tired, [2, 3]))
     assert view.said(1) == "This sentence has no “tired”."
     assert view.lines(1) == []
     assert view.panel(1).locator(".token[aria-selected=true]").count() == 0

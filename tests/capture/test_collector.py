@@ -20,7 +20,7 @@ def layers(model: huggingface.Model):
     return huggingface.flow(model, IDS)[0]
 
 
-def same(ours, theirs) -> bool:
+def equal_tensors(ours, theirs) -> bool:
     """Have two layers the same numbers in all that was recorded of them?"""
     names = set(theirs.tensors)
     return set(ours.tensors) == names and all(torch.equal(ours.tensors[n], theirs.tensors[n]) for n in names)
@@ -44,10 +44,10 @@ def test_a_reused_buffer_is_copied_before_it_is_overwritten(of):
     kept = layers(model)
     [place] = [place for shape, place in places.items() if shape[1] == 13]
     for ours, theirs in zip(kept, plain, strict=True):
-        assert same(ours, theirs)
+        assert equal_tensors(ours, theirs)
         assert ours.projections.w_q is not None
     place.fill_(7.0)
-    assert all(same(ours, theirs) for ours, theirs in zip(kept, plain, strict=True))
+    assert all(equal_tensors(ours, theirs) for ours, theirs in zip(kept, plain, strict=True))
 
 
 def test_an_input_that_is_changed_before_attention_reads_it_is_not_called_the_input():

@@ -53,7 +53,7 @@ def program(page: str) -> list[str]:
     return unpacked(page, "program").decode().split("\0")
 
 
-def saved(view: head_view.HeadView, folder: Path) -> str:
+def saved_html(view: head_view.HeadView, folder: Path) -> str:
     view.save(folder / "view.html")
     return (folder / "view.html").read_text(encoding="utf-8")
 
@@ -185,7 +185,7 @@ def test_a_large_layer_has_only_the_heads_around_the_chosen_one(monkeypatch):
 
 def test_every_placeholder_of_the_page_is_filled(traced, tmp_path):
     view = head_view.view(traced, head=1, token=2)
-    for page in (view.html(), saved(view, tmp_path)):
+    for page in (view.html(), saved_html(view, tmp_path)):
         assert inside(page) == (view.header, view.blob)
         assert not re.search(r"__[A-Z]+__", page)
 
@@ -194,7 +194,7 @@ def test_tokens_that_look_like_markup_or_placeholders_stay_text(tmp_path):
     view, plain = (mha.trace(text, h=2, d_model=8).view() for text in (NASTY, "plain words"))
     for page, other in (
         (view.html(), plain.html()),
-        (saved(view, tmp_path), saved(plain, tmp_path)),
+        (saved_html(view, tmp_path), saved_html(plain, tmp_path)),
     ):
         assert inside(page) == (view.header, view.blob)
         assert page.count("<") == other.count("<")
@@ -226,7 +226,7 @@ def test_comments_are_left_out_of_the_page(traced):
 
 
 def test_a_saved_page_is_ascii_that_every_tool_can_read(tmp_path):
-    page = saved(mha.trace(NASTY + " ä 小猫", h=2, d_model=8).view(), tmp_path)
+    page = saved_html(mha.trace(NASTY + " ä 小猫", h=2, d_model=8).view(), tmp_path)
     assert page.isascii()
     assert page.startswith("<!doctype html>\n")
 
@@ -238,13 +238,13 @@ def test_a_saved_page_is_little_larger_than_its_numbers_and_has_q_k_and_v(tokens
     ]
     words = mha.words(" ".join(f"word{n}" for n in range(tokens)))
     view = mha.AttentionTrace(words, tuple(layers), {"name": "drawn"}).view()
-    page = saved(view, tmp_path)
+    page = saved_html(view, tmp_path)
     assert len(view.blob) > 4 * 144 * tokens * (3 * 64 + 1)
     assert len(page) <= 1.35 * len(view.blob) + 60_000
 
 
 def test_an_old_browser_gets_a_message(traced, tmp_path):
-    page = saved(head_view.view(traced), tmp_path)
+    page = saved_html(head_view.view(traced), tmp_path)
     said = head_view.texts("en")["old_browser"]
     assert f'<main class="view"><p hidden>{said}</p></main>' in page
     header = traced.view().header
@@ -254,7 +254,7 @@ def test_an_old_browser_gets_a_message(traced, tmp_path):
 
 def test_a_view_is_saved_as_one_file(traced, tmp_path, refused):
     view = head_view.view(traced)
-    assert inside(saved(view, tmp_path)) == (view.header, view.blob)
+    assert inside(saved_html(view, tmp_path)) == (view.header, view.blob)
     view.save(str(tmp_path / "again.html"))
     assert (tmp_path / "again.html").exists()
     error = refused(view.save, tmp_path / "nowhere" / "view.html")

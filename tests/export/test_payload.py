@@ -25,8 +25,8 @@ return [...panel.layers.values()].map((layer) => ({
 
 
 @pytest.fixture
-def seen(javascript):
-    """`seen(layers, heads=…)`: what the browser makes of the layers."""
+def browser_layers(javascript):
+    """`browser_layers(layers, heads=…)`: what the browser makes of the layers."""
 
     def look(*layers, heads=None, form="weights"):
         panel = Panel("a", LABELS, dict(enumerate(layers)))
@@ -52,30 +52,32 @@ def agrees(found, layer, heads, form):
     assert np.array_equal(found["sees"], allowed)
 
 
-def test_every_setting_of_a_trace_gives_the_weights_of_torch(setting, seen, form):
+def test_every_setting_of_a_trace_gives_the_weights_of_torch(setting, browser_layers, form):
     trace = mha.trace(**setting)
-    for found, layer in zip(seen(*trace.layers, form=form), trace.layers, strict=True):
+    for found, layer in zip(browser_layers(*trace.layers, form=form), trace.layers, strict=True):
         agrees(found, layer, range(layer.n_heads), form)
 
 
 @pytest.mark.parametrize("heads", [None, [4], [5, 0]], ids=str)
-def test_every_score_rule_gives_the_weights_of_torch_for_any_heads(rules, make_layer, seen, form, heads):
+def test_every_score_rule_gives_the_weights_of_torch_for_any_heads(
+    rules, make_layer, browser_layers, form, heads
+):
     layers = [make_layer(rule) for rule in rules.values()]
-    for found, layer in zip(seen(*layers, heads=heads, form=form), layers, strict=True):
+    for found, layer in zip(browser_layers(*layers, heads=heads, form=form), layers, strict=True):
         agrees(found, layer, heads or range(6), form)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_other_precisions_give_the_weights_of_torch(make_layer, seen, form, dtype):
+def test_other_precisions_give_the_weights_of_torch(make_layer, browser_layers, form, dtype):
     layer = make_layer(dtype=dtype)
-    found = seen(layer, form=form)[0]
+    found = browser_layers(layer, form=form)[0]
     bound = 5e-3 if dtype in (torch.float16, torch.bfloat16) else 6e-5  # torch rounds those weights
     assert np.abs(np.array(found["rows"]) - layer.weights()).max() < bound
 
 
-def test_weights_without_a_trace_are_sent(seen, normal):
+def test_weights_without_a_trace_are_sent(browser_layers, normal):
     weights = torch.softmax(normal(2, 7, 7), -1).numpy()
-    found = seen(weights)[0]
+    found = browser_layers(weights)[0]
     assert np.abs(np.array(found["rows"]) - weights).max() < 2e-5
     assert found["heads"] == [0, 1]
 

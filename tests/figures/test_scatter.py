@@ -12,13 +12,15 @@ WORDS = ["cat", "dog", "bread", "the"]
 KINDS = pd.Series(["animal", "animal", "food", "rest"], WORDS)
 
 
-def placed(axes: int = 2, words=WORDS) -> pd.DataFrame:
+def random_points(axes: int = 2, words=WORDS) -> pd.DataFrame:
     values = np.random.default_rng(3).standard_normal((len(words), axes))
     return pd.DataFrame(values, words, range(1, axes + 1))
 
 
 def draw(axes: int = 2, words=WORDS, groups=KINDS, **options):
-    return scatter(placed(axes, words), axes=[f"axis {i}" for i in range(axes)], groups=groups, **options)
+    return scatter(
+        random_points(axes, words), axes=[f"axis {i}" for i in range(axes)], groups=groups, **options
+    )
 
 
 def marks(figure) -> dict:
@@ -27,7 +29,7 @@ def marks(figure) -> dict:
 
 @pytest.mark.parametrize(("axes", "kind"), [(2, "scatter"), (3, "scatter3d")])
 def test_every_word_is_where_its_row_says(axes, kind):
-    points, seen = placed(axes), {}
+    points, seen = random_points(axes), {}
     for trace in marks(draw(axes)).values():
         assert trace.type == kind
         rows = zip(*(getattr(trace, letter) for letter in "xyz"[:axes]), strict=True)
@@ -54,10 +56,10 @@ def test_labelled_words_are_written_and_the_chosen_one_is_ringed(axes):
     else:  # over all points, as no text of a point is
         dog, the = figure.layout.scene.annotations
         assert [dog.text, the.text] == ["<b>dog</b>", "<b>the</b>"]
-        assert (dog.x, dog.y, dog.z) == tuple(placed(3).loc["dog"])
+        assert (dog.x, dog.y, dog.z) == tuple(random_points(3).loc["dog"])
     [ring] = [trace for trace in figure.data if trace.mode == "markers" and not trace.name]
     assert ring.marker.symbol == "circle-open"
-    assert ring.x[0] == placed(axes).loc["dog", 1]
+    assert ring.x[0] == random_points(axes).loc["dog", 1]
 
 
 def test_small_words_are_written_where_the_others_leave_room_and_take_none_from_them():
@@ -98,7 +100,7 @@ def test_words_that_look_like_tags_are_shown_as_typed_and_clicked_as_they_are():
 
 def test_an_arrow_leads_from_its_first_word_to_its_second():
     [arrow] = draw(arrows=[("cat", "dog")]).layout.annotations
-    points = placed()
+    points = random_points()
     assert (arrow.ax, arrow.ay) == tuple(points.loc["cat"])
     assert (arrow.x, arrow.y) == tuple(points.loc["dog"])
     assert (arrow.axref, arrow.ayref) == ("x", "y")
@@ -150,7 +152,7 @@ def test_a_click_fades_nothing():
 
 
 def test_the_frame_that_was_given_stays_as_it_was():
-    points = placed()
+    points = random_points()
     before = points.copy()
     scatter(points, axes=["a", "b"], groups=KINDS, labelled=WORDS, chosen="cat")
     pd.testing.assert_frame_equal(points, before)

@@ -51,7 +51,7 @@ def trace():
     return mha.trace("The cat sat.", source="mini", h=2, d_model=32)
 
 
-def written(path: Path, capsys) -> Path:
+def write_trace(path: Path, capsys) -> Path:
     assert command.main(["trace", "The cat sat.", *MINI, "-o", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: 5 tokens, 2 layers, 4 heads\n"
     assert [file.name for file in path.parent.iterdir()] == [path.name]  # nothing is left beside it
@@ -59,7 +59,7 @@ def written(path: Path, capsys) -> Path:
 
 
 def test_a_table_has_every_weight_with_its_words(trace, tmp_path, capsys):
-    table = pd.read_csv(written(tmp_path / "t.csv", capsys))
+    table = pd.read_csv(write_trace(tmp_path / "t.csv", capsys))
     assert [*table] == ["layer", "head", "query_position", "query", "key_position", "key", "weights"]
     weights = np.array([layer.weights() for layer in trace.layers])
     np.testing.assert_allclose(table["weights"], weights.ravel(), rtol=1e-6)
@@ -76,7 +76,7 @@ def test_words_with_commas_and_quotes_come_back_from_a_table(tmp_path):
 
 
 def test_arrays_are_those_of_the_trace(trace, tmp_path, capsys):
-    with np.load(written(tmp_path / "t.npz", capsys)) as arrays:
+    with np.load(write_trace(tmp_path / "t.npz", capsys)) as arrays:
         names = ("queries", "keys", "weights", "q", "k", "v")
         assert set(arrays) == {f"{name}_{number}" for name in names for number in (0, 1)}
         for number, layer in enumerate(trace.layers):
@@ -122,7 +122,7 @@ def test_a_file_whose_name_the_terminal_cannot_write_is_written(tmp_path):
 
 
 def test_a_saved_trace_is_the_trace(trace, tmp_path, capsys):
-    loaded = mha.load(written(tmp_path / "t.safetensors", capsys))
+    loaded = mha.load(write_trace(tmp_path / "t.safetensors", capsys))
     assert loaded.tokens == trace.tokens
     for ours, theirs in zip(loaded.layers, trace.layers, strict=True):
         np.testing.assert_array_equal(ours.weights(), theirs.weights())
@@ -131,7 +131,7 @@ def test_a_saved_trace_is_the_trace(trace, tmp_path, capsys):
 def test_a_page_is_that_of_the_view(trace, tmp_path, capsys):
     trace.view().save(tmp_path / "expected.html")
     (folder := tmp_path / "own").mkdir()
-    page = written(folder / "t.html", capsys)
+    page = write_trace(folder / "t.html", capsys)
     assert page.read_bytes() == (tmp_path / "expected.html").read_bytes()
 
 

@@ -19,7 +19,7 @@ HEAVY = ("torch", "numpy", "pandas", "plotly", "transformers", "streamlit", "hug
 PACKAGE = Path(mha.__file__).parent
 
 
-def loaded(code: str) -> list[str]:
+def loaded_libraries(code: str) -> list[str]:
     """The heavy libraries that are there after some code has run by itself."""
     told = f"import json, sys\n{code}\nprint(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
@@ -50,7 +50,7 @@ def loaded(code: str) -> list[str]:
     ],
 )
 def test_a_name_loads_what_it_needs_and_nothing_else(code, expected):
-    assert loaded(code) == expected
+    assert loaded_libraries(code) == expected
 
 
 def typed_names() -> dict[str, str]:

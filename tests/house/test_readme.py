@@ -142,13 +142,13 @@ def test_every_architecture_of_the_small_models_is_named_where_one_can_be_chosen
 # The house
 
 
-def drawn() -> list[str]:
+def drawn_paths() -> list[str]:
     """The paths of the tree, as `mha_core/README.md` draws it."""
     block = text("mha_core/README.md").split("## What is where\n\n```\n")[1].split("```")[0]
     return [line.split("  ")[0] for line in block.splitlines()]
 
 
-def standing() -> set[str]:
+def existing_paths() -> set[str]:
     """A path for each room, each file beside the rooms, each page, each folder of scripts, and the rest."""
     house = {f"mha_core/{path.name}" for path in (ROOT / "mha_core").glob("*.py")}
     house |= {f"mha_core/{path.parent.name}/" for path in (ROOT / "mha_core").glob("*/__init__.py")}
@@ -160,8 +160,8 @@ def standing() -> set[str]:
 
 
 def test_the_tree_has_a_line_for_each_room_and_page_and_no_other():
-    assert len(drawn()) == len(set(drawn()))
-    assert set(drawn()) == standing()
+    assert len(drawn_paths()) == len(set(drawn_paths()))
+    assert set(drawn_paths()) == existing_paths()
 
 
 # The reference

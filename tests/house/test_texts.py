@@ -163,7 +163,7 @@ def script_keys() -> tuple[re.Pattern, ...]:
     return tuple(re.compile(re.sub(r"\$\{[^}]+\}", "([^_]+)", template)) for template in templates)
 
 
-def in_sources(word: str) -> bool:
+def is_in_sources(word: str) -> bool:
     """Does a word stand in the sources, by itself or put together by a script of words that do?"""
     parts = (key.fullmatch(word) for key in script_keys())
     return word in source_words() or any(part and source_words().issuperset(part.groups()) for part in parts)
@@ -176,7 +176,7 @@ def texts_of(key: str, texts: Iterable[str]) -> set[str]:
         text
         for text in texts
         if (filled := form.fullmatch(text))
-        and all(in_sources(word) for part in filled.groups() for word in re.findall(r"\w+", part))
+        and all(is_in_sources(word) for part in filled.groups() for word in re.findall(r"\w+", part))
     }
 
 
@@ -293,7 +293,7 @@ NASTY = [
 REPLACED = re.compile(r"^--$|^<->$|https?://|www\.|\w@\w|:streamlit:")
 
 
-def read(markdown: str) -> str:
+def unescaped(markdown: str) -> str:
     """The text that Markdown makes of escaped text: a backslash before a mark stands for the mark."""
     return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", markdown)
 
@@ -302,12 +302,12 @@ def read(markdown: str) -> str:
 def test_every_character_that_markdown_knows_is_escaped(typed):
     shown = literal(typed)
     assert re.fullmatch(r"(?:\\[!-/:-@\[-`{-~]|[^!-/:-@\[-`{-~])*", shown)
-    assert read(shown).replace("\u2060", "") == typed  # a word joiner has no width
+    assert unescaped(shown).replace("\u2060", "") == typed  # a word joiner has no width
 
 
 @pytest.mark.parametrize("typed", ["--", "<->", "<http://a.bc>", "<www.a.bc>", "<a@b.cd>", "<:streamlit:>"])
 def test_streamlits_replacements_do_not_apply_to_user_text(typed):
-    assert not REPLACED.search(read(literal(typed)))
+    assert not REPLACED.search(unescaped(literal(typed)))
 
 
 def test_only_the_ascii_punctuation_marks_are_changed():
@@ -321,11 +321,11 @@ def test_text_without_punctuation_passes_unchanged(typed):
 
 
 def test_other_values_become_text():
-    assert read(literal(0.5)).replace("\u2060", "") == "0.5"
-    assert read(literal(ValueError("a*b"))).replace("\u2060", "") == "a*b"
+    assert unescaped(literal(0.5)).replace("\u2060", "") == "0.5"
+    assert unescaped(literal(ValueError("a*b"))).replace("\u2060", "") == "a*b"
 
 
-def _says(lang: str | list[str] | None = None, locale: str | None = None, key: str = "both") -> str:
+def text_shown(lang: str | list[str] | None = None, locale: str | None = None, key: str = "both") -> str:
     """What `t` gives a page that is opened with this ``?lang=`` in a browser of this language."""
     app = AppTest.from_string(
         f"import streamlit as st\nfrom pages._kit.text import t\nst.text(t({key!r}, n=3))", default_timeout=60
@@ -382,13 +382,13 @@ def test_each_catalogue_is_a_language():
     ],
 )
 def test_the_link_decides_the_language_then_the_browser_then_english(lang, locale, said):
-    assert _says(lang, locale) == said
+    assert text_shown(lang, locale) == said
 
 
 @pytest.mark.usefixtures("two_languages")
 @pytest.mark.parametrize(("key", "said"), [("english only", "only 3"), ("empty", "filled 3")])
 def test_a_missing_translation_is_shown_in_english(key, said):
-    assert _says("de", key=key) == said
+    assert text_shown("de", key=key) == said
 
 
 @pytest.mark.usefixtures("two_languages")

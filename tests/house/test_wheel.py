@@ -104,7 +104,7 @@ def server(python, tmp_path_factory):
     ):
         try:
             deadline = time.monotonic() + START_LIMIT
-            while not _answers(port):
+            while not is_healthy(port):
                 log.seek(0)
                 assert process.poll() is None, log.read()
                 assert time.monotonic() < deadline, log.read()
@@ -115,7 +115,7 @@ def server(python, tmp_path_factory):
             process.wait(timeout=20)
 
 
-def _answers(port: int) -> bool:
+def is_healthy(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5) as answer:
             return answer.read() == b"ok"

@@ -22,8 +22,8 @@ PAGES_OF_A_SENTENCE = (
 
 
 @pytest.fixture
-def ask():
-    """`ask(trace, number=…)` asks something of a trace; `ask.asked` has the numbers that were computed."""
+def compute_result():
+    """`compute_result(trace, number=…)`: a result of a trace; `.asked` has the numbers that were computed."""
 
     def question(trace, number=0):
         question.asked.append(number)
@@ -33,25 +33,25 @@ def ask():
     return question
 
 
-def test_results_are_computed_once_for_a_trace_and_settings(ask):
+def test_results_are_computed_once_for_a_trace_and_settings(compute_result):
     one, other = (mha.trace(text, h=1, d_model=2) for text in ("a b c", "a b"))
-    first = compute.of(one, ask, number=1)
+    first = compute.of(one, compute_result, number=1)
     assert first == [3, 1]
-    assert compute.of(one, ask, number=1) is first
-    assert compute.of(one, ask, number=2) == [3, 2]
-    assert compute.of(other, ask, number=1) == [2, 1]
+    assert compute.of(one, compute_result, number=1) is first
+    assert compute.of(one, compute_result, number=2) == [3, 2]
+    assert compute.of(other, compute_result, number=1) == [2, 1]
     assert compute.of(other.layers[0], lambda layer: layer.n_query) == 2
-    assert ask.asked == [1, 2, 1]
+    assert compute_result.asked == [1, 2, 1]
 
 
-def test_results_are_limited_in_bytes_and_keep_no_trace(ask, monkeypatch):
+def test_results_are_limited_in_bytes_and_keep_no_trace(compute_result, monkeypatch):
     compute.results.clear()
     trace = mha.trace("a b", h=1, d_model=2)
-    compute.of(trace, ask, number=1)
+    compute.of(trace, compute_result, number=1)
     monkeypatch.setattr(compute.results, "max_bytes", 5 * compute.results.bytes // 2)
     for number in (2, 1, 3, 1, 2):
-        compute.of(trace, ask, number=number)
-    assert ask.asked == [1, 2, 3, 2]
+        compute.of(trace, compute_result, number=number)
+    assert compute_result.asked == [1, 2, 3, 2]
     monkeypatch.undo()
     for function in (row_of, column_of):
         compute.of(trace, function, layer=0, token=0)
@@ -64,7 +64,7 @@ def test_results_are_limited_in_bytes_and_keep_no_trace(ask, monkeypatch):
     assert gone() is None
 
 
-def held() -> set[int]:
+def uncached_traces() -> set[int]:
     """The traces in memory that are in no cache."""
     compute.small_traces.clear()
     gc.collect()
@@ -72,16 +72,16 @@ def held() -> set[int]:
 
 
 def test_an_open_page_keeps_no_trace_alive(arrived):
-    before, text = held(), "The dog chased the cat because it was hungry."
+    before, text = uncached_traces(), "The dog chased the cat because it was hungry."
     apps = {page: arrived(page, text=text) for page in PAGES_OF_A_SENTENCE}
     assert {page: len(app.exception) for page, app in apps.items()} == dict.fromkeys(apps, 0)
-    assert held() <= before
+    assert uncached_traces() <= before
 
 
-def test_results_of_a_long_text_are_not_cached(ask):
+def test_results_of_a_long_text_are_not_cached(compute_result):
     trace = mha.trace("a " * (compute.MAX_SMALL_TEXT + 1), h=1, d_model=2)
-    assert compute.of(trace, ask) == compute.of(trace, ask)
-    assert ask.asked == [0, 0]
+    assert compute.of(trace, compute_result) == compute.of(trace, compute_result)
+    assert compute_result.asked == [0, 0]
 
 
 def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch):

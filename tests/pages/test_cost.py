@@ -9,7 +9,7 @@ from mha_core.training import checkpoints
 
 
 @pytest.fixture
-def shown(opened):
+def open_cost(opened):
     def open_(**link):
         app = opened(**{f"cost_{name}": str(value) for name, value in link.items()})
         app.switch_page("understand/cost.py").run()
@@ -47,8 +47,8 @@ def metrics(app, english) -> dict[str, str]:
     return {metric.label: metric.value for metric in app.metric}
 
 
-def test_the_base_setting(shown, english):
-    app = shown()
+def test_the_base_setting(open_cost, english):
+    app = open_cost()
     assert tensors(app) | {"Q": "8 × 10 × 64", "W^O": "512 × 512", "S": "8 × 10 × 10"} == tensors(app)
     assert sides(app, "Q") == [8 * 64, 10]
     figures = metrics(app, english)
@@ -70,13 +70,13 @@ def test_the_base_setting(shown, english):
         ),
     ],
 )
-def test_the_rectangles_are_in_the_order_of_the_formula(shown, link, formula):
-    found = lines(shown(**link))
+def test_the_rectangles_are_in_the_order_of_the_formula(open_cost, link, formula):
+    found = lines(open_cost(**link))
     assert ", ".join(" ".join(symbol for symbol, _ in line) for line in found) == formula
 
 
-def test_two_tokens_with_values_wider_than_keys(shown, english):
-    app = shown()
+def test_two_tokens_with_values_wider_than_keys(open_cost, english):
+    app = open_cost()
     app.selectbox(key="cost_preset").select(english("cost.two_tokens")).run()
     assert not app.exception
     shapes = {"X": "2 × 512", "Q": "8 × 2 × 64", "S": "8 × 2 × 2", "V": "8 × 2 × 100", "Z": "8 × 2 × 100"}
@@ -86,8 +86,8 @@ def test_two_tokens_with_values_wider_than_keys(shown, english):
 
 
 @pytest.mark.parametrize("model", published_sizes(), ids=lambda model: model.name)
-def test_a_well_known_model_is_the_layer_that_its_controls_describe(shown, english, model):
-    app = shown()
+def test_a_well_known_model_is_the_layer_that_its_controls_describe(open_cost, english, model):
+    app = open_cost()
     app.selectbox(key="cost_preset").select(model.name).run()
     assert not app.exception
     assert metrics(app, english)[english("cost.parameters")].replace(",", "").isdecimal()
@@ -99,14 +99,14 @@ def test_a_well_known_model_is_the_layer_that_its_controls_describe(shown, engli
         assert kept in set(kinds[english("cost.column_kept")])
 
 
-def test_heads_of_one_width_cost_the_same(shown, english):
-    [table] = [one.value for one in shown().table if "d_k" in one.value]
+def test_heads_of_one_width_cost_the_same(open_cost, english):
+    [table] = [one.value for one in open_cost().table if "d_k" in one.value]
     assert [*table[english("cost.column_h")]] == ["1", "2", "4", "8", "16", "32"]
     assert table[english("cost.parameters")].nunique() == table[english("cost.flops")].nunique() == 1
 
 
-def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(shown, english):
-    app = shown(kv_rank=256, n_kv_heads=2)
+def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(open_cost, english):
+    app = open_cost(kv_rank=256, n_kv_heads=2)
     keys = {control.key for control in app.number_input}
     assert keys & {"cost_q_rank", "cost_rotary_width", "cost_n_kv_heads"} == {
         "cost_q_rank",
@@ -117,8 +117,8 @@ def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(shown, eng
     assert [*kinds[english("cost.column_share")]] == ["100.0%", "25.0%", "12.5%", "28.1%"]
 
 
-def test_sizes_that_do_not_fit_are_refused_with_those_that_do(shown, english):
-    app = shown(h=7)
+def test_sizes_that_do_not_fit_are_refused_with_those_that_do(open_cost, english):
+    app = open_cost(h=7)
     assert "d_model 512 cannot be split into 7 heads" in app.error[0].value.replace("\\", "")
     [button] = [one for one in app.button if one.label == english("error.use", what="h 8")]
     button.click().run()
@@ -126,13 +126,13 @@ def test_sizes_that_do_not_fit_are_refused_with_those_that_do(shown, english):
     assert tensors(app)["Q"] == "8 × 10 × 64"
 
 
-def test_several_texts_are_an_axis_of_every_tensor_but_the_learned(shown):
-    shapes = tensors(shown(batch=3))
+def test_several_texts_are_an_axis_of_every_tensor_but_the_learned(open_cost):
+    shapes = tensors(open_cost(batch=3))
     assert (shapes["X"], shapes["S"], shapes["W^Q"]) == ("3 × 10 × 512", "3 × 8 × 10 × 10", "512 × 512")
 
 
-def test_small_models_of_each_kind_are_compared(shown, english):
-    [table] = [one.value for one in shown().table if english("cost.column_numbers") in one.value]
+def test_small_models_of_each_kind_are_compared(open_cost, english):
+    [table] = [one.value for one in open_cost().table if english("cost.column_numbers") in one.value]
     assert [*table[english("cost.column_numbers")]] == ["256", "128", "64", "64"]
     entry = checkpoints.manifest()["multi-query-en-h4-d64"]["scores"]
     assert table[english("cost.column_answers")][2] == f"{entry['answer']:.1%}"

@@ -44,7 +44,7 @@ def _numbers(values) -> np.ndarray:
     return np.array(values)
 
 
-def written(app, key: str = "words_map", *, small: bool = False) -> set[str]:
+def written_words(app, key: str = "words_map", *, small: bool = False) -> set[str]:
     """The words of the sentence and of pairs, or those in small letters."""
     [text] = [trace["text"] for trace in figure(app, key)["data"] if "text" in trace["mode"]]
     found = [word for word in text if word.startswith("<b>") != small]
@@ -52,8 +52,8 @@ def written(app, key: str = "words_map", *, small: bool = False) -> set[str]:
 
 
 @pytest.fixture
-def shown(opened):
-    """`shown(h=8, …)`: the page in its frame, opened by a link."""
+def open_embeddings(opened):
+    """`open_embeddings(h=8, …)`: the page in its frame, opened by a link."""
 
     def open_(**link):
         app = opened(**link)
@@ -64,8 +64,8 @@ def shown(opened):
     return open_
 
 
-def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_them(shown, vectors):
-    app, kinds = shown(), lexicon().kinds
+def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_them(open_embeddings, vectors):
+    app, kinds = open_embeddings(), lexicon().kinds
     along = [word for word in vectors.index if kinds[word] in SHOWN]
     own = {"[CLS]", "the", "animal", "didn't", "cross", "street", "because", "it", "was", "too", "tired", "."}
     found = points(app)
@@ -73,14 +73,14 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     expected = project(vectors, axes=2, along=along).points
     for word in ("queen", "bread", "it"):
         np.testing.assert_allclose(found[word], expected.loc[word], rtol=1e-5)
-    assert {"it", "animal", "street"} <= written(app) <= own  # a word without room has its point alone
-    assert len(written(app, small=True) & {*along}) > 30
+    assert {"it", "animal", "street"} <= written_words(app) <= own  # a word without room has its point alone
+    assert len(written_words(app, small=True) & {*along}) > 30
     share = f"{100 * project(vectors, axes=2, along=along).shares.sum():.0f}"
     assert any(f"shows {share}% of the variance" in one.value for one in app.main.markdown)
 
 
-def test_other_classes_make_another_map(shown):
-    app = shown(classes="cue")
+def test_other_classes_make_another_map(open_embeddings):
+    app = open_embeddings(classes="cue")
     assert not app.exception
     found, kinds = points(app), lexicon().kinds
     assert {word for word in found if kinds[word] == "cue"} == {
@@ -90,15 +90,15 @@ def test_other_classes_make_another_map(shown):
     assert "it" in found
 
 
-def test_both_maps_know_which_of_their_words_a_token_is(shown):
+def test_both_maps_know_which_of_their_words_a_token_is(open_embeddings):
     """Which is lit where the token is pointed at: the browser only looks it up."""
-    app = shown(text="The cat saw the dog.")
+    app = open_embeddings(text="The cat saw the dog.")
     for key in ("words_map", "pairs_map"):
         words = figure(app, key)["layout"]["meta"]["words"]
         assert words == {"[CLS]": "[CLS]", "The": "the"} | {
             word: word for word in ("cat", "saw", "the", "dog", ".")
         }
-    assert {"the", "cat", "dog"} <= written(app)
+    assert {"the", "cat", "dog"} <= written_words(app)
 
 
 @pytest.mark.slow
@@ -106,12 +106,12 @@ def test_without_a_class_there_are_the_words_of_the_sentence(shown):
     app = shown()
     app.multiselect(key="shown_classes").set_value([]).run()
     assert not app.exception
-    assert {"it", "animal"} <= written(app) <= set(points(app))
+    assert {"it", "animal"} <= written_words(app) <= set(points(app))
 
 
 @pytest.mark.slow
-def test_three_axes_have_a_third_number(shown):
-    app = shown(axes="3-D")
+def test_three_axes_have_a_third_number(open_embeddings):
+    app = open_embeddings(axes="3-D")
     assert not app.exception
     assert {len(place) for place in points(app).values()} == {3}
     assert {len(place) for place in points(app, "pairs_map").values()} == {2}
@@ -126,9 +126,9 @@ def test_three_axes_have_a_third_number(shown):
     ],
 )
 def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chance(
-    shown, english, vectors, link, word, near
+    open_embeddings, english, vectors, link, word, near
 ):
-    app = shown(**link)
+    app = open_embeddings(**link)
     assert english("words.nearest", word=literal(word)) in [heading.value for heading in app.header]
     table, cosine = app.table[0].value, chance(*vectors.shape).nearest
     expected = nearest(vectors, word)
@@ -141,27 +141,27 @@ def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chan
     ]
 
 
-def test_without_words_nearer_than_chance_the_page_says_so(shown, english, vectors):
+def test_without_words_nearer_than_chance_the_page_says_so(open_embeddings, english, vectors):
     limit = chance(*vectors.shape).nearest
     assert nearest(vectors, "[CLS]").max() < limit
-    app = shown(token=1)
+    app = open_embeddings(token=1)
     assert not app.table
     said = english("words.none_nearer", cosine=f"{limit:.2f}", count=f"{lexicon().n_words:,}")
     assert said in [one.value for one in app.main.markdown]
 
 
 @pytest.mark.slow
-def test_another_word_can_be_chosen_and_an_unknown_one_is_dropped(shown):
-    app = shown(word="xyzzy")
+def test_another_word_can_be_chosen_and_an_unknown_one_is_dropped(open_embeddings):
+    app = open_embeddings(word="xyzzy")
     assert not app.exception
     assert app.selectbox(key="word").value is None
     app.selectbox(key="word").set_value("tired").run()
     assert {"weak", "exhausted", "sleepy"} & {*app.table[0].value["word"]}
-    assert "tired" in written(app)
+    assert "tired" in written_words(app)
 
 
-def test_the_differences_and_their_reading_are_computed_now(shown, english, vectors, heatmaps):
-    app = shown()
+def test_the_differences_and_their_reading_are_computed_now(open_embeddings, english, vectors, heatmaps):
+    app = open_embeddings()
     cosines = agreement(vectors, [("he", "his"), ("she", "her"), ("they", "their"), *GENDER])
     picture = heatmaps(app, "pairs_cosines")["pairs"]
     np.testing.assert_allclose(picture["values"], cosines, atol=1e-5)
@@ -177,24 +177,24 @@ def test_the_differences_and_their_reading_are_computed_now(shown, english, vect
     assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 6
 
 
-def test_a_relation_no_better_than_chance_is_named_last_and_not_drawn(shown, english, vectors):
+def test_a_relation_no_better_than_chance_is_named_last_and_not_drawn(open_embeddings, english, vectors):
     [[cosine]] = agreement(vectors, [("walking", "walked"), ("swimming", "swam")]).to_numpy()[:1, 1:]
     limit = chance(*vectors.shape).pair
     assert cosine < limit
-    app = shown()
-    assert not written(app, "pairs_map") & {"walking", "walked", "swimming", "swam"}
+    app = open_embeddings()
+    assert not written_words(app, "pairs_map") & {"walking", "walked", "swimming", "swam"}
     said = [m.value for m in app.main.markdown if f"±{limit:.2f}" in m.value]
     assert len(said) == 3
     assert said[-1].startswith(f"**{english('words.relation_tense')}**")
     assert "no shared direction" in said[-1]
 
 
-def test_the_page_says_that_random_vectors_mean_nothing(shown, english):
-    app = shown(source="random", text="How are you?", twin="", d_model=32, seed=5, token=1)
+def test_the_page_says_that_random_vectors_mean_nothing(open_embeddings, english):
+    app = open_embeddings(source="random", text="How are you?", twin="", d_model=32, seed=5, token=1)
     assert english("words.intro_random", d_model=32, count="20") in [c.value for c in app.caption]
     assert set(points(app)) >= {"how", "are", "you", "?", "queen"}
-    assert written(app) == {"how", "are", "you", "?"}
-    assert "queen" in written(app, small=True)
+    assert written_words(app) == {"how", "are", "you", "?"}
+    assert "queen" in written_words(app, small=True)
     said = [m.value for m in app.main.markdown if "any agreement is chance" in m.value]
     assert len(said) == 3
     assert not app.multiselect
@@ -205,28 +205,28 @@ def test_the_page_says_that_random_vectors_mean_nothing(shown, english):
 
 
 @pytest.mark.slow
-def test_a_chinese_sentence_has_its_own_words_and_pairs(shown):
-    app = shown(text="小猫没有过马路，因为它太累了。", twin="", token=2)
-    assert "小猫" in written(app)
-    assert written(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
+def test_a_chinese_sentence_has_its_own_words_and_pairs(open_embeddings):
+    app = open_embeddings(text="小猫没有过马路，因为它太累了。", twin="", token=2)
+    assert "小猫" in written_words(app)
+    assert written_words(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
 
 
-def test_a_refusal_replaces_the_map(shown):
-    app = shown(source="random", d_model=63)
+def test_a_refusal_replaces_the_map(open_embeddings):
+    app = open_embeddings(source="random", d_model=63)
     assert len(app.error) == 1
     assert not app.table
 
 
-def test_without_a_model_of_this_size_the_nearest_is_drawn(shown):
-    app = shown(d_model=63)
+def test_without_a_model_of_this_size_the_nearest_is_drawn(open_embeddings):
+    app = open_embeddings(d_model=63)
     assert not app.error
     assert any("No trained" in one.value for one in app.markdown)
-    assert app.table[0].value.equals(shown().table[0].value)
+    assert app.table[0].value.equals(open_embeddings().table[0].value)
 
 
-def test_the_vocabulary_of_a_model_is_cached_once(shown):
+def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):
     """Or a class that types sentences here would push all else out of what is shared."""
-    app = shown(text="The animal was tired.")
+    app = open_embeddings(text="The animal was tired.")
     before = compute.results.bytes
     app.text_area("text").set_value("The street was wide.").run()
     assert not app.exception

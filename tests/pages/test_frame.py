@@ -249,7 +249,7 @@ def test_any_text_is_shown_as_it_was_typed_on_every_page(opened, said, tokens, t
     assert f"**{literal(isolated(labels[min(8, len(labels)) - 1]))}** looks at" in app.markdown[0].value
 
 
-def shown(app) -> bool:
+def has_view(app) -> bool:
     return "head_view" in {element.key for element in app.get("bidi_component")}
 
 
@@ -267,7 +267,7 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
         for name, value in (("d_model", 28), ("d_model", 32), ("h", 3), ("h", 5))
     ]
     assert app.text_area(key="text").value == "my own words"
-    assert not shown(app)  # nothing is shown that does not belong to what was asked
+    assert not has_view(app)  # nothing is shown that does not belong to what was asked
 
     offers(app)[0].click().run()
     assert not app.error

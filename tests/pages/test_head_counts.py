@@ -31,7 +31,7 @@ def shipped_models(monkeypatch):
 
 
 @pytest.fixture
-def shown(opened_on, shipped_models):
+def open_head_counts(opened_on, shipped_models):
     def open_(entries: list[dict] | None = None, **link):
         if entries is not None:
             shipped_models(entries)
@@ -50,8 +50,8 @@ def lines(app, key: str) -> list[dict]:
     return json.loads(app.get_by_key(key).proto.spec)["data"]
 
 
-def test_both_figures_and_tables_are_shown_with_their_source(shown, english):
-    app = shown()
+def test_both_figures_and_tables_are_shown_with_their_source(open_head_counts, english):
+    app = open_head_counts()
     assert [line["name"] for line in lines(app, "sweep_measured")] == [
         english(f"head_counts.line_{column}") for column in ("answer", "shapes", "right")
     ]
@@ -69,15 +69,15 @@ def test_both_figures_and_tables_are_shown_with_their_source(shown, english):
     assert english("head_counts.source") in [caption.value for caption in app.caption]
 
 
-def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
-    app = shown(text="How are you?", twin="")
+def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(open_head_counts):
+    app = open_head_counts(text="How are you?", twin="")
     links = [*app.table[1].value["h"]]
     assert links[1] == "[2](./?h=2&text=How+are+you%3F&twin=)"
     assert len(links) == 4
 
 
-def test_the_sentences_hold_for_the_numbers(shown, english):
-    said = sentences(shown())
+def test_the_sentences_hold_for_the_numbers(open_head_counts, english):
+    said = sentences(open_head_counts())
     assert (
         english("head_counts.best_uneven", maximum="100.0", maximum_at="4", minimum="50.0", minimum_at="1")
         in said
@@ -96,10 +96,10 @@ def test_the_sentences_hold_for_the_numbers(shown, english):
     )
 
 
-def test_other_numbers_make_other_sentences(shown, english):
+def test_other_numbers_make_other_sentences(open_head_counts, english):
     entries = [entry(h, accuracy=0.9) for h in (1, 2, 4, 8)]
     entries[1]["parameters"] = 5
-    said = sentences(shown(entries))
+    said = sentences(open_head_counts(entries))
     assert english("head_counts.best_even", maximum="90.0") in said
     assert english("head_counts.one_able", one="90.0", maximum="90.0", minimum="90.0") in said
     assert not [words for words in said if "does not change" in words]
@@ -110,35 +110,35 @@ def test_without_h_1_no_sentence_mentions_it(shown):
     assert not [words for words in said if "h\xa0=\xa01 it is" in words]
 
 
-def test_a_width_can_be_chosen_where_there_are_several(shown, english):
+def test_a_width_can_be_chosen_where_there_are_several(open_head_counts, english):
     entries = [entry(h, d_model) for h in ACCURACY for d_model in (32, 64)] + [entry(2, 128)]
-    app = shown(entries)
+    app = open_head_counts(entries)
     assert english("head_counts.measured", d_model=64) in [heading.value for heading in app.header]
-    app = shown(entries, width="32")
+    app = open_head_counts(entries, width="32")
     assert english("head_counts.measured", d_model=32) in [heading.value for heading in app.header]
     assert [*app.table[1].value["d_k"]] == ["32", "16", "8", "4"]
 
 
-def test_one_width_needs_no_choice(shown):
-    app = shown()
+def test_one_width_needs_no_choice(open_head_counts):
+    app = open_head_counts()
     assert not [e for e in app.main if getattr(e, "key", None) == "width"]
 
 
-def test_with_too_few_measurements_only_the_paper_is_shown(shown, english):
-    app = shown([entry(2), entry(4)])
+def test_with_too_few_measurements_only_the_paper_is_shown(open_head_counts, english):
+    app = open_head_counts([entry(2), entry(4)])
     assert [info.value for info in app.info] == [english("head_counts.missing", minimum=4)]
     [papers] = app.table
     assert [*papers.value["h"]] == [str(h) for h in PUBLISHED.index]
     assert len(sentences(app)) == 1
 
 
-def test_a_training_time_that_is_not_known_is_left_empty(shown):
+def test_a_training_time_that_is_not_known_is_left_empty(open_head_counts):
     entries = [entry(h) | {"cpu_seconds": None if h == 2 else 60} for h in ACCURACY]
-    assert [*shown(entries).table[1].value["CPU s"]] == ["60", "", "60", "60"]
+    assert [*open_head_counts(entries).table[1].value["CPU s"]] == ["60", "", "60", "60"]
 
 
-def test_what_one_head_decides_is_measured_and_drawn(shown, english):
-    app = shown()
+def test_what_one_head_decides_is_measured_and_drawn(open_head_counts, english):
+    app = open_head_counts()
     text = " ".join(one.value for one in app.markdown)
     assert "Blocked in **all heads**, " in text
     by_h = [

@@ -27,7 +27,7 @@ def sent(app, key: str) -> tuple[str, str, bytes]:
     return json.loads(said)["name"], json.loads(said)["digest"], data
 
 
-def shown(app) -> tuple[dict, np.ndarray]:
+def component_heads(app) -> tuple[dict, np.ndarray]:
     """What the component is told of the heads, and their measures."""
     _, digest, data = sent(app, "overview_blob")
     assert digest == chosen(app)["digest"]
@@ -53,7 +53,7 @@ def test_one_layer_has_no_overview(layered):
 
 def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered):
     app = layered(mask="causal")
-    header, measures = shown(app)
+    header, measures = component_heads(app)
     assert header["heads"] == [2, 2, 2]
     assert chosen(app)["chosen"] == {"layer": 1, "head": 0}
     name, digest, _ = sent(app, "head_view_blob")
@@ -81,7 +81,7 @@ def test_for_a_long_text_thumbnails_are_sent_in_the_same_form(layered, javascrip
 
 def test_the_component_gets_words_only_for_saved_files(layered, english):
     text = "<img src=x> $x$ 小猫 حيوان"
-    header, _ = shown(layered(text=text))
+    header, _ = component_heads(layered(text=text))
     meta = header.pop("meta")
     assert meta["title"] == english("overview.title")
     assert meta["caption"][:2] == [f"“{text}”", english("overview.note")]
@@ -91,7 +91,7 @@ def test_the_component_gets_words_only_for_saved_files(layered, english):
 
 def test_heads_of_random_weights_are_named_after_where_they_look(layered, english):
     app = layered("overview_open", layers=2, h=2, d_model=32, text="one two three four five six seven eight")
-    header, measures = shown(app)
+    header, measures = component_heads(app)
     named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
     assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
     assert [bool(label) for label in header["labels"]] == [bool(role) for role in header["roles"]]
@@ -101,7 +101,7 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
 
 def test_trained_heads_are_named_by_their_questions(opened, eye, english):
     app = opened("overview_open")
-    header, measures = shown(app)
+    header, measures = component_heads(app)
     roles = eye(app)[0]["roles"]
     assert header["labels"] == [scored for _, scored in roles["0"] + roles["1"]]  # as in the view of one head
     assert header["roles"][4] == "noun"
@@ -156,7 +156,7 @@ def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
 
 def test_a_missing_measure_is_null_and_not_0(layered):
     """Under a causal mask nobody sees the next token."""
-    _, measures = shown(layered(mask="causal"))
+    _, measures = component_heads(layered(mask="causal"))
     frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
     assert frame["next token"].isna().all()
     assert frame.drop(columns="next token").notna().all(axis=None)

@@ -72,7 +72,7 @@ def on_model(opened, folder, given):
     return open_
 
 
-def same(family, folder, text=Scene.text):
+def trace_of_family(family, folder, text=Scene.text):
     return huggingface.follow(huggingface.load(folder(family)), text)
 
 
@@ -86,7 +86,7 @@ def keys(app):
 
 def test_a_model_is_loaded_and_its_numbers_are_what_is_drawn(on_model, folder, shows, eye):
     app = on_model("bert", layer=2, head=3)
-    trace = same("bert", folder)
+    trace = trace_of_family("bert", folder)
     shows(app, trace, layer=1, head=2)
     header, [panel, _] = eye(app)
     assert panel["tokens"] == list(trace.tokens.labels)
@@ -169,7 +169,7 @@ def test_a_score_of_a_real_model_is_split_by_its_writers(opened, given, folder, 
     given("bert", "t5")
     link = {"layer": 2, "head": 3, "token": 3, "key_token": 2}
     app = opened("why", source="model", model=folder("bert"), **link)
-    trace, model = same("bert", folder), huggingface.load(folder("bert"))
+    trace, model = trace_of_family("bert", folder), huggingface.load(folder("bert"))
     why = mha.attribution(trace, layer=1, head=2, query=2, key=1, source=model).largest(12)
     np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-4)
     # Of two texts each kind of attention, with the layers of each kind counted by themselves.
@@ -274,7 +274,7 @@ def test_differently_split_pieces_are_not_compared(on_model, folder, english, he
     assert [*app.dataframe[0].value] == ["word", "after"]
     text = Scene.text.replace("The animal", "animal The")
     after = huggingface.follow(huggingface.load(folder("gpt2"), answers=True), text, answers=True)
-    assert len(after.tokens) > len(same("gpt2", folder).tokens)
+    assert len(after.tokens) > len(trace_of_family("gpt2", folder).tokens)
     assert [*app.dataframe[0].value["word"]] == list(after.tokens.labels)
 
 
@@ -445,7 +445,7 @@ def test_an_empty_text_is_reported_and_the_model_stays(on_model, tokens, folder)
     assert "example_text" in keys(app)
     app.text_area(key="text").set_value("A bird sang.").run()
     assert not app.error
-    assert tokens(app)[0] == list(same("bert", folder, "A bird sang.").tokens.labels)
+    assert tokens(app)[0] == list(trace_of_family("bert", folder, "A bird sang.").tokens.labels)
 
 
 @pytest.mark.slow
@@ -788,7 +788,7 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
     app.button(key="read_with_package").click().run()
     assert place(app)[:2] == (1, 2)
     assert not [*app.exception, *app.error]
-    assert tokens(app) == [list(same("bert", folder, UNKNOWN).tokens.labels)]
+    assert tokens(app) == [list(trace_of_family("bert", folder, UNKNOWN).tokens.labels)]
     assert app.selectbox(key="model").value == files.PACKAGE
     assert "read_with_package" not in keys(app)
     for text, twin, offered in (
@@ -869,7 +869,7 @@ def test_steps_say_why_some_are_left_out(on_model, english):
 @pytest.mark.slow
 def test_a_model_with_its_own_attention_code_shows_everything(on_model, folder, said, shows, six):
     app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
-    trace = same("bloom", folder)
+    trace = trace_of_family("bloom", folder)
     shows(app, trace, head=1)
     assert np.isnan(six(app)["weights"]).sum() == (~trace.layers[0].allowed(1)).sum() > 0  # hidden
     assert not infos(app)
@@ -899,7 +899,7 @@ def test_for_a_model_with_weights_only_they_are_drawn(on_model, folder, english,
     app = on_model("bloom", layer=1, head=2)
     [(name, weights)] = six(app).items()
     assert name == "weights"
-    np.testing.assert_allclose(weights, same("bloom", folder).layers[0].weights(1), atol=2e-5)
+    np.testing.assert_allclose(weights, trace_of_family("bloom", folder).layers[0].weights(1), atol=2e-5)
     app.switch_page("understand/steps.py").run()
     model_source.loaded.clear()
     assert english("real.unknown") in infos(app)
@@ -938,7 +938,7 @@ def test_published_heads_are_measured_in_a_local_model(opened, folder, monkeypat
     [button] = [b for b in app.button if str(b.key).startswith("measure_")]
     button.click().run()
     assert not app.exception
-    wanted = literature.measure(one[0], lambda text: same("llama", folder, text))
+    wanted = literature.measure(one[0], lambda text: trace_of_family("llama", folder, text))
     [table] = [
         f.value for f in app.dataframe if english("literature.column_ours") in f.value and len(f.value)
     ]
@@ -955,7 +955,7 @@ def test_a_model_computes_in_the_dtype_of_the_link(on_model, folder, said, six):
     assert app.selectbox(key="dtype").value == "bfloat16"
     half = huggingface.follow(huggingface.load(folder("llama"), dtype="bfloat16"), Scene.text)
     np.testing.assert_array_equal(six(app)["q"], half.layers[0].q[1])
-    assert not np.array_equal(six(app)["q"], same("llama", folder).layers[0].q[1])
+    assert not np.array_equal(six(app)["q"], trace_of_family("llama", folder).layers[0].q[1])
     app.switch_page("models/real.py").run()
     assert any("bfloat16" in words for words in said(app))
     app.selectbox(key="dtype").set_value("float32").run()
@@ -998,7 +998,7 @@ def test_two_models_on_one_sentence_are_compared_word_by_word(arrived, folder, g
     app = arrived("see/compare.py", **link)
     assert not app.exception
     assert not app.error
-    first, second = (same(family, folder).layers[0] for family in ("bert", "gpt2"))
+    first, second = (trace_of_family(family, folder).layers[0] for family in ("bert", "gpt2"))
     compared = comparison.compare(first, second, heads=(0, 0))
     drawn = heatmaps(app, "compare-words")
     np.testing.assert_allclose(drawn["first"]["values"], compared.first, atol=1e-6)

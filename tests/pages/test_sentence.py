@@ -27,7 +27,7 @@ TYPED = Scene().text
 UNKNOWN = "Hello my frend, the zxqv is here."
 
 
-def typed(app) -> tuple[str, str]:
+def typed_sentences(app) -> tuple[str, str]:
     return tuple(app.text_area(key=key).value for key in ("text", "twin"))
 
 
@@ -35,7 +35,7 @@ def write(app, text: str, key: str = "text"):
     return app.text_area(key=key).set_value(text).run()
 
 
-def written(app) -> str:
+def page_text(app) -> str:
     return "\n".join(element.value for kind in (app.markdown, app.caption) for element in kind)
 
 
@@ -68,7 +68,7 @@ def test_an_empty_second_sentence_is_left_out(opened, tokens):
 
 def test_a_link_without_a_second_sentence_shows_one(opened, tokens):
     app = opened(twin="")
-    assert typed(app) == (Scene().text, "")
+    assert typed_sentences(app) == (Scene().text, "")
     assert len(tokens(app)) == 1
 
 
@@ -92,7 +92,7 @@ def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, l
 def test_a_typed_second_sentence_stays(opened, tokens):
     app = write(opened(), "The dog was wide.", "twin")
     write(app, "The dog was tired.")
-    assert typed(app) == ("The dog was tired.", "The dog was wide.")
+    assert typed_sentences(app) == ("The dog was tired.", "The dog was wide.")
     assert "wide" in tokens(app)[1]
 
 
@@ -107,22 +107,22 @@ def test_a_link_names_a_token_of_its_second_sentence_in_any_words(opened, eye):
 
 def test_a_link_shows_its_second_sentence(opened, tokens):
     app = opened(text="The dog was tired.", twin="The dog was wide.", token=3)
-    assert typed(app) == ("The dog was tired.", "The dog was wide.")
+    assert typed_sentences(app) == ("The dog was tired.", "The dog was wide.")
     assert tokens(app)[1] == ["[CLS]", "The", "dog", "was", "wide", "."]
     app.run()
-    assert typed(app) == ("The dog was tired.", "The dog was wide.")
+    assert typed_sentences(app) == ("The dog was tired.", "The dog was wide.")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["The dog was tired.", "humpty dumpty sat on"])
 def test_an_old_link_shows_its_sentence_only(opened, text, tokens):
     app = opened(text=text, h=8, head=2, token=3)
-    assert typed(app) == (text, "")
+    assert typed_sentences(app) == (text, "")
     assert len(tokens(app)) == 1
     assert not app.error
     assert tokens(app)[0] == ["[CLS]", *mha.words(text).labels]
     app.run()
-    assert typed(app) == (text, "")
+    assert typed_sentences(app) == (text, "")
 
 
 # Words that the small model does not know
@@ -145,7 +145,7 @@ def test_any_words_are_read_by_the_trained_model(opened, said, eye, english, tex
     app = opened(text=text, twin="")
     assert not app.exception
     assert not app.error
-    assert typed(app)[0] == text
+    assert typed_sentences(app)[0] == text
     header, [panel] = eye(app)
     trace = mha.trace(text, source="mini")
     assert panel["tokens"] == list(trace.tokens.labels)
@@ -161,16 +161,16 @@ def test_any_words_are_read_by_the_trained_model(opened, said, eye, english, tex
 
 def test_one_line_explains_dotted_words_on_every_page(opened, english):
     app = opened(text=UNKNOWN, twin=UNKNOWN, layer=2, head=3, token=5)
-    assert written(app).count(english("unknown.line")) == 1
+    assert page_text(app).count(english("unknown.line")) == 1
     for page in PAGES:
         go_to(app, page)
         assert not app.exception
-        assert written(app).count(english("unknown.line")) == 1
-    assert english("unknown.line") not in written(opened())
+        assert page_text(app).count(english("unknown.line")) == 1
+    assert english("unknown.line") not in page_text(opened())
 
 
 def test_a_second_sentence_alone_has_unknown_words(opened, english):
-    assert written(opened(twin=MISSPELT)).count(english("unknown.line")) == 1
+    assert page_text(opened(twin=MISSPELT)).count(english("unknown.line")) == 1
 
 
 def test_with_an_unknown_cue_the_model_guesses(opened, english):
@@ -183,7 +183,7 @@ def test_with_an_unknown_cue_the_model_guesses(opened, english):
     for shown, says in ((guessed, True), (replace(guessed, tokens=replace(trace.tokens, unknown=())), False)):
         app = AppTest.from_function(_unknown_words, kwargs={"trace": shown}, default_timeout=60).run()
         guesses = english("unknown.guesses", query="**it**", word="**flonk**")
-        assert (guesses in written(app)) is says
+        assert (guesses in page_text(app)) is says
 
 
 def _unknown_words(trace):
@@ -195,10 +195,10 @@ def _unknown_words(trace):
 def test_the_map_of_words_leaves_unknown_ones_out(opened, english):
     app = opened(text="The cat saw the zxqv", token=6, twin="")
     app.switch_page("understand/embeddings.py").run()
-    assert english("unknown.off_map", words="**zxqv**") in written(app)
-    assert f"{lexicon().n_words:,}" in written(app)
+    assert english("unknown.off_map", words="**zxqv**") in page_text(app)
+    assert f"{lexicon().n_words:,}" in page_text(app)
     write(app, "the animal was tired")
-    assert "zxqv" not in written(app)
+    assert "zxqv" not in page_text(app)
 
 
 # A text that is too long
@@ -210,16 +210,16 @@ def test_a_long_text_is_read_in_parts(opened, tokens, english, word):
     parts = lexicon("en").sentences(STORY, limit=MAX_WORDS)
     app = opened(text=STORY, twin="")
     assert not app.error
-    assert typed(app)[0] == STORY
+    assert typed_sentences(app)[0] == STORY
     assert tokens(app)[0][2] == "dog"
-    assert english("instead.long", limit=MAX_WORDS - 1, count=len(parts)) in written(app)
+    assert english("instead.long", limit=MAX_WORDS - 1, count=len(parts)) in page_text(app)
     assert len(app.selectbox(key="part_text").options) == len(parts)
     app.selectbox(key="part_text").select_index(1).run()
-    assert typed(app)[0] == parts[1]
+    assert typed_sentences(app)[0] == parts[1]
     assert tokens(app)[0][2] == "man"
     assert app.selectbox(key="part_text").index == 1
     app.button(key="take_whole_text").click().run()
-    assert typed(app)[0] == STORY
+    assert typed_sentences(app)[0] == STORY
     write(app, "The dog slept.")
     assert "part_text" not in [box.key for box in app.selectbox]
 
@@ -229,7 +229,7 @@ def test_a_second_sentence_that_is_long_is_read_in_parts_too(opened, english, to
     assert not app.exception
     assert tokens(app)[1][2] == "dog"
     app.selectbox(key="part_twin").select_index(1).run()
-    assert typed(app)[0] == TYPED
+    assert typed_sentences(app)[0] == TYPED
     assert tokens(app)[1][2] == "man"
 
 
@@ -241,7 +241,7 @@ def test_a_text_beyond_every_limit_is_shortened(opened_on_random, monkeypatch, t
     assert not app.error
     assert len(tokens(app)[0]) == 60
     assert any("first 60 tokens" in caption.value for caption in app.caption)
-    assert typed(app)[0] == text
+    assert typed_sentences(app)[0] == text
 
 
 def test_random_weights_can_be_chosen(opened, english, tokens):
@@ -250,7 +250,7 @@ def test_random_weights_can_be_chosen(opened, english, tokens):
     app.selectbox(key="shown_source").set_value("random").run()
     assert typed(app) == (UNKNOWN, "")
     assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
-    assert english("model.random") in written(app)
+    assert english("model.random") in page_text(app)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b"])
@@ -261,7 +261,7 @@ def test_without_a_sentence_the_page_says_what_to_do(opened, source, english, to
     assert not app.error
     assert [info.value for info in app.info] == [english("empty.text")]
     app.button(key="example_text").click().run()
-    assert typed(app)[0] == Scene().text
+    assert typed_sentences(app)[0] == Scene().text
     assert tokens(app)
 
 
@@ -285,7 +285,7 @@ def hide(click, move):
 def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, eye):
     app = hide(opened(), 2)
     hidden = TYPED.replace("animal", "[MASK]")
-    assert typed(app) == (hidden, Scene().twin)
+    assert typed_sentences(app) == (hidden, Scene().twin)
     assert word(app) == "[MASK]"
     guesses = mha.trace(hidden, source="mini").answers[2]
     words = ", ".join(f"{guess} {share:.0%}" for guess, share in guesses[:3] if share >= 0.01)
@@ -331,29 +331,29 @@ def test_hidden_words_return_in_any_order(opened, hide):
     for token in (7, 1, 8):  # because, The, it: none is as long as [MASK]
         hide(app, token)
     text = "{} animal didn't cross the street {} {} was too tired."
-    assert typed(app)[0] == text.format(*3 * ["[MASK]"])
-    assert typed(hide(app, 7))[0] == text.format("[MASK]", "because", "[MASK]")
-    assert typed(hide(app, 1))[0] == text.format("The", "because", "[MASK]")
-    assert typed(hide(app, 8))[0] == TYPED
+    assert typed_sentences(app)[0] == text.format(*3 * ["[MASK]"])
+    assert typed_sentences(hide(app, 7))[0] == text.format("[MASK]", "because", "[MASK]")
+    assert typed_sentences(hide(app, 1))[0] == text.format("The", "because", "[MASK]")
+    assert typed_sentences(hide(app, 8))[0] == TYPED
 
 
 def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, place, english):
     """Also where the same word stands elsewhere in the first one, at which the pictures then look."""
     twin = "A big animal didn't cross the street because it was too wide."
     app = hide(opened(twin=twin), 3, panel=1)
-    assert typed(app) == (TYPED, twin.replace("animal", "[MASK]"))
+    assert typed_sentences(app) == (TYPED, twin.replace("animal", "[MASK]"))
     assert tokens(app)[1][3] == "[MASK]"
     assert place(app)[2] == 3
     header, _ = eye(app)
     assert header["hides"][1][3] == "Show “animal” again"
     assert [asked for asked, *_ in header["answers"][1][3]] == [english("answer.hidden")]
-    assert typed(hide(app, 3, panel=1)) == (TYPED, twin)
+    assert typed_sentences(hide(app, 3, panel=1)) == (TYPED, twin)
 
 
 def test_a_link_with_a_hidden_word_keeps_the_second_sentence(opened):
     hidden = TYPED.replace("tired.", "[MASK].")
-    assert typed(opened(text=hidden)) == (hidden, Scene().twin)
-    assert typed(opened(text="The [MASK] slept.")) == ("The [MASK] slept.", "")
+    assert typed_sentences(opened(text=hidden)) == (hidden, Scene().twin)
+    assert typed_sentences(opened(text="The [MASK] slept.")) == ("The [MASK] slept.", "")
 
 
 def test_each_token_has_a_label_for_hiding_it(opened, hide, english, eye):
@@ -367,9 +367,9 @@ def test_each_token_has_a_label_for_hiding_it(opened, hide, english, eye):
 def test_a_mask_that_was_typed_stays(opened, hide, eye):
     app = write(opened(token=5), "The hungry dog [MASK] the old bread.")
     assert eye(app)[0]["hides"][0][4] is None
-    assert typed(hide(app, 4))[0] == "The hungry dog [MASK] the old bread."
-    assert typed(hide(app, 2))[0] == "The [MASK] dog [MASK] the old bread."
-    assert typed(hide(app, 2))[0] == "The hungry dog [MASK] the old bread."
+    assert typed_sentences(hide(app, 4))[0] == "The hungry dog [MASK] the old bread."
+    assert typed_sentences(hide(app, 2))[0] == "The [MASK] dog [MASK] the old bread."
+    assert typed_sentences(hide(app, 2))[0] == "The hungry dog [MASK] the old bread."
 
 
 @pytest.mark.slow
@@ -390,13 +390,13 @@ def test_a_mask_can_be_typed(opened, eye, word):
 
 def test_hiding_hides_the_chosen_one_of_equal_words(opened, hide):
     app = hide(opened(text="The dog saw the cat and the bird."), 7)  # the last "the"
-    assert typed(app)[0] == "The dog saw the cat and [MASK] bird."
+    assert typed_sentences(app)[0] == "The dog saw the cat and [MASK] bird."
 
 
 @pytest.mark.slow
 def test_the_start_of_the_sentence_cannot_be_hidden(opened, hide, word):
     app = hide(opened(token=9), 0)
-    assert typed(app)[0] == TYPED
+    assert typed_sentences(app)[0] == TYPED
     assert word(app) == "[CLS]"
 
 
@@ -507,7 +507,7 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, n
     assert not app.exception
     assert not app.error
     assert not app.warning
-    assert typed(app) == (example["text"], example.get("twin", ""))
+    assert typed_sentences(app) == (example["text"], example.get("twin", ""))
     assert word(app) == example["token"]
     assert len(tokens(app)) == 1 + ("twin" in example)
     at = tokens(app)[0].index(example["token"])
@@ -541,7 +541,7 @@ def test_without_a_model_of_this_size_the_nearest_is_shown_with_three_offers(
     sizes = zip(("h", "d_model"), nearest, strict=True)
     shown = ", ".join(f"{name} {value}" for name, value in sizes if asked.get(name, 64) != value)
     wanted = {"architecture": "glass-box", "h": 4, "d_model": 64} | asked
-    assert english("instead.no_model", taken=shown, **wanted) in written(app)
+    assert english("instead.no_model", taken=shown, **wanted) in page_text(app)
     header, panels = eye(app)
     trace = mha.trace(TYPED, source="mini", h=h, d_model=d_model)
     assert header["source"].startswith(f"mini, glass-box, h={h}, d_model={d_model}")
@@ -704,7 +704,7 @@ def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, toke
     assert not app.exception
     assert not app.error
     assert not app.warning
-    assert typed(app) == (NASTY, NASTY[::-1])
+    assert typed_sentences(app) == (NASTY, NASTY[::-1])
     assert tokens(app) == [[*mha.words(text).labels] for text in (NASTY, NASTY[::-1])]
     # Of the marks that make text something else, our own words use none of these.
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []

@@ -17,8 +17,8 @@ NAMES = [step.__name__ for step in STEPS]
 
 
 @pytest.fixture
-def told(opened_on_random):
-    """`told(h=8, …)`: the Steps page in its frame, on random weights, opened by a link."""
+def open_steps(opened_on_random):
+    """`open_steps(h=8, …)`: the Steps page in its frame, on random weights, opened by a link."""
 
     def open_(**link):
         app = opened_on_random(**link)
@@ -33,8 +33,8 @@ def trace(**settings) -> mha.AttentionTrace:
 
 
 @pytest.mark.parametrize("where", ["alone", "in the frame"])
-def test_there_are_nine_steps_each_with_its_title(alone, told, english, where):
-    app = alone(PAGE) if where == "alone" else told()
+def test_there_are_nine_steps_each_with_its_title(alone, open_steps, english, where):
+    app = alone(PAGE) if where == "alone" else open_steps()
     assert not app.exception
     assert not app.error
     titles = [f"{i}. {english(f'steps.{name}.title')}" for i, name in enumerate(NAMES, start=1)]
@@ -42,13 +42,13 @@ def test_there_are_nine_steps_each_with_its_title(alone, told, english, where):
     assert len(app.latex) == 9
 
 
-def test_the_page_is_checked_against_torch(told):
-    [badge] = [m.value for m in told().markdown if "badge" in m.value]
+def test_the_page_is_checked_against_torch(open_steps):
+    [badge] = [m.value for m in open_steps().markdown if "badge" in m.value]
     assert badge.startswith(":green-badge[:material/check: ")
 
 
-def test_the_page_names_its_head_and_layer(told, english):
-    app = told(layers=2, layer=2, head=3)
+def test_the_page_names_its_head_and_layer(open_steps, english):
+    app = open_steps(layers=2, layer=2, head=3)
     assert english("steps.intro", head=3, layer=2) in [caption.value for caption in app.caption]
 
 
@@ -64,8 +64,8 @@ def test_the_page_names_its_head_and_layer(told, english):
     ],
     ids=["defaults", "causal, alibi", "wide values", "shared keys, second layer", "one token", "hidden"],
 )
-def test_every_step_shows_its_formula_and_its_matrices(told, heatmaps, component, link, layer, head):
-    app = told(**link)
+def test_every_step_shows_its_formula_and_its_matrices(open_steps, heatmaps, component, link, layer, head):
+    app = open_steps(**link)
     assert not app.exception
     settings = {name: value for name, value in link.items() if name not in ("head", "layer")}
     expected = steps(trace(**settings), layer=layer, head=head)
@@ -91,8 +91,8 @@ def test_every_step_shows_its_formula_and_its_matrices(told, heatmaps, component
         assert group["results"] == (group["matrices"][made:][: len(step.after)] if made else [])
 
 
-def test_the_output_of_a_step_is_the_input_of_the_next(told, component):
-    groups = component(told(), "steps")["steps"]
+def test_the_output_of_a_step_is_the_input_of_the_next(open_steps, component):
+    groups = component(open_steps(), "steps")["steps"]
     [weights] = groups["softmax"]["results"]
     assert weights == groups["mix"]["matrices"][0]
     assert groups["scores"]["matrices"][:2] == groups["split"]["matrices"][:2]
@@ -100,8 +100,8 @@ def test_the_output_of_a_step_is_the_input_of_the_next(told, component):
 
 
 @pytest.mark.parametrize("token", [3, 12])
-def test_the_row_of_the_token_is_framed_and_axis_labels_can_be_clicked(told, heatmaps, token):
-    shown = {matrix["symbol"]: matrix for matrix in heatmaps(told(token=token), "steps").values()}
+def test_the_row_of_the_token_is_framed_and_axis_labels_can_be_clicked(open_steps, heatmaps, token):
+    shown = {matrix["symbol"]: matrix for matrix in heatmaps(open_steps(token=token), "steps").values()}
     for symbol in ("Q₁", "S₁", "A₁", "head₁"):
         assert shown[symbol]["row"] == token - 1
     for symbol in ("X", "Q", "K₁", "V₁"):
@@ -111,14 +111,14 @@ def test_the_row_of_the_token_is_framed_and_axis_labels_can_be_clicked(told, hea
     assert shown["Q₁"]["start"] == [0, None]
 
 
-def test_small_weights_are_brought_out_up_to_the_largest_of_all_heads(told, heatmaps):
+def test_small_weights_are_brought_out_up_to_the_largest_of_all_heads(open_steps, heatmaps):
     """Equal colours are equal weights, whichever head is chosen."""
     largest = float(trace().layers[0].weights().max())
     for head in (1, 3):
-        app = told(head=head, scale="fitted")
+        app = open_steps(head=head, scale="fitted")
         weights = [one for one in heatmaps(app, "steps").values() if not one["signed"]]
         assert [one["end"] for one in weights] == [pytest.approx(largest)] * 2  # the wrong way, too
-    empty = heatmaps(told(text="two words", mask="padding", scale="fitted"), "steps")
+    empty = heatmaps(open_steps(text="two words", mask="padding", scale="fitted"), "steps")
     assert [one["end"] for one in empty.values() if not one["signed"]] == [1.0, 1.0]
 
 
@@ -127,8 +127,8 @@ def focus(app) -> tuple[str, str]:
     return held.token, held.key_token
 
 
-def test_a_click_on_a_cell_chooses_its_tokens(told, click, strip):
-    app = told(layers=2)
+def test_a_click_on_a_cell_chooses_its_tokens(open_steps, click, strip):
+    app = open_steps(layers=2)
     app = click(app, "steps", {"row": 6, "column": 9})
     assert focus(app) == ("because", "too")
     app = click(app, "steps", {"row": 2, "column": None})
@@ -141,8 +141,8 @@ def test_a_click_on_a_cell_chooses_its_tokens(told, click, strip):
     assert strip(app)["chosen"] == 11
 
 
-def test_one_matrix_can_be_drawn_by_plotly_and_closed(told, click, drawn):
-    app = told(mask="causal")
+def test_one_matrix_can_be_drawn_by_plotly_and_closed(open_steps, click, drawn):
+    app = open_steps(mask="causal")
     assert not app.get("plotly_chart")
     app = click(app, "steps", {"name": "weights A₁"}, "plotted")
     assert len(app.get("plotly_chart")) == 1
@@ -153,13 +153,13 @@ def test_one_matrix_can_be_drawn_by_plotly_and_closed(told, click, drawn):
     assert not app.get("plotly_chart")
 
 
-def test_the_linked_step_is_shown(told):
+def test_the_linked_step_is_shown(open_steps):
     for link, name in (
         ({"operation": "mask"}, "mask"),
         ({"operation": "nowhere"}, "project"),
         ({}, "project"),
     ):
-        [style] = [h.body for h in told(**link).get("html") if "st-key-step-" in h.body]
+        [style] = [h.body for h in open_steps(**link).get("html") if "st-key-step-" in h.body]
         assert [other for other in NAMES if f"st-key-step-{other} " in style] == [name]
 
 
@@ -167,8 +167,8 @@ def sentences(app) -> list[str]:
     return [sentence for markdown in app.main.markdown for sentence in markdown.value.split("\n\n")]
 
 
-def test_the_sentences_carry_the_numbers_of_the_sentence(told, english):
-    app = told(mask="causal", head=2)
+def test_the_sentences_carry_the_numbers_of_the_sentence(open_steps, english):
+    app = open_steps(mask="causal", head=2)
     said = sentences(app)
     facts = {step.name: step.facts for step in steps(trace(mask="causal"), layer=0, head=1)}
 
@@ -197,15 +197,15 @@ def test_the_sentences_carry_the_numbers_of_the_sentence(told, english):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_notes_are_shown_only_where_they_hold(told, english, link, note, values):
+def test_notes_are_shown_only_where_they_hold(open_steps, english, link, note, values):
     sentence = english(f"steps.{note}", **values)
-    assert sentence in sentences(told(**link))
+    assert sentence in sentences(open_steps(**link))
     other = {"mask": "causal"} if note == "mask.none" else {}
-    assert sentence not in sentences(told(**other))
+    assert sentence not in sentences(open_steps(**other))
 
 
-def test_words_in_the_sentences_are_shown_as_typed(told):
-    app = told(text="*a* *a* *a*")
+def test_words_in_the_sentences_are_shown_as_typed(open_steps):
+    app = open_steps(text="*a* *a* *a*")
     assert not app.exception
     [scores] = [said for said in sentences(app) if "dot product of a query" in said]
     word = rf"“(a|{re.escape(literal('*'))})\u2009[₁-₆]”"
@@ -221,9 +221,9 @@ def test_the_steps_of_two_texts_explain_y_and_a_cell_chooses_tokens_of_both(
 
 
 @pytest.mark.slow
-def test_a_long_text_shows_the_part_around_the_token(told, heatmaps, component, main_text):
+def test_a_long_text_shows_the_part_around_the_token(open_steps, heatmaps, component, main_text):
     text = " ".join(f"word{at}" for at in range(300))
-    app = told(text=text, token=290, mask="causal")
+    app = open_steps(text=text, token=290, mask="causal")
     assert not app.exception
     part = slice(300 - MAX_ALL_PAIRS, 300)
     expected = steps(trace(text=text, mask="causal"), layer=0, head=0, part=Crop(part, part))
@@ -240,4 +240,4 @@ def test_a_long_text_shows_the_part_around_the_token(told, heatmaps, component, 
             assert "45-300" in drawn["saved"]["file"]
     assert shown["weights A₁"]["row"] == 289 - 44
     assert "tokens 45–300 of 300" in main_text(app)
-    assert "of 300" not in main_text(told(text=text.rpartition(" word256")[0], mask="causal"))
+    assert "of 300" not in main_text(open_steps(text=text.rpartition(" word256")[0], mask="causal"))

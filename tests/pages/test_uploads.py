@@ -36,7 +36,7 @@ def content(trace, path) -> bytes:
     return path.read_bytes()
 
 
-def of_tensors(seed=0, tokens=TEXT, keys=None, layers=2):
+def tensors_file(seed=0, tokens=TEXT, keys=None, layers=2):
     draw = torch.Generator().manual_seed(seed)
     n_key = len(tokens if keys is None else keys)
     q, k, v = (torch.randn(layers, 3, n, 5, generator=draw) for n in (len(tokens), n_key, n_key))
@@ -44,7 +44,7 @@ def of_tensors(seed=0, tokens=TEXT, keys=None, layers=2):
 
 
 def translation():
-    parts = [of_tensors(1), of_tensors(2, TARGET), of_tensors(3, TARGET, TEXT)]
+    parts = [tensors_file(1), tensors_file(2, TARGET), tensors_file(3, TARGET, TEXT)]
     kinds = ("encoder", "decoder", "cross")
     text, target = (part.tokens for part in parts[:2])
     sides = Sides(text, text), Sides(target, target), Sides(target, text)
@@ -56,7 +56,7 @@ def translation():
     return mha.AttentionTrace(parts[0].tokens, tuple(layers), {"name": "t"})
 
 
-def of_weights():
+def weights_file():
     return mha.from_weights(torch.softmax(torch.randn(2, 3, 7, 7), -1), TEXT)
 
 
@@ -86,7 +86,7 @@ def test_without_a_file_every_page_explains_how_to_save_one(opened, english):
 
 
 def test_every_page_shows_the_opened_file(open_file, eye, shows, place, said, english):
-    trace = of_tensors()
+    trace = tensors_file()
     app = open_file(trace, layer=2, head=3, token=4)
     shows(app, trace, layer=1, head=2)
     assert place(app) == (1, 2, 3)
@@ -101,13 +101,13 @@ def test_every_page_shows_the_opened_file(open_file, eye, shows, place, said, en
     assert (header["layers"], header["heads"]) == (2, 3)
 
 
-def of_edits():
+def edits_file():
     """As many edits as there can be."""
     edits = [mha.edits.Hide(layer=0, rows=row, keys=0) for row in range(1, 5)] * 16
     return mha.trace("the old cat saw it", h=2, d_model=6, layers=2, edits=edits)
 
 
-MAKES = [of_tensors, of_weights, translation, of_edits]
+MAKES = [tensors_file, weights_file, translation, edits_file]
 
 
 @pytest.mark.parametrize("make", MAKES, ids=["full", "weights", "two texts", "edited"])
@@ -155,7 +155,7 @@ def test_why_something_is_missing_in_a_recorded_trace_is_said_in_the_language_of
 
 
 def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):
-    app = open_file(of_tensors())
+    app = open_file(tensors_file())
     area = app.text_area(key="file_text")
     assert area.value == " ".join(TEXT)
     assert area.disabled
@@ -177,7 +177,7 @@ def test_the_typed_text_is_kept_for_other_sources(open_file, opened):
 
 
 def test_a_file_with_weights_only_shows_them(open_file, english, six):
-    trace = of_weights()
+    trace = weights_file()
     app = open_file(trace, folds=["numbers"])
     drawn = six(app)
     assert set(drawn) == {"weights"}
@@ -189,7 +189,7 @@ def test_a_file_with_weights_only_shows_them(open_file, english, six):
 
 
 def test_steps_with_missing_inputs_are_counted(open_file, english):
-    app = open_file(of_tensors())
+    app = open_file(tensors_file())
     app.switch_page("understand/steps.py").run()
     assert english("file.partly", count=2) in infos(app)
     assert len([head for head in app.header if head.value[:1].isdigit()]) == 7
@@ -219,28 +219,28 @@ BAD = {
 
 def test_gaps_of_a_recording_are_shown(open_file, english):
     sentence = "Of *all* softmaxes one could not be followed."
-    app = open_file(replace(of_tensors(), source=RecordedSource(skipped=(sentence,))))
+    app = open_file(replace(tensors_file(), source=RecordedSource(skipped=(sentence,))))
     assert english("real.skipped", count=1) in [fold.label for fold in app.expander]
     assert literal(sentence) in [words.value for words in app.markdown]
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_a_wrong_file_is_refused_by_name_and_nothing_is_lost(open_file, tokens, bad):
-    app = open_file(of_tensors())
+    app = open_file(tensors_file())
     app = open_file(bad, app, name="bad <b>.safetensors")
     assert "bad" in app.error[0].value
     assert "/" not in app.error[0].value
-    assert tokens(app)[0] == list(of_tensors().tokens.labels)
-    app = open_file(of_tensors(), app)
+    assert tokens(app)[0] == list(tensors_file().tokens.labels)
+    app = open_file(tensors_file(), app)
     assert not app.error
 
 
 def test_a_removed_upload_stays_open_until_closed(open_file, english, tokens, said):
-    app = open_file(of_tensors())
+    app = open_file(tensors_file())
     stays = english("file.open", name=literal("mine.safetensors"))
     assert stays not in said(app)  # its name stands in the control
     app.file_uploader(key="trace_file").set_value([]).run()
-    assert tokens(app)[0] == list(of_tensors().tokens.labels)
+    assert tokens(app)[0] == list(tensors_file().tokens.labels)
     assert stays in said(app)
     app.button(key="close_file").click().run()
     assert not app.exception
@@ -248,7 +248,7 @@ def test_a_removed_upload_stays_open_until_closed(open_file, english, tokens, sa
 
 
 def test_claims_of_a_file_about_itself_are_not_trusted(tmp_path, english):
-    tokens, layers = of_tensors().tokens, of_tensors().layers
+    tokens, layers = tensors_file().tokens, tensors_file().layers
     source = {"name": "mini", "h": "x" * 999, "language": "xx"}
     trace = mha.AttentionTrace(tokens, layers, source, ((("a", 0.5),),) * 7)
     found = uploads.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
@@ -260,7 +260,7 @@ def test_claims_of_a_file_about_itself_are_not_trusted(tmp_path, english):
 
 
 def test_a_file_without_a_layer_is_refused(tmp_path, refused):
-    bare = mha.AttentionTrace(of_tensors().tokens, (), {"name": "t"})
+    bare = mha.AttentionTrace(tensors_file().tokens, (), {"name": "t"})
     said = str(refused(uploads.read, "a.safetensors", content(bare, tmp_path / "t.safetensors")))
     assert "a.safetensors holds no layer" in said
 
@@ -305,7 +305,7 @@ def started_with(monkeypatch, tmp_path):
 
 
 def test_the_trace_of_the_command_is_the_first_page_for_everybody(started_with, opened, tokens, shows):
-    started_with(trace := of_tensors())
+    started_with(trace := tensors_file())
     for _ in range(2):
         app = opened()
         assert not app.exception
@@ -317,7 +317,7 @@ def test_the_trace_of_the_command_is_the_first_page_for_everybody(started_with, 
 
 
 def test_a_link_to_another_source_keeps_the_file(started_with, opened, tokens):
-    started_with(of_tensors())
+    started_with(tensors_file())
     app = opened(source="random", text="one two", twin="")
     assert tokens(app)[0] == ["one", "two"]
     app.selectbox(key="shown_source").set_value("file").run()
@@ -341,7 +341,7 @@ def test_a_link_to_a_file_of_another_visit_is_reported(opened, said, english):
 
 
 def test_a_dropped_file_is_reported(started_with, opened):
-    started_with(of_tensors()).unlink()
+    started_with(tensors_file()).unlink()
     app = opened(source="file")
     assert not app.exception
     assert "No such file" in app.error[0].value

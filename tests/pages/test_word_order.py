@@ -15,7 +15,7 @@ def pictures(app) -> list[dict]:
 
 
 @pytest.fixture
-def shown(arrived):
+def open_word_order(arrived):
     def open_(**link):
         app = arrived("understand/steps.py?steps_view=order", **link)
         assert not [*app.exception, *app.error]
@@ -24,37 +24,37 @@ def shown(arrived):
     return open_
 
 
-def test_the_sinusoidal_encoding_comes_first(shown, english):
-    table, meeting = pictures(shown())
+def test_the_sinusoidal_encoding_comes_first(open_word_order, english):
+    table, meeting = pictures(open_word_order())
     assert (table["symbol"], table["meaning"]) == ("PE", english("word_order.sinusoidal_table"))
     assert (len(table["rows"]), table["columns"]) == (32, 64)
     assert len(meeting["rows"]) == 32
     assert meeting["end"] == pytest.approx(32)  # every position with itself: d / 2
 
 
-def test_the_learned_encoding_is_that_of_the_small_model(shown):
+def test_the_learned_encoding_is_that_of_the_small_model(open_word_order):
     vectors = mini.model(mini.find("en", "glass-box", 4, 64)).model.position
-    table, _ = pictures(shown(code="learned"))
+    table, _ = pictures(open_word_order(code="learned"))
     assert (len(table["rows"]), table["columns"]) == tuple(vectors.shape)
     assert table["end"] == pytest.approx(float(vectors.abs().max()))
 
 
-def test_alibi_shows_the_chosen_head(shown):
-    app = shown(code="ALiBi", positions_length=5, positions_h=4, positions_head=2)
+def test_alibi_shows_the_chosen_head(open_word_order):
+    app = open_word_order(code="ALiBi", positions_length=5, positions_h=4, positions_head=2)
     table, meeting = pictures(app)
     assert (len(table["rows"]), len(meeting["rows"])) == (4, 5)
     expected = position_codes.alibi(5, 4, 1).effect.to_numpy()
     assert meeting["end"] == pytest.approx(np.abs(expected).max())
 
 
-def test_sizes_come_from_the_link(shown):
-    table, meeting = pictures(shown(code="rotary", positions_length=7, positions_width=10))
+def test_sizes_come_from_the_link(open_word_order):
+    table, meeting = pictures(open_word_order(code="rotary", positions_length=7, positions_width=10))
     assert (len(table["rows"]), table["columns"]) == (7, 5)
     assert meeting["end"] == pytest.approx(1)
 
 
-def test_a_link_with_an_empty_encoding_shows_the_first(shown):
-    assert pictures(shown(code=""))[0]["symbol"] == "PE"
+def test_a_link_with_an_empty_encoding_shows_the_first(open_word_order):
+    assert pictures(open_word_order(code=""))[0]["symbol"] == "PE"
 
 
 def test_an_odd_rotary_width_is_refused(arrived):
@@ -72,8 +72,8 @@ def test_an_odd_rotary_width_is_refused(arrived):
     ],
     ids=["sinusoidal", "rotary", "ALiBi"],
 )
-def test_each_encoding_has_its_formula_source_and_torch_code(shown, english, name, code):
-    app = shown(code=name, positions_length=9)
+def test_each_encoding_has_its_formula_source_and_torch_code(open_word_order, english, name, code):
+    app = open_word_order(code=name, positions_length=9)
     [formula], [lines] = app.latex, app.code
     assert code.formula in formula.value
     assert lines.value == code.code

@@ -114,7 +114,7 @@ class Door:
             built.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
 
-    def opened(self, dtype: str) -> huggingface.Model:
+    def open_model(self, dtype: str) -> huggingface.Model:
         """The model ready to be traced. Raises `MhaError` as `load` and `adopt` do."""
         if self.name == "folder":
             return huggingface.load(self.folder, dtype=dtype, device="cpu")

@@ -52,10 +52,10 @@ class Truth:
 
 def verdict(model: nn.Module, inputs: tuple, item: int, truth: Truth) -> Verdict:
     """What a person is told of one text of a batch, against what flowed."""
-    plain = shown(model, inputs, item, truth, check=None)
+    plain = shown_layers(model, inputs, item, truth, check=None)
     if plain.word == "WRONG" or not truth.mixers:
         return plain
-    checked = shown(model, inputs, item, truth, check="mixing")
+    checked = shown_layers(model, inputs, item, truth, check="mixing")
     if checked.word == "WRONG":
         return checked
     if checked.word == "exact":
@@ -63,7 +63,7 @@ def verdict(model: nn.Module, inputs: tuple, item: int, truth: Truth) -> Verdict
     return plain if plain.word == "named" else Verdict("not checked", f"{truth.mixers[0]} mixes tokens")
 
 
-def shown(model: nn.Module, inputs: tuple, item: int, truth: Truth, check: str | None) -> Verdict:
+def shown_layers(model: nn.Module, inputs: tuple, item: int, truth: Truth, check: str | None) -> Verdict:
     tokens = [f"t{at}" for at in range(truth.n_tokens)]
     try:
         with torch.no_grad(), mha.record(model, tokens=tokens, item=item, check=check) as recorder:

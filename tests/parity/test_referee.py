@@ -64,7 +64,7 @@ def reading_kernels(model: nn.Module, kernel: str) -> Iterator[list[Tensor]]:
         ALL_ATTENTION_FUNCTIONS[kernel] = function
 
 
-def shown(family: str) -> tuple[nn.Module, dict[str, Tensor], tuple, tuple]:
+def shown_mixing(family: str) -> tuple[nn.Module, dict[str, Tensor], tuple, tuple]:
     """A model and its inputs, and the layers and mixers that are shown of it."""
     draw = torch.Generator().manual_seed(1)
     inputs = {"input_ids": torch.randint(5, 90, (1, N), generator=draw)}
@@ -88,7 +88,7 @@ def _quiet():
     ],
 )
 def test_torch_s_kernel_mixes_values_by_the_weights_that_are_shown(family):
-    model, inputs, layers, _ = shown(family)
+    model, inputs, layers, _ = shown_mixing(family)
     with torch.no_grad(), reading_kernels(model, "sdpa") as matrices:
         model(**inputs, use_cache=False)
     assert len(matrices) == len(layers)
@@ -108,7 +108,7 @@ OWN_CODE = {
 @pytest.mark.parametrize("family", OWN_CODE)
 def test_a_model_s_own_code_mixes_values_by_the_weights_that_are_shown(family):
     """Its values are replaced where W^V leaves them, its heads' outputs read where W^O takes them."""
-    model, inputs, layers, _ = shown(family)
+    model, inputs, layers, _ = shown_mixing(family)
     for layer in layers:
         matrix = own_matrix(model, inputs, layer, *OWN_CODE[family])
         np.testing.assert_allclose(layer.weights(), matrix, atol=CLOSE)
@@ -140,7 +140,7 @@ def test_the_recurrent_kernel_mixes_values_by_the_matrix_of_the_kernel_in_chunks
     """Where there is no softmax: the model runs in chunks, the referee token by token."""
     from transformers.models.qwen3_next import modeling_qwen3_next as file
 
-    model, inputs, _, mixers = shown("qwen3_next")
+    model, inputs, _, mixers = shown_mixing("qwen3_next")
     matrices, chunks = [], file.torch_chunk_gated_delta_rule
 
     def read(query, key, value, **more):

@@ -27,7 +27,7 @@ def arrays(normal):
     return make
 
 
-def asked(q, k, v, **options):
+def torch_results(q, k, v, **options):
     """What torch makes of them: outputs and weights."""
     unit = torch.eye(k.shape[-2], dtype=v.dtype).expand(KV, -1, -1)
     return (
@@ -44,7 +44,7 @@ def test_weights_and_outputs_are_those_of_torch(arrays, n_key):
     given = arrays(n_key)
     trace = mha.from_tensors(**given, tokens=TOKENS, keys=KEYS if n_key == 5 else None)
     [layer] = trace.layers
-    output, weights = asked(**given)
+    output, weights = torch_results(**given)
     np.testing.assert_allclose(layer.output(), output, atol=1e-6)
     np.testing.assert_allclose(layer.weights(), weights, atol=1e-6)
     assert trace.tokens is layer.sides.queries
@@ -58,7 +58,7 @@ def test_weights_and_outputs_are_those_of_torch(arrays, n_key):
 def test_scale_mask_and_bias_are_part_of_the_rule(arrays, normal):
     given, bias, mask = arrays(), normal(H, 7, 7, seed=9), torch.ones(7, 7, dtype=torch.bool).tril()
     [layer] = mha.from_tensors(**given, tokens=TOKENS, scale=0.3, mask=mask, bias=bias).layers
-    _, weights = asked(**given, scale=0.3, attn_mask=bias[None].masked_fill(~mask, float("-inf")))
+    _, weights = torch_results(**given, scale=0.3, attn_mask=bias[None].masked_fill(~mask, float("-inf")))
     np.testing.assert_allclose(layer.weights(), weights, atol=1e-6)
     rule = mha.ScoreRule(scale=0.3, mask=mask, bias=bias)
     [again] = mha.from_tensors(**given, tokens=TOKENS, rule=rule).layers
@@ -95,7 +95,7 @@ def test_the_given_arrays_are_copied(arrays):
 def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
     given, w_o = arrays(), normal(H * D_V, 17, seed=8)
     [layer] = mha.from_tensors(**given, tokens=TOKENS, w_o=w_o).layers
-    output, _ = asked(**given)
+    output, _ = torch_results(**given)
     expected = output.transpose(0, 1).flatten(1) @ w_o
     np.testing.assert_allclose(layer.result(), expected, atol=1e-4)
     np.testing.assert_allclose(layer.contribution().sum(0), expected, atol=1e-4)

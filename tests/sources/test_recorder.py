@@ -101,7 +101,7 @@ def flat(output):
     return [part for part in output if part is not None] if isinstance(output, tuple) else [output]
 
 
-def asked(layer, **options):
+def torch_weights(layer, **options):
     """The weights that torch's function gives for what was recorded."""
     unit = torch.eye(layer.n_key).expand(layer.n_heads, -1, -1)
     q, k = (torch.from_numpy(part.copy())[None] for part in (layer.q, layer.k))
@@ -117,7 +117,7 @@ def test_a_module_like_nanogpt(x):
     assert len(trace.layers) == 2
     for layer in trace.layers:
         assert mha.against_torch(layer).passed
-        np.testing.assert_allclose(layer.weights(), asked(layer, is_causal=True), atol=1e-6)
+        np.testing.assert_allclose(layer.weights(), torch_weights(layer, is_causal=True), atol=1e-6)
     first = F.layer_norm(x, (D,))
     q, _, v = model.blocks[0].c_attn(first)[1].split(D, dim=1)
     np.testing.assert_array_equal(trace.layers[0].q[2], q[:, 2 * D_K :].detach())
@@ -134,7 +134,7 @@ def test_a_block_of_a_vision_model(x):
     model = Vision()
     [layer] = recorded(model, x).layers
     assert layer.scale == 0.3
-    np.testing.assert_allclose(layer.weights(), asked(layer, scale=0.3), atol=1e-6)
+    np.testing.assert_allclose(layer.weights(), torch_weights(layer, scale=0.3), atol=1e-6)
     np.testing.assert_allclose(layer.concat(), model(x)[0].detach(), atol=1e-6)
 
 

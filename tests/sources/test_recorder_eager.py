@@ -61,7 +61,7 @@ class Head(nn.Module):
         return wei @ self.value(x)
 
 
-def recorded(model, x, **settings):
+def record_call(model, x, **settings):
     """What was recorded, after the output was found to be the same to the bit."""
     expected = model(x)
     with mha.record(tokens=TOKENS, **settings) as rec:
@@ -77,7 +77,7 @@ def close(ours, theirs):
 @pytest.mark.parametrize("item", [0, 1])
 def test_heads_by_view(item):
     model = Block()
-    [layer] = recorded(model, torch.randn(2, 7, D), item=item).trace.layers
+    [layer] = record_call(model, torch.randn(2, 7, D), item=item).trace.layers
     weights, q = (part[item] for part in model.seen)
     assert (layer.n_heads, layer.d_k, layer.n_query) == (H, D_K, 7)
     np.testing.assert_array_equal(layer.q, q)
@@ -101,7 +101,7 @@ class Heads(nn.Module):
 @pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (H, 2), (7, 3)])
 def test_a_list_of_heads_is_one_layer(batch, item):
     model = nn.Sequential(Heads(), Heads())
-    trace = recorded(model, torch.randn(batch, 7, D), item=item).trace
+    trace = record_call(model, torch.randn(batch, 7, D), item=item).trace
     assert [layer.n_heads for layer in trace.layers] == [H, H]
     for layer, part in zip(trace.layers, model, strict=True):
         close(layer.weights(), torch.stack([head.seen[item] for head in part.heads]))
@@ -110,7 +110,7 @@ def test_a_list_of_heads_is_one_layer(batch, item):
 
 def test_heads_that_are_not_joined_stay_layers_of_one_head():
     model = nn.ModuleList(Head() for _ in range(H))
-    trace = recorded(lambda x: sum(head(x) for head in model), torch.randn(1, 7, D)).trace
+    trace = record_call(lambda x: sum(head(x) for head in model), torch.randn(1, 7, D)).trace
     assert [layer.n_heads for layer in trace.layers] == [1] * H
     for layer, head in zip(trace.layers, model, strict=True):
         close(layer.weights(), head.seen)
@@ -119,7 +119,7 @@ def test_heads_that_are_not_joined_stay_layers_of_one_head():
 @pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (3, 1)])
 def test_shared_keys_are_stored_once(batch, item):
     model = Block(h=6, n_kv=2)
-    [layer] = recorded(model, torch.randn(batch, 7, D), item=item).trace.layers
+    [layer] = record_call(model, torch.randn(batch, 7, D), item=item).trace.layers
     assert (layer.n_heads, layer.n_kv_heads) == (6, 2)
     close(layer.weights(), model.seen[0][item])
 
@@ -128,7 +128,7 @@ def test_shared_keys_are_stored_once(batch, item):
 def test_texts_that_have_the_same_keys_keep_their_heads(heads):
     q, one = torch.randn(2, heads, 7, D_K), torch.randn(1, 1, 7, D_K)
     k = v = one.expand(2, heads, -1, -1)
-    [layer] = recorded(lambda _: torch.softmax(q @ k.mT, -1) @ v, None, item=1, batch=2).trace.layers
+    [layer] = record_call(lambda _: torch.softmax(q @ k.mT, -1) @ v, None, item=1, batch=2).trace.layers
     close(layer.weights(), torch.softmax(q @ k.mT, -1)[1])
 
 
@@ -164,7 +164,7 @@ def capped(q, k, v):
 @pytest.mark.parametrize("way", [relative, padded, by_words, einsum, upcast, capped])
 def test_attention_written_in_any_way_is_recorded(way):
     q, k, v = torch.randn(3, 2, H, 7, D_K)
-    [layer] = recorded(lambda _: way(q, k, v), None, item=1, batch=2).trace.layers
+    [layer] = record_call(lambda _: way(q, k, v), None, item=1, batch=2).trace.layers
     np.testing.assert_array_equal(layer.q, q[1])
     close(layer.output(), way(q, k, v)[1])
 
@@ -206,7 +206,7 @@ def test_eager_layers_and_torchs_calls_are_in_order():
             return self.last(F.scaled_dot_product_attention(q, q, q).transpose(1, 2).flatten(2))
 
     model = Both()
-    layers = recorded(model, torch.randn(1, 7, D)).trace.layers
+    layers = record_call(model, torch.randn(1, 7, D)).trace.layers
     assert [layer.about.by_hand for layer in layers] == [True, False, True]
     close(layers[2].weights(), model.last.seen[0][0])
 
@@ -235,12 +235,12 @@ class Pool(nn.Module):
 
 def test_a_call_of_another_size_is_named_beside_those_that_fit(refused):
     model, x = nn.Sequential(Block(), Pool()), torch.randn(1, 7, D)
-    trace = recorded(model, x).trace
+    trace = record_call(model, x).trace
     assert len(trace.layers) == 1
     [skipped] = trace.source.skipped
     assert "(Pool): 1 queries and 7 keys; the tokens allow 7 and 7." in skipped
     assert "test_recorder_eager.py:" in skipped
-    strict = recorded(model, x, misfit="raise")
+    strict = record_call(model, x, misfit="raise")
     assert "1 queries and 7 keys" in str(refused(lambda: strict.trace))
     with mha.record(tokens=TOKENS[:6]) as rec:
         model(x)
@@ -268,19 +268,19 @@ class HeadsFirst(nn.Module):
 @pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (7, 6)])
 def test_heads_before_texts_by_what_the_module_reads(batch, item):
     model = HeadsFirst()
-    [layer] = recorded(model, torch.randn(batch, 7, D), item=item).trace.layers
+    [layer] = record_call(model, torch.randn(batch, 7, D), item=item).trace.layers
     close(layer.weights(), model.seen[:, item])
 
 
 def test_equal_numbers_of_heads_and_texts_are_refused(refused):
-    rec = recorded(HeadsFirst(), torch.randn(H, 7, D))
+    rec = record_call(HeadsFirst(), torch.randn(H, 7, D))
     assert "It has 3 × 3 heads or texts, and it cannot be told where the 3 texts are" in str(
         refused(lambda: rec.trace)
     )
     model = HeadsFirst(joined=True)  # then the layer that made the values tells
-    [layer] = recorded(model, torch.randn(2, 7, D), item=1).trace.layers
+    [layer] = record_call(model, torch.randn(2, 7, D), item=1).trace.layers
     close(layer.weights(), model.seen.view(H, 2, 7, 7)[:, 1])
-    [layer] = recorded(model, torch.randn(1, 7, D)).trace.layers
+    [layer] = record_call(model, torch.randn(1, 7, D)).trace.layers
     close(layer.weights(), model.seen)
 
 
@@ -308,18 +308,18 @@ def test_without_modules_the_number_of_texts_is_asked_for(heads, texts, refused)
     def heads_first(_):
         return torch.softmax(q @ k.mT, -1) @ v
 
-    rec = recorded(heads_first, None)
+    rec = record_call(heads_first, None)
     assert f"It has {heads} × {texts} heads or texts" in str(refused(lambda: rec.trace))
-    [layer] = recorded(heads_first, None, batch=texts, item=texts - 1).trace.layers
+    [layer] = record_call(heads_first, None, batch=texts, item=texts - 1).trace.layers
     close(layer.weights(), torch.softmax(q @ k.mT, -1)[:, -1])
-    [layer] = recorded(heads_first, None, batch=heads, item=2).trace.layers
+    [layer] = record_call(heads_first, None, batch=heads, item=2).trace.layers
     close(layer.weights(), torch.softmax(q @ k.mT, -1)[2])
 
 
 @pytest.mark.parametrize("unbatched", [True, False])
 def test_one_text_without_an_axis_for_it(unbatched):
     q = torch.randn(7, D_K) if unbatched else torch.randn(1, 7, D_K)
-    [layer] = recorded(lambda _: torch.softmax(q @ q.mT, -1) @ q, None).trace.layers
+    [layer] = record_call(lambda _: torch.softmax(q @ q.mT, -1) @ q, None).trace.layers
     close(layer.weights()[0], torch.softmax(q @ q.mT, -1).view(7, 7))
 
 
@@ -404,7 +404,7 @@ def test_every_way_to_a_softmax_is_followed(way, dtype):
         seen[:] = weights, *output
         return output[0] if output else weights @ values
 
-    trace = recorded(model, None, item=1, batch=2).trace
+    trace = record_call(model, None, item=1, batch=2).trace
     assert trace.source.skipped == ()
     [layer] = trace.layers
     np.testing.assert_allclose(
@@ -562,7 +562,7 @@ def test_a_classifier_or_router_is_not_attention():
             y = torch.sigmoid(x @ self.up) @ self.up.T
             return (y * self.gate(x).softmax(-1).sum()).log_softmax(-1)
 
-    assert recorded(Mixture(), torch.randn(1, 7, D)).trace.source.skipped == ()
+    assert record_call(Mixture(), torch.randn(1, 7, D)).trace.source.skipped == ()
 
 
 @pytest.mark.parametrize("item", [0, 1])
@@ -582,7 +582,7 @@ def test_with_padding_on_the_left_rows_that_see_nothing_are_even(item, dtype):
         seen[:] = [torch.softmax(scores, dim=-1, dtype=torch.float32).to(dtype)]
         return seen[0] @ v
 
-    trace = recorded(model, None, item=item, batch=2).trace
+    trace = record_call(model, None, item=item, batch=2).trace
     assert trace.source.skipped == ()
     [layer] = trace.layers
     rounding = max(1e-6, torch.finfo(dtype).eps)
@@ -610,7 +610,7 @@ def test_overwritten_scores_are_masked(masked):
     def model(_):
         return masked(q @ k.mT / D_K**0.5, lengths) @ v
 
-    trace = recorded(model, None, item=1, batch=2).trace
+    trace = record_call(model, None, item=1, batch=2).trace
     assert trace.source.skipped == ()
     [layer] = trace.layers
     close(layer.weights(head=0), masked(q @ k.mT / D_K**0.5, lengths)[1])
@@ -625,7 +625,7 @@ def test_scores_overwritten_in_other_ways_are_unknown():
         scores[:, 0] = 0.5
         return torch.softmax(scores, -1) @ x + block(x)
 
-    [reason] = recorded(model, torch.randn(1, 7, D), batch=1).trace.source.skipped
+    [reason] = record_call(model, torch.randn(1, 7, D), batch=1).trace.source.skipped
     assert "its scores went through setitem" in reason
 
 
@@ -655,7 +655,7 @@ class Outlook(nn.Module):
 
 
 def test_weights_that_no_queries_and_keys_give_are_named_whatever_their_size():
-    [reason] = recorded(nn.Sequential(Outlook(), Block()), torch.randn(1, 7, D)).trace.source.skipped
+    [reason] = record_call(nn.Sequential(Outlook(), Block()), torch.randn(1, 7, D)).trace.source.skipped
     assert "attention over 9 × 9 was not followed: its input is no product of queries and keys" in reason
 
 
@@ -685,7 +685,7 @@ class OfNoTokens(nn.Module):
 @pytest.mark.parametrize("way", ["channels", "by a layer", "by a matrix", "tokens"])
 def test_axes_that_are_not_tokens_have_no_labels_of_tokens(way, fused):
     model = nn.Sequential(Block(), OfNoTokens(way, fused))
-    trace = recorded(model, torch.randn(1, 7, D)).trace
+    trace = record_call(model, torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1 + (way == "tokens")
     named = "its keys are no tokens: they are channels, or mixtures of all tokens"
     assert (named in " ".join(trace.source.skipped)) == (way != "tokens")
@@ -705,13 +705,13 @@ class Inverse(nn.Module):
 
 
 def test_weights_times_weights_are_not_a_layer():
-    trace = recorded(nn.Sequential(Inverse(), Block()), torch.randn(1, 7, D)).trace
+    trace = record_call(nn.Sequential(Inverse(), Block()), torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1
     assert "its weights are multiplied with weights" in " ".join(trace.source.skipped)
 
 
 def test_attention_that_is_not_followed_is_named_whatever_its_size():
-    trace = recorded(nn.Sequential(Gated(), Block()), torch.randn(1, 7, D)).trace
+    trace = record_call(nn.Sequential(Gated(), Block()), torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1
     [reason] = trace.source.skipped
     assert "attention over 6 × 6 was not followed: its weights went through mul" in reason
@@ -737,7 +737,7 @@ def test_ambiguous_calls_do_not_affect_clear_ones():
         torch.softmax(q[0] @ q[0].mT, -1) @ q[0]
         return F.scaled_dot_product_attention(q, q, q)
 
-    trace = recorded(model, torch.randn(1, 7, D)).trace
+    trace = record_call(model, torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1
     assert "3 heads or texts, and it cannot be told" in trace.source.skipped[0]
 

@@ -41,7 +41,7 @@ def passes(monkeypatch) -> list[int]:
     return seen
 
 
-def same(one: mha.AttentionTrace, other: mha.AttentionTrace) -> bool:
+def assert_same(one: mha.AttentionTrace, other: mha.AttentionTrace) -> bool:
     """Are they the same but for rounding, every tensor, rule and matrix of them?"""
     pairs = zip(one.layers, other.layers, strict=True)
     assert max(np.abs(a.weights() - b.weights()).max() for a, b in pairs) <= 1e-5
@@ -58,7 +58,7 @@ def test_each_trace_equals_that_of_its_text_alone(family, passes):
     single = sum(len(trace.tokens) == 1 for trace in alone)
     assert passes == [2, 1, 1] + [1] * single + [4] + [2 - single] * (single < 2)  # the trial, and the texts
     assert [trace.tokens.text for trace in together] == TEXTS
-    assert all(map(same, together, alone))
+    assert all(map(assert_same, together, alone))
     assert max(np.abs(t.layers[0].weights()).max() for t in together) > 0.2
 
 
@@ -69,7 +69,7 @@ def test_a_model_that_reads_one_text_at_a_time_gives_the_same(family, folder, pa
     passes.clear()
     one_by_one = list(trace_many(TEXTS[:3], source=str(folder(family))))
     assert set(passes) == {1}
-    assert all(map(same, one_by_one, alone))
+    assert all(map(assert_same, one_by_one, alone))
 
 
 @pytest.mark.parametrize("settings", [PLAIN, {"source": "mini"}])
@@ -116,7 +116,7 @@ def test_each_text_has_its_target():
         ("0", "11", "12", "13"),
         ("0", "7"),
     ]
-    assert all(map(same, together, alone))
+    assert all(map(assert_same, together, alone))
 
 
 def test_a_text_without_a_target_is_reported_at_its_turn(refused):
@@ -139,7 +139,7 @@ def test_a_text_of_as_many_tokens_as_heads_keeps_its_axes_apart():
     n_heads = model.config.num_attention_heads
     texts = [list(range(5, 5 + n)) for n in (n_heads - 1, n_heads)]
     alone = [mha.trace(ids, source=model) for ids in texts]
-    assert all(map(same, trace_many(texts, source=model), alone))
+    assert all(map(assert_same, trace_many(texts, source=model), alone))
 
 
 def test_a_text_that_does_not_fit_is_reported_at_its_turn(refused):
@@ -174,7 +174,7 @@ def test_texts_that_would_affect_each_other_are_traced_one_by_one(passes):
     model.h[0].mlp = Mixing(model.h[0].mlp)
     alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
     passes.clear()
-    assert all(map(same, trace_many(TEXTS, source=model, tokenizer=tokenizer), alone))
+    assert all(map(assert_same, trace_many(TEXTS, source=model, tokenizer=tokenizer), alone))
     assert passes == [2, 1, 1] + [1] * len(TEXTS)
 
 
@@ -186,7 +186,7 @@ def test_a_model_that_does_not_mask_padding_is_traced_one_by_one(passes, monkeyp
     )
     alone = [mha.trace(ids, source=model) for ids in ([3, 4, 5], [6, 7])]
     passes.clear()
-    assert all(map(same, trace_many([[3, 4, 5], [6, 7]], source=model), alone))
+    assert all(map(assert_same, trace_many([[3, 4, 5], [6, 7]], source=model), alone))
     assert passes == [2, 1, 1, 1]  # of the two that are tried, the first one says it
 
 
@@ -204,7 +204,7 @@ def test_a_rotary_encoding_that_depends_on_the_longest_text_is_traced_one_by_one
     texts = [list(range(3, 3 + n)) for n in (4, 11, 5)]
     alone = [mha.trace(ids, source=model) for ids in texts]
     passes.clear()
-    assert all(map(same, trace_many(texts, source=model), alone))
+    assert all(map(assert_same, trace_many(texts, source=model), alone))
     assert passes == [1, 1, 1]
 
 
@@ -227,5 +227,5 @@ def test_texts_are_traced_one_by_one_after_a_pass_that_mixes_them(monkeypatch, p
 
     monkeypatch.setattr(Batch, "add", fails)
     passes.clear()
-    assert all(map(same, trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=6), alone))
+    assert all(map(assert_same, trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=6), alone))
     assert passes == [2, 1, 1, 1, 5] + [1] * 5

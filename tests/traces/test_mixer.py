@@ -19,7 +19,7 @@ TEXT = "the old cat saw the new cat"
 HEADS, TOKENS, WIDTH = 3, 7, 5
 
 
-def made(**changed) -> MixerTrace:
+def make_mixer(**changed) -> MixerTrace:
     """Three heads with signed, causal matrices, a gate and a bias."""
     draw = torch.Generator().manual_seed(4)
     mixing = torch.randn(HEADS, TOKENS, TOKENS, generator=draw).tril()
@@ -36,11 +36,13 @@ def made(**changed) -> MixerTrace:
 
 @pytest.fixture
 def trace():
-    return replace(mha.trace(TEXT, h=3, d_model=15, layers=2), mixers=(made(), made(name="layers.2")))
+    return replace(
+        mha.trace(TEXT, h=3, d_model=15, layers=2), mixers=(make_mixer(), make_mixer(name="layers.2"))
+    )
 
 
 def test_the_matrix_of_one_head_is_one_of_all():
-    layer = made()
+    layer = make_mixer()
     assert layer.mixing().shape == (3, 7, 7)
     for head in range(3):
         np.testing.assert_array_equal(layer.mixing(head), layer.mixing()[head])
@@ -59,20 +61,20 @@ def test_the_matrix_of_one_head_is_one_of_all():
             "mixing(head=1) is the signed matrix by which it mixes the tokens.",
         ),
         (
-            lambda _: made(unit="token"),
+            lambda _: make_mixer(unit="token"),
             "There is no unit called 'token'; head, channel or component can be used.",
         ),
     ],
 )
 def test_matrices_that_a_mixer_lacks_are_refused(wrong, message):
     with pytest.raises(mha.MhaError) as error:
-        wrong(made())
+        wrong(make_mixer())
     assert str(error.value) == message
 
 
 @pytest.mark.parametrize("part", ["v", "gate", "bias", "output"])
 def test_a_matrix_that_does_not_make_the_output_is_refused(part):
-    layer = made()
+    layer = make_mixer()
     tensors = dict(layer.tensors)
     tensors[part] = tensors[part] + 0.001 * torch.ones_like(tensors[part])
     with pytest.raises(mha.MhaError, match=r"layers.0 \(gated delta rule\) is not linear in its values"):
@@ -81,7 +83,7 @@ def test_a_matrix_that_does_not_make_the_output_is_refused(part):
 
 def test_too_many_matrices_at_once_are_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_NUMBERS", 2 * TOKENS**2)
-    layer = made()
+    layer = make_mixer()
     with pytest.raises(mha.MhaError, match=r"all 3 heads have 147 numbers.*ask for one, as in head=0"):
         layer.mixing()
     assert layer.mixing(2).shape == (7, 7)
@@ -98,7 +100,7 @@ def test_mixers_are_not_among_the_layers(trace):
         with pytest.raises(mha.MhaError, match="has no layers"):
             wrong()
     with pytest.raises(mha.MhaError, match="7 tokens cannot go with a mixer of 6"):
-        replace(trace, mixers=(replace(made(), tensors={"v": torch.ones(3, 6, 5)}),))
+        replace(trace, mixers=(replace(make_mixer(), tensors={"v": torch.ones(3, 6, 5)}),))
 
 
 def test_a_saved_mixer_loads_with_its_matrices(trace, tmp_path):

@@ -26,7 +26,7 @@ from mha_core.attention.positions import alibi
 from mha_core.traces import storage
 
 
-def same(one, other):
+def assert_same(one, other):
     """Assert that two traces are equal to the last bit."""
     assert one.tokens == other.tokens
     assert one.tokens.labels == other.tokens.labels
@@ -51,7 +51,7 @@ def same(one, other):
 
 
 @pytest.fixture
-def saved(tmp_path):
+def saved_file(tmp_path):
     """A small saved trace."""
     path = tmp_path / "small.safetensors"
     mha.trace("How are you?", h=3, d_model=15, mask="causal").save(path)
@@ -63,14 +63,14 @@ def saved(tmp_path):
 
 def test_a_saved_trace_loads_exactly(trace, tmp_path):
     trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
+    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
 def test_a_shared_rule_is_loaded_for_each_layer(rule, make_layer, tmp_path):
     layers = (make_layer(rule), make_layer(rule, seed=1))
     trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
     trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
+    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
@@ -86,7 +86,7 @@ def test_every_field_of_a_rule_is_saved(dtype, make_layer, normal, tmp_path):
     )
     trace = mha.AttentionTrace(mha.words("a b c d e f g"), (make_layer(rule, dtype=dtype),), "by hand")
     trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
+    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
 def test_a_trace_without_x_and_projections_comes_back(normal, tmp_path):
@@ -94,11 +94,11 @@ def test_a_trace_without_x_and_projections_comes_back(normal, tmp_path):
     layer = mha.LayerTrace.of(module(normal(2, 3, 15)), item=1)
     trace = mha.AttentionTrace(mha.words("動物 <s> é"[:6]), (layer,), {"name": "unknown", "seed": None})
     trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
+    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
 @pytest.fixture
-def asked(own_values) -> mha.AttentionTrace:
+def trace_with_answers(own_values) -> mha.AttentionTrace:
     """A trace with answers, with questions, and with a word that its source does not know."""
     nouns = ((("[CLS]", 0.5), ("dog", 0.25)), None, (("cat", 1.0),), None, None)
     tokens = replace(own_values.tokens, unknown=(1, 4))
@@ -107,15 +107,15 @@ def asked(own_values) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, layers, own_values.source, nouns, questions=questions)
 
 
-def test_values_of_their_own_answers_questions_and_unknown_words_come_back(asked, tmp_path):
-    asked.save(tmp_path / "t.safetensors")
+def test_values_of_their_own_answers_questions_and_unknown_words_come_back(trace_with_answers, tmp_path):
+    trace_with_answers.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
-    same(loaded, asked)
+    assert_same(loaded, trace_with_answers)
     assert loaded.tokens.unknown == (1, 4)
-    assert loaded.answers == asked.answers
-    assert loaded.questions == asked.questions
+    assert loaded.answers == trace_with_answers.answers
+    assert loaded.questions == trace_with_answers.questions
     assert [layer.x_v is None for layer in loaded.layers] == [True, False]
-    assert loaded.layers[1].x_v.tobytes() == asked.layers[1].x_v.tobytes()
+    assert loaded.layers[1].x_v.tobytes() == trace_with_answers.layers[1].x_v.tobytes()
 
 
 def test_sides_kinds_names_and_facts_come_back(translation, tmp_path):
@@ -142,7 +142,7 @@ def test_a_matrix_and_its_transpose_in_one_memory_come_back(normal, tmp_path):
     layer = mha.LayerTrace.of(module(normal(1, 3, 15)), projections=Projections(w_q, w_q.mT))
     trace = mha.AttentionTrace(mha.words("a b c"), (layer,), "tied")
     trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
+    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
 def test_a_mask_that_layers_share_is_written_once(tmp_path):
@@ -164,17 +164,17 @@ def test_layers_that_share_their_weights_can_be_saved(normal, tmp_path):
         x = attended.output
     trace = mha.AttentionTrace(mha.words("a b c d e f g"), tuple(layers), "by hand")
     trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
+    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
-def test_a_loaded_trace_can_be_saved_over_the_file_it_came_from(saved):
-    first = mha.load(saved)
-    first.save(saved)
-    same(mha.load(saved), first)
+def test_a_loaded_trace_can_be_saved_over_the_file_it_came_from(saved_file):
+    first = mha.load(saved_file)
+    first.save(saved_file)
+    assert_same(mha.load(saved_file), first)
 
 
-def test_a_path_may_be_a_string(saved):
-    same(mha.load(str(saved)), mha.load(saved))
+def test_a_path_may_be_a_string(saved_file):
+    assert_same(mha.load(str(saved_file)), mha.load(saved_file))
 
 
 # Refusals
@@ -189,13 +189,13 @@ def test_a_folder_is_refused(tmp_path, refused):
     assert str(refused(mha.load, tmp_path)).startswith(f"{tmp_path} cannot be read as a saved trace: ")
 
 
-def test_a_file_that_may_not_be_read_is_not_called_missing(saved, refused, monkeypatch):
+def test_a_file_that_may_not_be_read_is_not_called_missing(saved_file, refused, monkeypatch):
     def forbidden(self, *how):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
 
     monkeypatch.setattr(Path, "open", forbidden)
-    message = str(refused(mha.load, saved))
-    assert message.startswith(f"{saved} cannot be read as a saved trace: ")
+    message = str(refused(mha.load, saved_file))
+    assert message.startswith(f"{saved_file} cannot be read as a saved trace: ")
     assert "Permission denied" in message
 
 
@@ -223,8 +223,8 @@ def test_another_kind_of_file_is_refused(content, tmp_path, refused):
     assert str(refused(mha.load, path)).startswith(broken)
 
 
-def test_a_truncated_file_is_refused_wherever_it_ends(saved, refused):
-    content = saved.read_bytes()
+def test_a_truncated_file_is_refused_wherever_it_ends(saved_file, refused):
+    content = saved_file.read_bytes()
     (header,) = struct.unpack("<Q", content[:8])
     ends = {
         0,
@@ -240,8 +240,10 @@ def test_a_truncated_file_is_refused_wherever_it_ends(saved, refused):
         len(content) - 1,
     }
     for end in sorted(ends):
-        saved.write_bytes(content[:end])
-        assert str(refused(mha.load, saved)).startswith(f"{saved} cannot be read as a saved trace: ")
+        saved_file.write_bytes(content[:end])
+        assert str(refused(mha.load, saved_file)).startswith(
+            f"{saved_file} cannot be read as a saved trace: "
+        )
 
 
 def parts(path):
@@ -261,10 +263,10 @@ def edited(path, change):
     write(path, header, tensors)
 
 
-def test_another_version_is_refused(saved, refused):
-    edited(saved, lambda header, tensors: header.update(version=3))
-    assert str(refused(mha.load, saved)) == (
-        f"{saved} cannot be opened: it has format version 3; this release reads 2."
+def test_another_version_is_refused(saved_file, refused):
+    edited(saved_file, lambda header, tensors: header.update(version=3))
+    assert str(refused(mha.load, saved_file)) == (
+        f"{saved_file} cannot be opened: it has format version 3; this release reads 2."
     )
 
 
@@ -309,15 +311,15 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
-def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved, refused):
-    edited(saved, change)
-    refused(mha.load, saved)
+def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved_file, refused):
+    edited(saved_file, change)
+    refused(mha.load, saved_file)
 
 
 @pytest.mark.parametrize("header", [[], [1], 7, "text", {}, True], ids=str)
-def test_an_invalid_header_is_refused(header, saved, refused):
-    write(saved, header, parts(saved)[1])
-    assert str(refused(mha.load, saved)).startswith(f"{saved} is damaged: ")
+def test_an_invalid_header_is_refused(header, saved_file, refused):
+    write(saved_file, header, parts(saved_file)[1])
+    assert str(refused(mha.load, saved_file)).startswith(f"{saved_file} is damaged: ")
 
 
 @pytest.mark.parametrize(
@@ -405,9 +407,9 @@ def long(header, tensors):
         (lambda h, t: t["0.b_q"].fill_(1e20), "b_q of layer 0 can be too large"),
     ],
 )
-def test_limits_hold_for_files(change, reason, saved, refused):
-    edited(saved, change)
-    assert reason in str(refused(mha.load, saved))
+def test_limits_hold_for_files(change, reason, saved_file, refused):
+    edited(saved_file, change)
+    assert reason in str(refused(mha.load, saved_file))
 
 
 def computed(layer) -> list[np.ndarray]:
@@ -422,8 +424,8 @@ def computed(layer) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, saved):
-    header, tensors = parts(saved)
+def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, saved_file):
+    header, tensors = parts(saved_file)
     largest, outcomes = torch.finfo(dtype).max, []
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -431,9 +433,9 @@ def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, save
         for number in (1.0, largest**0.25, largest**0.5, largest**0.75, largest):
             changed = {other: t.to(dtype) if t.is_floating_point() else t for other, t in tensors.items()}
             changed[name] = torch.full_like(changed[name], number)
-            write(saved, header, changed)
+            write(saved_file, header, changed)
             try:
-                [layer] = mha.load(saved).layers
+                [layer] = mha.load(saved_file).layers
             except mha.MhaError as error:
                 outcomes.append((name, str(error)))
             else:
@@ -454,21 +456,21 @@ def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, save
         ("scale", [1], "scale of layer 0 is [1]"),
     ],
 )
-def test_the_numbers_of_a_rule_are_numbers(field, value, reason, saved, refused):
-    edited(saved, lambda header, tensors: header["layers"][0]["rule"].update({field: value}))
-    assert reason in str(refused(mha.load, saved))
+def test_the_numbers_of_a_rule_are_numbers(field, value, reason, saved_file, refused):
+    edited(saved_file, lambda header, tensors: header["layers"][0]["rule"].update({field: value}))
+    assert reason in str(refused(mha.load, saved_file))
 
 
 @pytest.mark.parametrize("name", [5, [1], None, True], ids=str)
-def test_the_name_of_a_layer_is_text(name, saved, refused):
-    edited(saved, lambda header, tensors: header["layers"][0].update(name=name))
-    assert "the name of layer 0 is" in str(refused(mha.load, saved))
+def test_the_name_of_a_layer_is_text(name, saved_file, refused):
+    edited(saved_file, lambda header, tensors: header["layers"][0].update(name=name))
+    assert "the name of layer 0 is" in str(refused(mha.load, saved_file))
 
 
 @pytest.mark.parametrize("scale", [2**64, -(2**64), 2**63, 0], ids=str)
-def test_a_whole_scale_counts_as_a_float(scale, saved):
-    edited(saved, lambda header, tensors: header["layers"][0]["rule"].update(scale=scale))
-    [layer] = mha.load(saved).layers
+def test_a_whole_scale_counts_as_a_float(scale, saved_file):
+    edited(saved_file, lambda header, tensors: header["layers"][0]["rule"].update(scale=scale))
+    [layer] = mha.load(saved_file).layers
     assert type(layer.rule.scale) is float
     assert layer.rule.scale == scale
     assert np.isfinite(layer.weights()).all()
@@ -480,39 +482,39 @@ def test_a_scale_of_0_that_an_edit_sets_comes_back(tmp_path):
     assert mha.load(tmp_path / "t.safetensors").layers[0].rule.scale == 0
 
 
-def test_a_number_too_large_for_the_machine_is_damage(saved, refused):
+def test_a_number_too_large_for_the_machine_is_damage(saved_file, refused):
     def overflow():
-        with storage.open_file(saved, storage.HEADER, kind="a saved trace"):
+        with storage.open_file(saved_file, storage.HEADER, kind="a saved trace"):
             float(10**400)
 
     assert "is damaged" in str(refused(overflow))
 
 
-def test_layers_that_share_tensors_are_held_to_what_they_cost(saved, refused, monkeypatch):
+def test_layers_that_share_tensors_are_held_to_what_they_cost(saved_file, refused, monkeypatch):
     monkeypatch.setattr(device, "seconds_per_operation", lambda: 42 / 4032)
     # 3 heads, 4 tokens, d_k = d_v = 5: 48 scores with 2 · 10 + 64 operations each, 4,032 in a layer.
-    assert len(mha.load(saved, max_flops=4032).layers) == 1
-    message = str(refused(mha.load, saved, max_flops=4031))
+    assert len(mha.load(saved_file, max_flops=4032).layers) == 1
+    message = str(refused(mha.load, saved_file, max_flops=4031))
     assert "the scores of its layers (1) take" in message
     assert "at least 42 s on this processor" in message
     assert "A file of fewer layers" in message
-    edited(saved, lambda header, tensors: header.update(layers=header["layers"] * 100))
-    assert len(mha.load(saved, max_flops=403_200).layers) == 100
-    refused(mha.load, saved, max_flops=403_199)
+    edited(saved_file, lambda header, tensors: header.update(layers=header["layers"] * 100))
+    assert len(mha.load(saved_file, max_flops=403_200).layers) == 100
+    refused(mha.load, saved_file, max_flops=403_199)
 
 
-def test_the_memory_limit_holds_for_files(saved, refused):
-    tensors = parts(saved)[1].values()
+def test_the_memory_limit_holds_for_files(saved_file, refused):
+    tensors = parts(saved_file)[1].values()
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + 12 * 48
-    mha.load(saved, max_bytes=needed)
-    assert "(max_bytes)" in str(refused(mha.load, saved, max_bytes=needed - 1))
+    mha.load(saved_file, max_bytes=needed)
+    assert "(max_bytes)" in str(refused(mha.load, saved_file, max_bytes=needed - 1))
 
 
 @pytest.mark.parametrize("limit", ["limit", "max_bytes", "max_flops"])
 @pytest.mark.parametrize("value", [float("nan"), "many", 0, True, []])
-def test_an_invalid_limit_is_refused(limit, value, saved, refused):
+def test_an_invalid_limit_is_refused(limit, value, saved_file, refused):
     """Nothing is larger than NaN, so that it would let every file in."""
-    assert f"{limit} is a number of " in str(refused(mha.load, saved, **{limit: value}))
+    assert f"{limit} is a number of " in str(refused(mha.load, saved_file, **{limit: value}))
 
 
 def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_request(tmp_path, refused):
@@ -520,7 +522,7 @@ def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_r
     trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
     trace.save(path)
     assert "it has 4,097 tokens; the limit is 4,096" in str(refused(mha.load, path))
-    same(mha.load(path, limit=4097), trace)
+    assert_same(mha.load(path, limit=4097), trace)
     path.unlink()
     [layer] = mha.trace("a b c", h=1, d_model=2).layers
     many = mha.AttentionTrace(mha.words("a b c"), (layer,) * 513, "many")
@@ -531,16 +533,16 @@ def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_r
     assert not list(tmp_path.iterdir())
 
 
-def test_the_missing_tensor_is_named(saved, refused):
-    edited(saved, BROKEN["tensor gone"])
-    assert str(refused(mha.load, saved)) == (
-        f"{saved} is damaged: its header does not fit its content (KeyError('0.q'))."
+def test_the_missing_tensor_is_named(saved_file, refused):
+    edited(saved_file, BROKEN["tensor gone"])
+    assert str(refused(mha.load, saved_file)) == (
+        f"{saved_file} is damaged: its header does not fit its content (KeyError('0.q'))."
     )
 
 
 @pytest.mark.parametrize("flips", [1, 3])
-def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(flips, saved):
-    content = saved.read_bytes()
+def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(flips, saved_file):
+    content = saved_file.read_bytes()
     (header,) = struct.unpack("<Q", content[:8])
     draw = random.Random(flips)
     refusals = 0
@@ -548,9 +550,9 @@ def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(flips, save
         damaged = bytearray(content)
         for _ in range(flips):
             damaged[draw.randrange(header + 16)] ^= 1 << draw.randrange(8)
-        saved.write_bytes(damaged)
+        saved_file.write_bytes(damaged)
         try:
-            mha.load(saved)
+            mha.load(saved_file)
         except mha.MhaError:
             refusals += 1
     assert refusals > 150
@@ -559,8 +561,8 @@ def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(flips, save
 # Saving
 
 
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved, monkeypatch):
-    before = saved.read_bytes()
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved_file, monkeypatch):
+    before = saved_file.read_bytes()
 
     def fail(tensors, path, metadata):
         path.write_bytes(b"half of it")
@@ -568,39 +570,39 @@ def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved, monkeypat
 
     monkeypatch.setattr(storage, "save_file", fail)
     with pytest.raises(OSError, match="No space left"):
-        mha.trace("another text", h=3, d_model=15).save(saved)
-    assert saved.read_bytes() == before
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+        mha.trace("another text", h=3, d_model=15).save(saved_file)
+    assert saved_file.read_bytes() == before
+    assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
 
 
-def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved):
-    before = saved.read_bytes()
-    trace = mha.load(saved)
+def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved_file):
+    before = saved_file.read_bytes()
+    trace = mha.load(saved_file)
     with pytest.raises(TypeError):
-        replace(trace, answers=((("a", object()),),) * len(trace.tokens)).save(saved)
-    assert saved.read_bytes() == before
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+        replace(trace, answers=((("a", object()),),) * len(trace.tokens)).save(saved_file)
+    assert saved_file.read_bytes() == before
+    assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
 
 
-def test_a_saved_file_replaces_the_old_one(saved):
+def test_a_saved_file_replaces_the_old_one(saved_file):
     new = mha.trace("another text", h=5, d_model=15)
-    new.save(saved)
-    same(mha.load(saved), new)
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+    new.save(saved_file)
+    assert_same(mha.load(saved_file), new)
+    assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
 
 
-def test_an_open_reader_of_the_old_file_can_finish(saved):
-    before = saved.read_bytes()
-    with saved.open("rb") as reader:
-        mha.trace("another text", h=5, d_model=15).save(saved)
+def test_an_open_reader_of_the_old_file_can_finish(saved_file):
+    before = saved_file.read_bytes()
+    with saved_file.open("rb") as reader:
+        mha.trace("another text", h=5, d_model=15).save(saved_file)
         assert reader.read() == before
-    assert saved.read_bytes() != before
+    assert saved_file.read_bytes() != before
 
 
-def test_a_saved_file_has_the_usual_permissions(saved, tmp_path):
+def test_a_saved_file_has_the_usual_permissions(saved_file, tmp_path):
     ordinary = tmp_path / "ordinary"
     ordinary.write_bytes(b"")
-    assert stat.filemode(saved.stat().st_mode) == stat.filemode(ordinary.stat().st_mode)
+    assert stat.filemode(saved_file.stat().st_mode) == stat.filemode(ordinary.stat().st_mode)
 
 
 # Without matrices
@@ -620,7 +622,9 @@ def test_without_matrices_all_else_comes_back_and_they_are_not_known(trace, tmp_
         assert "W^O" in str(refused(theirs.contribution))
         assert "W^O" in str(refused(theirs.result))
         assert theirs.d_model == ours.d_model
-    same(replace(trace, layers=tuple(replace(one, projections=Projections()) for one in trace.layers)), found)
+    assert_same(
+        replace(trace, layers=tuple(replace(one, projections=Projections()) for one in trace.layers)), found
+    )
     weights = sum(m.nbytes for one in trace.layers for m in one.projections if m is not None)
     sizes = [(tmp_path / name).stat().st_size for name in ("all.safetensors", "t.safetensors")]
     assert weights <= sizes[0] - sizes[1] <= weights + 4096  # and what the header says of them
@@ -640,7 +644,7 @@ def spoilt(original):
 @pytest.mark.parametrize("copied", [lambda t: pickle.loads(pickle.dumps(t)), copy.deepcopy, copy.copy])
 def test_a_copy_is_the_same_to_the_last_bit_without_what_was_computed(trace, copied):
     found = copied(spoilt(trace))
-    same(found, trace)
+    assert_same(found, trace)
     for ours, theirs in zip(trace.layers, found.layers, strict=True):
         assert vars(theirs).keys() <= {field.name for field in fields(theirs)}
         assert (theirs.kind, theirs.name, theirs.about) == (ours.kind, ours.name, ours.about)
@@ -678,35 +682,35 @@ def test_traces_travel_to_another_process_and_back():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as others:
         found = list(others.map(weights_of, traces))
     for ours, (theirs, weights) in zip(traces, found, strict=True):
-        same(theirs, ours)
+        assert_same(theirs, ours)
         np.testing.assert_allclose(weights, ours.layers[0].weights(), atol=1e-6)
         assert not theirs.layers[0].q.flags.writeable
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_a_path_that_is_not_a_file_is_not_replaced(saved, tmp_path, make):
+def test_a_path_that_is_not_a_file_is_not_replaced(saved_file, tmp_path, make):
     """A pipe stands for /dev/null, which root could replace."""
     make(path := tmp_path / "taken")
     kind = stat.S_IFMT(path.stat().st_mode)
     with pytest.raises(mha.MhaError, match="is no file"):
-        mha.load(saved).save(path)
+        mha.load(saved_file).save(path)
     assert stat.S_IFMT(path.stat().st_mode) == kind
-    assert {one.name for one in tmp_path.iterdir()} <= {"taken", saved.name}
+    assert {one.name for one in tmp_path.iterdir()} <= {"taken", saved_file.name}
 
 
 @pytest.mark.parametrize("name", ["a\0b.safetensors", "a\ud800b.safetensors"])
-def test_a_name_too_long_for_the_disk_is_refused(name, saved, refused):
-    message = str(refused(mha.load(saved).save, name))
+def test_a_name_too_long_for_the_disk_is_refused(name, saved_file, refused):
+    message = str(refused(mha.load(saved_file).save, name))
     assert message.startswith("A file is named by its path")
     assert str(refused(mha.load, name)) == message
 
 
-def test_a_full_disk_raises_oserror_and_leaves_nothing(saved, tmp_path):
-    trace, before = mha.load(saved), resource.getrlimit(resource.RLIMIT_FSIZE)
+def test_a_full_disk_raises_oserror_and_leaves_nothing(saved_file, tmp_path):
+    trace, before = mha.load(saved_file), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
             trace.save(tmp_path / "more.safetensors")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [*tmp_path.iterdir()] == [saved]
+    assert [*tmp_path.iterdir()] == [saved_file]

@@ -20,7 +20,7 @@ TYPED = st.text(
 INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 
 
-def cut(text):
+def cut_words(text):
     """The tokens, or None for a text without any."""
     try:
         return words(text)
@@ -34,7 +34,7 @@ def cut(text):
 @given(TYPED)
 @example("3.1\u0301")
 def test_pieces_in_a_row_are_the_text_without_its_separators(text):
-    tokens = cut(text)
+    tokens = cut_words(text)
     pieces = tokens.pieces if tokens else ()
     assert INVISIBLE.sub("", "".join(pieces)) == INVISIBLE.sub("", SEPARATOR.sub("", text))
     assert not any(regex.search(r"\s", piece) or piece == "" for piece in pieces)
@@ -42,7 +42,7 @@ def test_pieces_in_a_row_are_the_text_without_its_separators(text):
 
 @given(TYPED)
 def test_spans_go_forward_and_give_the_text_back(text):
-    tokens = cut(text)
+    tokens = cut_words(text)
     if tokens is None:
         return
     assert tuple(text[start:end] for start, end in tokens.spans) == tokens.pieces
@@ -54,7 +54,7 @@ def test_spans_go_forward_and_give_the_text_back(text):
 
 @given(st.lists(st.sampled_from(["the", "The", "é", "e\u0301", "!", "..", "the₁", "動", "1"]), max_size=17))
 def test_no_two_labels_are_alike(pieces):
-    tokens = cut(" ".join(pieces))
+    tokens = cut_words(" ".join(pieces))
     if tokens:
         assert len(set(tokens.labels)) == len(tokens)
 
@@ -65,7 +65,7 @@ def test_no_two_labels_are_alike(pieces):
 @example("<s>\u0301 [MASK]\u0301")
 @example("7.1️⃣")
 def test_grapheme_clusters_are_never_split(text):
-    tokens = cut(text)
+    tokens = cut_words(text)
     if tokens is None:
         return
     for (_, end), (start, _) in zip(tokens.spans, tokens.spans[1:], strict=False):
@@ -79,14 +79,14 @@ def test_grapheme_clusters_are_never_split(text):
 @example("\u061cعربي")
 def test_no_token_is_invisible(text):
     """A row of a heat map needs a name that can be read."""
-    tokens = cut(text)
+    tokens = cut_words(text)
     for piece in tokens.pieces if tokens else ():
         assert INVISIBLE.sub("", piece), ascii(piece)
 
 
 @given(TYPED, st.integers(1, 7))
 def test_the_text_that_a_limit_proposes_is_accepted_and_is_the_beginning(text, limit):
-    whole = cut(text)
+    whole = cut_words(text)
     if whole is None or len(whole) <= limit:
         return
     with pytest.raises(ValueError, match="and the limit is") as caught:

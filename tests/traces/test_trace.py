@@ -47,7 +47,7 @@ def test_reading_changes_nothing_also_in_eight_threads():
 # What a trace holds
 
 
-def held(trace):
+def stored_bytes(trace):
     """Bytes of the storages behind a trace: of queries, keys and values; of everything but the weights."""
     bytes_of = {}
     counted = {}
@@ -63,22 +63,22 @@ def held(trace):
 @pytest.mark.parametrize(("n_tokens", "position"), [(127, "sinusoidal"), (127, "rotary"), (509, "alibi")])
 def test_a_trace_holds_at_most_half_again_of_queries_keys_and_values(n_tokens, position):
     trace = mha.trace("a " * n_tokens, position=position)
-    qkv, everything = held(trace)
+    qkv, everything = stored_bytes(trace)
     assert qkv == 3 * n_tokens * 512 * 4
     assert everything <= 1.5 * qkv
 
 
 def test_layers_share_the_mask_that_they_share():
-    one = held(mha.trace("a " * 127, h=3, d_model=15, mask="causal", layers=1))
-    three = held(mha.trace("a " * 127, h=3, d_model=15, mask="causal", layers=3))
+    one = stored_bytes(mha.trace("a " * 127, h=3, d_model=15, mask="causal", layers=1))
+    three = stored_bytes(mha.trace("a " * 127, h=3, d_model=15, mask="causal", layers=3))
     assert three[1] - three[0] - 3 * (127 * 15 * 4) == one[1] - one[0] - 127 * 15 * 4 == 127 * 127
 
 
 def test_reading_matrices_leaves_nothing_in_memory():
     trace = mha.trace("a " * 127, h=3, d_model=15)
-    before = held(trace)
+    before = stored_bytes(trace)
     readings(trace)
-    assert held(trace) == before
+    assert stored_bytes(trace) == before
     shown = sum(array.nbytes for array in vars(trace.layers[0]).values() if isinstance(array, np.ndarray))
     assert shown <= before[1]  # only views of q, k, v and x may stay
 

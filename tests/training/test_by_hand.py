@@ -23,7 +23,7 @@ QUESTIONS = ("noun", "doer", "object", "decider")
 
 
 @cache
-def answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
+def right_answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
     """Whether each answer is right, and what was asked, of pronouns and of other links."""
     file = Path(__file__).with_name(f"by_hand_{code}.toml")
     pronouns, found = lexicon(code).pronouns, {"pronouns": [], "other links": []}
@@ -42,7 +42,7 @@ def answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
 
 @pytest.mark.parametrize(("code", "h"), FLOORS)
 def test_most_words_in_sentences_written_by_people_get_right_answers(code, h):
-    for floor, (kind, found) in zip(FLOORS[code, h], answers(code, h).items(), strict=True):
+    for floor, (kind, found) in zip(FLOORS[code, h], right_answers(code, h).items(), strict=True):
         wrong = [asked for is_right, asked in found if not is_right]
         assert len(found) >= 10
         assert 1 - len(wrong) / len(found) >= floor, (kind, wrong)

@@ -103,7 +103,7 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
             )
 
 
-def edited(path, change):
+def edited_file(path, change):
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()[checkpoints.HEADER])
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -113,7 +113,7 @@ def edited(path, change):
 
 def test_another_vocabulary_is_refused_by_name(saved, refused):
     path, load = saved
-    edited(path, lambda header, tensors: header.update(vocabulary="feedbeefcafe0000"))
+    edited_file(path, lambda header, tensors: header.update(vocabulary="feedbeefcafe0000"))
     said = str(refused(load, path))
     assert "feedbeefcafe0000" in said
     assert lexicon("en").digest in said
@@ -121,13 +121,13 @@ def test_another_vocabulary_is_refused_by_name(saved, refused):
 
 def test_the_vocabulary_must_be_that_of_the_models_own_language(saved, refused):
     path, load = saved
-    edited(path, lambda header, tensors: header["plan"].update(language="zh"))
+    edited_file(path, lambda header, tensors: header["plan"].update(language="zh"))
     assert lexicon("zh").digest in str(refused(load, path))
 
 
 def test_another_version_is_refused(saved, refused):
     path, load = saved
-    edited(path, lambda header, tensors: header.update(version=3))
+    edited_file(path, lambda header, tensors: header.update(version=3))
     assert str(refused(load, path)) == (
         f"{path} cannot be opened: it has format version 3; this release reads 2."
     )
@@ -142,7 +142,7 @@ def test_a_file_of_an_earlier_release_is_refused_with_the_reason_and_what_helps(
         header["plan"]["share"] = 0.6
         header.update(version=1, vocabulary="feedbeefcafe0000")
 
-    edited(path, earlier)
+    edited_file(path, earlier)
     assert str(refused(load, path)) == (
         f"{path} cannot be opened: it is of an earlier release, whose models knew other words and were asked "
         "about pronouns and hidden words alone; train it again on the page Train."
@@ -151,11 +151,11 @@ def test_a_file_of_an_earlier_release_is_refused_with_the_reason_and_what_helps(
 
 def test_another_assignment_of_questions_to_heads_is_refused(saved, refused):
     path, load = saved
-    edited(path, lambda header, tensors: header["questions"].update(noun=[1], doer=[0]))
+    edited_file(path, lambda header, tensors: header["questions"].update(noun=[1], doer=[0]))
     assert "does not fit its content" in str(refused(load, path))
 
 
-def gone(key):
+def without_entry(key):
     """A change that removes an entry of the header, or a tensor."""
 
     def change(header, tensors):
@@ -165,12 +165,12 @@ def gone(key):
 
 
 BROKEN = {
-    "no version": gone("version"),
-    "no plan": gone("plan"),
-    "no step": gone("step"),
-    "no report": gone("report"),
-    "no vocabulary": gone("vocabulary"),
-    "no questions": gone("questions"),
+    "no version": without_entry("version"),
+    "no plan": without_entry("plan"),
+    "no step": without_entry("step"),
+    "no report": without_entry("report"),
+    "no vocabulary": without_entry("vocabulary"),
+    "no questions": without_entry("questions"),
     "a question less": lambda header, tensors: header["questions"].pop("object"),
     "a question more": lambda header, tensors: header["questions"].update(colour=[0]),
     "a head less": lambda header, tensors: header["questions"].update(hidden=[0]),
@@ -188,7 +188,7 @@ BROKEN = {
     "another width": lambda header, tensors: header["plan"].update(d_model=16),
     "another architecture": lambda header, tensors: header["plan"].update(architecture="standard"),
     "a report that is a list": lambda header, tensors: header.update(report=[1]),
-    "a tensor gone": gone("layers.0.attention.q.weight"),
+    "a tensor gone": without_entry("layers.0.attention.q.weight"),
     "a tensor more": lambda header, tensors: tensors.update(more=torch.zeros(3)),
     "a tensor of another shape": lambda header, tensors: tensors.update(bias=torch.zeros(3)),
     "a scalar": lambda header, tensors: tensors.update({"norm.weight": torch.tensor(1.0)}),
@@ -201,13 +201,13 @@ BROKEN = {
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
 def test_a_header_that_does_not_fit_its_content_is_refused(change, saved, refused):
     path, load = saved
-    edited(path, change)
+    edited_file(path, change)
     refused(load, path)
 
 
 def test_a_refusal_names_the_fault_of_the_tensors(saved, refused):
     path, load = saved
-    edited(path, BROKEN["a tensor gone"])
+    edited_file(path, BROKEN["a tensor gone"])
     assert "layers.0.attention.q.weight" in str(refused(load, path))
 
 
@@ -232,7 +232,7 @@ def test_a_model_with_missing_numbers_is_refused_before_allocation(tmp_path, ref
 )
 def test_infinite_or_missing_numbers_are_refused(saved, refused, change, reason):
     path, load = saved
-    edited(path, change)
+    edited_file(path, change)
     assert reason in str(refused(load, path))
 
 
@@ -248,7 +248,7 @@ def test_a_training_without_its_moments_is_refused(little, tiny, tmp_path, refus
 
         checkpoints.save_run(path, run)
         checkpoints.load_run(path)
-        edited(path, without)
+        edited_file(path, without)
         refused(checkpoints.load_run, path)
 
 
@@ -256,7 +256,7 @@ def test_moments_of_another_shape_are_refused(little, tiny, tmp_path, refused):
     run = Training(tiny())
     run.advance(3)
     checkpoints.save_run(tmp_path / "run", run)
-    edited(tmp_path / "run", lambda header, tensors: tensors.update({"exp_avg.bias": torch.zeros(3)}))
+    edited_file(tmp_path / "run", lambda header, tensors: tensors.update({"exp_avg.bias": torch.zeros(3)}))
     refused(checkpoints.load_run, tmp_path / "run")
 
 

@@ -32,7 +32,7 @@ SHARE = 0.15
 NOUN, DECIDER = QUESTIONS.index("noun"), QUESTIONS.index("decider")
 
 
-def same(one, other) -> bool:
+def equal_batches(one, other) -> bool:
     return all(
         torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a is b or a == b
         for a, b in zip(one, other, strict=True)
@@ -259,17 +259,17 @@ def test_batch_n_is_the_same_in_whatever_order_batches_are_asked_for(little, lan
     straight = [Batches(language, 5)[n] for n in range(2 * little)]
     jumping, order = Batches(language, 5), [13, 0, 7, 6, 13, 1]
     for n in order:
-        assert same(jumping[n], straight[n])
+        assert equal_batches(jumping[n], straight[n])
     training_sentences.cache_clear()
-    assert same(Batches(language, 5)[9], straight[9])
+    assert equal_batches(Batches(language, 5)[9], straight[9])
 
 
 def test_another_seed_language_or_mix_makes_other_batches(little):
     first = Batches("en", 5)[0]
-    assert same(first, Batches("en", 5)[0])
-    assert not same(first, Batches("en", 7)[0])
-    assert not same(first, Batches("zh", 5)[0])
-    assert not same(first, Batches("en", 5, Mix(reference=0.3))[0])
+    assert equal_batches(first, Batches("en", 5)[0])
+    assert not equal_batches(first, Batches("en", 7)[0])
+    assert not equal_batches(first, Batches("zh", 5)[0])
+    assert not equal_batches(first, Batches("en", 5, Mix(reference=0.3))[0])
 
 
 def original(language, seed, chunk):
@@ -309,7 +309,7 @@ def test_a_reading_has_every_sentence_once_and_the_next_hides_other_words(little
 
 
 @pytest.fixture
-def some(little):
+def some_batches(little):
     """Batches from the first readings and from later ones, in both languages."""
     found = []
     for language in LANGUAGES:
@@ -320,8 +320,8 @@ def some(little):
     return found
 
 
-def test_rows_and_candidates_of_a_batch_fit_what_it_holds(some):
-    for language, batch in some:
+def test_rows_and_candidates_of_a_batch_fit_what_it_holds(some_batches):
+    for language, batch in some_batches:
         words = lexicon(language)
         assert len(batch.ids) == data.BATCH
         rows = batch.sentence, batch.position, batch.question, batch.group, batch.answer
@@ -382,10 +382,10 @@ def test_large_groups_are_sampled_and_small_ones_complete(little, monkeypatch):
         assert places[1] <= places[0]
 
 
-def test_rows_of_large_groups_are_sampled_uniformly(some):
+def test_rows_of_large_groups_are_sampled_uniformly(some_batches):
     """From all places of a sentence, not from its beginning."""
     nothing = list(GROUPS).index("nothing")
-    for _, batch in some:
+    for _, batch in some_batches:
         places = batch.position[batch.group == nothing].float() / torch.tensor(lengths(batch)).float().max()
         assert 0.3 < float(places.mean()) < 0.7
 

@@ -171,7 +171,7 @@ NEVER, ALWAYS = [WRONG] * 4, [RIGHT] * 4
 
 
 @pytest.fixture
-def by_hand(monkeypatch):
+def scores_by_hand(monkeypatch):
     """`scores` of weights and answers given by hand for each set of sentences."""
 
     def score(validation, test, agreement, of_famous, answers=(True,) * 4, famous_answers=(True, True)):
@@ -197,7 +197,7 @@ def by_hand(monkeypatch):
     return score
 
 
-def test_the_scores_of_weights_given_by_hand(by_hand):
+def test_the_scores_of_weights_given_by_hand(scores_by_hand):
     test = by_head(
         ALWAYS,
         ALWAYS,
@@ -207,7 +207,9 @@ def test_the_scores_of_weights_given_by_hand(by_hand):
     validation = by_head(NEVER, NEVER, ALWAYS, [RIGHT, RIGHT, RIGHT, WRONG])
     agreement = by_head([RIGHT, WRONG, WRONG, WRONG], NEVER, [RIGHT, RIGHT, WRONG, WRONG], NEVER)
     of_famous = by_head(NEVER, NEVER, [(0.875, 0.0), (0.625, 0.25), WRONG, WRONG], NEVER)[:2]
-    measured = by_hand(validation, test, agreement, of_famous, (True, True, True, False), (True, False))
+    measured = scores_by_hand(
+        validation, test, agreement, of_famous, (True, True, True, False), (True, False)
+    )
     assert measured == HeldOutScores(
         answer=0.75,
         accuracy=0.75,  # three of four sentences
@@ -223,17 +225,17 @@ def test_the_scores_of_weights_given_by_hand(by_hand):
     )
 
 
-def test_heads_that_resolve_are_counted_in_the_last_layer_alone(by_hand):
+def test_heads_that_resolve_are_counted_in_the_last_layer_alone(scores_by_hand):
     first, last = by_head(ALWAYS, ALWAYS, NEVER, NEVER), by_head(NEVER, NEVER, ALWAYS, ALWAYS)
     half = by_head(NEVER, NEVER, ALWAYS, NEVER)
     for test, count in ((first, 0), (last, 2), (half, 1)):
-        assert by_hand(first, test, first, first[:2]).resolving == count
+        assert scores_by_hand(first, test, first, first[:2]).resolving == count
 
 
-def test_the_head_is_chosen_on_validation_pairs_and_not_on_test_pairs(by_hand):
+def test_the_head_is_chosen_on_validation_pairs_and_not_on_test_pairs(scores_by_hand):
     validation = by_head(NEVER, ALWAYS, NEVER, NEVER)
     test = by_head(NEVER, NEVER, ALWAYS, NEVER)
-    measured = by_hand(validation, test, validation, test[:2])
+    measured = scores_by_hand(validation, test, validation, test[:2])
     assert (measured.layer, measured.head, measured.accuracy) == (0, 1, 0.0)
 
 
@@ -296,20 +298,20 @@ def right_word(sentences: Encoded):
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)
-def some(request) -> tuple[str, Encoded]:
+def some_sentences(request) -> tuple[str, Encoded]:
     return request.param, everyday(request.param, count=1, statements=40)
 
 
-def test_perfect_answers_score_1_for_every_kind_of_link(some):
-    language, sentences = some
+def test_perfect_answers_score_1_for_every_kind_of_link(some_sentences):
+    language, sentences = some_sentences
     shares = by_link(Told(sentences, right_word(sentences), language), sentences)
     assert shares == dict.fromkeys(shares, 1.0)
     assert {"pronoun to noun", "verb to subject", "word after", "nothing"} <= {*shares}
     assert {*shares} == {LINK_NAMES[number] for number in {*sentences.links.ravel()} if number >= 0}
 
 
-def test_always_answering_nothing_is_right_only_where_nothing_is_to_find(some):
-    language, sentences = some
+def test_always_answering_nothing_is_right_only_where_nothing_is_to_find(some_sentences):
+    language, sentences = some_sentences
     first = int(sentences.ids[0, 0])
     shares = by_link(Told(sentences, lambda row, at, question: first, language), sentences)
     before_first = (sentences.links == LINK_NAMES.index("word before")) & (sentences.keys == 0)
@@ -319,8 +321,8 @@ def test_always_answering_nothing_is_right_only_where_nothing_is_to_find(some):
     assert {*shares.values()} == {0.0}
 
 
-def test_a_wrong_answer_counts_only_for_its_kind_of_link(some):
-    language, sentences = some
+def test_a_wrong_answer_counts_only_for_its_kind_of_link(some_sentences):
+    language, sentences = some_sentences
     right, wrong = right_word(sentences), LINK_NAMES.index("verb to subject")
 
     def answer(row, at, question):
@@ -332,8 +334,8 @@ def test_a_wrong_answer_counts_only_for_its_kind_of_link(some):
     assert {*shares.values()} == {1.0}
 
 
-def test_with_four_heads_the_word_after_is_not_scored(some):
-    language, sentences = some
+def test_with_four_heads_the_word_after_is_not_scored(some_sentences):
+    language, sentences = some_sentences
     model = Told(sentences, right_word(sentences), language, h=4)
     shares = by_link(model, sentences)
     assert "word after" not in shares

@@ -36,7 +36,7 @@ def moments(run: Training) -> dict:
     }
 
 
-def same(one: dict, other: dict) -> bool:
+def equal_states(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -60,7 +60,7 @@ def test_the_same_plan_gives_the_same_weights_whatever_else_was_drawn(little, ti
         torch.manual_seed(noise)
         runs.append(Training(tiny()))
         runs[-1].advance(9)
-    assert same(weights(runs[0]), weights(runs[1]))
+    assert equal_states(weights(runs[0]), weights(runs[1]))
 
 
 def test_every_field_of_the_plan_changes_the_weights(little, tiny):
@@ -71,9 +71,9 @@ def test_every_field_of_the_plan_changes_the_weights(little, tiny):
 
     early = trained(5)
     for other in ({"seed": 5}, {"rate": 0.01}, {"bare": 3}):
-        assert not same(trained(5, **other), early), other
+        assert not equal_states(trained(5, **other), early), other
     # Behind the warm-up the length of the plan begins to matter.
-    assert not same(trained(55, steps=60), trained(55))
+    assert not equal_states(trained(55, steps=60), trained(55))
 
 
 def test_steps_in_any_portions_give_the_same_weights(little, tiny):
@@ -83,7 +83,7 @@ def test_steps_in_any_portions_give_the_same_weights(little, tiny):
         other.advance(portion)
     assert one.finished
     assert other.finished
-    assert same(weights(one), weights(other))
+    assert equal_states(weights(one), weights(other))
 
 
 def test_the_loss_of_a_portion_is_the_mean_of_its_steps(little, tiny):
@@ -114,8 +114,8 @@ def test_a_finished_run_takes_no_steps(little, tiny):
     before = weights(run), moments(run)
     assert run.advance(3) == 0.0
     assert run.step == 5
-    assert same(weights(run), before[0])
-    assert same(moments(run), before[1])
+    assert equal_states(weights(run), before[0])
+    assert equal_states(moments(run), before[1])
 
 
 def test_every_parameter_learns(little, tiny):
@@ -144,8 +144,8 @@ def test_a_saved_training_resumes_exactly(little, tiny, tmp_path, stop, architec
     resumed = checkpoints.load_run(tmp_path / "run")
     assert (resumed.step, resumed.plan) == (stop, plan)
     resumed.advance(41)
-    assert same(weights(resumed), weights(straight))
-    assert same(moments(resumed), moments(straight))
+    assert equal_states(weights(resumed), weights(straight))
+    assert equal_states(moments(resumed), moments(straight))
 
 
 def test_saving_changes_nothing_in_the_training(little, tiny, tmp_path):
@@ -154,8 +154,8 @@ def test_saving_changes_nothing_in_the_training(little, tiny, tmp_path):
         quiet.advance(2)
         saved.advance(2)
         checkpoints.save_run(tmp_path / "run", saved)
-    assert same(weights(quiet), weights(saved))
-    assert same(moments(quiet), moments(saved))
+    assert equal_states(weights(quiet), weights(saved))
+    assert equal_states(moments(quiet), moments(saved))
 
 
 # The loss
@@ -198,7 +198,7 @@ def batch(rows) -> SentenceBatch:
     )
 
 
-def by_hand(run: Training, rows) -> float:
+def loss_by_hand(run: Training, rows) -> float:
     """The loss of these rows, one sentence and one row after the other."""
     whole, by_group = batch(rows), {}
     for i, at, question, group, word in rows:
@@ -227,14 +227,14 @@ def mean(values: list[float]) -> float:
 def test_each_group_of_links_has_its_share_of_the_loss_and_hidden_words_a_quarter_more(tiny, h, architecture):
     run = Training(tiny(h=h, d_model=16, architecture=architecture))
     rows = ROWS + GUESSES
-    assert run.loss(batch(rows)).item() == pytest.approx(by_hand(run, rows), rel=1e-5)
+    assert run.loss(batch(rows)).item() == pytest.approx(loss_by_hand(run, rows), rel=1e-5)
     assert len(SHARES) == len(GROUPS)
 
 
 def test_the_loss_shares_of_missing_groups_go_to_the_others(tiny):
     run = Training(tiny())
     for rows in (ROWS[1:2], ROWS[:2], ROWS[4:], ROWS[:1] + GUESSES, GUESSES):
-        assert run.loss(batch(rows)).item() == pytest.approx(by_hand(run, rows), rel=1e-5)
+        assert run.loss(batch(rows)).item() == pytest.approx(loss_by_hand(run, rows), rel=1e-5)
 
 
 def test_questions_without_heads_do_not_count_in_the_loss(tiny):

@@ -51,7 +51,7 @@ def small(request) -> Lexicon:
     return lexicon(request.param)
 
 
-def cut(text, language="en", limit=32):
+def read_words(text, language="en", limit=32):
     """The pieces behind [CLS] and the words they are read as.
 
     An unknown word is read as a spare, such as "[name 3]", and an unknown number as another number.
@@ -76,7 +76,7 @@ def kinds(text, language="en", limit=MAX_WORDS):
     """The words a text is read as, of an unknown one the kind alone: "the name walked"."""
     return " ".join(
         word if normalized(piece) == word else word.strip("[]").split()[0] if " " in word else "number"
-        for piece, word in zip(*cut(text, language, limit), strict=True)
+        for piece, word in zip(*read_words(text, language, limit), strict=True)
     )
 
 
@@ -298,14 +298,14 @@ def test_each_form_of_a_noun_has_the_pronouns_that_can_refer_to_it():
 
 def test_a_sentence_is_cut_as_it_was_typed():
     text = "The Animal  didn’t cross\tthe STREET, because it was too [MASK]."
-    pieces, known = cut(text)
+    pieces, known = read_words(text)
     assert " ".join(pieces) == "The Animal didn’t cross the STREET , because it was too [MASK] ."
     assert " ".join(known) == "the animal didn't cross the street , because it was too [MASK] ."
 
 
 @pytest.mark.parametrize("written", ["didn't", "didn’t", "DIDN'T", "Didn’t", "dIdN’T"])
 def test_capitals_and_curly_apostrophes_are_the_same_word(written):
-    assert cut(written) == ((written,), ["didn't"])
+    assert read_words(written) == ((written,), ["didn't"])
 
 
 def test_spans_lead_back_to_the_text(small):
@@ -327,7 +327,7 @@ def test_spans_lead_back_to_the_text(small):
     "unknown", ["xyzzy", "😀", "[PAD]", "[CLS]", "[SEP]", "3.14", "(", "Mask", "[ MASK ]", "[name 3]"]
 )
 def test_a_word_that_is_not_known_is_a_spare_and_never_a_special_token(unknown):
-    pieces, read_as = cut(f"the {unknown} sat")
+    pieces, read_as = read_words(f"the {unknown} sat")
     assert (read_as[0], read_as[-1]) == ("the", "sat")
     assert set(read_as[1:-1]) & {*lexicon().spares, *lexicon().words["number"]}
     assert not {HIDDEN, PAD, START} & set(read_as)
@@ -383,22 +383,25 @@ def test_a_chinese_text_is_read_by_characters_where_a_word_is_not_known(text, ex
 )
 def test_a_word_is_read_alike_wherever_it_is(language, one, two):
     readings = {
-        word for text in (one, two) for word in cut(text, language)[1] if word in lexicon(language).spares
+        word
+        for text in (one, two)
+        for word in read_words(text, language)[1]
+        if word in lexicon(language).spares
     }
     assert len(readings) == 1
 
 
 def test_a_word_with_a_capital_in_one_place_and_without_in_another_is_one_word():
-    _, read_as = cut("the man met Gloop and gloop")
+    _, read_as = read_words("the man met Gloop and gloop")
     assert read_as[3] == read_as[5]
     assert read_as[3].startswith("[name")
 
 
-def alike(language: str, words: list[str], kind: str) -> tuple[str, str]:
+def words_with_one_spare(language: str, words: list[str], kind: str) -> tuple[str, str]:
     """Two unknown words of one kind that are read as the same spare when they are alone."""
     first = {}
     for word in words:
-        _, [read_as] = cut(word, language)
+        _, [read_as] = read_words(word, language)
         assert read_as.startswith(f"[{kind} ")
         if first.setdefault(read_as, word) != word:
             return first[read_as], word
@@ -411,10 +414,10 @@ NONSENSE = [f"{a}{b}oq{c}" for a in "bdg" for b in "aei" for c in "klmn"]
 
 @pytest.mark.parametrize(("language", "words", "kind"), [("en", NONSENSE, "other"), ("zh", HAN, "character")])
 def test_two_unknown_words_of_one_sentence_are_read_as_two_different_ones(language, words, kind):
-    one, other = alike(language, words, kind)
-    _, read_as = cut(f"{one} {other} {one}", language)
+    one, other = words_with_one_spare(language, words, kind)
+    _, read_as = read_words(f"{one} {other} {one}", language)
     assert read_as[0] == read_as[2] != read_as[1]
-    assert read_as[0] == cut(one, language)[1][0]
+    assert read_as[0] == read_words(one, language)[1][0]
 
 
 @pytest.mark.parametrize(("language", "words", "kind"), [("en", NONSENSE, "other"), ("zh", HAN, "character")])
@@ -422,7 +425,7 @@ def test_of_more_unknown_words_than_spares_some_are_read_alike(language, words, 
     few = SPARES[language][kind]
     assert len(words) > few
     text = " ".join(words[: MAX_WORDS - 1])
-    pieces, read_as = cut(text, language, limit=MAX_WORDS)
+    pieces, read_as = read_words(text, language, limit=MAX_WORDS)
     assert list(pieces) == words[: MAX_WORDS - 1]
     assert len(set(read_as[:few])) == few
     assert set(read_as) == {f"[{kind} {nth}]" for nth in range(1, few + 1)}
@@ -452,7 +455,7 @@ def test_any_text_is_read_as_tokens(text):
     for language in LANGUAGES:
         if not has_words(text):
             continue
-        pieces, read_as = cut(text, language, limit=64)
+        pieces, read_as = read_words(text, language, limit=64)
         for piece, word in zip(pieces, read_as, strict=True):
             assert (word == HIDDEN) == (piece == "[MASK]")
             assert word not in (PAD, START)
@@ -484,7 +487,7 @@ def test_chinese_is_cut_by_the_longest_match(text, expected):
     assert kinds(text, "zh") == expected
 
 
-def made(language: str, count: int):
+def made_sentences(language: str, count: int):
     """Sentences with known words, in every shape."""
     grammar, rng = Grammar(lexicon(language), KNOWN), Random(1)
     sentences = [sentence for _ in range(count) for sentence in grammar.sentences(rng)]
@@ -498,7 +501,7 @@ def made(language: str, count: int):
 
 def test_made_chinese_sentences_are_cut_into_the_words_they_were_made_of():
     """Nearly always: the longest match takes 上 and 衣架 for 上衣 and 架."""
-    words, sentences, otherwise = lexicon("zh"), made("zh", 1500), 0
+    words, sentences, otherwise = lexicon("zh"), made_sentences("zh", 1500), 0
     for sentence in sentences:
         tokens, numbers = words.cut("".join(sentence.words[1:]), limit=2 * MAX_WORDS)
         otherwise += tokens.pieces != sentence.words
@@ -509,7 +512,7 @@ def test_made_chinese_sentences_are_cut_into_the_words_they_were_made_of():
 
 def test_made_english_sentences_are_cut_into_the_words_they_were_made_of():
     words = lexicon("en")
-    for sentence in made("en", 1000):
+    for sentence in made_sentences("en", 1000):
         text = " ".join(sentence.words[1:]).replace(" .", ".").replace(" ,", ",").capitalize()
         tokens, numbers = words.cut(text.replace("'", "’"), limit=MAX_WORDS)
         assert tuple(map(normalized, tokens.pieces[1:])) == sentence.words[1:]

@@ -319,7 +319,7 @@ SENTENCES = {
 }
 
 
-def answers(words: list[TaggedWord]) -> dict[str, dict[str, str]]:
+def answers_of(words: list[TaggedWord]) -> dict[str, dict[str, str]]:
     """For each question the words and their answers."""
     said, seen = [], Counter()
     for word in words:
@@ -332,13 +332,13 @@ def answers(words: list[TaggedWord]) -> dict[str, dict[str, str]]:
     return found
 
 
-def named(expected: dict[str, str]) -> dict[str, dict[str, str]]:
+def expected_answers(expected: dict[str, str]) -> dict[str, dict[str, str]]:
     return {
         question: dict(pair.split() for pair in pairs.split(", ")) for question, pairs in expected.items()
     }
 
 
-def written(language: str, template: str) -> list[TaggedWord]:
+def words_of_template(language: str, template: str) -> list[TaggedWord]:
     words, _ = Phrases(lexicon(language), EVERYDAY).filled(Random(1), parts(template), {}, "", frozenset())
     return words
 
@@ -349,7 +349,7 @@ def written(language: str, template: str) -> list[TaggedWord]:
     ids=[f"{language}: {name}" for language in LANGUAGES for name in SENTENCES[language]],
 )
 def test_a_template_has_the_links_of_its_grammar_and_no_others(language, template, expected):
-    assert answers(written(language, template)) == named(expected)
+    assert answers_of(words_of_template(language, template)) == expected_answers(expected)
 
 
 def test_links_depend_only_on_parts_of_speech_and_clauses():

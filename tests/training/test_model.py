@@ -18,7 +18,7 @@ D_MODEL = H * D_K
 LENGTHS = torch.tensor([LENGTH, 11, 2])
 
 
-def settled(model: SmallModel, seed: int = 0) -> SmallModel:
+def with_random_parameters(model: SmallModel, seed: int = 0) -> SmallModel:
     """The model with every parameter drawn anew, biases and norms as well, so that none hides as 0 or 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -27,8 +27,8 @@ def settled(model: SmallModel, seed: int = 0) -> SmallModel:
     return model.requires_grad_(False).eval()
 
 
-def drawn(architecture: str, seed: int = 0, h: int = H, d_model: int = D_MODEL) -> SmallModel:
-    return settled(SmallModel(Shape(architecture, h, d_model), N_WORDS), seed)
+def random_model(architecture: str, seed: int = 0, h: int = H, d_model: int = D_MODEL) -> SmallModel:
+    return with_random_parameters(SmallModel(Shape(architecture, h, d_model), N_WORDS), seed)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def padding():
 
 @pytest.fixture(params=ARCHITECTURES)
 def model(request) -> SmallModel:
-    return drawn(request.param)
+    return random_model(request.param)
 
 
 # Parity with plain torch
@@ -143,7 +143,7 @@ def test_a_model_computes_what_plain_torch_does_with_its_weights(model, ids, pad
 @pytest.mark.parametrize(("h", "d_model"), [(1, 7), (7, 7), (2, 22), (3, 33), (4, 28), (16, 64)])
 def test_any_fitting_h_and_d_model_give_the_numbers_of_plain_torch(h, d_model, ids, padding):
     for architecture in ARCHITECTURES:
-        check_parity(drawn(architecture, h=h, d_model=d_model), ids, padding)
+        check_parity(random_model(architecture, h=h, d_model=d_model), ids, padding)
 
 
 # Each question reads its own heads
@@ -151,7 +151,7 @@ def test_any_fitting_h_and_d_model_give_the_numbers_of_plain_torch(h, d_model, i
 
 @pytest.mark.parametrize("h", [1, 2, 3, 4, 5, 8, 16])
 def test_the_gates_are_the_heads_of_each_question_and_none_for_one_that_is_not_asked(h):
-    model = drawn("one-layer", h=h, d_model=16 if h == 16 else 8 * h)
+    model = random_model("one-layer", h=h, d_model=16 if h == 16 else 8 * h)
     assert model.questions == heads_of(h)
     gates = model.gates((*QUESTIONS, HIDDEN_WORD))
     assert gates.shape == (7, h)
@@ -161,7 +161,7 @@ def test_the_gates_are_the_heads_of_each_question_and_none_for_one_that_is_not_a
 
 
 def test_only_the_heads_of_a_question_learn_from_its_answer(ids):
-    model = drawn("glass-box").requires_grad_(True)
+    model = random_model("glass-box").requires_grad_(True)
     model.read(model(ids), "object").square().sum().backward()
     attention = model.layers[-1].attention
     learned = attention.o.weight.grad.unflatten(1, (H, -1)).abs().amax((0, 2))
@@ -191,7 +191,7 @@ def test_some_words_have_the_scores_that_they_have_among_all(model, ids):
 
 
 def test_the_architectures_are_made_of_what_their_names_say():
-    layers = {name: [type(layer) for layer in drawn(name).layers] for name in ARCHITECTURES}
+    layers = {name: [type(layer) for layer in random_model(name).layers] for name in ARCHITECTURES}
     assert layers == {
         "glass-box": [TransformerBlock, Lookup],
         "standard": [TransformerBlock, TransformerBlock],
@@ -221,7 +221,7 @@ def test_the_parameters_can_be_counted_by_hand():
         "latent": outside + (norm + norm + mlp) + norm + 2 * (2 * 20 * 20 + 20 * 10 + 10 + 10 * 2 * 20),
     }
     for name, count in expected.items():
-        assert sum(p.numel() for p in drawn(name, h=4, d_model=20).parameters()) == count
+        assert sum(p.numel() for p in random_model(name, h=4, d_model=20).parameters()) == count
 
 
 # Positions, and padding
@@ -293,7 +293,7 @@ def test_a_model_in_training_computes_the_same_numbers(model, ids, padding):
 )
 def test_little_of_the_gradient_passes_through_the_values_of_a_lookup(h, d_model, share, ids):
     """Where it looks everywhere alike, nothing passes through its scores."""
-    model = drawn("glass-box", h=h, d_model=d_model).requires_grad_()
+    model = random_model("glass-box", h=h, d_model=d_model).requires_grad_()
     with torch.no_grad():
         model.layers[-1].attention.projections().w_q.zero_()
         model.layers[-1].attention.projections().w_k.zero_()
@@ -313,7 +313,7 @@ def test_a_uniform_lookup_has_no_information_about_its_word(ids):
     """A block keeps the word beside its heads; behind a lookup a question reads the heads alone."""
 
     def answers(architecture):
-        model = drawn(architecture)
+        model = random_model(architecture)
         different = model.read(model(ids), "noun")
         matrices = model.layers[-1].attention.projections()
         for part in (matrices.w_q, matrices.w_k, matrices.b_q, matrices.b_k):

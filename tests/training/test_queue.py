@@ -51,7 +51,7 @@ def until(condition, seconds=60):
 
 
 @pytest.fixture
-def held(monkeypatch):
+def hold_steps(monkeypatch):
     """Trainings pause before each step until `held.set()`: what happens between steps can be tested."""
     gate, advance = threading.Event(), Training.advance
 
@@ -170,38 +170,38 @@ def test_a_full_disk_is_reported_and_loses_no_training(trainings, tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_plan_is_trained_once_and_shared(trainings, held):
+def test_the_same_plan_is_trained_once_and_shared(trainings, hold_steps):
     first, second = (trainings.start(plan(), who) for who in ("anna", "bert"))
     assert first is second
     assert trainings.start(plan(seed=1), "anna") is not first
 
 
-def test_waiting_trainings_have_a_place(trainings, held):
+def test_waiting_trainings_have_a_place(trainings, hold_steps):
     jobs = [trainings.start(plan(steps=3, seed=seed), f"visitor {seed}") for seed in range(4)]
     until(lambda: jobs[0].state == "running")
     assert [job.state for job in jobs[1:]] == ["waiting"] * 3
     assert [trainings.place(job) for job in jobs] == [0, 0, 1, 2]
-    held.set()
+    hold_steps.set()
     until(lambda: all(job.state == "finished" for job in jobs))
 
 
-def test_a_training_runs_while_any_user_wants_it(trainings, held):
+def test_a_training_runs_while_any_user_wants_it(trainings, hold_steps):
     job = trainings.start(plan(), "anna")
     trainings.start(plan(), "bert")
     until(lambda: job.state == "running")
     trainings.stop(plan(), "anna")
     assert job.users == {"bert"}
     trainings.stop(plan(), "bert")
-    held.set()
+    hold_steps.set()
     until(lambda: job.state == "stopped")
     assert job.step < 20
 
 
-def test_a_stopped_training_resumes_where_it_was(trainings, held):
+def test_a_stopped_training_resumes_where_it_was(trainings, hold_steps):
     job = trainings.start(plan(), "anna")
     until(lambda: job.state == "running" and job.records)
     trainings.stop(plan(), "anna")
-    held.set()
+    hold_steps.set()
     until(lambda: job.state == "stopped")
     reached = job.step
     assert reached < 20
@@ -214,17 +214,17 @@ def test_a_stopped_training_resumes_where_it_was(trainings, held):
     assert job.records[-1].step == 20
 
 
-def test_a_waiting_training_that_nobody_wants_never_starts(trainings, held):
+def test_a_waiting_training_that_nobody_wants_never_starts(trainings, hold_steps):
     first, second = (trainings.start(plan(seed=seed), "anna") for seed in (0, 1))
     until(lambda: first.state == "running")
     trainings.stop(plan(seed=1), "anna")
     assert second.state == "stopped"
-    held.set()
+    hold_steps.set()
     until(lambda: first.state == "finished")
     assert second.step == 0
 
 
-def test_starting_and_stopping_leaves_nothing_behind(trainings, held):
+def test_starting_and_stopping_leaves_nothing_behind(trainings, hold_steps):
     first = trainings.start(plan(), "anna")
     until(lambda: first.state == "running")
     for seed in range(1, 9):
@@ -232,7 +232,7 @@ def test_starting_and_stopping_leaves_nothing_behind(trainings, held):
         (trainings.stop(plan(seed=seed), "eve") if seed % 2 else trainings.leave("eve"))
     assert [trainings.find(plan(seed=seed)) for seed in range(1, 9)] == [None] * 8
     again = trainings.start(plan(seed=1), "eve")
-    held.set()
+    hold_steps.set()
     until(lambda: again.state == "finished")
 
 
@@ -251,7 +251,7 @@ def test_a_failed_training_reports_its_error_and_the_queue_continues(trainings, 
     assert trainings.start(plan(seed=1), "anna") is not bad
 
 
-def test_a_full_queue_refuses(trainings, held):
+def test_a_full_queue_refuses(trainings, hold_steps):
     trainings.max_waiting = 2
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
@@ -262,7 +262,7 @@ def test_a_full_queue_refuses(trainings, held):
     assert trainings.find(plan(seed=3)) is None
 
 
-def test_a_users_places_are_limited_and_freed_on_leaving(trainings, held):
+def test_a_users_places_are_limited_and_freed_on_leaving(trainings, hold_steps):
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     waiting = [trainings.start(plan(seed=seed), "anna") for seed in (1, 2)]
@@ -276,28 +276,28 @@ def test_a_users_places_are_limited_and_freed_on_leaving(trainings, held):
     trainings.leave("anna")
     assert [job.state for job in waiting] == ["waiting", "stopped"]
     assert trainings.place(last) == 1
-    held.set()
+    hold_steps.set()
     until(lambda: last.state == "finished")
     assert running.state == "stopped"
 
 
-def test_trainings_that_wait_push_no_finished_one_out(trainings, held, monkeypatch):
-    held.set()
+def test_trainings_that_wait_push_no_finished_one_out(trainings, hold_steps, monkeypatch):
+    hold_steps.set()
     finished = [trainings.start(plan(steps=2, seed=seed), "anna") for seed in range(2)]
     until(lambda: all(job.state == "finished" for job in finished))
     # Python's tables of attributes change their sizes when other objects of a class are made.
     monkeypatch.setattr(queues, "MAX_BYTES", 1.1 * sum(job.bytes for job in finished))
-    held.clear()
+    hold_steps.clear()
     for seed in range(2, 6):
         trainings.start(plan(seed=seed), f"visitor {seed}")
     assert [trainings.steps(job.name) for job in finished] == [[0, 1, 2]] * 2
 
 
-def test_stopped_trainings_have_a_limit_of_their_own(trainings, held, monkeypatch):
-    held.set()
+def test_stopped_trainings_have_a_limit_of_their_own(trainings, hold_steps, monkeypatch):
+    hold_steps.set()
     finished = trainings.start(plan(steps=2), "anna")
     until(lambda: finished.state == "finished")
-    held.clear()
+    hold_steps.clear()
     stopped = []
 
     def kept() -> list:
@@ -307,9 +307,9 @@ def test_stopped_trainings_have_a_limit_of_their_own(trainings, held, monkeypatc
         stopped.append(trainings.start(plan(seed=seed), "anna"))
         until(lambda: stopped[-1].state == "running" and stopped[-1].records)
         trainings.stop(plan(seed=seed), "anna")
-        held.set()
+        hold_steps.set()
         until(lambda: stopped[-1].state == "stopped")
-        held.clear()
+        hold_steps.clear()
 
     for seed in range(1, 6):
         start_and_stop(seed)
@@ -376,10 +376,10 @@ class Returning(set):
         return was_there
 
 
-def test_a_training_continues_for_a_user_who_comes_while_it_stops(trainings, held):
+def test_a_training_continues_for_a_user_who_comes_while_it_stops(trainings, hold_steps):
     job = trainings.start(plan(steps=2), "anna")
     until(lambda: job.state == "running" and job.records)
     job.users = Returning()
-    held.set()
+    hold_steps.set()
     until(lambda: job.state in ("stopped", "finished"))
     assert job.state == "finished"

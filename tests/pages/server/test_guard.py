@@ -14,7 +14,7 @@ from tests import event_loop
 PAGE = (b"accept", b"text/html,application/xhtml+xml")
 
 
-def asked(door, path="/", header=PAGE):
+def response(door, path="/", header=PAGE):
     """The status and the headers of an answer."""
     messages = []
 
@@ -77,7 +77,7 @@ def door(monkeypatch):
 @pytest.mark.parametrize("hosted", [False, True])
 @pytest.mark.parametrize("path", ["/", "/headscope/view.js", "/_stcore/metrics"])
 def test_every_answer_has_the_headers_once(door, hosted, path):
-    status, headers = asked(door(hosted=hosted), path)
+    status, headers = response(door(hosted=hosted), path)
     assert status == (404 if hosted and "metrics" in path else 200)
     policy = dict(part.split(" ", 1) for part in headers[b"content-security-policy"].decode().split("; "))
     assert policy["default-src"] == policy["form-action"] == "'none'"
@@ -97,7 +97,7 @@ def test_every_answer_has_the_headers_once(door, hosted, path):
     ],
 )
 def test_who_may_show_the_app_in_a_frame(door, hosted, frames, rule):
-    _, headers = asked(door(hosted=hosted, frames=frames))
+    _, headers = response(door(hosted=hosted, frames=frames))
     assert headers[b"content-security-policy"].decode().partition("frame-ancestors ")[2] == rule
     assert b"x-frame-options" not in headers  # which has no word for other sites
 

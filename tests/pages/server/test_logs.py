@@ -11,8 +11,8 @@ from pages._server import logs, streamlit_parts
 
 
 @pytest.fixture
-def recorded():
-    """`recorded("headscope", …)`: the records of these loggers from now on."""
+def log_records():
+    """`log_records("headscope", …)`: the records of these loggers from now on."""
     handlers = []
 
     def record(*names: str) -> list[logging.LogRecord]:
@@ -28,9 +28,9 @@ def recorded():
         logging.getLogger(name).removeHandler(handler)
 
 
-def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text(recorded):
+def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text(log_records):
     text = "my secret text"
-    records = recorded("headscope", "streamlit.test", "somebody")
+    records = log_records("headscope", "streamlit.test", "somebody")
     try:
         raise KeyError(text)
     except KeyError as error:
@@ -61,12 +61,12 @@ def test_the_log_has_messages_of_the_web_server_but_no_requests(monkeypatch):
     }
 
 
-def test_an_error_of_a_page_is_logged_once_with_its_number(recorded, monkeypatch):
+def test_an_error_of_a_page_is_logged_once_with_its_number(log_records, monkeypatch):
     monkeypatch.setattr(
         error_util.config, "get_option", {"logger.enableRich": False}.get
     )  # as `begin` sets it
     streamlit_parts.leave_lines_out()
-    records = recorded("headscope", "streamlit.error_util")
+    records = log_records("headscope", "streamlit.error_util")
     try:
         raise KeyError("secret")
     except KeyError as error:

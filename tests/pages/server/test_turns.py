@@ -13,8 +13,8 @@ LONG = " ".join(f"w{number}" for number in range(40))
 
 
 @pytest.fixture
-def held(monkeypatch):
-    """`held(queue)`: somebody else has their turn until `held.leave()`."""
+def hold_turn(monkeypatch):
+    """`hold_turn(queue)`: somebody else has their turn until `held.leave()`."""
     monkeypatch.setattr(turns, "POLL_SECONDS", 0.01)
     left, threads = threading.Event(), []
 
@@ -40,9 +40,9 @@ def held(monkeypatch):
     leave()
 
 
-def test_turns_are_in_order_and_places_count_down(held):
+def test_turns_are_in_order_and_places_count_down(hold_turn):
     queue, places, order = Turns(5), {}, []
-    held(queue)
+    hold_turn(queue)
 
     def wait(name: int, next_one: threading.Event):
         def show(place):
@@ -58,7 +58,7 @@ def test_turns_are_in_order_and_places_count_down(held):
         threads.append(threading.Thread(target=wait, args=(name, waits)))
         threads[-1].start()
         assert waits.wait(60)
-    held.leave()
+    hold_turn.leave()
     for thread in threads:
         thread.join()
     assert order == [0, 1, 2]
@@ -70,9 +70,9 @@ class Left(BaseException):
     """As Streamlit ends a run: its reader has gone, or asks for something else."""
 
 
-def test_leaving_frees_the_place_and_too_many_are_refused(held):
+def test_leaving_frees_the_place_and_too_many_are_refused(hold_turn):
     queue = Turns(1)
-    held(queue)
+    hold_turn(queue)
 
     def in_vain(place):
         pytest.fail("more wait than may")
@@ -86,35 +86,35 @@ def test_leaving_frees_the_place_and_too_many_are_refused(held):
     for _ in range(2):
         with pytest.raises(Left), queue.turn(leave):
             pytest.fail("it is not its turn")
-    held.leave()
+    hold_turn.leave()
     with queue.turn(lambda place: pytest.fail("nobody is before")):
         pass
 
 
-def test_a_waiting_visitor_sees_the_place_and_then_the_result(held, monkeypatch, english):
+def test_a_waiting_visitor_sees_the_place_and_then_the_result(hold_turn, monkeypatch, english):
     queue, seen = Turns(1), []
     monkeypatch.setattr(turns, "heavy_work", queue)
 
     def info(said: str, **_: str) -> None:
         seen.append(said)
-        held.leave()
+        hold_turn.leave()
 
     place = turns.st.empty()
     monkeypatch.setattr(place, "info", info)
     monkeypatch.setattr(turns.st, "empty", lambda: place)
-    held(queue)
+    hold_turn(queue)
     assert turns.in_turn(lambda: len(queue)) == 1
     assert set(seen) == {english("long.waiting", count=1)}
     assert len(queue) == 0
 
 
-def test_a_long_text_waits_for_its_turn_unless_cached(opened, held, monkeypatch, english):
+def test_a_long_text_waits_for_its_turn_unless_cached(opened, hold_turn, monkeypatch, english):
     monkeypatch.setattr(turns, "heavy_work", Turns(0))
     monkeypatch.setattr(compute, "is_large", lambda scene, text: text == LONG)
     compute.large_traces().clear()
     link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
     assert not opened(**link).error
-    held(turns.heavy_work)
+    hold_turn(turns.heavy_work)
     assert not opened(**link).error
     [refusal] = (error.value for error in opened(**link | {"h": 1}).error)
     assert "at most 0 wait" in refusal

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many mo
 FAMILIES = ("bart", "deepseek_v3", "exaone4", "falcon_h1", "gpt2", "llama", "whisper")
 
 
-def ready(family: str) -> tuple[huggingface.Model, nn.Module]:
+def model_and_copy(family: str) -> tuple[huggingface.Model, nn.Module]:
     """A model as it is traced, with its tokenizer, and the same model of its own."""
     built = tiny.model(family)
     return huggingface.adopt(built, tiny.tokenizer(built)), tiny.model(family)
@@ -51,7 +51,7 @@ def _quiet():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_edit_is_what_torch_computes_with_the_same_change_by_hand(family):
-    model, own = ready(family)
+    model, own = model_and_copy(family)
     trace, unedited = edited(model)
     inputs = tiny.inputs(model, trace, LENGTH)
     plain, called = by_hand(own, inputs)
@@ -76,7 +76,7 @@ def test_an_edit_is_what_torch_computes_with_the_same_change_by_hand(family):
 
 
 def test_threads_with_different_edits_of_one_model_are_independent():
-    model, _ = ready("llama")
+    model, _ = model_and_copy("llama")
     changes = [edits.Hide(layer=n % 2, heads=n % 3, keys=n % 5, rows=ROW) for n in range(12)]
     alone = [edited_weights(model, change) for change in changes]
     with ThreadPoolExecutor(8) as pool:
@@ -107,17 +107,17 @@ def test_a_model_in_memory_is_edited_and_not_changed():
 
 
 def test_a_model_whose_attention_is_its_own_code_refuses_an_edit():
-    model, _ = ready("codegen")
+    model, _ = model_and_copy("codegen")
     assert model.route.name == "watch"
     with pytest.raises(MhaError, match="would change the picture and not the model"):
         edited(model, edits.Output(heads=0))
     for change in (edits.Concatenation(layer=0), edits.Position(code="none")):
         with pytest.raises(MhaError, match="changes what stands around attention"):
-            edited(ready("gpt2")[0], change)
+            edited(model_and_copy("gpt2")[0], change)
 
 
 def test_kinds_and_texts_of_an_encoder_decoder():
-    model, _ = ready("bart")
+    model, _ = model_and_copy("bart")
     trace, _ = edited(model, edits.Hide(kind="cross", keys=0))
     kinds = {layer.kind for layer in trace.layers if (layer.weights()[..., 0] == 0).all()}
     assert kinds == {"cross"}

@@ -78,7 +78,7 @@ VOCABULARY = 307
 IDS = {"input_ids": torch.tensor([[5, 17, 8, 41, 29, 3, 17, 11, 23, 2, 37]])}
 
 
-def made(family: str, **more: object) -> torch.nn.Module:
+def model_of(family: str, **more: object) -> torch.nn.Module:
     """A tiny model with weights with which attention is not nearly even."""
     name, sizes = TINY[family]
     config = getattr(transformers, f"{name}Config")(vocab_size=VOCABULARY, **sizes, **more)
@@ -99,7 +99,7 @@ def adopted():
 
     def make(family: str):
         if family not in known:
-            model = huggingface.adopt(made(family), fast("byte_level"), name=family)
+            model = huggingface.adopt(model_of(family), fast("byte_level"), name=family)
             known[family] = model, *huggingface.flow(model, IDS)[:2]
         return known[family]
 
@@ -110,7 +110,7 @@ def adopted():
 def test_weights_equal_those_the_model_returns(adopted, family):
     model, layers, skipped = adopted(family)
     with torch.no_grad():
-        theirs = made(family)(**IDS, output_attentions=True).attentions
+        theirs = model_of(family)(**IDS, output_attentions=True).attentions
     assert model.route.name == "watch"
     assert skipped == ()
     assert len(layers) == len(theirs) == 2
@@ -125,7 +125,7 @@ def test_weights_equal_those_the_model_returns(adopted, family):
 def test_the_output_of_each_head_is_the_models_own(adopted, family):
     """The heads' outputs side by side go into W^O: compared with what that matrix was given."""
     _, layers, _ = adopted(family)
-    own, seen = made(family), []
+    own, seen = model_of(family), []
 
     def keep(*args):
         x = args[1][0] if args[1] else None
@@ -238,7 +238,7 @@ def test_eight_threads_can_trace_two_models(adopted):
 
 def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so():
     """Heads that take each other's weights: nothing that the rule has a place for."""
-    module = made("bloom")
+    module = model_of("bloom")
     for block in module.h:
         block.self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
     model = huggingface.adopt(module, fast("byte_level"))
@@ -252,13 +252,13 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
 
 def test_one_layer_that_is_not_understood_is_enough():
     """A part would look like the whole."""
-    module = made("bloom")
+    module = model_of("bloom")
     module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
     assert huggingface.adopt(module).route.name == "weights"
 
 
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
-    module = made("bloom")
+    module = model_of("bloom")
     names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
     assert own_code.try_own_code(module, names, ids, [], 1e-4).calls == tuple(
         f"h.{n}.self_attention" for n in (0, 1)
@@ -268,14 +268,14 @@ def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_retu
 
 
 def test_an_incomplete_reconstruction_is_rejected(monkeypatch):
-    assert huggingface.adopt(made("mpnet")).route.name == "watch"
+    assert huggingface.adopt(model_of("mpnet")).route.name == "watch"
     monkeypatch.setattr(Scores, "plus", lambda self, term, factor: self)
-    assert huggingface.adopt(made("mpnet")).route.name == "weights"
+    assert huggingface.adopt(model_of("mpnet")).route.name == "weights"
 
 
 def test_weights_that_differ_from_the_models_are_rejected():
     """What flowed is one thing, what it hands out another: then nobody knows which is meant."""
-    module = made("mpt")
+    module = model_of("mpt")
     for block in module.blocks:
         block.attn.register_forward_hook(lambda _, __, out: (out[0], out[1].flip(-1)))
     assert huggingface.adopt(module).route.name == "weights"
@@ -346,7 +346,7 @@ def test_threads_with_long_and_short_texts_do_not_change_the_model_for_each_othe
 
 
 def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
-    module = made("bloom")
+    module = model_of("bloom")
     for block in module.h:
         block.self_attention.attention_dropout.register_forward_hook(
             lambda _, __, weights: weights.flip(1) if weights.shape[-1] > 9 else weights
@@ -387,7 +387,7 @@ def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
 
 
 def test_half_precision_is_followed():
-    module = made("bloom").to(torch.bfloat16)
+    module = model_of("bloom").to(torch.bfloat16)
     model = huggingface.adopt(module)
     assert model.route.name == "watch"
     layers, *_ = huggingface.flow(model, IDS)
@@ -399,7 +399,7 @@ def test_half_precision_is_followed():
 def test_a_follower_that_reads_a_wrong_scale_is_not_believed_in_half_precision(monkeypatch, dtype):
     times = Scores.times
     monkeypatch.setattr(Scores, "times", lambda self, factor: times(self, 1.02 * factor))
-    assert huggingface.adopt(made("mpt").to(dtype)).route.name == "weights"
+    assert huggingface.adopt(model_of("mpt").to(dtype)).route.name == "weights"
 
 
 class Further(torch.nn.Module):
@@ -419,7 +419,7 @@ class Further(torch.nn.Module):
 
 
 def test_attention_that_only_longer_texts_have_is_named():
-    module = made("bloom")
+    module = model_of("bloom")
     module.h[1].self_attention = Further(module.h[1].self_attention)
     model = huggingface.adopt(module)
     assert model.route.name == "watch"
