@@ -329,7 +329,7 @@ def test_words_of_a_text_are_text_in_formula_and_code():
 def test_the_code_runs_alone():
     trace = mha.trace(TEXT, source="mini", h=2, d_model=64)
     weight = mha.explain(trace, layer=1, head=1, query="saw", key="dog")
-    assert cells.close(weight, cells.printed_alone(weight.pytorch()), weight.value, torch.float32)
+    assert cells.is_close(weight, cells.printed_alone(weight.pytorch()), weight.value, torch.float32)
 
 
 @pytest.mark.parametrize(
