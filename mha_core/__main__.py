@@ -191,8 +191,8 @@ def _check_lesson(word: str) -> int:
         wrong += len(refused)
         for number, screen in enumerate(lesson.screens, start=1):
             place = f"{word}: screen {number} ({language}), {screen.question.kind}"
-            said = refused.get(number) or f"margin {screen.item(language).key.margin:.2f}"
-            print(f"{place}: {said}")
+            verdict = refused.get(number) or f"margin {screen.item(language).key.margin:.2f}"
+            print(f"{place}: {verdict}")
     return 1 if wrong else 0
 
 

@@ -50,7 +50,7 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded now stays to the end: a search for garbage need not look at it again and again."""
+    """Exclude everything loaded now from garbage collection: it stays until the end."""
     gc.freeze()
 
 
@@ -60,9 +60,9 @@ FIRST_CASE = ("pages", "parity", "sources", "capture")
 
 
 def pytest_collection_modifyitems(items) -> None:
-    """Mark as slow what is of a browser, and further cases of tests that start a page or a model.
+    """Mark browser tests and further cases of tests that start a page or a model as slow.
 
-    Slow tests begin first, or one worker would be left alone with them at the end.
+    Slow tests start first, so that no worker is left alone with them at the end.
     """
     started = set()
     for item in items:
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items) -> None:
 
 @pytest.fixture(scope="session")
 def refused():
-    """Call, expect a refusal, and hand the `MhaError` back to be read."""
+    """Call a function, expect an `MhaError`, and return it."""
 
     def call(function, *args, **kwargs) -> mha.MhaError:
         with pytest.raises(mha.MhaError) as caught:
@@ -164,9 +164,9 @@ def node_process(node):
 
 @pytest.fixture
 def javascript(node_process, tmp_path):
-    """`javascript(["numbers/payload.js"], "return …", file=bytes)`: what the code returns, as Python values.
+    """`javascript(["numbers/payload.js"], "return …", file=bytes)`: the result of the code, as Python values.
 
-    All that the modules export can be used by its name. `files` has the bytes of each named file.
+    The code can use all exports of the modules by name. `files` has the bytes of each named file.
     """
 
     def run(modules: list[str], code: str, **files: bytes):
@@ -261,7 +261,7 @@ def normal():
 
 @pytest.fixture(scope="session")
 def make_layer(normal):
-    """`make_layer(rule=…, dtype=…)`: a layer through `MultiHeadAttention`, for what `mha.trace` has no word.
+    """`make_layer(rule=…, dtype=…)`: a layer through `MultiHeadAttention`, with rules that `mha.trace` lacks.
 
     h 6, n_kv 3, d_model 11, d_k 5, d_v 13, 7 tokens.
     """
@@ -314,7 +314,7 @@ def patched(numbers: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(scope="session")
 def rules(normal):
-    """Score rules that only a layer made by hand has."""
+    """Score rules that only a layer made by hand can have."""
     return {name: make(normal) for name, make in RULES.items()}
 
 
@@ -382,7 +382,7 @@ def projected_cross(normal):
 
 
 def six_matrices(layer: mha.LayerTrace, head: int) -> dict[str, np.ndarray]:
-    """What the page Heads draws of a head: Q, K, V, scores, weights and output; NaN where a mask hides."""
+    """The matrices of a head on the page Heads: Q, K, V, scores, weights and output; NaN where hidden."""
     shared = layer.kv_head(head)
     return {
         "q": layer.q[head],

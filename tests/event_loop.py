@@ -9,6 +9,6 @@ Result = TypeVar("Result")
 
 
 def run(coroutine: Coroutine[None, None, Result]) -> Result:
-    """What `asyncio.run` returns or raises, whatever runs in this thread."""
+    """The result of `asyncio.run`, or its error, whatever runs in this thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, coroutine).result()

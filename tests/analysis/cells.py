@@ -37,7 +37,7 @@ UNITS = 4  # in the last place of a number in half precision
 
 
 def places(trace: mha.AttentionTrace, count: int, seed: int = 0) -> Iterator[tuple[str, dict]]:
-    """So many random numbers of a trace: the name of a matrix, and a place in it."""
+    """This many random numbers of a trace: the name of a matrix, and a place in it."""
     draw = random.Random(seed)
     while count:
         name, at = draw.choice(list(EXPLAINED)), draw.randrange(len(trace.layers))
@@ -58,7 +58,7 @@ def places(trace: mha.AttentionTrace, count: int, seed: int = 0) -> Iterator[tup
 
 
 def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
-    """What is wrong with the explanation of a number, "" for nothing. Raises `MhaError` as `explain` does."""
+    """The fault of the explanation of a number, "" for none. Raises `MhaError` as `explain` does."""
     explanation = mha.explain(trace, name, **place)
     layer, recorded = trace.layers[place["layer"]], _number_in_trace(trace, name, place)
     dtypes = [tensor.dtype for tensor in layer.tensors.values()]
@@ -87,7 +87,7 @@ def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
 
 
 def is_close(explanation: Explanation, one: float, other: float, dtype: torch.dtype) -> bool:
-    """Are two numbers the same but for rounding?"""
+    """Whether two numbers are equal up to rounding."""
     limit = ROUNDING * max(explanation.size, abs(other))
     if dtype in HALF and np.isfinite(other):
         steps = [step for step in explanation.steps if step.name in ("rotary", "projection")]
@@ -105,20 +105,20 @@ def output(code: str) -> float:
 
 
 def printed_alone(code: str) -> float:
-    """The number that a snippet prints in a process of its own, in which nothing else is imported."""
+    """The number that a snippet prints in a process of its own, where nothing else is imported."""
     command = [sys.executable, "-I", "-"]
     return float(subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout)
 
 
 def _number_in_trace(trace: mha.AttentionTrace, name: str, place: dict) -> float:
-    """The number in its matrix, of which one row is computed: with others beside it sums round otherwise."""
+    """The number in its matrix, computed with one row only: other rows would round differently."""
     row, column = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
     side = {"keys": [row]} if MATRICES[name].axes[0] == "key" else {"rows": [row]}
     return float(MATRICES[name].values(trace.layers[place["layer"]], place.get("head"), **side)[0, column])
 
 
 def outcomes(family: str, dtypes: Sequence[torch.dtype], number: int = 0) -> Iterator[str]:
-    """Of random numbers of a family's tiny model "explained", why one is refused, or WRONG and what."""
+    """For random numbers of a family's tiny model: "explained", the reason of a refusal, or WRONG."""
     for dtype in dtypes:
         try:
             built = tiny.model(family).to(dtype)
@@ -141,7 +141,7 @@ def outcomes(family: str, dtypes: Sequence[torch.dtype], number: int = 0) -> Ite
 
 
 def wrong_alone(count: int) -> int:
-    """How many of so many snippets of a small model print another number in a process of their own."""
+    """How many of these snippets of a small model print another number in a process of their own."""
     trace = mha.trace("the old cat saw the new dog", source="mini", h=2, d_model=64)
     numbers = [mha.explain(trace, name, **place) for name, place in places(trace, count)]
     return sum(not is_close(one, printed_alone(one.pytorch()), one.value, torch.float32) for one in numbers)

@@ -10,7 +10,7 @@ from mha_core.traces.tokens import Tokens, words
 
 
 def pieces(text: str, cuts: dict[str, list[str]], special: bool = True) -> Tokens:
-    """A text whose words are cut into pieces, between [CLS] and [SEP]."""
+    """A text whose words are split into pieces, between [CLS] and [SEP]."""
     found, spans, numbers = [], [], []
     whole = words(text)
     for number, (word, (start, _)) in enumerate(zip(whole.pieces, whole.spans, strict=True)):

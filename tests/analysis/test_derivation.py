@@ -62,7 +62,7 @@ def plain(formula: str) -> str:
 
 
 def sizes_under(formula: str) -> dict[str, list[str]]:
-    r"""What ``\underset{rows \times columns}{symbol}`` says, by symbol."""
+    r"""The sizes in ``\underset{rows \times columns}{symbol}``, by symbol."""
     found = {}
     for under, symbol in re.findall(r"\\underset\{(.*?\\times.*?)\}\{((?:[^{}]|\{[^{}]*\})*)\}", formula):
         rows, columns = under.split(r"\times")
@@ -415,7 +415,7 @@ def rms(x: torch.Tensor) -> torch.Tensor:
 
 
 def layer_of(order: str) -> mha.LayerTrace:
-    """A layer of three tokens whose products go through these: n(orm), r(otation), s(cale), c(lip)."""
+    """A layer of three tokens with these adjustments: n(orm), r(otation), s(cale), c(lip)."""
     torch.manual_seed(3)
     x = torch.randn(3, D_MODEL)
     matrices = [torch.randn(D_MODEL, n) for n in (N_HEADS * D_K, N_KV * D_K, N_KV * D_V)]
@@ -570,7 +570,7 @@ def test_the_steps_of_a_part_never_compute_the_whole(allocated):
 
 
 def test_the_input_of_a_layer_is_compared_with_the_output_before():
-    """Of random weights Z of one layer is X of the next; of the small models a norm stands between them."""
+    """With random weights Z of one layer is X of the next; in the small models a norm is between them."""
     stacked = mha.trace("How are you?", h=3, d_model=15, layers=2)
     assert "stacked" not in steps_by_name(stacked)["project"].notes
     second = steps_by_name(stacked, layer=1)["project"]

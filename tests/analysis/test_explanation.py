@@ -35,7 +35,7 @@ EDITS = [
 
 
 def layer_by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
-    """Numbers of every part that a score rule has, with a row that sees nothing, shared keys and a gate."""
+    """Numbers for every part of a score rule, with a fully masked row, shared keys and a gate."""
     draw = torch.Generator().manual_seed(3)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -303,7 +303,7 @@ def test_what_an_edit_changes_is_a_step_with_its_words():
 
 
 def test_a_long_row_is_one_sum_in_its_code():
-    """Of so many keys a snippet has the sum of their exponentials, and stays short."""
+    """For this many keys a snippet has the sum of their exponentials, and stays short."""
     trace = mha.trace("word " * 300, h=2, d_model=32, mask="causal")
     assert trace.layers[0].n_key * trace.layers[0].d_k > MAX_KEY_NUMBERS
     for key in (3, 299):

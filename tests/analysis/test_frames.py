@@ -28,7 +28,7 @@ def make_trace(**settings) -> mha.AttentionTrace:
 
 @pytest.fixture(scope="module")
 def trace():
-    """6 query heads on 3 key/value heads, causal, two layers, no two sizes alike."""
+    """6 query heads on 3 key/value heads, causal, two layers, all sizes different."""
     return make_trace(n_kv_heads=3, mask="causal")
 
 

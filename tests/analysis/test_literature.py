@@ -25,7 +25,7 @@ def place(text: str, spans: list[tuple[int, int]], word: str) -> int:
 
 
 def looking(at):
-    """A model of one layer and two heads: head 1 looks from m at ``at(tokens, m)`` alone, head 0 evenly."""
+    """A model of one layer and two heads: head 1 looks from m only at ``at(tokens, m)``, head 0 evenly."""
 
     def trace(text: str) -> mha.AttentionTrace:
         tokens = mha.words(text)
@@ -114,7 +114,7 @@ def test_a_perfect_head_scores_1_and_a_uniform_one_almost_0(relation):
 
 
 def test_the_weight_of_a_word_on_itself_does_not_count():
-    """Each word looks mostly at itself, and at the word before it with the rest."""
+    """Each word looks mostly at itself, and with the rest at the word before it."""
 
     def trace(text: str) -> mha.AttentionTrace:
         tokens = mha.words(text)
@@ -150,7 +150,7 @@ def test_measures_of_repetition_by_hand(name, beyond):
 
 @pytest.mark.parametrize(("name", "which"), [("name mover", 0), ("second subject", 1)])
 def test_measures_of_names_by_hand(name, which):
-    """In "When Mary and John went …, John gave a drink to" Mary is said once and John twice."""
+    """In "When Mary and John went …, John gave a drink to" Mary occurs once and John twice."""
     people = {person for pair in CATALOGUE["names"] for person in pair}
 
     def at(tokens, m):

@@ -75,7 +75,7 @@ def measured(layer: mha.LayerTrace, head: int) -> list[float]:
 
 
 def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
-    """The largest weight of each pixel's cells, NaN where all of them are hidden."""
+    """The largest weight of each pixel's cells, NaN if all of them are hidden."""
     weights, allowed = layer.weights(head), layer.allowed(head)
     edges = [i * L // side for i in range(side + 1)]
     picture = np.full((side, side), np.nan)
@@ -187,7 +187,7 @@ def test_heads_that_mostly_look_at_one_position_are_named_after_it():
 
 
 def test_in_a_text_of_two_tokens_no_head_is_named():
-    """Each token gets half of the weight: that is what looking nowhere in particular does."""
+    """Each token gets half of the weight, as with uniform attention."""
     seen = overview(mha.trace("a b", h=4, d_model=8))
     tensors = dict.fromkeys("qkv", torch.zeros(1, 2, 1))
     assert overview(trace_of(mha.LayerTrace(tensors, mha.ScoreRule()))).positions() == {}
@@ -198,7 +198,7 @@ def test_in_a_text_of_two_tokens_no_head_is_named():
 
 
 def test_the_matrix_of_a_head_never_exists(monkeypatch):
-    """1,499 tokens, 8 heads: what a layer is asked for at once is a small part of one head's matrix."""
+    """1,499 tokens, 8 heads: each request to a layer is a small part of one head's matrix."""
     n_tokens, asked = 1499, []
     layer = mha.LayerTrace(dict.fromkeys("qkv", normal(8, n_tokens, 2)), mha.ScoreRule())
     for name in ("weights", "masked"):

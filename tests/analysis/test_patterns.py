@@ -24,7 +24,7 @@ EYE = np.eye(L)
 
 
 def layer_of_weights(weights, mask=None, **rule) -> mha.LayerTrace:
-    """A layer whose weights are these, (head, query, key): scores are all 0, the rule does the rest."""
+    """A layer with these weights, (head, query, key): all scores are 0, and the rule sets the weights."""
     weights = torch.tensor(np.array(weights), dtype=torch.float32)
     bias = weights.log().clamp(min=-1e4)  # exp(−1e4) is 0; −∞ would be a mask
     zeros = torch.zeros(*weights.shape[:2], 1)
@@ -89,7 +89,7 @@ def test_uniform_attention_has_entropy_1_wherever_at_least_two_keys_are_visible(
 
 
 def test_a_causal_head_by_hand():
-    """Row 0 sees itself alone and does not count; no row sees the next token."""
+    """Row 0 sees only itself and does not count; no row sees the next token."""
     weights = [[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]]
     found = metrics(layer_of_weights(weights, np.tri(3, dtype=bool))).loc[0]
     assert found["previous token"] == pytest.approx((0.25 + 0.25) / 2)
@@ -303,7 +303,7 @@ def test_special_tokens_come_from_the_tokenizer_or_their_form():
 
 
 def test_padding_distorts_the_measures_and_can_be_left_out():
-    """Three words and two of padding that nobody looks at, against the three words alone."""
+    """Three words and two padding tokens that get no weight, against the three words alone."""
     q, k, v = (torch.from_numpy(random_weights(2, 5, seed)).float() for seed in range(3))
     mask = torch.tensor([True, True, True, False, False]).expand(5, 5)
     padded = mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c", "[PAD]", "[PAD]"], mask=mask)

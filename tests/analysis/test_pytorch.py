@@ -41,7 +41,7 @@ def trace(request):
 
 
 def names(layer: LayerTrace) -> dict[str, torch.Tensor | None]:
-    """What the code of a layer's steps can speak of, besides the numbers of the step before."""
+    """The variables that the code of a layer's steps can use, besides the numbers of the step before."""
     weights = layer.projections
     known = {
         name: getattr(weights, name) for name in ("w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o")
@@ -55,7 +55,7 @@ def names(layer: LayerTrace) -> dict[str, torch.Tensor | None]:
 
 
 def before_and_after(layer: LayerTrace) -> dict[str, tuple[dict, dict]]:
-    """Of each step the numbers that it takes and those that it makes, by their names in code."""
+    """For each step the numbers it uses and the numbers it computes, by their names in the code."""
     first = {name: layer.tensors[layer.stages(name)[0]] for name in "qkv"}
     packed = {}
     for name, (x, matrix, bias, _) in projection_parts(layer).items():
@@ -86,7 +86,7 @@ def before_and_after(layer: LayerTrace) -> dict[str, tuple[dict, dict]]:
 
 
 def run(lines: str, layer: LayerTrace, step: str) -> None:
-    """Run the code of a step and compare what it makes."""
+    """Run the code of a step and compare its result."""
     given, made = before_and_after(layer)[step]
     values = {"torch": torch} | names(layer) | given
     exec(lines, values)

@@ -52,7 +52,7 @@ def test_each_item_is_a_link_of_the_everyday_sentences_with_the_word_that_answer
 
 
 def test_there_are_enough_links_of_every_kind_and_no_distance_finds_most_of_them(language):
-    """An adjective is beside its noun in almost every sentence, so no head is named after that link."""
+    """An adjective is next to its noun in almost every sentence, so no head is named after that link."""
     for name in evaluation.LINKS:
         distances = [key - query for _, query, key in items(language, name)]
         assert 0 not in distances
@@ -132,7 +132,7 @@ def uniform() -> SmallModel:
 
 @pytest.fixture(scope="module")
 def random_model():
-    """A model that nobody trained, with sharp weights, and its table."""
+    """An untrained model with sharp weights, and its table."""
     model = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=5).requires_grad_(False)
     for layer in model.layers:
         layer.attention.projections().w_q.mul_(8)

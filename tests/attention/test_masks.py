@@ -86,7 +86,7 @@ def test_each_accepted_shape_reaches_the_cells_it_names(form, padded, normal):
 
 
 def test_a_mask_is_not_blown_up(normal):
-    """(L, S) stays one matrix, however many heads and items look at it."""
+    """(L, S) stays one matrix for any number of heads and items."""
     assert masks.combine(normal(5, 7) > 0, None, **SIZES).shape == (1, 1, 5, 7)
     assert masks.combine(None, normal(2, 7) > 0, **SIZES).shape == (2, 1, 1, 7)
 

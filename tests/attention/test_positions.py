@@ -85,7 +85,7 @@ def test_an_odd_d_k_cannot_be_turned(d_k, works, normal, refused):
 
 
 def slopes(n_heads):
-    """What one step of distance costs each head, read off the table."""
+    """The slope of each head, read off the table."""
     return [-row[2] for row in positions.alibi(n_heads, 2, 2).tolist()]
 
 

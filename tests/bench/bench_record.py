@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 def seconds(model: nn.Module, x: Tensor, of: tuple[nn.Module, ...] | None) -> float:
-    """The seconds of a processor that a pass takes, recorded with `of` if that is given."""
+    """Processor seconds of a pass, recorded with `of` if that is given."""
     began = time.process_time()
     if of is None:
         model(x)

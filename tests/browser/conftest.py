@@ -139,7 +139,7 @@ def app():
 def tabs(browser):
     """`with tabs(viewport=…) as page`: a tab on that kind of screen.
 
-    One that was given back is lent again: the app's scripts, compiled once, are most of a visit's work.
+    A tab that was given back is reused: compiling the app's scripts takes most of the time of a visit.
     """
     profiles, free = {}, {}
 
@@ -226,7 +226,7 @@ def strict(strict_browser):
 
 @pytest.fixture(scope="session")
 def jumps() -> Callable[..., bool]:
-    """Whether more than what Chromium calls good has moved by itself since a page began."""
+    """Whether the layout has shifted by more than Chromium's limit for a good page since the page began."""
     return lambda page: page.evaluate(SHIFT) >= MAX_SHIFT
 
 
@@ -253,8 +253,8 @@ def model(visit, app, folder):
 def visit(tabs):
     """Open an address in a tab of its own and wait until the page has been drawn.
 
-    `sent` and `heard` grow with each message to and from the server. Who comes for the `first` time has
-    nothing of the app in the browser's cache. At the end of the test no script of the page may have failed.
+    `sent` and `heard` collect the messages to and from the server. A `first` visit has an empty browser
+    cache. At the end of the test no script of the page may have failed.
     """
     failures = []
 
@@ -308,7 +308,7 @@ def visit(tabs):
 
 @pytest.fixture
 def alone(tabs):
-    """Open a page that was saved, without a network; at the end it has failed nowhere and asked nobody."""
+    """Open a saved page without a network; at the end it must have had no errors and no requests."""
     failures, asked = [], []
 
     def open_page(
@@ -336,9 +336,9 @@ def alone(tabs):
 
 @pytest.fixture
 def view_of(alone, tmp_path):
-    """`view_of()`: the view that Heads begins with, at head 4, or another scene's, on a page of its own.
+    """`view_of()`: the first view of Heads, at head 4, or that of another scene, as a saved page.
 
-    What the view does by itself it does there as in the app, and there it is open at once.
+    The view behaves as in the app, and opens at once.
     """
 
     def open_view(*, touch: bool = False, **changed) -> Eye:
@@ -377,7 +377,7 @@ def matrix_of():
 
 
 def over_cell(canvas, row: int, column: int) -> None:
-    """Point at a cell of a matrix, whose names stand above and to the left of its cells."""
+    """Hover over a cell of a matrix, whose labels are above and to the left of its cells."""
     at = canvas.evaluate(
         """(canvas, [row, column]) => {
             const root = canvas.closest('.view, .heatmaps');
@@ -398,7 +398,7 @@ def eye():
 
 
 class Eye:
-    """What can be read off a head view and done to it; heads, layers and tokens count from 0."""
+    """Reads and operates a head view; heads, layers and tokens count from 0."""
 
     def __init__(self, page, key: str = ""):
         self.page = page
@@ -406,7 +406,7 @@ class Eye:
         self.view.locator(".panel").first.wait_for()
 
     def drawn(self) -> None:
-        """Wait until what has happened on the page is drawn."""
+        """Wait until the latest changes of the page are drawn."""
         self.page.evaluate(TWO_FRAMES)
 
     def pooled(self) -> None:
@@ -414,7 +414,7 @@ class Eye:
         self.until(lambda: self.view.evaluate("v => v.view.drawings[0].drawing.pooled.done"))
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for so many frames until something is true, however long the machine takes for a frame."""
+        """Wait this many frames until a condition is true, however slow the machine is."""
         for _ in range(MAX_FRAMES):
             if condition():
                 return
@@ -458,7 +458,7 @@ class Eye:
         return self.view.locator(".all-heads .grid button")
 
     def title(self) -> str:
-        """What the six matrices are of."""
+        """The title of the six matrices."""
         return self.view.locator(".under h2").inner_text()
 
     def matrix(self, name: str) -> np.ndarray:
@@ -505,11 +505,11 @@ class Eye:
         return self.panel(number).locator(".status").inner_text()
 
     def answered(self, number: int = 0) -> str:
-        """What is asked about the word in focus, and what the model answers."""
+        """The question about the word in focus, and the answer of the model."""
         return " ".join(self.view.locator(".head .answers").nth(number).inner_text().split())
 
     def lines(self, number: int = 0) -> list[tuple[int, int, int, float]]:
-        """What is drawn: head, query, key, weight."""
+        """The drawn lines: head, query, key, weight."""
         drawn = self.view.evaluate(
             """(view, number) => view.view.drawings[number].drawing.curves
                 .map(({ head, query, key, weight }) => [head, query, key, weight])""",
@@ -572,7 +572,7 @@ def settled():
 
 
 def settle(page) -> None:
-    """Wait until what was asked for has been computed and nothing on the page changes any more."""
+    """Wait until the server has answered and nothing on the page changes any more."""
     page.evaluate(SETTLED, [300, 800, PATIENCE])
 
 

@@ -20,7 +20,7 @@ def random(address: str, **link: object) -> str:
 
 
 def query(page) -> dict:
-    """What the link says, but for the edition of the trained weights."""
+    """The values of the link, except the edition of the trained weights."""
     said = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
     return {key: values[0] for key, values in said.items() if key != "weights"}
 
@@ -198,8 +198,11 @@ def to_rgb(colour: str) -> list[int]:
 
 
 def downloaded(page, button):
-    """What a button saves. Streamlit writes the file when it is asked for, and once in many runs that came to
-    nothing on a busy machine: then the button is pressed again, as a reader would."""
+    """The file that a button saves.
+
+    Streamlit writes the file on request, and on a busy machine it sometimes did not: then the button is
+    clicked again, as a reader would do.
+    """
     try:
         with page.expect_download(timeout=15_000) as waiting:
             button.click()

@@ -65,7 +65,7 @@ FETCHED = """() => performance.getEntries().filter((entry) => 'transferSize' in 
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The script of axe, which stands beside the other tools (tests/js/package.json)."""
+    """The script of axe, which is installed with the other tools (tests/js/package.json)."""
     linter = shutil.which("biome")
     script = Path(linter).parents[1] / "axe-core" / "axe.min.js" if linter else None
     if script is None or not script.is_file():
@@ -76,7 +76,7 @@ def axe() -> str:
 
 
 def faults(page, theme: str) -> list[str]:
-    """What axe finds once the colours of a theme are there: Streamlit fades them, pictures draw anew."""
+    """The faults that axe finds after the colours of a theme are in place."""
     for _ in range(MAX_LOOKS):
         if not (found := page.evaluate(FAULTS, theme)):
             break

@@ -14,7 +14,7 @@ def link(app: str, **settings) -> str:
 
 
 def frames(page) -> list[tuple[str, str, list[str]]]:
-    """Of each frame its visible name, what it says, and the chips in it."""
+    """For each frame its visible name, its label, and the chips in it."""
     page.locator(".chips .chip").first.wait_for()
     return page.locator(".chips .shared").evaluate_all(
         """all => all.map((box) => [box.querySelector('.label').textContent, box.getAttribute('aria-label'),

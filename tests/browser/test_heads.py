@@ -37,7 +37,7 @@ GROUPED |= {"d_model": 24, "mask": "causal", "layer": 2, "head": 3, "token": 4}
 
 
 def focus_of(page) -> Focus:
-    """The focus in a link; what it leaves out is the default."""
+    """The focus in a link, with defaults for missing fields."""
     return Focus.of_link({key: value for key, [value] in parse_qs(urlsplit(page.url).query).items()})
 
 
@@ -869,7 +869,7 @@ def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
 
 
 def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
-    """By two clicks on the first page: a matrix is enlarged, a cell pressed. No server for what is here."""
+    """In two clicks on the first page, without the server: a matrix is enlarged, a cell clicked."""
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     view, layer, head = eye(page), grouped().layers[1], 2

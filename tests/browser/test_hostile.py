@@ -84,9 +84,9 @@ def strangers(tmp_path_factory):
 
 @pytest.fixture
 def harmless(visit, settled):
-    """`harmless(address)`: the page there, in one tab; no text runs, makes an element or asks another site.
+    """`harmless(address)`: that page in one tab; no text runs, creates an element or requests another site.
 
-    A text that tries what the Content-Security-Policy forbids fails the test, too: `visit` reads the console.
+    A text that the Content-Security-Policy blocks fails the test, too: `visit` reads the console.
     """
     opened, requests = [], []
 
@@ -115,7 +115,7 @@ def harmless(visit, settled):
 
 
 def page_text(page) -> str:
-    """What stands on the page, without the signs that keep Markdown from reading it."""
+    """The text of the page, without the characters that escape Markdown."""
     return page.locator("[data-testid=stApp]").inner_text().replace("\u2060", "")
 
 
@@ -171,7 +171,7 @@ def test_any_name_of_a_model_is_harmless_and_not_loaded(app, harmless, model):
 
 
 def hostile_trace(path) -> None:
-    """A whole trace whose tokens, source and names are hostile."""
+    """A complete trace with hostile tokens, source and names."""
     q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
     tokens = [SCRIPTS[0], SCRIPTS[2], MARKUP[0], MARKUP[2], CELLS[0], PATHS[0], PATHS[5]]
     trace = mha.from_tensors(q=q, k=k, v=v, tokens=tokens, source={"name": SCRIPTS[0], MARKUP[0]: MARKUP[2]})
@@ -327,7 +327,7 @@ def test_no_path_leads_to_another_file(strangers):
 
 
 def test_strangers_see_all_pages_at_the_top(strangers, visit):
-    """A menu of Streamlit's beside them would push the last ones into "2 more"."""
+    """A menu of Streamlit's would push the last pages into "2 more"."""
     page = visit(f"{strangers}/steps", width=1366)
     links = page.get_by_test_id("stTopNav").get_by_role("link")
     expect(links).to_have_count(10)

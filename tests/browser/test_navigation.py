@@ -9,7 +9,7 @@ LEFT, TOP = 26, 18  # room for the numbers of layers and heads in the overview
 
 
 def place(page) -> tuple[str, dict]:
-    """The page and what its link says, but for the edition of the trained weights."""
+    """The page and the values of its link, except the edition of the trained weights."""
     url = urlsplit(page.url)
     said = {key: value for key, [value] in parse_qs(url.query).items() if key != "weights"}
     return url.path.strip("/"), said

@@ -57,7 +57,7 @@ def proxy(replicas):
 
 
 def replica_of(address: str, route: str) -> int:
-    """Where the proxy sends who has this route in the cookie."""
+    """The replica that the proxy chooses for this route cookie."""
     request = urllib.request.Request(address, headers={"Cookie": f"headscope_route={route}"})
     with urllib.request.urlopen(request) as answer:
         return replica_in(answer.headers)

@@ -77,7 +77,7 @@ def test_an_old_browser_shows_a_message(tab, trace, tmp_path):
 
 
 class Served(http.server.SimpleHTTPRequestHandler):
-    """A server that takes all pages for another encoding."""
+    """A server that declares a wrong charset for all pages."""
 
     extensions_map = {".html": "text/html; charset=windows-1252"}  # noqa: RUF012 (as the base class has it)
 

@@ -506,7 +506,7 @@ LOOKED_AT = pieces(
 
 @pytest.fixture
 def translated():
-    """A text of 7 tokens that looks at one of 11, beside layers in which each looks at itself."""
+    """A text of 7 tokens that looks at one of 11, and layers in which each looks at itself."""
     sides = {
         "cross": mha.Sides(LOOKS, LOOKED_AT),
         "encoder": mha.Sides(LOOKED_AT, LOOKED_AT),

@@ -22,7 +22,7 @@ def step(page) -> int:
 
 
 def goes_on(page) -> None:
-    """Wait for a later step than the one on the page, or for the end, however long the whole takes."""
+    """Wait for a later step than the one on the page, or for the end, however long it takes."""
     page.wait_for_function(
         """(early) => /Look at its heads/.test(document.body.innerText)
             || Number(document.body.innerText.match(/Step ([\\d,]+) of/)?.[1].replace(',', '')) > early""",
@@ -34,7 +34,7 @@ def goes_on(page) -> None:
 
 
 def weight_on_animal(view) -> float:
-    """How much the head that does so most lets the chosen "it" of the first sentence look at "animal"."""
+    """The largest weight of any head from the chosen "it" of the first sentence to "animal"."""
     return max((weight for _, _, key, weight in view.lines() if key == ANIMAL), default=0)
 
 

@@ -17,7 +17,7 @@ IT, STREET = 8, 6  # their positions in both, from 0
 
 
 def query(page) -> dict:
-    """What the link says, but for the edition of the trained weights."""
+    """The values of the link, except the edition of the trained weights."""
     said = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
     return {key: values[0] for key, values in said.items() if key != "weights"}
 
@@ -27,7 +27,7 @@ def weights(text: str = TIRED, layer: int = -1, **settings) -> np.ndarray:
 
 
 def reading(head: int, key: int, word: str) -> str:
-    """What is said of "it" and a key of the first sentence, under the pointer."""
+    """The text about "it" and a key of the first sentence, under the pointer."""
     layer = mha.trace(**Scene().settings(TIRED)).layers[1]
     weight, score = layer.weights(head)[IT, key], layer.scores(head)[IT, key]
     return f"it → {word}: weight {weight:.4f}, q · k {score:.3f} (head {head + 1})."
@@ -690,7 +690,7 @@ def test_the_arcs_of_two_sentences_fit_beside_each_other_whole(view_of, width):
 
 
 def test_arcs_are_scrolled_to_the_chosen_token(view_of):
-    """On a narrow screen two sentences beside each other have less room than their words."""
+    """On a narrow screen two sentences side by side have less room than their words."""
     view = view_of(head="1")
     view.page.set_viewport_size({"width": 920, "height": 900})
     view.button("arcs").click()
@@ -739,7 +739,7 @@ def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye
 
 
 def beyond(page) -> list[str]:
-    """What of the view reaches beyond the screen or out of the view, or out of the panel in a row of them."""
+    """The parts of the view that extend beyond the screen, the view, or their panel."""
     return page.locator(".view").evaluate(
         """(view) => {
             const right = (e) => e.getBoundingClientRect().right;

@@ -21,7 +21,7 @@ def layers(model: huggingface.Model):
 
 
 def equal_tensors(ours, theirs) -> bool:
-    """Have two layers the same numbers in all that was recorded of them?"""
+    """Whether two layers have the same numbers in all recorded tensors."""
     names = set(theirs.tensors)
     return set(ours.tensors) == names and all(torch.equal(ours.tensors[n], theirs.tensors[n]) for n in names)
 
@@ -87,7 +87,7 @@ def test_only_modules_that_matter_are_watched():
 
 
 def test_the_input_of_an_inner_module_is_not_that_of_attention():
-    """As a convolution behind K, or a softmax of its own: X is what the attention was handed."""
+    """For example a convolution after K, or its own softmax: X is the input of the attention."""
     made = module("deepseek_v3")  # whose X is what its attention is handed, since no matrix makes q of it
     plain = layers(huggingface.adopt(module("deepseek_v3")))
 

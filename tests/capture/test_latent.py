@@ -66,7 +66,7 @@ def test_the_latent_vectors_are_the_cache_and_give_k_and_v():
 
 
 def order() -> list[int]:
-    """Where the numbers of the matrix stand in the query that was used: pairs were taken apart."""
+    """The order of the matrix's numbers in the query used: pairs were separated."""
     return [*range(13), *(13 + at // 2 + 5 * (at % 2) for at in range(10))]
 
 

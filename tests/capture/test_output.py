@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # inside of other people's mo
 
 
 def traced(family: str, dtype: torch.dtype = torch.float32):
-    """A trace, and what each attention's W^O returned, by the name of the attention."""
+    """A trace, and the output of each attention's W^O, by the name of the attention."""
     model, outputs = huggingface.adopt(tiny.model(family).to(dtype)), {}
     for name, part in model.module.named_modules():
         of, _, last = name.rpartition(".")
@@ -102,7 +102,7 @@ def test_texts_that_go_together_have_their_own_gates():
 
 
 def low_rank(n: int, dtype: torch.dtype):
-    """The layer of DeepSeek V4 that attends from token to token, what it returned, and its model."""
+    """The layer of DeepSeek V4 between tokens, its output, and its model."""
     model = tiny.model("deepseek_v4").to(dtype)
     trace = mha.trace(list(range(5, 5 + n)), source=model, tokenizer=tiny.tokenizer(model))
     [layer] = trace.layers

@@ -123,7 +123,7 @@ def layers(family: str) -> tuple[mha.LayerTrace, ...]:
 
 
 def own(family: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """What went into each module of the same model, untouched by us, and what came out, as it was then."""
+    """The inputs and outputs of each module of the same model, untouched by us."""
     model, seen = made(family), {}
     model.set_attn_implementation("eager")
     for name, part in model.named_modules():
@@ -155,7 +155,7 @@ def product(layer: mha.LayerTrace, name: str) -> torch.Tensor:
 
 
 def first(layer: mha.LayerTrace, name: str) -> torch.Tensor:
-    """What is said to be the product of X and a matrix."""
+    """The tensor that is called the product of X and a matrix."""
     raw = layer.tensors.get(f"{name}_raw", layer.tensors[name])
     return layer.tensors.get(f"{name}_linear", raw)
 

@@ -13,7 +13,7 @@ H, L, D_K, D_V = 3, 7, 4, 5
 
 
 def output(q, k, v, *, item: int = 0, batch: int | None = None, **options) -> tuple[torch.Tensor, object]:
-    """What the rule of a call that was read makes of its q, k and v, and what was read. (head, query, d_v)"""
+    """The output of a read call's rule for its q, k and v, and what was read. (head, query, d_v)"""
     reader = sdpa.SdpaReader()
     read, _ = reader.attended(*reader.lead(batch, q, k, v), item, q, k, v, **options)
     assert read.q.shape[0] == read.k.shape[0] == read.v.shape[0] == 1

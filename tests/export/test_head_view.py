@@ -36,13 +36,13 @@ def traced() -> mha.AttentionTrace:
 
 
 def unpacked(page: str, name: str) -> bytes:
-    """What one of the two places of a page holds, as a browser reads it."""
+    """The content of one of the two slots of a page, as a browser reads it."""
     found = re.search(rf'<script type="text/plain" id="{name}">([^<]*)</script>', page)[1]
     return zlib.decompress(base64.b64decode(found, validate=True))
 
 
 def inside(page: str) -> tuple[dict, bytes]:
-    """The header and the bytes that a page holds."""
+    """The header and the payload in a page."""
     data = unpacked(page, "numbers")
     start = 4 + struct.unpack("<I", data[:4])[0]
     return json.loads(data[4:start]), data[start:]
@@ -359,7 +359,7 @@ ASKED = MiniSource("glass-box", "en", 3, 12, 0, 9, 9, questions=("noun", "doer d
 
 
 def asked(answers, **questions) -> mha.AttentionTrace:
-    """[CLS], a name, a hidden word and "it", whose heads are asked as in `ASKED`."""
+    """[CLS], a name, a hidden word and "it", with heads that have the questions in `ASKED`."""
     pieces = ("[CLS]", "Beyoncé", "[MASK]", "it")
     spans = ((0, 0), (0, 7), (8, 14), (15, 17))
     tokens = mha.Tokens("Beyoncé [MASK] it", pieces, spans, special=(0,), unknown=(1,))

@@ -26,7 +26,7 @@ return [...panel.layers.values()].map((layer) => ({
 
 @pytest.fixture
 def browser_layers(javascript):
-    """`browser_layers(layers, heads=…)`: what the browser makes of the layers."""
+    """`browser_layers(layers, heads=…)`: the layers as the browser reads them."""
 
     def look(*layers, heads=None, form="weights"):
         panel = Panel("a", LABELS, dict(enumerate(layers)))
@@ -38,7 +38,7 @@ def browser_layers(javascript):
 
 @pytest.fixture(params=["weights", "scores"])
 def form(request):
-    """Both forms: small layers travel as weights unless values are asked for."""
+    """Both forms: small layers are sent as weights unless values are needed."""
     return request.param
 
 
@@ -122,7 +122,7 @@ def test_outputs_are_mixed_in_the_browser_or_patched(rule, make_layer, javascrip
 
 
 def test_four_digits_are_right_where_scores_are_large(javascript, normal):
-    """A sink takes all but a little of each row, as in real models: the little is right, too."""
+    """A sink gets almost all of each row, as in real models; the small rest must be exact, too."""
     tensors = {name: normal(2, 300, 64, seed=seed) * 3 for seed, name in enumerate("qkv")}
     tensors["k"][:, 0] *= 20
     layer = mha.LayerTrace(tensors, mha.ScoreRule())

@@ -113,7 +113,7 @@ def hatching(figure) -> list[tuple[float, float, float, float]]:
 
 
 def hatched(figure) -> set[tuple[int, int]]:
-    """The cells (row, column) through whose middle a slanted line runs."""
+    """The cells (row, column) with a slanted line through their middle."""
     left = figure.data[0].x[0]
     first = 0 if isinstance(left, str) else left
     return {

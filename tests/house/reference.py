@@ -138,13 +138,13 @@ def _of_class(value: type) -> Iterator[str]:
 
 
 def _parsed(value: object) -> ast.FunctionDef | ast.ClassDef:
-    """The definition as it stands in the source: annotations look as they were written, in every Python."""
+    """The definition in the source, with annotations as written, in every Python."""
     [node] = ast.parse(textwrap.dedent(inspect.getsource(value))).body
     return Unquoted().visit(node)
 
 
 class Unquoted(ast.NodeTransformer):
-    """Annotations that stand in quotation marks, for the sake of imports, without them."""
+    """Annotations without the quotation marks that late imports need."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = self._bare(node.annotation)

@@ -24,7 +24,7 @@ MINI = ("--source", "mini", "--h", "2", "--d-model", "32")
 
 @pytest.fixture
 def started(monkeypatch) -> list[list[str]]:
-    """What the command would become: the words after the interpreter's name."""
+    """The commands that would replace the process: the arguments after the interpreter's name."""
     commands = []
     monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
     for name in (resources.OPENED, resources.LINK, resources.LESSON):
@@ -34,7 +34,7 @@ def started(monkeypatch) -> list[list[str]]:
 
 
 def refused(capsys, *words: str) -> str:
-    """What argparse says of a wrong usage, whose exit code is 2."""
+    """The message of argparse for wrong usage, whose exit code is 2."""
     with pytest.raises(SystemExit) as end:
         command.main(words)
     assert end.value.code == 2

@@ -20,7 +20,7 @@ PACKAGE = Path(mha.__file__).parent
 
 
 def loaded_libraries(code: str) -> list[str]:
-    """The heavy libraries that are there after some code has run by itself."""
+    """The heavy libraries that some code has loaded in a process of its own."""
     told = f"import json, sys\n{code}\nprint(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -54,7 +54,7 @@ def test_a_name_loads_what_it_needs_and_nothing_else(code, expected):
 
 
 def typed_names() -> dict[str, str]:
-    """Each name that type checkers see, and the module that they are told it comes from."""
+    """Each name that type checkers see, with its module."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
     assert ast.unparse(block.test) == "TYPE_CHECKING"
@@ -139,7 +139,7 @@ def test_every_public_function_has_annotated_arguments_and_result(name):
 
 
 def test_the_overloads_of_trace_are_the_sources():
-    """Names and defaults, so that what an editor shows is what happens."""
+    """With the same names and defaults, so that editors show the truth."""
     overloads = [inspect.signature(one).parameters for one in get_overloads(mha.trace)]
     assert len(overloads) == len(SOURCES) + 2
     for shown, (name, function) in zip(overloads, SOURCES.items(), strict=False):

@@ -101,9 +101,9 @@ def module_of(file: str) -> str:
 
 
 def imports(tree: Tree) -> dict[str, list[tuple[str, int, bool]]]:
-    """Of each file the modules that it imports, their lines, and which are imported inside a function.
+    """For each file its imported modules with their lines, and those that are imported inside a function.
 
-    ``from package import name`` is the submodule `name` where there is one, else the package.
+    ``from package import name`` is the submodule `name` if there is one, else the package.
     """
     modules = {module_of(file) for file in tree}
     modules |= {module.rpartition(".")[0] for module in modules}
@@ -119,12 +119,12 @@ def imports(tree: Tree) -> dict[str, list[tuple[str, int, bool]]]:
 
 
 def row_of(file: str) -> str | None:
-    """The row of the table that holds for a file; None where there is none."""
+    """The row of the table for a file; None if there is none."""
     return max((pattern for pattern in TABLE if fnmatchcase(file, pattern)), key=len, default=None)
 
 
 def violations(tree: Tree) -> list[str]:
-    """What breaks the table, one readable line each."""
+    """The violations of the table, one readable line each."""
     broken = []
     for file, imported in imports(tree).items():
         row = row_of(file)
@@ -141,7 +141,7 @@ def violations(tree: Tree) -> list[str]:
 
 
 def _is_own(module: str, file: str, row: str) -> bool:
-    """Is the module of the file's own room? A page's room is the folder of its name beside it."""
+    """Whether the module belongs to the file's own room; a page's room is the folder with its name."""
     folder = file.rpartition("/")[0]
     if folder.startswith("pages/") and "_" not in folder:
         folder = f"{folder}/_{Path(file).stem}"

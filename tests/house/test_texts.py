@@ -57,7 +57,7 @@ SENTENCE = re.compile(r"\b[a-z]{2,} [a-z]+ [a-z]+")
 
 @cache
 def calls(function: str = "t") -> list[tuple[str, str, ast.Call]]:
-    """Every ``t(…)`` in the pages: where it is, its key with {} for what is filled in, and the call."""
+    """Every ``t(…)`` in the pages: its place, its key with {} for variable parts, and the call."""
     found = []
     for file in sorted((ROOT / "pages").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -123,7 +123,7 @@ def plain_sentences(code: str) -> list[str]:
 
 
 def faults(found: Iterable[tuple[str, set[str]]]) -> list[str]:
-    """The templates that cannot be translated, or that name a field which nobody gives them."""
+    """The templates that cannot be translated, or that name a missing field."""
     return [words for words, fields in found if words.startswith("<") or _named(words) - fields]
 
 
@@ -164,13 +164,13 @@ def script_keys() -> tuple[re.Pattern, ...]:
 
 
 def is_in_sources(word: str) -> bool:
-    """Does a word stand in the sources, by itself or put together by a script of words that do?"""
+    """Whether a word occurs in the sources, as it is or composed by a script of parts that do."""
     parts = (key.fullmatch(word) for key in script_keys())
     return word in source_words() or any(part and source_words().issuperset(part.groups()) for part in parts)
 
 
 def texts_of(key: str, texts: Iterable[str]) -> set[str]:
-    """The texts that a key stands for: itself, or with {} all whose filled-in words are in the sources."""
+    """The keys that a key stands for: itself, or with {} all keys whose variable parts are in the sources."""
     form = re.compile(re.escape(key).replace(r"\{\}", r"([^.]+)"))
     return {
         text
@@ -294,7 +294,7 @@ REPLACED = re.compile(r"^--$|^<->$|https?://|www\.|\w@\w|:streamlit:")
 
 
 def unescaped(markdown: str) -> str:
-    """The text that Markdown makes of escaped text: a backslash before a mark stands for the mark."""
+    """The text that Markdown renders for an escaped text."""
     return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", markdown)
 
 
@@ -326,7 +326,7 @@ def test_other_values_become_text():
 
 
 def text_shown(lang: str | list[str] | None = None, locale: str | None = None, key: str = "both") -> str:
-    """What `t` gives a page that is opened with this ``?lang=`` in a browser of this language."""
+    """The text of `t` for a page with this ``?lang=`` in a browser of this language."""
     app = AppTest.from_string(
         f"import streamlit as st\nfrom pages._kit.text import t\nst.text(t({key!r}, n=3))", default_timeout=60
     )
@@ -399,7 +399,7 @@ def test_an_unknown_key_is_an_error():
 
 @pytest.fixture
 def german(tmp_path, monkeypatch):
-    """A reader of German, in which one message is not said yet."""
+    """A reader of German, with one message untranslated."""
     for name, words in {
         "en": {
             "list.or": "{first} or {last}",

@@ -34,14 +34,14 @@ pytestmark = [
 
 
 def run(*command: object, **options) -> str:
-    """What a command printed; a failure shows everything that it had to say."""
+    """The output of a command; a failure shows all of its output."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
 
 def clean() -> dict:
-    """The environment without what would let this checkout leak into another interpreter."""
+    """The environment without variables that would expose this checkout to another interpreter."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "STREAMLIT_"))
     }
@@ -64,7 +64,7 @@ def names(wheel) -> list[str]:
 
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory) -> Path:
-    """The interpreter of a new environment that holds this wheel and, by one line, its dependencies."""
+    """The interpreter of a new environment with this wheel, and its dependencies by one path file."""
     home = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", home)
     [site] = home.glob("lib/python*/site-packages")

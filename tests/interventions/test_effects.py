@@ -113,7 +113,7 @@ def averaged(corpus: list[str], door: dict) -> list[np.ndarray]:
 
 
 def check_means(corpus: list[str], text: str, door: dict, answers: dict, at: int, word: str) -> None:
-    """Each effect is what the edit does that puts the mean in place of a head's output."""
+    """Each effect equals that of the edit that replaces a head's output by its mean."""
     trace = mha.trace(text, **door, **answers)
     source = {} if "tokenizer" not in door else door
     frame = mha.effects(trace, at=at, answer=word, baseline=corpus, **source)
@@ -207,7 +207,7 @@ def test_mean_outputs_work_for_models_of_transformers(kind, family):
 
 
 def test_a_target_that_a_model_has_written_is_read_again_in_its_pieces():
-    """Whose text its tokenizer cuts into others: also where a score is split by who wrote it."""
+    """Its text would be split differently by the tokenizer."""
     model = huggingface.adopt(small.module("t5"), small.fast())
     trace = huggingface.follow(model, "the animal", answers=True)
     read = huggingface.reading(model, "the animal", target=trace.answered.text)

@@ -60,7 +60,7 @@ def test_node_loads_every_module_and_what_it_imports(node):
 
 
 def test_the_tests_in_node_pass(node):
-    """`node --test tests/js/*.test.js` runs them alone, with --watch again and again."""
+    """`node --test tests/js/*.test.js` runs them without Python, and with --watch after each change."""
     files = sorted(Path(__file__).parent.glob("*.test.js"))
     done = subprocess.run(
         [node, "--test", *files], capture_output=True, text=True, encoding="utf-8", timeout=120

@@ -32,8 +32,10 @@ ADDRESSES = {"understand/what_if.py": "what-if", "models/real.py": "model"}  # o
 
 @pytest.fixture(scope="session", autouse=True)
 def _begun_once():
-    """As in a server all runs share what Streamlit's tester does anew for each, which is half of its work:
-    it looks for components in every installed package, and compiles the frame and the page."""
+    """Share between all runs, as a server does, what Streamlit's tester repeats for each, half of its work.
+
+    It looks for components in every installed package, and compiles the frame and the page.
+    """
     scripts = ScriptCache()
     with pytest.MonkeyPatch.context() as patch:
         found = functools.cache(manifest_scanner.scan_component_manifests)
@@ -83,7 +85,7 @@ def opened():
 
 @pytest.fixture
 def opened_on_random():
-    """As `opened`, on random weights; files that speak about those let it stand for `opened`."""
+    """As `opened`, on random weights; files about random weights use it as their `opened`."""
     return lambda *folds, **link: run(FRAME, RANDOM | link, folds=folds)
 
 
@@ -95,7 +97,7 @@ def arrived():
 
 @pytest.fixture
 def alone():
-    """`alone("pages/…")`: a page without the frame around it, so without controls."""
+    """`alone("pages/…")`: a page without the frame, and so without controls."""
     return lambda file: run(file, {})
 
 
@@ -164,13 +166,13 @@ def rows():
 
 @pytest.fixture(scope="session")
 def choose(click):
-    """`choose(app, head=2)`: what the browser sends when another place is chosen there, from 0."""
+    """`choose(app, head=2)`: the message of the browser when another place is chosen, from 0."""
     return lambda app, **chosen: click(app, "chooser", chosen)
 
 
 @pytest.fixture(scope="session")
 def eye():
-    """`eye(app)`: what the head view is given, its scene and the panels of its blob with their weights."""
+    """`eye(app)`: the header of the head view and the panels of its payload with their weights."""
 
     def read(app: AppTest, key: str = "head_view") -> tuple[dict, list[dict]]:
         header = json.loads(app.get_by_key(key).proto.json)[0]
@@ -219,9 +221,9 @@ def _array(body: bytes, at: dict) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def six(eye):
-    """`six(app)`: the six matrices of the chosen head as the Heads page draws them, NaN where a mask hides.
+    """`six(app)`: the six matrices of the chosen head on the page Heads, NaN where a mask hides.
 
-    Of a layer of which only weights are known, those alone; `nth=1` for the second sentence.
+    For a layer with weights only, just those; `nth=1` for the second sentence.
     """
 
     def read(app: AppTest, nth: int = 0) -> dict[str, np.ndarray]:
@@ -269,7 +271,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def no_other_model(monkeypatch):
-    """No model of this machine gets in the way, and nothing goes to the network."""
+    """Hide the models of this machine, and block the network."""
     monkeypatch.setattr(models, "in_hub_cache", lambda cache: [])
     monkeypatch.setattr(models, "package", lambda: None)
     monkeypatch.delenv(limits.HOSTED, raising=False)
@@ -281,7 +283,7 @@ def no_other_model(monkeypatch):
 
 
 def _with(app: AppTest, message: WidgetState) -> AppTest:
-    """The app after a message: AppTest has no hand for components, whose wire format this is."""
+    """The app after a message of a component, in Streamlit's wire format, since AppTest cannot send one."""
     widgets = app._tree.get_widget_states()
     widgets.widgets.append(message)
     return app._run(widgets)
@@ -289,9 +291,9 @@ def _with(app: AppTest, message: WidgetState) -> AppTest:
 
 @pytest.fixture(scope="session")
 def move():
-    """`move(app, head=3)`: the message of a browser whose focus has moved, named as in a link.
+    """`move(app, head=3)`: the message of a browser whose focus has moved, with the names in a link.
 
-    What else has been set on the page since the last run is in the same message.
+    Values set on the page since the last run are in the same message.
     """
     count = itertools.count(1)
 
@@ -324,7 +326,7 @@ def tokens(eye):
 
 @pytest.fixture(scope="session")
 def component():
-    """`component(app, "river")`: what a component of ours is given, as JSON has it."""
+    """`component(app, "river")`: the input of one of our components, as JSON."""
     return lambda app, key: json.loads(app.get_by_key(key).proto.json)[0]
 
 
@@ -373,7 +375,7 @@ def drawn(heatmaps):
 
 @pytest.fixture(scope="session")
 def said():
-    """`said(app)`: every text on the screen that is read as Markdown."""
+    """`said(app)`: every text on the screen that is rendered as Markdown."""
 
     def read(app: AppTest) -> list[str]:
         kinds = (app.markdown, app.caption, app.title, app.header, app.error, app.warning)
@@ -385,7 +387,7 @@ def said():
 
 @pytest.fixture(scope="session")
 def click():
-    """`click(app, "chooser", {"token": 2})`: what the browser sends when a component reports a choice."""
+    """`click(app, "chooser", {"token": 2})`: the message of the browser when a component reports a choice."""
 
     def send(app: AppTest, key: str, picked: object, event: str = "picked") -> AppTest:
         component = app.get_by_key(key).proto.id

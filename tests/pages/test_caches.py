@@ -31,7 +31,7 @@ def visited(opened, opened_on):
 
 
 def caches() -> list[Cache]:
-    """Those that a file of ours holds; not those of one trace, which go with it."""
+    """The caches in our modules, without those of a single trace, which are freed with it."""
     ours = [file for name, file in sys.modules.items() if name.startswith(("pages.", "mha_core."))]
     return [one for file in ours for one in vars(file).values() if type(one) is Cache]
 

@@ -45,7 +45,7 @@ SECTION = "section"
 
 
 class WordWeights(NamedTuple):
-    """What one head gives of one token's attention, by the words that it is given to."""
+    """The weights of one head from one token, summed by word."""
 
     weights: np.ndarray
     words: list[str]
@@ -57,7 +57,7 @@ class WordWeights(NamedTuple):
 
 @dataclass
 class OpenedCase:
-    """What a link has opened, read from the state that the app holds and from what is on the page."""
+    """What a link has opened, read from the app's state and from the page."""
 
     app: AppTest
     heatmaps: Callable
@@ -115,7 +115,7 @@ class OpenedCase:
 
 @pytest.fixture
 def opened(arrived, heatmaps):
-    """`opened("masks", token="?")`: what the link of a case opens, or one that says something else."""
+    """`opened("masks", token="?")`: what the link of a case opens, or a changed one."""
 
     def open_(name: str, **other: str) -> OpenedCase:
         case = CASES[name]
@@ -130,7 +130,7 @@ def opened(arrived, heatmaps):
 
 
 def drawn_shapes(opened: OpenedCase) -> dict[str, str]:
-    """What stands below the rectangles on the page Cost."""
+    """The labels below the rectangles on the page Cost."""
     [html] = [h.body for h in opened.app.get("html") if 'class="tensors"' in h.body]
     pairs = re.findall(r"<figcaption><b>(.*?)</b><span>(.*?)</span>", html)
     return {re.sub(r"<sup>(.*)</sup>", r"^\1", symbol): shape for symbol, shape in pairs}
@@ -390,7 +390,7 @@ def test_the_claim_of_each_card_holds_for_its_link(opened, name):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "other"), BESIDE, ids=lambda value: str(value))
 def test_every_fact_fails_for_another_link(opened, name, other):
-    """A card whose link were set to another token, head, step or section would be found out."""
+    """A card with another token, head, step or section in its link is found."""
     case = opened(name, **other)
     with pytest.raises(AssertionError):
         FACTS[name](case)

@@ -110,7 +110,7 @@ SAID = {key: value for key, value in LINK.items() if key != "seed"}
 
 
 def linked(app) -> dict[str, str]:
-    """What the link of the page says: the controls, and the focus that the browser puts into it."""
+    """The values of the page's link: the controls, and the focus that the browser writes into it."""
     values = [(key, value) for key, value in app.query_params.items() if key not in (*vars(Focus()), *VIEWS)]
     focus, start = app.session_state.focus.link(), Focus().link()
     moved = {key: value for key, value in focus.items() if value != start[key]}

@@ -29,7 +29,7 @@ def figure(app, key: str) -> dict:
 
 
 def points(app, key: str = "words_map") -> dict[str, tuple]:
-    """Each word on a map, and where it stands."""
+    """Each word on a map, with its coordinates."""
     found = {}
     for trace in figure(app, key)["data"]:
         if trace["mode"] == "markers" and trace.get("customdata"):
@@ -225,7 +225,7 @@ def test_without_a_model_of_this_size_the_nearest_is_drawn(open_embeddings):
 
 
 def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):
-    """Or a class that types sentences here would push all else out of what is shared."""
+    """Otherwise the sentences of a class would push everything else out of the shared cache."""
     app = open_embeddings(text="The animal was tired.")
     before = compute.results.bytes
     app.text_area("text").set_value("The street was wide.").run()

@@ -192,7 +192,7 @@ def test_a_new_second_sentence_resets_the_focus(arrived, component):
 
 
 def lines(app) -> list[str]:
-    """What is said of values of the link that cannot be."""
+    """The lines about invalid values of the link."""
     said = [caption.value for caption in app.caption if "The link says" in caption.value]
     return [line.replace("\\", "").replace("\u2060", "") for line in said]
 

@@ -21,7 +21,7 @@ def entry(h: int, d_model: int = 64, **scores) -> dict:
 
 @pytest.fixture
 def shipped_models(monkeypatch):
-    """`shipped_models([entries])`: what the manifest says in this test."""
+    """`shipped_models([entries])`: the entries of the manifest in this test."""
 
     def say(entries: list[dict]) -> None:
         monkeypatch.setattr(checkpoints, "manifest", lambda: {str(i): e for i, e in enumerate(entries)})

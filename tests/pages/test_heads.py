@@ -71,7 +71,7 @@ def test_the_numbers_are_compared_with_torch_on_the_page(opened, english, monkey
 
 
 def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
-    """Neither a table nor a figure, and no measurement: that is what a run costs."""
+    """No table, figure or measurement, which take most of a run."""
     measured = ((matrices, "against_torch"), (patterns, "metrics"), (patterns, "similarity"))
     for place, name in (*measured, (why, "attribution")):
         monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("computed for nobody"))
@@ -105,7 +105,7 @@ def test_an_open_fold_computes_what_is_in_it_and_nothing_else(opened, fold, show
 
 @pytest.mark.parametrize("fold", ["numbers", "measurements"])
 def test_an_open_fold_names_its_head(opened, english, fold, move):
-    """Another head in the pictures asks nobody, so a fold may be about the one before."""
+    """Choosing another head in the pictures does not rerun the page, so a fold may be about the last one."""
     app = opened(fold, layers=2)
     for layer, head in ((0, 0), (1, 2)):
         app = move(app, layer=layer + 1, head=head + 1)

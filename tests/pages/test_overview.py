@@ -28,7 +28,7 @@ def sent(app, key: str) -> tuple[str, str, bytes]:
 
 
 def component_heads(app) -> tuple[dict, np.ndarray]:
-    """What the component is told of the heads, and their measures."""
+    """The heads that the component gets, with their measures."""
     _, digest, data = sent(app, "overview_blob")
     assert digest == chosen(app)["digest"]
     header = json.loads(data)
@@ -36,7 +36,7 @@ def component_heads(app) -> tuple[dict, np.ndarray]:
 
 
 def chosen(app) -> dict:
-    """What is sent with each choice."""
+    """The message of each choice."""
     return json.loads(app.get_by_key("overview").proto.json)[0]
 
 
@@ -155,7 +155,7 @@ def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
 
 
 def test_a_missing_measure_is_null_and_not_0(layered):
-    """Under a causal mask nobody sees the next token."""
+    """Under a causal mask no query sees the next token."""
     _, measures = component_heads(layered(mask="causal"))
     frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
     assert frame["next token"].isna().all()

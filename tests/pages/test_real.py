@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("no_other_model")
 
 @pytest.fixture
 def given(folder, monkeypatch):
-    """`given("bert")`: its folder, offered by name. (AppTest reads a choice only among what is offered.)"""
+    """`given("bert")`: its folder, offered by name. (AppTest accepts only values that are offered.)"""
 
     def offer(*families: str) -> None:
         monkeypatch.setenv(model_source.FOLDERS, model_source.os.pathsep.join(map(folder, families)))
@@ -224,7 +224,7 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
 
 
 def test_a_change_in_one_kind_of_attention_affects_the_others(on_model, heatmaps):
-    """Cross layers alone would keep a row to itself; the decoder's own layers carry it to later tokens."""
+    """Cross layers keep a row to itself; the decoder's own layers carry it to later tokens."""
     cut = "cut,layer=1,from=2,to=1"
     app = on_model("t5", target="The street.", kind="cross", edits=cut)
     app.switch_page("understand/what_if.py").run()
@@ -265,7 +265,7 @@ def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, fo
 
 
 def test_differently_split_pieces_are_not_compared(on_model, folder, english, heatmaps):
-    """The first word has no space before it: in another place it is cut otherwise."""
+    """The first word has no space before it: elsewhere it is split differently."""
     app = on_model("gpt2", ask_model="true", edits="swap,from=1,to=2")
     app.switch_page("understand/what_if.py").run()
     assert not app.exception
@@ -279,7 +279,7 @@ def test_differently_split_pieces_are_not_compared(on_model, folder, english, he
 
 
 def test_answers_of_a_model_are_below_the_sentences(on_model, folder, eye, english):
-    """Where it is asked for: of both sentences; the other page asks, too, and the link keeps it."""
+    """On request, for both sentences; the other page shows them, too, and the link keeps the request."""
     app = on_model("gpt2")
     assert eye(app)[0]["answers"] == [[], []]
     app.toggle(key="ask_model").set_value(True).run()
@@ -326,7 +326,7 @@ def test_ask_model_is_true_or_false_in_a_link(on_model, folder, english, value, 
 
 @pytest.fixture
 def full(monkeypatch):
-    """From now on nobody can wait, and somebody else has their turn."""
+    """The queue is full, and another visitor has the turn."""
     queue = Turns(0)
     monkeypatch.setattr(turns, "heavy_work", queue)
     with queue.turn(lambda place: None):
@@ -554,7 +554,7 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
 
 @pytest.mark.slow
 def test_a_model_with_answers_counts_like_any_other(folder):
-    """It has the matrices once more, beside its head: room is made for it, and it is in memory once."""
+    """It has its matrices again besides the head for answers: room is made, and it is in memory once."""
     key = ModelKey(folder("gpt2"))
     shelf = LoadedModels(max_bytes=files.weight_bytes(files.find(key.name)))
     for one in (key, key._replace(answers=True)):

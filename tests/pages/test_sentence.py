@@ -270,7 +270,7 @@ def test_without_a_sentence_the_page_says_what_to_do(opened, source, english, to
 
 @pytest.fixture
 def hide(click, move):
-    """`hide(app, 2)`: what the view sends when that word is hidden or given back; it looks there then."""
+    """`hide(app, 2)`: the message of the view when that word is hidden or shown again."""
 
     def send(app, word: int, panel: int = 0, **chosen: int):
         move(app, token=word + 1, sentence=panel + 1, **chosen)
@@ -338,7 +338,7 @@ def test_hidden_words_return_in_any_order(opened, hide):
 
 
 def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, place, english):
-    """Also where the same word stands elsewhere in the first one, at which the pictures then look."""
+    """Also if the same word has another place in the first one."""
     twin = "A big animal didn't cross the street because it was too wide."
     app = hide(opened(twin=twin), 3, panel=1)
     assert typed_sentences(app) == (TYPED, twin.replace("animal", "[MASK]"))
@@ -406,7 +406,7 @@ def test_random_weights_guess_nothing(opened_on_random, eye):
 
 
 def answered(text: str, word: str, **answers: tuple) -> list[tuple[str, str]]:
-    """What is asked about a word and said, where the model answers this to its questions."""
+    """The questions about a word and the shown answers, for these answers of the model."""
     trace = mha.trace(text, source="mini", h=8, trained=False)
     at = trace.tokens.index(word)
     nothing = (("[CLS]", 1.0),)

@@ -37,7 +37,7 @@ def lines(app) -> list[float]:
 
 
 def overview(app) -> dict:
-    """What the overview is told, once and with each choice."""
+    """The input of the overview, once and after each choice."""
     _, blob = app.get_by_key("overview_blob").proto.bytes.split(b"\n", 1)
     return json.loads(blob) | json.loads(app.get_by_key("overview").proto.json)[0]
 

@@ -47,7 +47,7 @@ def chart(app, key: str) -> dict:
 
 @pytest.fixture
 def looks(heatmaps):
-    """`looks(app, "heads")`: the weights that the token gives to and gets from others, NaN where hidden."""
+    """`looks(app, "heads")`: the weights from and to the token, NaN where hidden."""
 
     def read(app, lines="heads"):
         drawn = heatmaps(app, f"one-{lines}")
@@ -409,7 +409,7 @@ def test_a_page_says_once_what_a_click_does(on_token):
 
 @pytest.mark.slow
 def test_each_picture_names_the_source_of_its_numbers(on_random, heatmaps, click):
-    """Also where columns are the densest alone and rows are heads; and the answer goes with another token."""
+    """Also with only the densest columns and with heads as rows; an answer is shown only at its token."""
     text = " ".join(f"word{at}" for at in range(50))  # more than are drawn
     app, _ = on_random(text=text, h=3, d_model=24, mask="causal", token=45, head=2)
 

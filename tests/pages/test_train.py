@@ -23,7 +23,7 @@ STEPS = 12
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch, little):
-    """Trainings of a few steps and sentences, in a queue of this test alone."""
+    """Trainings of a few steps and sentences, in a queue of this test only."""
     monkeypatch.setitem(LIVE, "steps", STEPS)
     monkeypatch.setattr(queues, "PAIRS", 1)
     st.cache_resource.clear()

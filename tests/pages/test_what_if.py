@@ -27,7 +27,7 @@ def on_page(opened_on):
 
 
 def answers(app) -> list[str]:
-    """What is said of the answer, without the last probability."""
+    """The sentences about the answer, without the last probability."""
     said = [one.value for one in app.markdown if one.value.startswith("The answer at")]
     return [one.rpartition(" ")[0] for one in said]
 
@@ -314,7 +314,7 @@ def test_swapped_words_are_compared_with_themselves(on_page, heatmaps):
 
 
 def test_the_focus_follows_a_swapped_word(on_page, heatmaps):
-    """In both pictures, in what is offered for it, and by a click on its row in the changed text."""
+    """In both pictures, in the offers for it, and by a click on its row in the changed text."""
     app = on_page(edits=SWAP, token="animal")
     for name in ("what-if-weights", "what-if-output"):
         drawn = heatmaps(app, name)
@@ -391,7 +391,7 @@ def test_without_w_o_the_result_is_the_concatenated_heads(on_page, heatmaps, eng
     }.items(),
 )
 def test_every_change_updates_all_pictures(on_page, heatmaps, change, edit):
-    """The layer's output is drawn, too, as it was, as it is and what is between."""
+    """Also the layer's output before, after, and the difference."""
     app = on_page(edits=change)
     before, after = (mha.trace(Scene.text, source="mini", edits=given).layers[1] for given in ([], [edit]))
     for name, of_head in {"output": [0], "result": []}.items():
@@ -404,7 +404,7 @@ def test_every_change_updates_all_pictures(on_page, heatmaps, change, edit):
 
 
 def test_an_unchanged_matrix_is_named_and_not_drawn(on_page, heatmaps, english):
-    """A head that is off still looks; its weights stand there once, for cells that are to be hidden."""
+    """A head that is off still has weights; they are drawn once, for cells to hide."""
     app = on_page(edits="off,layer=2,head=1")
     [weights] = heatmaps(app, "what-if-weights").values()
     assert weights["paints"]

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def sweep(names: list[str], *, missing: bool) -> None:
-    """Compare what is named, or everything, write the tables and print the seconds."""
+    """Compare the named families, or all, write the tables and print the seconds."""
     import transformers
 
     from tests.parity import compare, real, tiny  # if that fails, it does so before the table is touched
@@ -69,7 +69,7 @@ def sweep(names: list[str], *, missing: bool) -> None:
 
 
 def compared(section: str, names: list[str]) -> list[tuple[str, object]]:
-    """Rows by processes of their own; one in which the process ends is said to do so."""
+    """Rows computed in processes of their own; a process that dies is reported."""
     kind, rows = table.SECTIONS[section][0], []
     while names:
         for line in printed([sys.executable, "-m", "tests.parity", "--worker", section, *names]):

@@ -20,7 +20,7 @@ UNWRITTEN = ("s_aux", "sinks", "softcap", "indices", "block_indices")  # what a 
 
 @dataclass(frozen=True)
 class ByHand:
-    """An edit, and what it does to scores, weights and outputs of a call, (1, head, …), written in torch."""
+    """An edit written in torch: its effect on scores, weights and outputs of a call, (1, head, …)."""
 
     edit: Callable[[int, int], edits.Edit]  # of a layer with so many keys
     products: Callable[[Tensor, float], Tensor] = lambda products, scale: products * scale
@@ -129,7 +129,7 @@ def changed(model: nn.Module, at: int, change: ByHand | None) -> Iterator[list[T
 def by_hand(
     model: nn.Module, inputs: dict, at: int = -1, change: ByHand | None = None
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """The output of a model with a change in call `at`, and what `changed` has of its calls."""
+    """The output of a model with a change in call `at`, and what `changed` returns for its calls."""
     with torch.no_grad(), changed(model, at, change) as called:
         output = model(**inputs, return_dict=True)
     return next(part for part in output.values() if torch.is_tensor(part)), called

@@ -102,7 +102,7 @@ def compare_long(family: str) -> LongRow:
 
 
 class Door:
-    """How a person comes to a model: by its folder, or in memory where no folder of it can be loaded.
+    """How a user opens a model: by its folder, or in memory if no folder of it can be loaded.
 
     A part of a larger model is in memory with it: there are no folders of the part alone.
     """
@@ -137,9 +137,9 @@ class Door:
 
 
 def entered(built: nn.Module, folder: str, *, inside: bool) -> tuple[Door, huggingface.Model, str]:
-    """How a model is opened, the model, and why not by its folder where that is refused.
+    """How a model is opened, the model, and the reason if its folder is refused.
 
-    Raises what says why it cannot be opened.
+    Raises the reason why it cannot be opened.
     """
     door = Door(built, folder, inside=inside)
     try:
@@ -160,7 +160,7 @@ def entered(built: nn.Module, folder: str, *, inside: bool) -> tuple[Door, huggi
 
 @dataclass(frozen=True)
 class Shown:
-    """What came out for a text: the trace, or the reason why there is none, and how far it is off."""
+    """The result for a text: the trace, or the reason why there is none, and its error."""
 
     verdict: str
     trace: AttentionTrace | None = None
@@ -210,7 +210,7 @@ def traced(
 
 @contextmanager
 def whole_outputs(module: nn.Module) -> Iterator[list]:
-    """What a model returns inside the block, with the scores of words at all tokens; a trace asks for one."""
+    """Make a model return the scores of words at all tokens inside the block; a trace requests one."""
     outputs = []
 
     def ask_for_all(_, args: tuple, settings: dict) -> tuple[tuple, dict]:
@@ -396,7 +396,7 @@ def watching(model: nn.Module) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def keywords() -> Iterator[set[str]]:
-    """The names of all that models hand to our attention function beside its arguments, None left out."""
+    """The names of all arguments that models pass to our attention function besides its own, without None."""
     names, function = set(), collector.attention
 
     def recording(module, query, key, value, attention_mask, **more):
@@ -412,7 +412,7 @@ def keywords() -> Iterator[set[str]]:
 
 
 def by_kind(output, trace: AttentionTrace, block: int, *, bands: bool) -> dict[str, list[Tensor]]:
-    """The weights (1, head, query, key) from token to token that a model returned, by whose they are."""
+    """The weights (1, head, query, key) that a model returned, by the kind of attention."""
     layers, weights = {layer.kind: layer for layer in trace.layers}, {}
     for name, kind in KINDS.items():
         seen = getattr(output, name, None) or ()
@@ -453,9 +453,9 @@ def from_bands(weights: Tensor) -> Tensor:
 
 
 def _whole(returned: Iterable[object], layer: LayerTrace | None, block: int) -> list[Tensor]:
-    """Those of some weights that are from every token to every token of a layer's texts.
+    """The weights that cover every token of a layer's texts.
 
-    BigBird's are also of what it fills the text up with, to whole blocks: that is cut off.
+    BigBird's also cover the padding to whole blocks, which is cut off.
     """
     found = []
     for weights in returned if layer is not None else ():
@@ -477,9 +477,9 @@ def output_gap(ours, theirs) -> float:
 
 
 def weights_of(trace: AttentionTrace, theirs: list[Tensor]) -> list[Tensor]:
-    """Our weights of each layer, as the model's own are: some are returned before a sink takes its share.
+    """Our weights of each layer, as the model returns its own: some before a sink gets its share.
 
-    ProphetNet and SqueezeBERT return scores by the name of weights: of these the softmax is taken, in place.
+    ProphetNet and SqueezeBERT return scores under the name of weights: their softmax is taken, in place.
     """
     found = []
     for at, layer in enumerate(trace.layers):
@@ -514,14 +514,14 @@ def gap(ours: Tensor, theirs: Tensor) -> float:
 def _distances(ours: list[Tensor], theirs: list[Tensor]) -> list[float]:
     """For each layer the median over heads and queries of the largest difference in a row.
 
-    Where rounding gives one token another expert, its row alone is far off, in ours or in the model's own.
+    If rounding gives a token another expert, only its row differs much, in ours or in the model's own.
     """
     rows = ((a.float() - b.float()).abs().nan_to_num(0.0).amax(-1) for a, b in zip(ours, theirs, strict=True))
     return [row.median().item() for row in rows]
 
 
 def _row(row: Row, shown: list[Shown]) -> Row:
-    """A family's row of what was shown of a shorter and a longer text: its verdict is the worse one."""
+    """A family's row from a shorter and a longer text, with the worse verdict."""
     short, long = shown[0], shown[-1]
     worst = max(shown, key=lambda each: ORDER.index(each.verdict))
     best = min(shown, key=lambda each: ORDER.index(each.verdict))
@@ -546,26 +546,26 @@ def _row(row: Row, shown: list[Shown]) -> Row:
 
 
 def layers_of(trace: AttentionTrace) -> str:
-    """How many layers of which kind are shown; of those without softmax, by what rule they mix tokens."""
+    """The number of layers of each kind; for those without softmax, the rule by which they mix tokens."""
     kinds = Counter([*(layer.kind for layer in trace.layers), *(mixer.rule for mixer in trace.mixers)])
     return ", ".join(f"{n} {kind}" for kind, n in kinds.items())
 
 
 def known(trace: AttentionTrace) -> str:
-    """Which of the four matrices are known."""
+    """The known ones of the four matrices."""
     if not trace.layers:
         return ""
     return "".join(_letter(letter, name, trace.layers) for letter, name in MATRICES.items())
 
 
 def _letter(letter: str, name: str, layers: tuple[LayerTrace, ...]) -> str:
-    """A matrix that all layers know in capitals, one that some know in a small letter, else a dash."""
+    """A capital letter for a matrix known in all layers, a small one if known in some, else a dash."""
     known = [name in layer.projections.known for layer in layers]
     return letter if all(known) else letter.lower() if any(known) else "–"
 
 
 def _missing(trace: AttentionTrace | None) -> list[str]:
-    """What was left out of a trace: each reason once, and how often."""
+    """The reasons for missing parts of a trace, each once, with its count."""
     if trace is None:
         return []
     reasons = Counter(entry.split(": ", 1)[-1] for entry in trace.source.skipped)

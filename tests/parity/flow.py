@@ -43,9 +43,9 @@ class Factor:
 
 @dataclass
 class Run:
-    """The factors of a run by the number of their product, these products, and what modules made of tokens.
+    """The factors of a run by the number of their product, these products, and the modules' outputs.
 
-    The latter is (token, width) for each call of a module that made a vector of each token, in order.
+    The latter are (token, width) for each call of a module that computed a vector for each token, in order.
     """
 
     factors: dict[int, Factor] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Run:
 
 
 class Products(TorchDispatchMode):
-    """Keeps what a run multiplies with rows that sum to 1; with `still`, products are those of that run."""
+    """Records matrix products with rows that sum to 1; with `still`, it replaces them by those of that run."""
 
     def __init__(self, run: Run, modules: list[str], still: Run | None):
         super().__init__()
@@ -80,7 +80,7 @@ class Products(TorchDispatchMode):
 
 
 def _are_weights(rows: Tensor) -> bool:
-    """May these be weights? Some rows sum to less than 1, where a sink takes the rest or nothing is seen."""
+    """Whether these can be weights. Some rows sum to less than 1, because of a sink or a full mask."""
     if min(rows.shape[-2:]) < 2 or not rows.is_floating_point():
         return False
     sums = rows.sum(-1)
@@ -99,9 +99,9 @@ def _weights_of_kernel(q, k, v, dropout_p=0.0, is_causal=False, *, attn_mask=Non
 def run(
     model: nn.Module, forward: Callable[[], object], n: int, *, still: Run | None = None, token: int = 0
 ) -> Run:
-    """A run of a model of `n` tokens. With `still` one in which nothing but one token changes.
+    """A run of a model on `n` tokens; with `still`, one in which only one token changes.
 
-    That is disturbed in all that modules make of it; other tokens and the products of attention are held.
+    That token is perturbed in all outputs of modules; other tokens and the products of attention are fixed.
     """
     names, running, found = {part: name for name, part in model.named_modules()}, [], Run()
     draw = torch.Generator().manual_seed(9)
@@ -136,7 +136,7 @@ def run(
 
 
 def by_token(output: object, n: int) -> Tensor | None:
-    """A view (token, width) of what a module made of one text or picture; None of anything else."""
+    """A view (token, width) of a module's output for one text or picture; None for anything else."""
     if not isinstance(output, Tensor) or not output.is_floating_point():
         return None
     shape = output.shape
@@ -155,10 +155,10 @@ def by_token(output: object, n: int) -> Tensor | None:
 def mixers(
     model: nn.Module, forward: Callable[[], object], n: int, calm: Run
 ) -> tuple[list[str], list[Factor]]:
-    """Modules that let one token move another by anything but attention; and factors that are of no tokens.
+    """Modules through which a token affects another without attention, and factors without tokens.
 
-    In a row of another token scores of other tokens move there: some where tokens are mixed on the way to
-    queries and keys, all of them where rows and columns are something else.
+    Scores of other tokens then change in a row: some if tokens are mixed on the way to queries and keys, all
+    if rows and columns are something else.
     """
     token = n // 2
     disturbed = run(model, forward, n, still=calm, token=token)
@@ -183,7 +183,7 @@ def mixers(
 
 
 def _moved(one: Tensor, other: Tensor) -> float:
-    """The share of scores that moved, apart from what moves all scores of a row, as a softmax does."""
+    """The share of scores that changed, without a shift of a whole row, which softmax ignores."""
     ratio = other.log() - one.log()
     seen = (one > CLOSE) & (other > CLOSE)
     middle = ratio.masked_fill(~seen, float("nan")).nanmedian(-1, keepdim=True).values

@@ -379,7 +379,7 @@ def diffusers() -> Iterator[Model]:
 
 
 class Beside(nn.Module):
-    """Layers of a library before an attention of torch: a trace of the latter alone would hide the former."""
+    """Layers of a library before an attention of torch, which a trace of only the latter would hide."""
 
     def __init__(self, layers: nn.Module):
         super().__init__()
@@ -395,7 +395,7 @@ def beside(name: str, build: Callable[[], nn.Module]) -> Model:
 
 
 class Blocks(nn.Module):
-    """Layers that somebody put into a residual stream."""
+    """Layers in a residual stream."""
 
     def __init__(self, layer: Callable[[], nn.Module]):
         super().__init__()

@@ -78,7 +78,7 @@ def place(name: str, folder: str) -> Path:
 
 
 def microbes() -> nn.Module:
-    """The model of MGM, whose weights are a pickle of numbers alone."""
+    """The model of MGM, whose weights are a pickle of numbers only."""
     import transformers
 
     (weights,) = _parts("MGM")

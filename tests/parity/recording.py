@@ -29,14 +29,14 @@ VERDICTS = ("exact", "named", "not checked", "WRONG")
 
 
 class Verdict(NamedTuple):
-    """What became of a recording, and why it is not exact."""
+    """The verdict on a recording, and why it is not exact."""
 
     word: str
     reason: str = ""
 
 
 class Truth:
-    """What flowed in a model for one text, under which tokens, and what else mixed them."""
+    """What flowed in a model for one text, its tokens, and what else mixed them."""
 
     def __init__(self, model: nn.Module, inputs: tuple, n_tokens: int | None):
         forward = lambda: model(*inputs)  # noqa: E731
@@ -51,7 +51,7 @@ class Truth:
 
 
 def verdict(model: nn.Module, inputs: tuple, item: int, truth: Truth) -> Verdict:
-    """What a person is told of one text of a batch, against what flowed."""
+    """The recording of one text of a batch, compared with what flowed."""
     plain = shown_layers(model, inputs, item, truth, check=None)
     if plain.word == "WRONG" or not truth.mixers:
         return plain

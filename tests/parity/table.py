@@ -56,7 +56,7 @@ Keywords that attention was called with: {keywords}.
 
 @dataclass(frozen=True)
 class Row:
-    """What came out for one family. Differences are None where nothing could be compared."""
+    """The results for one family. Differences are None if nothing could be compared."""
 
     family: str
     kind: str
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass(frozen=True)
 class LongRow:
-    """What came out at 2,100 tokens, for one family of each kind of attention."""
+    """The results at 2,100 tokens, for one family of each kind of attention."""
 
     family: str
     attention: str
@@ -109,7 +109,7 @@ class LongRow:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What came out for a checkpoint that somebody trained: weights of its first, middle and last layer."""
+    """The results for a trained checkpoint: weights of its first, middle and last layer."""
 
     name: str
     family: str
@@ -130,7 +130,7 @@ class Checkpoint:
 
 @dataclass
 class Table:
-    """All that `TABLE.md` says: rows by their first column."""
+    """The content of `TABLE.md`: rows by their first column."""
 
     version: str = ""
     keywords: frozenset[str] = frozenset()
@@ -172,7 +172,7 @@ def write(table: Table) -> None:
 
 
 def read() -> Table:
-    """What the tables say; an empty one if there are none."""
+    """The content of the tables; an empty table if there are none."""
     text = PATH.read_text(encoding="utf-8") if PATH.exists() else ""
     version = re.search(r"transformers (\d\S*)", text)
     names = re.search(r"called with: (.*)\.\n", text)

@@ -150,7 +150,7 @@ def test_unnamed_token_mixing_is_found(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("n", [length for length, _ in tiny.LENGTHS])
 def test_weights_are_far_from_even(n):
-    """Of a model that looks at everything alike every comparison would come out well."""
+    """With uniform weights every comparison would succeed."""
     model = huggingface.adopt(tiny.model("bert"))
     layers, *_ = huggingface.flow(model, {"input_ids": torch.arange(5, 5 + n)[None]})
     assert layers[0].weights().std() > 0.3 / n
@@ -204,7 +204,7 @@ def test_the_table_has_every_family():
 
 
 def test_every_keyword_of_every_family_is_understood():
-    """One that nobody has seen may change what is attended to: the next release shall speak up."""
+    """A new keyword may change the attention, so the next release must be noticed."""
     assert table.read().keywords <= UNDERSTOOD
 
 

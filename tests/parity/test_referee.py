@@ -107,7 +107,7 @@ OWN_CODE = {
 
 @pytest.mark.parametrize("family", OWN_CODE)
 def test_a_model_s_own_code_mixes_values_by_the_weights_that_are_shown(family):
-    """Its values are replaced where W^V leaves them, its heads' outputs read where W^O takes them."""
+    """Its values are replaced after W^V, and its heads' outputs read before W^O."""
     model, inputs, layers, _ = shown_mixing(family)
     for layer in layers:
         matrix = own_matrix(model, inputs, layer, *OWN_CODE[family])

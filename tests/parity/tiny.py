@@ -155,7 +155,7 @@ def named(about: str) -> list[str]:
 
 
 def config(family: str, positions: int = POSITIONS) -> transformers.PretrainedConfig:
-    """A tiny configuration of a family, for texts of at most so many tokens."""
+    """A tiny configuration of a family, for texts of at most this many tokens."""
     own = OWN.get(family, {})
     full = CONFIG_MAPPING[family](**own.get("default", {}))
     return _shrunk(CONFIG_MAPPING[family], full, own, positions)
@@ -188,14 +188,14 @@ def tokenizer(built: nn.Module) -> transformers.PreTrainedTokenizerFast:
 
 
 def texts(length: tuple[int, int]) -> tuple[str, str]:
-    """A text of so many tokens, and a target that is one shorter, since its start token comes before it."""
+    """A text of this many tokens, and a target that is one shorter, because of its start token."""
     draw = torch.Generator().manual_seed(1)
     text, target = (torch.randint(5, 90, (n,), generator=draw).tolist() for n in (length[0], length[1] - 1))
     return " ".join(WORDS[n] for n in text), " ".join(WORDS[n] for n in target)
 
 
 def inputs(model: Model, trace: AttentionTrace, length: tuple[int, int]) -> dict[str, Tensor]:
-    """What a model reads of a text: what its tokenizer gives, and the target that the trace shows."""
+    """The inputs of a model for a text: those of its tokenizer, and the target of the trace."""
     given = dict(model.tokenizer(trace.tokens.text, return_tensors="pt"))
     assert [WORDS[n] for n in given["input_ids"][0]] == list(trace.tokens.pieces)
     if model.has_target:
@@ -221,7 +221,7 @@ def enliven(built: nn.Module) -> None:
 
 
 def _shrunk(kind: type, full, own: Mapping[str, object], positions: int):
-    """A configuration of a class with small sizes; `full` is its default one, `own` what a family needs."""
+    """A configuration with small sizes; `full` is the default one, `own` what a family needs."""
     given = full.to_dict()
     limits = {key: positions for key in given if PLACES.fullmatch(key)}
     limits |= {key: size for key in given for pattern, size in LIMITS if pattern.fullmatch(key)}

@@ -52,7 +52,7 @@ def test_the_browser_accepts_the_same_numbers_of_a_link_as_python(javascript, se
 @settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scenes | scenes.map(lambda scene: replace(scene, source="mini", focus=Focus())))
 def test_the_browser_writes_the_link_of_the_scene_that_it_shows(javascript, scene):
-    """Streamlit writes the controls into the address, the scripts what is looked at, and whose heads."""
+    """Streamlit writes the controls into the address, the scripts write the focus and the edition."""
     link = grammar.parts(scene.link()).values
     of_before = urlencode(dict.fromkeys((*Focus().link(), grammar.WEIGHTS), "7"))
     others = {name: value for name, value in link.items() if name not in (*Focus().link(), grammar.WEIGHTS)}

@@ -55,7 +55,7 @@ SENTENCES = [
 
 
 def drawn(count: int, seed: int = 0) -> list[mha.Tokens]:
-    """Lists of any pieces, most of them with some that stand several times."""
+    """Lists of any pieces, most of them with repetitions."""
     random = Random(seed)
     few = [random.choices(PIECES, k=random.randint(1, 9)) for _ in range(count)]
     return [spaced(random.choices(pieces, k=random.randint(1, 12))) for pieces in few]

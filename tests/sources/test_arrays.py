@@ -28,7 +28,7 @@ def arrays(normal):
 
 
 def torch_results(q, k, v, **options):
-    """What torch makes of them: outputs and weights."""
+    """Torch's outputs and weights for these arrays."""
     unit = torch.eye(k.shape[-2], dtype=v.dtype).expand(KV, -1, -1)
     return (
         F.scaled_dot_product_attention(q[None], k[None], x[None].contiguous(), enable_gqa=True, **options)[0]

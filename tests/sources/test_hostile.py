@@ -105,7 +105,7 @@ def changed(header, place, value):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Headers and tensors of a trace and of a model, with what reads each, and a file to write to."""
+    """Headers and tensors of a trace and of a model, with their readers, and a file to write to."""
     path, kinds = tmp_path_factory.mktemp("hostile") / "f", []
     trace = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False)
     model = checkpoints.untrained(Plan(h=2, d_model=8))

@@ -122,7 +122,7 @@ def test_a_sentence_is_traced_as_the_model_reads_it():
 
 
 def test_a_question_reads_the_heads_that_answer_it_and_no_others():
-    """In the glass-box nothing leads around them: with the others off its answers stay as they are."""
+    """In the glass-box there is no other path: with the other heads off its answers stay the same."""
     noun = traced().questions["noun"]
     alone = traced(edits=[mha.edits.Output(layer=1, heads=[1, 2, 3])])
     assert alone.questions["noun"] == noun

@@ -80,7 +80,7 @@ def x(normal):
 
 
 def recorded(model, *inputs, tokens=TOKENS, **options):
-    """The trace of a call, after the output was found to be the same to the bit."""
+    """The trace of a call, whose output must be unchanged to the bit."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -102,7 +102,7 @@ def flat(output):
 
 
 def torch_weights(layer, **options):
-    """The weights that torch's function gives for what was recorded."""
+    """The weights of torch's function for the recorded tensors."""
     unit = torch.eye(layer.n_key).expand(layer.n_heads, -1, -1)
     q, k = (torch.from_numpy(part.copy())[None] for part in (layer.q, layer.k))
     return F.scaled_dot_product_attention(q, k, unit[None], **options)[0]
@@ -183,7 +183,7 @@ def test_with_weights_wanted_the_mask_counts_and_not_the_hint_that_it_is_causal(
 @pytest.mark.parametrize("variant", [causal_upper_left, causal_lower_right])
 @pytest.mark.parametrize(("tokens", "keys"), [(TOKENS, TOKENS), (SOURCE, TOKENS), (TOKENS, SOURCE)])
 def test_a_causal_bias_hides_what_its_variant_says(normal, variant, tokens, keys):
-    """It is a tensor whose memory was never written."""
+    """It is a tensor with uninitialized memory."""
     q, k = normal(2, H, len(tokens), D_K), normal(2, H, len(keys), D_K, seed=1)
     bias = variant(len(tokens), len(keys))
     with mha.record(tokens=tokens, keys=None if keys is tokens else keys, item=1) as rec:
@@ -196,7 +196,7 @@ def test_a_causal_bias_hides_what_its_variant_says(normal, variant, tokens, keys
 
 
 class Negated(torch.Tensor):
-    """A mask that says what is hidden, which torch's function is told by turning it round."""
+    """A mask of hidden cells, which is inverted for torch's function."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -443,7 +443,7 @@ def test_a_scripted_module_is_refused(x, refused):
 )
 @pytest.mark.parametrize("named", [True, False])
 def test_scripted_attention_beside_other_is_named(x, way, named):
-    """And parts without attention are not: nobody needs to see them."""
+    """Scripted modules without attention are not named."""
     parts = Scripted(), way(nn.Sequential(nn.Linear(D, D), Scripted())), way(nn.Linear(D, D))
     model = nn.Sequential(*parts)
     with mha.record(*[model] * named, tokens=TOKENS) as rec:
@@ -467,7 +467,7 @@ def test_misfits_are_reported_on_access(x, normal, refused):
 
 
 def test_modules_without_numbers_run_and_are_named(x, refused):
-    """On the meta device there are shapes alone."""
+    """On the meta device there are only shapes."""
     q = torch.empty(1, H, 7, D_K, device="meta")
     shapes, model = nn.MultiheadAttention(D, H, batch_first=True, device="meta"), GPT(1)
     given = torch.empty(2, 7, D, device="meta")
@@ -520,7 +520,7 @@ def test_kinds_can_be_given_if_lengths_are_equal(x):
 
 
 def test_what_runs_outside_the_recorded_model_is_left_out_and_named(x):
-    """As a teacher beside its student, or an average of its weights."""
+    """For example a teacher beside its student, or an average of its weights."""
     student, teacher, by_hand = GPT(), GPT(3), ByHand()
     with mha.record(student, tokens=TOKENS, item=1) as rec:
         teacher(x)
@@ -556,7 +556,7 @@ def test_keys_of_another_text_of_the_same_length_are_not_mismistaken_for_the_sam
 
 @pytest.mark.parametrize("hidden", [True, False])
 def test_unused_room_of_a_cache_is_left_out(normal, hidden, refused):
-    """As with a static cache, whose keys are as many as a text may become long."""
+    """As in a static cache, which has keys for the longest text."""
     q, k, v = normal(1, H, 7, D_K), normal(1, H, 20, D_K, seed=1), normal(1, H, 20, 5, seed=2)
     sees = torch.ones(7, 20, dtype=torch.bool).tril()
     sees[6, 19] = not hidden
@@ -732,7 +732,7 @@ def test_a_model_that_is_not_a_module_is_refused(refused):
 @pytest.mark.parametrize("item", [1, -2, 5, 10**30])
 @pytest.mark.parametrize("make", [Causal, lambda: nn.MultiheadAttention(D, H, batch_first=True)])
 def test_a_batch_index_out_of_range_is_refused(x, item, make, refused):
-    """One text is not each of the items that somebody may ask for."""
+    """Also for one text."""
     model = make()
     with mha.record(model, tokens=TOKENS, item=item) as rec:
         model(x[:1]) if isinstance(model, Causal) else model(x[:1], x[:1], x[:1])

@@ -43,7 +43,7 @@ class Block(nn.Module):
 
 
 class Head(nn.Module):
-    """One head by itself; several of them side by side are a layer."""
+    """One head; several of them side by side are a layer."""
 
     def __init__(self):
         super().__init__()
@@ -62,7 +62,7 @@ class Head(nn.Module):
 
 
 def record_call(model, x, **settings):
-    """What was recorded, after the output was found to be the same to the bit."""
+    """The recorder of a call, whose output must be unchanged to the bit."""
     expected = model(x)
     with mha.record(tokens=TOKENS, **settings) as rec:
         output = model(x)
@@ -87,7 +87,7 @@ def test_heads_by_view(item):
 
 
 class Heads(nn.Module):
-    """A list of heads, whose outputs are joined: the textbook's layer."""
+    """A list of heads with joined outputs: the textbook's layer."""
 
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -285,7 +285,7 @@ def test_equal_numbers_of_heads_and_texts_are_refused(refused):
 
 
 class Product(nn.Module):
-    """Attention as a module of its own, which is given q, k and v with heads and texts in one axis."""
+    """Attention as a module of its own, whose inputs q, k and v have heads and texts in one axis."""
 
     def forward(self, q, k, v):
         return torch.softmax(q @ k.mT, -1) @ v
@@ -597,7 +597,7 @@ def by_yes_and_no(scores, lengths):
 
 
 def row_by_row(scores, lengths, value=-1e6):
-    """As "Dive into Deep Learning" masks what is beyond the valid length."""
+    """Masks what is beyond the valid length, as in "Dive into Deep Learning"."""
     rows = scores.reshape(-1, scores.shape[-1])
     rows[~(torch.arange(7)[None] < lengths.repeat_interleave(7)[:, None])] = value
     return torch.softmax(rows.reshape(scores.shape), -1)

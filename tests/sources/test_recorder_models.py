@@ -89,7 +89,7 @@ def test_with_equal_texts_the_folding_is_unknown(way, refused):
 
 
 class SelfAttention(nn.Module):
-    """One matrix for q, k and v; scores by hand, or by torch's function; a cache if there is one."""
+    """One matrix for q, k and v; scores by hand or by torch's function; with an optional cache."""
 
     def __init__(self, fused: bool):
         super().__init__()
@@ -226,7 +226,7 @@ def test_generation_without_a_cache_shows_the_pass_of_that_length():
 
 
 class Static(nn.Module):
-    """Attention whose keys and values are written into room for more of them, as in a static cache."""
+    """Attention with keys and values in a buffer with room for more, as in a static cache."""
 
     def __init__(self, fused):
         super().__init__()
@@ -432,7 +432,7 @@ class Vision(nn.Module):
 
 @pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (5, 3)])
 def test_a_model_of_pictures_with_a_class_attention(batch, item):
-    """No module is given tokens: where texts and heads are lies in the memory of what was cut into heads."""
+    """No module gets tokens: the axes of texts and heads are found in memory."""
     model, tokens = Vision(), ["cls", *"abcdef"]
     trace = record(model, torch.randn(batch, 3, 8, 12), tokens=tokens, item=item, of=model)
     [layer] = trace.layers

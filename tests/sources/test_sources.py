@@ -121,7 +121,7 @@ def test_an_invalid_limit_is_refused_by_name(source, limit, refused):
 
 @pytest.mark.parametrize("value", [0, -5, float("nan"), "9", None, True])
 def test_a_limit_of_bytes_is_a_number_also_where_little_is_computed(value, refused):
-    """Of a model it is needed where answers are asked for; elsewhere a wrong one was no limit, in silence."""
+    """A model needs it for answers; elsewhere a wrong one would be ignored without an error."""
     message = f"max_bytes is a number of bytes, at least 1; got {value!r}."
     for source in ("random", tiny.model("gpt2")):
         assert str(refused(mha.trace, "a b", source=source, max_bytes=value)) == message

@@ -42,7 +42,7 @@ def passes(monkeypatch) -> list[int]:
 
 
 def assert_same(one: mha.AttentionTrace, other: mha.AttentionTrace) -> bool:
-    """Are they the same but for rounding, every tensor, rule and matrix of them?"""
+    """Whether two traces are equal up to rounding in every tensor, rule and matrix."""
     pairs = zip(one.layers, other.layers, strict=True)
     assert max(np.abs(a.weights() - b.weights()).max() for a, b in pairs) <= 1e-5
     alike = (one.tokens, one.source) == (other.tokens, other.source)

@@ -108,7 +108,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def byte_level() -> Tokenizer:
-    """As in GPT-2: letters that stand for bytes."""
+    """As in GPT-2: letters that represent bytes."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

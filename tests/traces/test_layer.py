@@ -25,12 +25,12 @@ def close(ours, theirs, tolerance=1e-6):
 
 
 def per_key_head(layer, values):
-    """Repeat what key heads share, so that each query head has its own."""
+    """Repeat the tensors that key heads share, so that each query head has its own."""
     return np.repeat(values, layer.n_heads // layer.n_kv_heads, axis=0)
 
 
 def permitted(setting):
-    """(query, key), True where the setting lets a query look, from the setting alone."""
+    """(query, key), True where the setting allows a query to look, computed from the setting."""
     n = len(mha.words(setting["text"]))
     mask = masks.build(setting.get("mask", "full"), n, n)
     return np.ones((n, n), bool) if mask is None else mask.numpy()

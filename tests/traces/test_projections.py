@@ -17,7 +17,7 @@ IDS = {"input_ids": torch.arange(3, 16)[None]}
 
 
 class OnGpu(torch.Tensor):
-    """A tensor that says that it lies elsewhere, and writes down who brings it here."""
+    """A tensor that pretends to be on another device and records each copy."""
 
     is_cpu = False
     brought: list
@@ -38,7 +38,7 @@ class OnGpu(torch.Tensor):
 
 @pytest.fixture
 def layer():
-    """A module that somebody goes on to train, and a layer of a trace of it."""
+    """A module that is trained further, and a layer of a trace of it."""
     torch.manual_seed(2)
     module, x = MultiHeadAttention(AttentionSpec(14, 2)), torch.randn(1, 3, 14)
     return module, mha.LayerTrace.of(module(x), x=x, projections=module.projections())

@@ -413,7 +413,7 @@ def test_limits_hold_for_files(change, reason, saved_file, refused):
 
 
 def computed(layer) -> list[np.ndarray]:
-    """What pages compute of a layer, with the lengths of its vectors."""
+    """What pages compute from a layer, with the norms of its vectors."""
     products = [
         layer.x @ getattr(layer.projections, f"w_{name}").numpy()
         + getattr(layer.projections, f"b_{name}").numpy()
@@ -689,7 +689,7 @@ def test_traces_travel_to_another_process_and_back():
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
 def test_a_path_that_is_not_a_file_is_not_replaced(saved_file, tmp_path, make):
-    """A pipe stands for /dev/null, which root could replace."""
+    """A pipe instead of /dev/null, which root could replace."""
     make(path := tmp_path / "taken")
     kind = stat.S_IFMT(path.stat().st_mode)
     with pytest.raises(mha.MhaError, match="is no file"):

@@ -102,7 +102,7 @@ def test_large_values_do_not_hide_a_wrong_weight(make_layer, monkeypatch):
 
 
 def test_the_rounding_of_large_scores_is_no_fault():
-    """It is larger than that of ordinary scores: which of them show it depends on the processor."""
+    """It is larger than for ordinary scores, and depends on the processor."""
     sizes = {"h": 6, "n_kv_heads": 3, "d_model": 4, "d_k": 4, "d_v": 2, "layers": 2}
     edits, found = [mha.edits.Scale(factor=300.0)], []
     for seed in range(8):

@@ -24,7 +24,7 @@ QUESTIONS = ("noun", "doer", "object", "decider")
 
 @cache
 def right_answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
-    """Whether each answer is right, and what was asked, of pronouns and of other links."""
+    """Whether each answer is right, and its question, for pronouns and for other links."""
     file = Path(__file__).with_name(f"by_hand_{code}.toml")
     pronouns, found = lexicon(code).pronouns, {"pronouns": [], "other links": []}
     for entry in tomllib.loads(file.read_text(encoding="utf-8"))["sentence"]:

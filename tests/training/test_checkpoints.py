@@ -43,7 +43,7 @@ def model(tiny) -> Trained:
 
 @pytest.fixture(params=LOADERS)
 def saved(request, tiny, little, model, tmp_path):
-    """A file and what loads it: of a model, and of a training after three steps."""
+    """A file and its loader: for a model, and for a training after three steps."""
     path = tmp_path / "small.safetensors"
     if request.param == "model":
         checkpoints.save_model(path, model)
@@ -134,7 +134,7 @@ def test_another_version_is_refused(saved, refused):
 
 
 def test_a_file_of_an_earlier_release_is_refused_with_the_reason_and_what_helps(saved, refused):
-    """Its plan had a share, its words were others, and nothing in it says which head answers what."""
+    """Its plan and words differ, and it does not say which head answers which question."""
     path, load = saved
 
     def earlier(header, tensors):
@@ -380,7 +380,7 @@ NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
 
 
 def chosen(**settings) -> list[str]:
-    """The names of the glass-boxes whose plan has one of the values that are given for each setting."""
+    """The names of the glass-boxes whose plan has one of the given values for each setting."""
     plans = {name: plan for name, plan in NAMES.items() if plan.architecture == "glass-box"}
     return [
         name
@@ -414,7 +414,7 @@ def shipped(name: str) -> Trained:
 
 @cache
 def measured(name: str) -> HeldOutScores:
-    """All models together take half a minute; nobody measures one twice."""
+    """All models together take half a minute, so each is measured once."""
     return scores(shipped(name).model, NAMES[name].language)
 
 
@@ -594,7 +594,7 @@ def test_hidden_words_are_guessed(name):
 
 
 def test_heads_that_share_keys_and_values_resolve_the_pronoun():
-    """What the page Shapes and cost shows: at half of the cache and less nothing is lost here."""
+    """As on the page Shapes and cost: half of the cache or less is enough here."""
     for architecture in ("grouped-query", "multi-query", "latent"):
         scores = entry(f"{architecture}-en-h4-d64")["scores"]
         assert min(scores["answer"], scores["accuracy"]) >= 0.98

@@ -186,7 +186,7 @@ def test_without_hidden_words_all_questions_remain(encoded, words):
 
 
 def test_a_hidden_word_has_only_the_questions_for_its_neighbours(encoded, hidden):
-    """Also where it was left in sight: the model must not learn to tell."""
+    """Also if it stayed visible: the model must not learn the difference."""
     _, was, links = hidden
     chosen = was != NOT_ASKED
     asked = links != NOT_ASKED
@@ -196,8 +196,7 @@ def test_a_hidden_word_has_only_the_questions_for_its_neighbours(encoded, hidden
 
 
 def test_all_other_questions_remain(encoded, hidden):
-    """Answers in sight about words in sight, but for the noun of a pronoun whose cue is hidden, and of what
-    is said of it."""
+    """Visible answers about visible words, except what depends on a hidden cue."""
     _, was, links = hidden
     chosen = was != NOT_ASKED
     row, position, question = np.nonzero((encoded.links != NOT_ASKED) & (links == NOT_ASKED))
@@ -243,7 +242,7 @@ def test_hiding_depends_on_the_generator_alone(encoded, words):
 
 @pytest.fixture
 def reading(monkeypatch):
-    """`reading(count)`: from now on a reading has so many batches."""
+    """`reading(count)`: from now on a reading has this many batches."""
 
     def make(count: int) -> int:
         monkeypatch.setattr(data, "SENTENCES", count * data.BATCH)

@@ -163,7 +163,7 @@ RIGHT, WRONG = (0.75, 0.25), (0.25, 0.75)
 
 
 def by_head(*heads) -> np.ndarray:
-    """(sentence, layer, head, 2) from what the heads (0, 0), (0, 1), (1, 0), (1, 1) do in each sentence."""
+    """(sentence, layer, head, 2) from the weights of heads (0, 0), (0, 1), (1, 0), (1, 1) by sentence."""
     return np.array(heads, float).reshape(2, 2, 4, 2).transpose(2, 0, 1, 3)
 
 
@@ -289,7 +289,7 @@ class Told(SmallModel):
 
 
 def right_word(sentences: Encoded):
-    """The right answer everywhere, [CLS] where there is none or nothing is asked."""
+    """The right answer everywhere, [CLS] where there is none or no question."""
 
     def answer(row, at, question):
         return int(sentences.ids[row, max(0, sentences.keys[row, at, QUESTIONS.index(question)])])
@@ -346,7 +346,7 @@ def test_with_four_heads_the_word_after_is_not_scored(some_sentences):
 
 
 def test_an_answer_is_a_word_and_not_a_place():
-    """In "the dog saw the cat" both articles are one answer; nothing is right where nothing is asked."""
+    """In "the dog saw the cat" both articles are one answer; without a question nothing is right."""
     words = ("[CLS]", "the", "dog", "saw", "the", "cat")
     links = (
         Link(3, "object", 5, "verb to object"),
@@ -392,7 +392,7 @@ def test_stages_are_means_of_their_links(monkeypatch):
 
 
 class Guesser(SmallModel):
-    """Takes every hidden word for the one of that number, and keeps what it was asked."""
+    """Answers every hidden word with the same number, and records the questions."""
 
     def __init__(self, number: int, language: str):
         super().__init__(Shape("one-layer", 2, 8), len(lexicon(language).vocabulary))
@@ -436,7 +436,7 @@ def test_of_each_sentence_one_word_is_hidden_and_guessed_among_the_known_ones():
 
 
 def rows_of(*heads) -> np.ndarray:
-    """One layer of heads, all of whose rows are the given ones: (layer, head, query, key)."""
+    """One layer of heads with these rows everywhere: (layer, head, query, key)."""
     return np.array([[[row, row] for row in heads]], np.float32)
 
 
@@ -471,7 +471,7 @@ def test_every_row_of_every_sentence_counts_alike_in_the_divergence():
 
 
 def test_the_scores_of_questions_given_by_hand(monkeypatch):
-    """h = 16: two heads a question. The better one on the mean of its links gives the weight."""
+    """h = 16: two heads for each question. The one that is better on average gives the weight."""
     right = {"pronoun to noun": 1.0, "article to noun": 0.5, "verb to object": 0.25, "word before": 0.75}
     monkeypatch.setattr(evaluation, "by_link", lambda model, sentences: {**right, "nothing": 0.875})
     names = ["pronoun to noun", "pronoun to noun", "article to noun", "verb to object", "word before"]
@@ -536,7 +536,7 @@ def test_the_scores_of_all_questions_have_their_bounds(language, h):
 
 @pytest.mark.parametrize("name", ["glass-box-en-h4-d64", "glass-box-zh-h8-d64"])
 def test_a_pronoun_blocked_from_its_noun_gets_another_answer(name):
-    """The head that is asked for the noun decides alone: with its edge cut the answer is another word."""
+    """The head of the question for the noun decides alone: with this edge blocked the answer changes."""
     found = evaluation.blocking_effects(model_of(name), name.split("-")[2])
     assert found.all_heads >= 0.95
     assert found.best_head >= 0.95

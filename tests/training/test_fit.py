@@ -238,7 +238,7 @@ def test_the_loss_shares_of_missing_groups_go_to_the_others(tiny):
 
 
 def test_questions_without_heads_do_not_count_in_the_loss(tiny):
-    """With four heads nobody asks for the word after."""
+    """With four heads there is no question for the word after."""
     run = Training(tiny(h=4))
     others = tuple(row for row in ROWS if row[2] != "after")
     assert len(others) < len(ROWS)

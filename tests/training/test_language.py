@@ -122,7 +122,7 @@ def test_most_sentences_are_short_and_some_fill_the_room_there_is(corpus):
 
 
 def test_sentences_of_every_length_up_to_the_longest_are_trained_on(corpus, everyday):
-    """A model is asked about the words of all of them."""
+    """A model has questions about the words of all of them."""
     lengths = {len(sentence.words) for pair in corpus.train + everyday for sentence in pair}
     assert lengths >= {*range(5, LONGEST_ALONE), *range(56, MAX_WORDS + 1)}
 
@@ -416,7 +416,7 @@ def test_a_shape_with_two_predicates_continues_with_its_first_noun(corpus):
 
 
 def plain(template: str) -> str:
-    """A template without what does not show in its sentences."""
+    """A template without the parts that do not show in its sentences."""
     said = [
         "|".join(spelled(part)) if not part.startswith("{") else part
         for part in parts(template.removeprefix(ACTIVE))
@@ -504,7 +504,7 @@ def test_unknown_words_are_as_frequent_as_the_mix_says(corpus, everyday):
 
 
 def test_twins_have_the_same_unknown_words_unless_the_word_that_decides_is_one(corpus, everyday):
-    """What they have in common cancels out of the gradient; only one word may differ."""
+    """Equal parts cancel out of the gradient; only one word may differ."""
     spares, seen = set(corpus.words.spares), 0
     for one, other in everyday:
         if one.pronoun and one.schema != "agreement" and one.words[one.cue] not in spares:
@@ -559,7 +559,7 @@ def test_as_many_words_are_unknown_as_were_asked_for(corpus):
 
 
 def test_links_and_positions_move_with_the_words(corpus):
-    """In Chinese an unknown word may be several characters: the last of them is asked and answers."""
+    """In Chinese an unknown word may be several characters: questions and answers use the last one."""
     rng, longest = Random("moved"), 1 if corpus.language == "en" else 3
     for name in corpus.grammar.names:
         for _ in range(20):
@@ -810,7 +810,7 @@ def test_no_choice_without_the_cue_is_better_than_a_coin(corpus, split):
 
 
 def test_cue_and_position_alone_do_not_decide_the_noun(corpus):
-    """What each cue says of first and last noun, learned in training, is far from enough."""
+    """How often each cue goes with the first or last noun in training is far from enough."""
     learned = defaultdict(Counter)
     for pair in corpus.asked:
         for sentence in pair:

@@ -73,7 +73,7 @@ def read_words(text, language="en", limit=32):
 
 
 def kinds(text, language="en", limit=MAX_WORDS):
-    """The words a text is read as, of an unknown one the kind alone: "the name walked"."""
+    """The words a text is read as, with only the kind of unknown ones: "the name walked"."""
     return " ".join(
         word if normalized(piece) == word else word.strip("[]").split()[0] if " " in word else "number"
         for piece, word in zip(*read_words(text, language, limit), strict=True)
@@ -398,7 +398,7 @@ def test_a_word_with_a_capital_in_one_place_and_without_in_another_is_one_word()
 
 
 def words_with_one_spare(language: str, words: list[str], kind: str) -> tuple[str, str]:
-    """Two unknown words of one kind that are read as the same spare when they are alone."""
+    """Two unknown words of one kind that are read as the same spare when alone."""
     first = {}
     for word in words:
         _, [read_as] = read_words(word, language)
@@ -500,7 +500,7 @@ def made_sentences(language: str, count: int):
 
 
 def test_made_chinese_sentences_are_cut_into_the_words_they_were_made_of():
-    """Nearly always: the longest match takes 上 and 衣架 for 上衣 and 架."""
+    """Almost always: the longest match reads 上衣架 as 上衣 and 架 instead of 上 and 衣架."""
     words, sentences, otherwise = lexicon("zh"), made_sentences("zh", 1500), 0
     for sentence in sentences:
         tokens, numbers = words.cut("".join(sentence.words[1:]), limit=2 * MAX_WORDS)

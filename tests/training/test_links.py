@@ -456,7 +456,7 @@ def test_punctuation_conjunctions_and_greetings_have_no_links(sentences):
 
 
 def test_most_verbs_have_a_doer_and_most_articles_a_noun(sentences):
-    """Templates whose parts of speech are wrong would be answered with nothing."""
+    """Templates with wrong parts of speech would have no answers."""
     found, there = Counter(), Counter()
     for sentence in sentences:
         asked = {(query, question) for query, question, _, _ in sentence.links}

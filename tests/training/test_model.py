@@ -19,7 +19,7 @@ LENGTHS = torch.tensor([LENGTH, 11, 2])
 
 
 def with_random_parameters(model: SmallModel, seed: int = 0) -> SmallModel:
-    """The model with every parameter drawn anew, biases and norms as well, so that none hides as 0 or 1."""
+    """The model with every parameter random, also biases and norms, so that none is hidden by 0 or 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -53,7 +53,7 @@ def model(request) -> SmallModel:
 def reference(
     model: SmallModel, ids: torch.Tensor, padding: torch.Tensor | None, question: str, shift: int = 0
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """What a question reads, and the weights of every layer, by torch's own modules with the same numbers."""
+    """The input of a question and the weights of every layer, by torch's own modules with equal numbers."""
     state = model.state_dict()
     d_model, h = model.shape.d_model, model.shape.h
     looked = []
@@ -292,7 +292,7 @@ def test_a_model_in_training_computes_the_same_numbers(model, ids, padding):
     ("h", "d_model", "share"), [(2, 64, 0.2), (4, 256, 0.1), (5, 16 * 5, 0.2 * 0.8**0.5)]
 )
 def test_little_of_the_gradient_passes_through_the_values_of_a_lookup(h, d_model, share, ids):
-    """Where it looks everywhere alike, nothing passes through its scores."""
+    """With uniform attention nothing passes through its scores."""
     model = random_model("glass-box", h=h, d_model=d_model).requires_grad_()
     with torch.no_grad():
         model.layers[-1].attention.projections().w_q.zero_()
@@ -310,7 +310,7 @@ def test_little_of_the_gradient_passes_through_the_values_of_a_lookup(h, d_model
 
 
 def test_a_uniform_lookup_has_no_information_about_its_word(ids):
-    """A block keeps the word beside its heads; behind a lookup a question reads the heads alone."""
+    """A block keeps the word beside its heads; after a lookup a question reads only the heads."""
 
     def answers(architecture):
         model = random_model(architecture)

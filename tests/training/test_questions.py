@@ -49,7 +49,7 @@ def test_from_six_heads_on_each_question_has_as_many_of_its_own_and_the_last_one
 
 
 def test_the_noun_has_a_head_that_no_other_question_with_an_answer_at_that_word_reads():
-    """With two heads and more, who and to whom are never asked of the head of the noun."""
+    """With two heads or more, the head of the noun never has the questions for doer and object."""
     for h in HEADS[1:]:
         assert not {"doer", "object", "decider"} & set(questions_of(h)[heads_of(h)["noun"][0]])
 

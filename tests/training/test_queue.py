@@ -43,7 +43,7 @@ def plan(steps=20, **settings) -> Plan:
 
 
 def until(condition, seconds=60):
-    """Wait for what another thread does."""
+    """Wait for a condition set by another thread."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it never happened"
@@ -52,7 +52,7 @@ def until(condition, seconds=60):
 
 @pytest.fixture
 def hold_steps(monkeypatch):
-    """Trainings pause before each step until `held.set()`: what happens between steps can be tested."""
+    """Trainings pause before each step until `hold_steps.set()`, for tests of what happens between steps."""
     gate, advance = threading.Event(), Training.advance
 
     def wait(run, steps):
@@ -368,7 +368,7 @@ def test_a_record_has_scores_and_the_model_of_its_step(language):
 
 
 class Returning(set):
-    """Nobody, when the thread of the trainings looks, and somebody as soon as it has seen that."""
+    """No users when the training thread looks, and one right after it."""
 
     def __bool__(self) -> bool:
         was_there = len(self) > 0

@@ -10,7 +10,7 @@ from mha_core.capture.own_code.caller import caller
 
 
 class Probe(nn.Module):
-    """Asks who runs it, inside a module that holds it."""
+    """Asks for its caller, inside a module that contains it."""
 
     def __init__(self, block, model=None):
         super().__init__()

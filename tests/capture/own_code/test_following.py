@@ -119,7 +119,7 @@ class Own(nn.Module):
 
 
 def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
-    """The calls that were told, the weights and the heads' outputs that were computed, and the watcher."""
+    """The reported calls, the computed weights and outputs of heads, and the watcher."""
     module = Own(way)
     q, k, v = draw(n_kv)
     collector = Collector(watch(module))
@@ -330,7 +330,7 @@ def test_a_few_rows_are_enough_to_find_another_code_out():
 
 
 def test_a_wrong_number_is_found(monkeypatch):
-    """The follower itself is checked: with one that forgets a factor nothing is told."""
+    """A follower that omits a factor reports nothing."""
     monkeypatch.setattr(Scores, "times", lambda self, factor: self)
     assert followed(plain)[0] == []
 

@@ -57,7 +57,7 @@ def linear(x):
 
 
 def by_scatter(x):
-    """A graph: each token takes from the one before it."""
+    """A graph: each token gets a message from the one before it."""
     return torch.zeros_like(x).index_add(1, torch.arange(1, L), x[:, :-1])
 
 

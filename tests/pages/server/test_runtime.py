@@ -55,7 +55,7 @@ def test_garbage_collection_skips_imports_and_is_rare():
 
 
 def test_streamlit_collects_no_garbage_after_a_run_and_watches_no_files():
-    """Either makes a class wait; the file beside app.py holds wherever it is started (test_wheel.py)."""
+    """Both would slow a class down. The config file beside app.py is always used (test_wheel.py)."""
     options = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert (options["runner"]["postScriptGC"], options["server"]["fileWatcherType"]) == (False, "none")
 

@@ -33,7 +33,7 @@ def bundle() -> str:
 
 
 def names() -> set[str]:
-    """What both modules say of Streamlit's elements: their names, classes and attributes."""
+    """The names, classes and attributes of Streamlit's elements in both modules."""
     parts = (scripts.asset(f"streamlit/{name}") for name in ("adapter.js", "app.css"))
     module = "".join((Path(streamlit_parts.__file__).read_text(encoding="utf-8"), *parts))
     return set(re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid)[a-z-]+\b", module))
@@ -93,7 +93,7 @@ def test_private_parts_are_used_in_no_other_file():
 
 
 def test_session_values_are_the_same_when_read_one_by_one(opened, monkeypatch):
-    """The controls of a page are drawn alike, and read no component's value."""
+    """The controls of a page are drawn the same, and read no component's value."""
     whole = SessionState.filtered_state
     app = opened(h=8, token="street")
     state = app._session_state._state

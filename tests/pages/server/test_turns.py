@@ -14,7 +14,7 @@ LONG = " ".join(f"w{number}" for number in range(40))
 
 @pytest.fixture
 def hold_turn(monkeypatch):
-    """`hold_turn(queue)`: somebody else has their turn until `held.leave()`."""
+    """`hold_turn(queue)`: another visitor has the turn until `leave()`."""
     monkeypatch.setattr(turns, "POLL_SECONDS", 0.01)
     left, threads = threading.Event(), []
 
@@ -67,7 +67,7 @@ def test_turns_are_in_order_and_places_count_down(hold_turn):
 
 
 class Left(BaseException):
-    """As Streamlit ends a run: its reader has gone, or asks for something else."""
+    """Raised as Streamlit ends a run whose visitor has left or requested something else."""
 
 
 def test_leaving_frees_the_place_and_too_many_are_refused(hold_turn):

@@ -35,7 +35,7 @@ def cases(limit: int, has_target: bool) -> Iterator[tuple[object, object]]:
 
 
 def outcomes(family: str) -> list[str]:
-    """What each case of a family gave: "trace", or the message of its `MhaError`. Other errors are raised."""
+    """The result of each case of a family: "trace", or the message of its `MhaError`."""
     model, tokenizer = tiny.model(family), fast("word_piece")
     tokenizer.model_max_length = LONGEST
     before = state(model)

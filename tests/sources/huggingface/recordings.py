@@ -98,15 +98,15 @@ def _recorded(own: nn.Module, inputs: Mapping, sides: Mapping) -> tuple[object, 
 
 
 def _may_be_one(ours: LayerTrace, theirs: LayerTrace) -> bool:
-    """Do their names allow it? What is traced may be a part of what ran; some layers have no names."""
+    """Whether their names can match: a trace may have only a part, and some layers have no names."""
     return not (ours.name and theirs.name) or f".{ours.name}".endswith(f".{theirs.name}")
 
 
 def _gap(ours: LayerTrace, theirs: LayerTrace) -> float:
     """The largest difference of their weights.
 
-    A sink that multiplies outputs behind the softmax (Granite) is a gate to who records, so its weights are
-    compared as they are without it.
+    A sink that multiplies outputs after the softmax (Granite) is a gate to the recorder, so its weights are
+    compared without it.
     """
     one, other = ours.weights(), theirs.weights()
     if theirs.rule.sinks is not None and ours.rule.sinks is None:

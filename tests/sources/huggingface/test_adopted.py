@@ -250,7 +250,7 @@ def test_another_thread_can_use_the_model_meanwhile():
 
 
 class LoraLinear(nn.Module):
-    """What PEFT puts in the place of a matrix."""
+    """What PEFT replaces a matrix with."""
 
     def __init__(self, inner: nn.Linear, rank: int = 2):
         super().__init__()

@@ -25,7 +25,7 @@ SHA = "5" * 40
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the Hugging Face hub as loading needs: one model, one that is gated, and none else."""
+    """A minimal Hugging Face hub with one model and a gated one."""
 
     files: ClassVar[dict[str, bytes]] = {}
     asked: ClassVar[list[str]] = []
@@ -67,7 +67,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path, folder):
-    """Where our hub answers. Its model is a tiny GPT-2, with files beside it that nobody wants."""
+    """The address of our hub, with a tiny GPT-2 and files that are not needed."""
     files = {file.name: file.read_bytes() for file in folder("gpt2").iterdir()}
     monkeypatch.setattr(Hub, "files", files | {"pytorch_model.bin": b"no", "code.py": b"no"})
     monkeypatch.setattr(Hub, "asked", [])
@@ -88,13 +88,13 @@ def hub(monkeypatch, tmp_path, folder):
 
 @pytest.fixture
 def nobody(monkeypatch, tmp_path):
-    """A hub that nobody answers for, and an empty cache."""
+    """A hub without a server, and an empty cache."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return "http://127.0.0.1:9"
 
 
 def spoilt(folder, tmp_path, **changed):
-    """A copy of a folder with other entries in its config.json; None takes one away."""
+    """A copy of a folder with changed entries in its config.json; None removes one."""
     path = tmp_path / "spoilt"
     path.mkdir()
     for file in folder.iterdir():
@@ -285,7 +285,7 @@ def test_an_unreadable_folder_is_refused(folder, refused, monkeypatch):
 
 
 def test_a_folder_has_no_revisions(folder, refused):
-    """It would be another one than was asked for, and nobody would know."""
+    """A revision would be ignored without notice."""
     path = str(folder("gpt2"))
     assert str(refused(huggingface.load, path, revision="main")) == (
         f"{path} is on this machine as it is; leave revision out."

@@ -58,7 +58,7 @@ def traced(folder):
 
 
 def eager(folder, family: str, trace) -> transformers.utils.ModelOutput:
-    """What the model says by itself, loaded anew, for the tokens of a trace."""
+    """The model's own results for the tokens of a trace, loaded again."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder(family))
     auto = transformers.AutoModelForSeq2SeqLM if family in WRITERS else transformers.AutoModel
     own = auto.from_pretrained(folder(family), attn_implementation="eager").eval()
@@ -87,7 +87,7 @@ def test_our_attention_does_not_change_the_models_output(traced, folder, family,
 
 @pytest.fixture
 def kernel(kernel, monkeypatch):
-    """One that stands for torch's own, not for a function that somebody has put in its place."""
+    """A stand-in for torch's own kernel."""
     monkeypatch.setattr(trial, "foreign_functions", lambda *_: [])
     return kernel
 
@@ -216,7 +216,7 @@ def test_keys_stay_shared(traced):
 
 
 def test_attention_with_undeclared_steps_is_detected(monkeypatch):
-    """The trial: with a function that forgets something, weights alone are shown."""
+    """In the trial: with a function that omits a step, only weights are shown."""
 
     honest = collector.attention
 
@@ -353,7 +353,7 @@ def test_eight_threads_can_trace_one_model(rope):
 
 
 class InPlace(torch.nn.Module):
-    """A matrix whose output is changed afterwards, in place, as some models save memory."""
+    """A matrix whose output is changed in place afterwards, as some models do to save memory."""
 
     def __init__(self, inner: torch.nn.Linear):
         super().__init__()

@@ -15,7 +15,7 @@ IDS = list(range(5, 18))
 
 
 class Shift(nn.Module):
-    """A part to whose output each token adds a little of what the one before it has."""
+    """A module that adds a little of the previous token to each token."""
 
     def __init__(self, inner: nn.Module):
         super().__init__()

@@ -123,7 +123,7 @@ def test_weights_equal_those_the_model_returns(adopted, family):
 
 @pytest.mark.parametrize("family", TINY)
 def test_the_output_of_each_head_is_the_models_own(adopted, family):
-    """The heads' outputs side by side go into W^O: compared with what that matrix was given."""
+    """The heads' outputs side by side are the input of W^O."""
     _, layers, _ = adopted(family)
     own, seen = model_of(family), []
 
@@ -193,7 +193,7 @@ def test_matrices_give_the_numbers_used(adopted, family):
 
 @pytest.mark.parametrize(("family", "width"), [("gptj", 6), ("roformer", 14)])
 def test_a_rotation_that_is_not_passed_on_is_found(adopted, family, width):
-    """Pairs of neighbours are turned, by angles that no argument of the attention module tells."""
+    """Neighbouring pairs are rotated by angles that no argument of the attention module contains."""
     angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, width, 2) / width)
     for layer in adopted(family)[1]:
         assert layer.about.rotary == Rotary("pairs", width)
@@ -274,7 +274,7 @@ def test_an_incomplete_reconstruction_is_rejected(monkeypatch):
 
 
 def test_weights_that_differ_from_the_models_are_rejected():
-    """What flowed is one thing, what it hands out another: then nobody knows which is meant."""
+    """If what flowed differs from what is returned, it is not known which is right."""
     module = model_of("mpt")
     for block in module.blocks:
         block.attn.register_forward_hook(lambda _, __, out: (out[0], out[1].flip(-1)))
@@ -363,7 +363,7 @@ def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
 
 
 def test_scores_that_are_returned_as_weights_are_not_shown_as_weights(refused):
-    """SqueezeBERT does so. What flowed is shown, and nothing where that was not understood."""
+    """SqueezeBERT does this. What flowed is shown, or nothing if it was not followed."""
     torch.manual_seed(7)
     config = transformers.SqueezeBertConfig(vocab_size=VOCABULARY, **(BERT | SQUEEZED))
     module = transformers.SqueezeBertModel(config).eval()
@@ -403,7 +403,7 @@ def test_a_follower_that_reads_a_wrong_scale_is_not_believed_in_half_precision(m
 
 
 class Further(torch.nn.Module):
-    """A layer of Bloom with an attention of its own beside, for texts of more than eight tokens."""
+    """A layer of Bloom with another attention for texts of more than eight tokens."""
 
     def __init__(self, inner):
         super().__init__()

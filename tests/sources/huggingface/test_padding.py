@@ -86,7 +86,7 @@ def test_a_padded_text_is_shown_as_the_model_reads_it(family, side):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_a_padded_text_is_exact_in_half_precision(family, dtype):
-    """No farther from what the same numbers give in float32 than the model's own run."""
+    """As close to the float32 result as the model's own run."""
     model = module(family).to(dtype)
     precise = copy.deepcopy(model).float()
     for side in ("left", "right"):
@@ -213,7 +213,7 @@ def test_other_sources_and_many_texts_refuse_them_by_name(name, refused):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_whose_words_depend_on_what_padding_takes_is_refused(refused):
-    """An index of MiniMax M3 chooses among the hidden keys, too, by what their tokens have taken."""
+    """An index of MiniMax M3 also chooses among hidden keys, by their content."""
     model, (ids, mask) = (
         tiny.model("minimax_m3_vl_text"),
         padded([5 + at * 7 % 80 for at in range(37)], "left"),

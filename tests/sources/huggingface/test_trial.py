@@ -57,7 +57,7 @@ def test_keys_that_a_learned_index_hides_are_hidden_in_longer_texts(family):
     "family", [INDEXED[0], INDEXED[-1], *(pytest.param(f, marks=pytest.mark.slow) for f in INDEXED[1:-1])]
 )
 def test_a_learned_index_is_kept_with_its_scores_and_what_it_chose(family):
-    """Parity with what the model's own indexer returns, and with the highest of its scores."""
+    """Equal to what the model's own indexer returns, and to the highest of its scores."""
     module, returned = indexed(family), {}
     for name, part in module.named_modules():
         if name.endswith(".indexer"):
@@ -90,7 +90,7 @@ def test_layers_that_share_an_index_share_its_tensors():
 
 @pytest.mark.filterwarnings("ignore")
 def test_texts_with_a_learned_index_are_traced_one_by_one():
-    """Of keys with the same score it takes others where a text is filled up: half of its scores are 0."""
+    """Among keys with equal scores it chooses others in a padded text: half of its scores are 0."""
     model = huggingface.adopt(indexed("deepseek_v32"))
     texts = [LONGER[0].tolist(), LONGER[0, 3:15].tolist()]
     for text, trace in zip(texts, follow_many(model, texts, batch=2), strict=True):
@@ -101,7 +101,7 @@ def test_texts_with_a_learned_index_are_traced_one_by_one():
 
 
 def handing(**more: object) -> transformers.LlamaModel:
-    """A model whose attention is handed something more."""
+    """A model that passes an extra argument to its attention."""
     module = tiny.model("llama")
     for block in module.model.layers:
         block.self_attn.register_forward_pre_hook(
@@ -151,7 +151,7 @@ class ShortSighted(modeling_llama.LlamaAttention):
 
 @pytest.mark.parametrize("budget", [9, 50])
 def test_what_a_model_does_for_names_that_it_knows_is_proven_beyond_its_budget(budget):
-    """Nothing tells our function of it: a text of a few tokens is the same by any name."""
+    """Our function does not see it: a text of a few tokens is the same by any name."""
     module = tiny.model("llama")
     for block in module.model.layers:
         block.self_attn.__class__, block.self_attn.key_budget = ShortSighted, budget
@@ -171,7 +171,7 @@ def test_what_a_model_does_for_names_that_it_knows_is_proven_beyond_its_budget(b
 
 @pytest.fixture
 def wrong_scale(monkeypatch):
-    """A Llama whose own attention multiplies its scores by 1.02 more than it tells our function."""
+    """A Llama whose own attention multiplies scores by 1.02 more than the scale it passes on."""
     own = modeling_llama.eager_attention_forward
     monkeypatch.setattr(
         modeling_llama,
@@ -238,7 +238,7 @@ def test_without_room_for_a_copy_the_trial_says_in_what_it_ran(monkeypatch):
 
 
 class Otherwise(modeling_llama.LlamaAttention):
-    """An attention that does something else with more than nine tokens."""
+    """An attention that differs for more than nine tokens."""
 
     def forward(self, hidden_states, **kwargs):
         if hidden_states.shape[1] > 9:
