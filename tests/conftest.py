@@ -1,7 +1,6 @@
-"""For all tests: one thread, the same examples everywhere, refusals that can be read, scripts run by node,
-seeded numbers, and the settings and rules that every trace is held to.
+"""Fixtures of all tests: one thread, fixed examples, refusals, scripts in node, seeded numbers, and rules.
 
-The tensors are small, and two threads on busy cores wait for each other.
+The tensors are small, and two threads on busy cores would wait for each other.
 """
 
 import gc
@@ -25,6 +24,11 @@ from mha_core.export import scripts
 from mha_core.training import data
 
 torch.set_num_threads(1)
+
+
+def assert_close(ours, theirs, tolerance: float = 1e-6) -> None:
+    """Assert that two arrays differ by at most the tolerance."""
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
 
 
 @pytest.fixture(scope="session", autouse=True)

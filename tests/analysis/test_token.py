@@ -18,6 +18,7 @@ from mha_core.analysis.token import (
 )
 from mha_core.attention import functional, positions
 from mha_core.traces.layer import LayerTrace
+from tests.conftest import assert_close
 
 TEXT = "the old cat saw the new cat"
 LENGTH = 7
@@ -81,10 +82,6 @@ def everywhere(trace):
     return [(layer, token) for layer in range(len(trace.layers)) for token in range(len(trace.tokens))]
 
 
-def close(ours, theirs, tolerance=1e-6):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
-
-
 # For every rule
 
 
@@ -92,8 +89,8 @@ def test_a_row_and_a_column_are_those_of_the_whole_matrix(trace):
     for at, token in everywhere(trace):
         layer = trace.layers[at]
         row, column = row_of(trace, token, layer=at), column_of(trace, token, layer=at)
-        close(row.weights, layer.weights()[:, token])
-        close(column.weights, layer.weights()[:, :, token])
+        assert_close(row.weights, layer.weights()[:, token])
+        assert_close(column.weights, layer.weights()[:, :, token])
         np.testing.assert_array_equal(row.hidden, ~layer.allowed()[:, token])
         np.testing.assert_array_equal(column.hidden, ~layer.allowed()[:, :, token])
 
@@ -110,15 +107,15 @@ def test_products_sum_to_the_scores_and_lead_to_the_weights(trace):
         layer = trace.layers[at]
         for head in range(layer.n_heads):
             products, numbers = against_keys(trace, token, layer=at, head=head)
-            close(products.sum(axis=1), numbers["score"], 1e-5)
+            assert_close(products.sum(axis=1), numbers["score"], 1e-5)
             for name, whole in (
                 ("score", layer.scores(head)),
                 ("scaled", layer.scaled(head)),
                 ("masked", layer.masked(head)),
                 ("weight", layer.weights(head)),
             ):
-                close(numbers[name], whole[token])
-            close(numbers["scaled"], numbers["score"] * layer.scale, 1e-5)
+                assert_close(numbers[name], whole[token])
+            assert_close(numbers["scaled"], numbers["score"] * layer.scale, 1e-5)
 
 
 def test_a_mixture_sums_to_the_output_of_its_head(trace):
@@ -126,10 +123,10 @@ def test_a_mixture_sums_to_the_output_of_its_head(trace):
         layer = trace.layers[at]
         for head in range(layer.n_heads):
             made = mixture(trace, token, layer=at, head=head)
-            close(made.weights, layer.weights(head)[token])
-            close(made.values, layer.v[layer.kv_head(head)])
-            close(made.output, layer.output(head)[token])
-            close(made.parts.sum(axis=0), made.output)
+            assert_close(made.weights, layer.weights(head)[token])
+            assert_close(made.values, layer.v[layer.kv_head(head)])
+            assert_close(made.output, layer.output(head)[token])
+            assert_close(made.parts.sum(axis=0), made.output)
             assert made.difference <= 1e-6
 
 
@@ -139,7 +136,7 @@ def test_the_mean_over_heads_and_the_strongest_head_are_those_of_the_layer(trace
         assert found.mean.columns.name == axis
         for at, layer in enumerate(trace.layers):
             weights = layer.weights()[:, 1] if of == "row" else layer.weights()[:, :, 1]
-            close(found.mean.loc[at + 1], weights.mean(axis=0))
+            assert_close(found.mean.loc[at + 1], weights.mean(axis=0))
             allowed = layer.allowed()[:, 1] if of == "row" else layer.allowed()[:, :, 1]
             np.testing.assert_array_equal(found.hidden[at], ~allowed.any(axis=0))
             if weights.any():
@@ -152,9 +149,9 @@ def test_the_own_vectors_are_those_of_the_head_and_its_key_head(trace):
     layer = trace.layers[0]
     head = layer.n_heads - 1
     own = vectors(trace, 2, layer=0, head=head)
-    close(own["q"].to_numpy()[0], layer.q[head, 2])
-    close(own["k"].to_numpy()[0], layer.k[layer.kv_head(head), 2])
-    close(own["v"].to_numpy()[0], layer.v[layer.kv_head(head), 2])
+    assert_close(own["q"].to_numpy()[0], layer.q[head, 2])
+    assert_close(own["k"].to_numpy()[0], layer.k[layer.kv_head(head), 2])
+    assert_close(own["v"].to_numpy()[0], layer.v[layer.kv_head(head), 2])
     assert [frame.index[0] for frame in own.values()] == [trace.tokens.labels[2]] * 3
 
 
@@ -184,12 +181,12 @@ def test_two_tokens_by_hand():
     products, numbers = against_keys(trace, 0, layer=0, head=0)
     np.testing.assert_array_equal(products, [[3, 0], [0, -2]])
     np.testing.assert_array_equal(numbers["score"], [3, -2])
-    close(numbers["weight"], [32 / 33, 1 / 33])
+    assert_close(numbers["weight"], [32 / 33, 1 / 33])
     made = mixture(trace, 0, layer=0, head=0)
-    close(made.parts, [[32, 0, 64], [0, 1, -1]], 1e-4)
-    close(made.output, [32, 1, 63], 1e-4)
-    close(row_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 33]])
-    close(column_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 2]])
+    assert_close(made.parts, [[32, 0, 64], [0, 1, -1]], 1e-4)
+    assert_close(made.output, [32, 1, 63], 1e-4)
+    assert_close(row_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 33]])
+    assert_close(column_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 2]])
     own = vectors(trace, 1, layer=0, head=0)
     assert [own[name].to_numpy().tolist() for name in "qkv"] == [[[0, 0]], [[0, -1]], [[0, 33, -33]]]
 
@@ -206,7 +203,7 @@ def test_other_precisions_work_too(dtype):
     made = mixture(trace, 3, layer=0, head=2)
     assert np.isfinite(made.output).all()
     assert made.difference < {torch.float64: 1e-14, torch.float16: 1e-2, torch.bfloat16: 0.1}[dtype]
-    close(row_of(trace, 3, layer=0).weights.sum(axis=1), np.ones(6), 1e-2)
+    assert_close(row_of(trace, 3, layer=0).weights.sum(axis=1), np.ones(6), 1e-2)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class Run:
 
 
 class Products(TorchDispatchMode):
-    """Records matrix products with rows that sum to 1; with `still`, it replaces them by those of that run."""
+    """Records products with rows that sum to 1; with `still`, they are replaced by those of that run."""
 
     def __init__(self, run: Run, modules: list[str], still: Run | None):
         super().__init__()

@@ -18,6 +18,7 @@ from mha_core.training.fit import Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import QUESTIONS, heads_of
+from tests.conftest import assert_close
 
 TEXT = "The animal didn’t cross the street because it was too [MASK]."
 CHINESE = "小猫没有过马路，因为它太[MASK]了。"
@@ -47,10 +48,6 @@ def trace(request) -> mha.AttentionTrace:
     return traced(**request.param)
 
 
-def close(ours, theirs, tolerance=1e-5):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
-
-
 # The laws of a trace
 
 
@@ -76,7 +73,7 @@ def test_the_sizes_are_those_of_the_model():
 
 def test_each_row_of_weights_sums_to_one(trace):
     for layer in trace.layers:
-        close(layer.weights().sum(-1), np.ones(layer.weights().shape[:2]))
+        assert_close(layer.weights().sum(-1), np.ones(layer.weights().shape[:2]), 1e-5)
         assert layer.allowed().all()
 
 
@@ -93,7 +90,7 @@ def test_both_views_of_the_split_agree(trace):
 def test_the_contributions_of_the_heads_sum_to_the_result(trace):
     for layer in trace.layers:
         bias = 0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
-        close(layer.contribution().sum(0) + bias, layer.result())
+        assert_close(layer.contribution().sum(0) + bias, layer.result(), 1e-5)
 
 
 def test_a_sentence_is_traced_as_the_model_reads_it():

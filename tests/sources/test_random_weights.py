@@ -14,10 +14,7 @@ from mha_core.analysis.cost import cost
 from mha_core.attention import initialization, positions
 from mha_core.sources import random_weights
 from mha_core.traces.source import RandomSource
-
-
-def close(ours, theirs, tolerance=1e-6):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
+from tests.conftest import assert_close
 
 
 def test_a_word_has_one_vector_wherever_it_stands():
@@ -53,17 +50,17 @@ def test_positions_are_added_where_their_encoding_says(setting, trace):
     first = trace.layers[0]
     added = first.x - random_weights.word_vectors(trace.tokens.pieces, setting["d_model"], seed=seed).numpy()
     if position == "sinusoidal":
-        close(added, positions.sinusoidal(7, setting["d_model"]))
+        assert_close(added, positions.sinusoidal(7, setting["d_model"]))
     elif position == "learned":
-        close(added, initialization.normal((7, setting["d_model"]), seed=seed, name="positions"))
+        assert_close(added, initialization.normal((7, setting["d_model"]), seed=seed, name="positions"))
     else:
-        close(added, np.zeros_like(added), 0)
+        assert_close(added, np.zeros_like(added), 0)
     place = np.arange(7)
     distance = np.abs(place[:, None] - place)
     slopes = positions.alibi(first.n_heads, 1, 2)[:, 1].numpy()[:, None, None] if position == "alibi" else 0
     for layer in trace.layers:
         seen = layer.allowed()
-        close((layer.scaled() + slopes * distance)[seen], layer.masked()[seen], 1e-5)
+        assert_close((layer.scaled() + slopes * distance)[seen], layer.masked()[seen], 1e-5)
 
 
 def test_equal_words_have_equal_queries_only_without_positions(setting, trace):
@@ -119,8 +116,8 @@ def test_no_mask_is_reported_as_full():
 def test_a_word_has_the_same_vector_in_every_sentence():
     one = mha.trace("the cat", h=3, d_model=15, position="none").layers[0]
     other = mha.trace("a dog and THE dog", h=5, d_model=15, position="none").layers[0]
-    close(one.x[0], other.x[3], 0)
-    close(one.projections.w_q, other.projections.w_q, 0)  # the same W^Q, cut into 3 heads or into 5
+    assert_close(one.x[0], other.x[3], 0)
+    assert_close(one.projections.w_q, other.projections.w_q, 0)  # the same W^Q, cut into 3 heads or into 5
 
 
 def test_layers_differ_from_each_other():
@@ -160,7 +157,7 @@ def test_two_tokens_with_d_k_64_and_d_v_100_have_the_documented_shapes():
 def test_a_chinese_text_is_traced():
     trace = mha.trace("动物没有过马路", h=3, d_model=15)
     assert trace.tokens.labels == tuple("动物没有过马路")
-    close(trace.layers[0].weights().sum(-1), np.ones((3, 7)))
+    assert_close(trace.layers[0].weights().sum(-1), np.ones((3, 7)))
 
 
 # Memory

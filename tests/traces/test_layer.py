@@ -11,14 +11,11 @@ from mha_core.analysis import overview, patterns, token
 from mha_core.attention import functional, masks, positions
 from mha_core.attention.module import Projections
 from mha_core.export.payload import Panel, pack
+from tests.conftest import assert_close
 from tests.traces.two_texts import TEXT
 
 CELLS = ("scores", "scaled", "masked", "weights", "allowed")
 PER_HEAD = (*CELLS, "output", "contribution")
-
-
-def close(ours, theirs, tolerance=1e-6):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
 
 
 # Invariants, for every setting
@@ -60,7 +57,7 @@ def test_each_row_sums_to_one_or_to_zero_when_nothing_is_left(setting, trace):
     allowed = permitted(setting)
     for layer in trace.layers:
         weights = layer.weights()
-        close(weights.sum(-1), np.broadcast_to(allowed.any(-1), weights.shape[:2]))
+        assert_close(weights.sum(-1), np.broadcast_to(allowed.any(-1), weights.shape[:2]))
         assert (weights >= 0).all()
         assert (weights[:, ~allowed] == 0).all()
         assert (weights[:, allowed] > 0).all()
@@ -73,18 +70,18 @@ def test_each_row_sums_to_one_or_to_zero_when_nothing_is_left(setting, trace):
 def test_scores_are_the_products_of_queries_and_keys(trace):
     for layer in trace.layers:
         scores = layer.q @ per_key_head(layer, layer.k).swapaxes(1, 2)
-        close(layer.scores(), scores, 1e-5)
-        close(layer.scaled(), scores / layer.d_k**0.5, 1e-5)
+        assert_close(layer.scores(), scores, 1e-5)
+        assert_close(layer.scaled(), scores / layer.d_k**0.5, 1e-5)
 
 
 def test_weights_times_values_are_the_output(trace):
     for layer in trace.layers:
-        close(layer.weights() @ per_key_head(layer, layer.v), layer.output())
+        assert_close(layer.weights() @ per_key_head(layer, layer.v), layer.output())
 
 
 def test_the_heads_side_by_side_are_the_concat(trace):
     for layer in trace.layers:
-        close(layer.concat(), np.concatenate(list(layer.output()), axis=1), 0)
+        assert_close(layer.concat(), np.concatenate(list(layer.output()), axis=1), 0)
 
 
 def test_the_contributions_of_the_heads_and_the_bias_sum_to_the_result(setting, trace):
@@ -92,8 +89,8 @@ def test_the_contributions_of_the_heads_and_the_bias_sum_to_the_result(setting, 
         bias = layer.projections.b_o
         assert (bias is not None) == setting.get("bias", True)
         total = layer.contribution().sum(0) + (0 if bias is None else bias.numpy())
-        close(total, layer.result(), 1e-5)
-        close(
+        assert_close(total, layer.result(), 1e-5)
+        assert_close(
             layer.concat() @ layer.projections.w_o.numpy(),
             total - (0 if bias is None else bias.numpy()),
             1e-5,
@@ -108,14 +105,14 @@ def test_queries_keys_and_values_are_projections_of_x(setting, trace):
             heads = np.stack(np.split(packed, getattr(layer, name).shape[0], axis=1))
             if name in "qk" and setting.get("position") == "rotary":
                 heads = positions.rotate(torch.from_numpy(heads))
-            close(getattr(layer, name), heads, 1e-5)
+            assert_close(getattr(layer, name), heads, 1e-5)
 
 
 def test_all_heads_are_the_single_heads_stacked(trace):
     for layer in trace.layers:
         for name in PER_HEAD:
             read = getattr(layer, name)
-            close(read(), np.stack([read(head) for head in range(layer.n_heads)]))
+            assert_close(read(), np.stack([read(head) for head in range(layer.n_heads)]))
 
 
 def test_a_layer_made_by_hand_shows_what_flowed(rule, make_layer):
@@ -125,9 +122,9 @@ def test_a_layer_made_by_hand_shows_what_flowed(rule, make_layer):
     if patches is not None:
         mixed = np.where(patches.isinf().numpy(), mixed, patches.numpy())
         assert (layer.output()[2, 1] == patches.expand(6, -1, 13)[2, 1].numpy()).all()
-    close(mixed, layer.output())
+    assert_close(mixed, layer.output())
     attended = mha.attend(*(layer.tensors[name] for name in "qkv"), layer.rule)
-    close(layer.output(), attended)
+    assert_close(layer.output(), attended)
     assert np.isfinite(layer.weights()).all()
 
 
@@ -152,11 +149,11 @@ def test_some_rows_and_keys_are_a_crop_of_the_whole(rows, trace):
     keys = [5, 1]
     for name in PER_HEAD:
         read = getattr(layer, name)
-        close(read(rows=rows), read()[:, rows])
-        close(read(0, rows=rows), read(0)[rows])
+        assert_close(read(rows=rows), read()[:, rows])
+        assert_close(read(0, rows=rows), read(0)[rows])
         if name in CELLS:
-            close(read(rows=rows, keys=keys), read()[:, rows][..., keys])
-            close(read(0, keys=slice(1, 3)), read(0)[:, 1:3])
+            assert_close(read(rows=rows, keys=keys), read()[:, rows][..., keys])
+            assert_close(read(0, keys=slice(1, 3)), read(0)[:, 1:3])
 
 
 @pytest.mark.parametrize("rows", CROPS, ids=str)
@@ -164,9 +161,9 @@ def test_a_crop_is_a_crop_for_rules_made_by_hand_too(rows, rule, make_layer):
     layer = make_layer(rule)
     for name in CELLS:
         read = getattr(layer, name)
-        close(read(rows=rows, keys=[5, 1]), read()[:, rows][..., [5, 1]])
-        close(read(4, rows=rows), read(4)[rows])
-    close(layer.output(rows=rows), layer.output()[:, rows])
+        assert_close(read(rows=rows, keys=[5, 1]), read()[:, rows][..., [5, 1]])
+        assert_close(read(4, rows=rows), read(4)[rows])
+    assert_close(layer.output(rows=rows), layer.output()[:, rows])
 
 
 def test_in_blocks_of_rows_an_output_is_the_same(setting, monkeypatch):
@@ -204,9 +201,9 @@ def test_the_item_that_was_asked_for_is_kept(normal):
     x, mask = normal(5, 7, 15), normal(5, 1, 7, 7) > -1
     layer = mha.LayerTrace.of(module(x, mask=mask), x=x, projections=module.projections(), item=3)
     alone = module(x[3:4], mask=mask[3:4])
-    close(layer.x, x[3], 0)
-    close(layer.q, alone.q[0])
-    close(layer.result(), alone.output[0])
+    assert_close(layer.x, x[3], 0)
+    assert_close(layer.q, alone.q[0])
+    assert_close(layer.result(), alone.output[0])
     assert (layer.allowed() == mask[3].numpy()).all()
 
 
@@ -216,7 +213,7 @@ def test_gradients_end_at_the_trace(normal):
     layer = mha.LayerTrace.of(module(x), x=x, projections=module.projections())
     assert not any(t.requires_grad for t in layer.tensors.values())
     assert not any(getattr(layer.projections, name).requires_grad for name in layer.projections.known)
-    close(layer.result(), module(x).output[0].detach())
+    assert_close(layer.result(), module(x).output[0].detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
@@ -227,9 +224,9 @@ def test_a_layer_of_another_precision_can_be_read(dtype, make_layer):
     for name in PER_HEAD:
         array = getattr(layer, name)()
         assert array.dtype == (bool if name == "allowed" else expected)
-        close(array, getattr(full, name)(), tolerance)
+        assert_close(array, getattr(full, name)(), tolerance)
     assert layer.q.dtype == expected
-    close(layer.result(), full.result(), tolerance)
+    assert_close(layer.result(), full.result(), tolerance)
 
 
 # What V is made of, where that is not X
@@ -240,7 +237,7 @@ def test_v_is_made_of_its_own_input_where_it_has_one(own_values):
     assert usual.x_v is None
     for name, source in (("q", own.x), ("k", own.x), ("v", own.x_v)):
         weight, bias = (getattr(own.projections, f"{part}_{name}").numpy() for part in "wb")
-        close(np.hstack(list(getattr(own, name))), source @ weight + bias, 1e-5)
+        assert_close(np.hstack(list(getattr(own, name))), source @ weight + bias, 1e-5)
     with pytest.raises(ValueError, match="read-only"):
         own.x_v[...] = 0
 
@@ -257,13 +254,13 @@ def test_values_of_their_own_are_what_v_is_made_of_and_nothing_else(n_kv_heads, 
     made, usual = module(x, context, values), module(x, context)
     assert torch.equal(made.q, usual.q)
     assert torch.equal(made.k, usual.k)
-    close(made.v, module.project(values)[2])
-    close(usual.v, module.project(context)[2])
-    close(made.output, module.join(mha.attend(usual.q, usual.k, module.project(values)[2])))
+    assert_close(made.v, module.project(values)[2])
+    assert_close(usual.v, module.project(context)[2])
+    assert_close(made.output, module.join(mha.attend(usual.q, usual.k, module.project(values)[2])))
     assert torch.equal(module(x, context, context).output, usual.output)
     layer = mha.LayerTrace.of(made, x=x, x_v=values, projections=module.projections(), item=1)
-    close(layer.x_v, values[1], 0)
-    close(layer.result(), made.output[1])
+    assert_close(layer.x_v, values[1], 0)
+    assert_close(layer.result(), made.output[1])
 
 
 # Log-sum-exps and columns

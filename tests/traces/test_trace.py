@@ -12,17 +12,14 @@ import pytest
 
 import mha_core as mha
 from mha_core.traces.matrices import MATRICES
+from tests.conftest import assert_close
 
 PER_HEAD = ("scores", "scaled", "masked", "weights", "allowed", "output", "contribution")
 
 
-def close(ours, theirs, tolerance=1e-6):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
-
-
 def test_the_result_of_a_layer_is_the_input_of_the_next(trace):
     for layer, following in zip(trace.layers, trace.layers[1:], strict=False):
-        close(layer.result(), following.x, 1e-5)
+        assert_close(layer.result(), following.x, 1e-5)
 
 
 def readings(trace):
@@ -119,7 +116,7 @@ def test_a_frame_names_its_axes_and_labels_its_tokens():
         assert list(frame.index) == labels
         dimensions = list(range(1, values.shape[1] + 1))
         assert list(frame.columns) == (labels if columns == "key" else dimensions)
-        close(frame.to_numpy(), values, 0)
+        assert_close(frame.to_numpy(), values, 0)
 
 
 PICKS = [
