@@ -134,9 +134,9 @@ class Batches:
         encoded = training_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
         ids, hidden, links = hide(encoded, words, rng, self.mix.hidden)
-        # By length, else by chance, and always by twos. The two sentences of a pair stay together: what they
-        # have in common then cancels out of the gradient, and what one word changes remains. The others are
-        # put beside one of their length.
+        # Sorted by length, otherwise random, and always in twos: the two sentences of a pair stay together, so
+        # that their common part cancels out of the gradient. Other sentences are paired with one of their
+        # length.
         others = np.flatnonzero(encoded.pronoun == 0)
         others = others[np.lexsort((rng.random(len(others)), encoded.lengths[others]))]
         twos = np.concatenate((np.flatnonzero(encoded.pronoun), others)).reshape(-1, 2)

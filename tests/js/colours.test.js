@@ -1,4 +1,4 @@
-// The colour of a number.
+// Colours of numbers.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "../../assets/components/pictures/colours.js";
@@ -21,7 +21,7 @@ const [BLUE, WHITE, RED] = LOOK.diverging.map((colour) => [...colour, 255]);
 /** @param {any} numbers */
 const colours = (numbers, ...values) => values.map((value) => cellColour(numbers, LOOK, value));
 
-test("a weight is as far along the scale as it is of the largest, and no farther", () => {
+test("a weight is placed on the scale as a share of the largest", () => {
   const found = colours({ signed: false, end: 0.5 }, 0, 0.25, 0.5, 0.7);
   assert.deepEqual(found, [
     [0, 0, 0, 255],
@@ -35,16 +35,16 @@ test("a signed number has the middle of the scale at zero", () => {
   assert.deepEqual(colours({ signed: true, end: 4 }, -4, 0, 4, 2, -9), [BLUE, WHITE, RED, [253, 125, 125, 255], BLUE]);
 });
 
-test("where everything is zero the colour is that of zero", () => {
+test("with only zeros the colour is that of zero", () => {
   assert.deepEqual(colours({ signed: false, end: 0 }, 0), [[0, 0, 0, 255]]);
   assert.deepEqual(colours({ signed: true, end: 0 }, 0), [WHITE]);
 });
 
-test("a hidden cell has a colour of no scale", () => {
+test("a hidden cell has no colour of the scale", () => {
   for (const signed of [false, true]) assert.deepEqual(colours({ signed, end: 1 }, NaN), [HIDDEN_COLOUR]);
 });
 
-test("a pixel is the colour at its share, in one number", () => {
+test("a pixel is a packed colour of the scale", () => {
   const bytes = (number) => [...new Uint8Array(new Uint32Array([number]).buffer)];
   const pixel = pixelOf(LOOK.diverging);
   for (const share of [0, 0.5, 1])

@@ -42,13 +42,13 @@ test("the distance to a curve is the nearest of its points", () => {
     near(distance(curve, x, y, 1000), Math.min(...every.map(([px, py]) => Math.hypot(px - x, py - y))), 0.15);
 });
 
-test("what is clearly elsewhere is not computed", () => {
+test("curves far from the pointer are skipped", () => {
   const curve = [0, 0, 45, 0, 55, 50, 100, 50];
   assert.equal(distance(curve, 50, 80, 8), Number.POSITIVE_INFINITY);
   assert.equal(distance(curve, -9, 0, 8), Number.POSITIVE_INFINITY);
 });
 
-test("under the pointer is the nearest curve and of equals the strongest", () => {
+test("the nearest curve is hovered, the strongest of equal ones", () => {
   const flat = (y, weight, head) => ({ points: between(0, y, 100, y), weight, head, strength: weight });
   const curves = [flat(10, 0.2, 0), flat(10.5, 0.9, 1), flat(20, 0.1, 2)];
   const head = (y) => under(curves, 50, y)?.head ?? null;

@@ -1,4 +1,4 @@
-// What is looked at: which heads are on, which tokens are chosen, and the same tokens in another sentence.
+// The focus: heads that are on, chosen tokens, and the same tokens in another sentence.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { afterClick, afterPick, everywhere, nextHead, strongest } from "../../assets/components/scene/focus.js";
@@ -54,7 +54,7 @@ test("a click on a token", () => {
   for (const [before, side, token, more, after] of cases) assert.deepEqual(afterPick(before, side, token, more), after);
 });
 
-test("the strongest are the largest first and of equals the earlier", () => {
+test("the strongest weights are listed first, the earlier of equal ones", () => {
   const weights = [0.1, 0.4, 0.1, 0, 0.4];
   assert.deepEqual(strongest(weights), [1, 4, 0, 2, 3]);
   assert.deepEqual(strongest(weights, { threshold: 0.1 }), [1, 4, 0, 2]);
@@ -62,7 +62,7 @@ test("the strongest are the largest first and of equals the earlier", () => {
   assert.deepEqual(strongest(weights, { threshold: 0.1, count: 2, hidden: new Set([1]) }), [4, 0]);
 });
 
-test("what is chosen in one sentence is chosen in the other where it is", () => {
+test("a token chosen in one sentence is chosen in the other if it is there", () => {
   const panels = [{ tokens: ["the", "animal", "was", "tired"] }, { tokens: ["the", "street", "animal", "was"] }];
   const query = (tokens, more = {}) => ({ side: "query", tokens, ...more });
   const cases = [
@@ -76,7 +76,7 @@ test("what is chosen in one sentence is chosen in the other where it is", () => 
   assert.deepEqual(everywhere(panels, 0, null), [null, null]);
 });
 
-test("the same token is looked for on its own side of the other panel", () => {
+test("the same token is found on the same side of the other panel", () => {
   const keys = Array.from({ length: 11 }, (_, at) => `k${at}`);
   const panels = [
     { tokens: ["[CLS]", "the", "ani", "##mal"], keys },

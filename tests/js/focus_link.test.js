@@ -1,4 +1,4 @@
-// What a view looks at, as a link and back.
+// The focus of a view as a link, and read back.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { linkOf, placeOf, positionOf } from "../../assets/components/scene/focus_link.js";
@@ -31,19 +31,19 @@ test("every drawing that a link can name can be drawn, in its order", () => {
   assert.deepEqual(Object.keys(DRAWINGS), CHOICES.drawing);
 });
 
-test("a link that says nothing of how it is drawn has the first of each choice", () => {
+test("a link without choices has the first of each", () => {
   const { drawing, side, rescaled, words, threshold, maxLines } = place({});
   assert.deepEqual([drawing, side, rescaled, words], [CHOICES.drawing[0], CHOICES.side[0], false, false]);
   assert.deepEqual([threshold, maxLines], [null, 0]);
 });
 
-test("two texts are not drawn as arcs, nor is anything as what is no drawing", () => {
+test("two texts are not drawn as arcs, and unknown drawings are ignored", () => {
   assert.equal(place({ drawing: "arcs" }).drawing, "arcs");
   assert.equal(place({ drawing: "arcs" }, TWO).drawing, "lines");
   assert.equal(place({ drawing: "pie" }).drawing, "lines");
 });
 
-test("layers and heads beyond those that there are become the last, and none of them the page's own", () => {
+test("layers and heads beyond the last become the last", () => {
   const at = (layer, head) => {
     const found = place({ layer, head });
     return [found.layer, found.head];
@@ -53,14 +53,14 @@ test("layers and heads beyond those that there are become the last, and none of 
   for (const none of ["", "0", "-1", "x", "1.5", "100000000"]) assert.deepEqual(at(none, none), [1, 2], none);
 });
 
-test("heads that are switched on are those of the link, as far as they are here", () => {
+test("the heads of the link that exist are switched on", () => {
   assert.equal(place({ head: "2" }).on, null);
   assert.deepEqual(place({ heads: "1,3" }).on, [0, 2]);
   assert.deepEqual(place({ heads: "0" }).on, []);
   assert.deepEqual(place({ heads: "1,3" }, [panelOf(["a"], null, [2, 3])]).on, [2]);
 });
 
-test("what is looked at comes back from its link", () => {
+test("the focus reads back from its link", () => {
   const drawn = {
     threshold: 0.25,
     maxLines: 7,
@@ -93,7 +93,7 @@ test("what is looked at comes back from its link", () => {
   }
 });
 
-test("of two texts the token of each side stands by itself in the link", () => {
+test("with two texts the link has a token for each side", () => {
   const looked = { ...place({}, TWO), side: "key", tokens: [1] };
   const link = linkOf({ looked, original: TWO, two: true }, { ...DEFAULTS, token: "the" });
   assert.deepEqual([link.token, link.key_token], ["the", "chat"]);

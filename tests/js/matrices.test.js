@@ -4,7 +4,7 @@ import test from "node:test";
 import { cellAfter, rangeOf } from "../../assets/components/pictures/matrix_gallery.js";
 import { windowAround } from "../../assets/components/view/matrices.js";
 
-test("the range is that of what is not hidden, however many numbers there are", () => {
+test("the range covers all visible numbers", () => {
   assert.deepEqual(rangeOf([NaN, 0.25, -2, NaN]), [-2, 0.25]);
   assert.deepEqual(rangeOf([NaN, NaN]), [0, 0]);
   // As 128 tokens of d_v 2,048 have it: more numbers than a function takes arguments.
@@ -12,7 +12,7 @@ test("the range is that of what is not hidden, however many numbers there are", 
   assert.deepEqual(rangeOf(large), [-1000, 128 * 2048 - 1001]);
 });
 
-test("a part of a long text has the token near its middle and never less than it may", () => {
+test("a part of a long text has the token near its middle and its full length", () => {
   for (const length of [1, 6, 7, 8, 600])
     for (let around = 0; around < length; around++) {
       const [first, after] = windowAround(length, around, 7);

@@ -1,4 +1,4 @@
-// The overview without a page: orders, places, the finger and the keys, and how an opened head leads to another page.
+// The overview without a page: orders, positions, pointer and keys, and opening a head on another page.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { leads } from "../../assets/components/pictures/overview.js";
@@ -17,14 +17,14 @@ const grid = (layers, heads) => Array.from({ length: layers }, () => heads);
 
 // Orders
 
-test("heads are sorted by a measure both ways and those without it come last", () => {
+test("heads are sorted by a measure in both orders, those without it last", () => {
   const values = [0.3, NaN, 0.9, 0.3, 0.1, NaN];
   assert.deepEqual(ranking(values, false), [4, 0, 3, 2, 1, 5]);
   assert.deepEqual(ranking(values, true), [2, 0, 3, 4, 1, 5]);
   assert.deepEqual(ranking([], true), []);
 });
 
-test("thousands of heads are sorted, equal ones as they stand", () => {
+test("thousands of heads are sorted stably", () => {
   const values = Array.from({ length: 5120 }, (_, at) => (at * 7919) % 1000); // each about five times
   for (const descending of [false, true]) {
     const order = ranking(values, descending);
@@ -37,7 +37,7 @@ test("thousands of heads are sorted, equal ones as they stand", () => {
   }
 });
 
-test("heads that do the same stand together, the surest first", () => {
+test("heads with the same role are neighbours, the highest score first", () => {
   const roles = ["b", "", "a", "b", "a", ""];
   const scores = [0.6, NaN, 0.7, 0.9, 0.8, NaN];
   assert.deepEqual(byRole(roles, scores, false), [4, 2, 3, 0, 1, 5]);
@@ -99,7 +99,7 @@ test("a ranking is as wide as the grid and has captions where there is room", ()
 
 // The finger
 
-test("the finger finds the picture that stands there and no other", () => {
+test("the pointer finds the picture below it", () => {
   for (const ranked of [null, [4, 3, 2, 1, 0]]) {
     const plan = arrange([3, 2], 500, ranked);
     plan.slots.forEach((head, slot) => {
@@ -141,7 +141,7 @@ test("arrows step over heads that a layer lacks", () => {
 
 // The axes
 
-test("numbers of an axis never stand closer than their room", () => {
+test("labels of an axis never overlap", () => {
   assert.deepEqual(numbered(4, 30, 20), [0, 1, 2, 3]);
   assert.deepEqual(numbered(8, 18, 20), [1, 3, 5, 7]);
   assert.deepEqual(numbered(12, 6, 20), [3, 7, 11]);
@@ -183,7 +183,7 @@ for (const rest of [0, 1, 150])
       assert.deepEqual([chose.length, clicks], [Number(isNew), [rest + 1]]);
     });
 
-test("a head is only chosen where no link leads on", (context) => {
+test("without a link a click only chooses a head", (context) => {
   const { clicks, pass } = slowPage(context, 0);
   const [chosen, chose] = [{ layer: 0, head: 1 }, []];
   leads({}, null, chosen).open(chosen, () => chose.push(1));

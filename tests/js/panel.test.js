@@ -1,4 +1,4 @@
-// A panel: which words are unknown, which rows mean nothing, a row that is left empty.
+// A panel: unknown words, rows without meaning, and empty rows.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { nothingIn, prepared, Rescaled } from "../../assets/components/numbers/panel.js";
@@ -7,7 +7,7 @@ const QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5];
 const KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7];
 const lettered = (letter, count) => Array.from({ length: count }, (_, at) => `${letter}${at}`);
 
-test("names are dim where no head that is on has anything to find", () => {
+test("names are dim if no head that is on has anything to find", () => {
   const heads = [
     { asks: ["noun"], nothing: [0, 2, 3, 6] },
     { asks: ["doer"], nothing: [2, 3, 4, 6] },
@@ -26,7 +26,7 @@ test("names are dim where no head that is on has anything to find", () => {
   assert.deepEqual(nothingIn(/** @type {any} */ ({ layers: 2 }), 0, 1, [0]), []);
 });
 
-test("a word is unknown where one of its pieces is", () => {
+test("a word with an unknown piece is unknown", () => {
   const groups = {
     query: { of: QUERY_WORDS, labels: lettered("q", 6) },
     key: { of: KEY_WORDS, labels: lettered("w", 8) },

@@ -1,4 +1,4 @@
-// A payload, made by hand, read again.
+// Reading a payload made by hand.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { openPayload } from "../../assets/components/numbers/payload.js";
@@ -24,7 +24,7 @@ const RULE = { scale: 0.5, soft_cap: null, temperature: 1 };
 const COMMON = { number: 3, heads: [1], n_heads: 2, kv: [0], ...RULE };
 const panelOf = (layer) => ({ title: "a", tokens: ["x", "y"], names: ["x", "y"], layers: [layer] });
 
-test("weights are the squares of what was sent", () => {
+test("weights are the squares of the sent numbers", () => {
   const layer = { ...COMMON, weights: { at: 0, shape: [1, 2, 2], type: "u1" } };
   const [panel] = openPayload(payload([panelOf(layer)], [Uint8Array.of(255, 0, 51, 204)]));
   assert.deepEqual([panel.tokens, panel.keys, panel.keyNames], [["x", "y"], panel.tokens, ["x", "y"]]);
@@ -34,7 +34,7 @@ test("weights are the squares of what was sent", () => {
   assert.ok(Number.isNaN(read.score(1, 0, 0)));
 });
 
-test("of q and k a weight is the exponential of its logit less the log-sum-exp, and 0 where it is hidden", () => {
+test("a weight from q and k is exp(score - log-sum-exp), or 0 if hidden", () => {
   const q = Float32Array.of(1, 2, 0, -1);
   const k = Float32Array.of(3, 1, 2, 2);
   const lse = Float32Array.of(2.5, Math.log(2));

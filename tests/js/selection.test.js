@@ -1,4 +1,4 @@
-// What a head view looks at: what stays and what goes when something else is shown, and where it is moved to.
+// The selection of a head view: what is kept for another scene, and how it moves.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Selection } from "../../assets/components/view/selection.js";
@@ -17,14 +17,14 @@ function shown(header = {}, ...panels) {
   return selection;
 }
 
-test("it begins where its header says", () => {
+test("a view begins with the focus of its header", () => {
   const { looked } = shown({ token: 1 });
   assert.deepEqual([looked.layer, looked.head, looked.on, looked.side, looked.tokens], [1, 2, null, "query", [1]]);
   assert.deepEqual(shown().heads, [2]);
   assert.deepEqual(shown({ on: [1, 3] }).heads, [1, 3]);
 });
 
-test("in the same sentence heads and words stay chosen, in another one the words do not", () => {
+test("another sentence keeps the chosen heads but not the words", () => {
   const selection = shown();
   selection.choose(0, "key", 2, false);
   selection.on = new Set([0, 3]);
@@ -35,7 +35,7 @@ test("in the same sentence heads and words stay chosen, in another one the words
   assert.deepEqual(selection.looked.tokens, []);
 });
 
-test("the chosen head is the one that was switched on last, as long as it is on", () => {
+test("the chosen head is the last one switched on", () => {
   const selection = shown();
   selection.on = new Set([0, 3]);
   selection.last = 3;
@@ -56,7 +56,7 @@ const ASKED = [
   { asks: ["noun"], nothing: [0, 2] },
 ];
 
-test("until heads are switched, one head of each question is drawn that has an answer there", () => {
+test("at first one head of each answered question is drawn", () => {
   const selection = shown({ token: 2, questions: [ASKED] });
   assert.deepEqual([selection.heads, selection.chosenHead], [[2], 2]);
   selection.choose(0, "query", 1, false); // two heads are asked for its noun: the first
@@ -67,13 +67,13 @@ test("until heads are switched, one head of each question is drawn that has an a
   assert.deepEqual(selection.heads, [2]);
 });
 
-test("heads that answer follow what is pointed at, but the chosen head does not", () => {
+test("drawn heads follow the hovered token, but the chosen head stays", () => {
   const selection = shown({ token: 2, questions: [ASKED] });
   selection.hover = selection.everywhere(0, { side: "query", tokens: [1] });
   assert.deepEqual([selection.heads, selection.chosenHead], [[0], 2]);
 });
 
-test("switched heads stay, whatever is looked at; in another layer none is asked", () => {
+test("switched heads stay for any token", () => {
   const selection = shown({ token: 2, questions: [ASKED] });
   selection.on = new Set([3]);
   selection.choose(0, "query", 1, false);
@@ -83,7 +83,7 @@ test("switched heads stay, whatever is looked at; in another layer none is asked
   assert.deepEqual(selection.heads, [2]);
 });
 
-test("a second click lets go of a word in its own sentence alone", () => {
+test("a second click unpins a word only in its own sentence", () => {
   const selection = shown({}, panelOf("the cat sat"), panelOf("the dog sat"));
   const held = () => selection.pinned.map((one) => one?.tokens ?? null);
   selection.choose(0, "query", 2, false);
@@ -94,7 +94,7 @@ test("a second click lets go of a word in its own sentence alone", () => {
   assert.deepEqual(held(), [null, null]);
 });
 
-test("another panel is looked at where the same word stands, or at the one in its place", () => {
+test("another panel shows the same word, or the one at its position", () => {
   const selection = shown({}, panelOf("the cat sat"), panelOf("sat the dog"));
   selection.choose(0, "query", 2, false);
   selection.lookAtPanel(1);
@@ -104,7 +104,7 @@ test("another panel is looked at where the same word stands, or at the one in it
   assert.deepEqual(selection.active(selection.panels[0]), { side: "query", token: 2 });
 });
 
-test("where it is told to look it looks, and says whether all is drawn in another way", () => {
+test("a given focus is applied, and a redraw reported if needed", () => {
   const selection = shown();
   const place = { ...selection.looked, layer: 0, head: 1, on: [1, 2], tokens: [0, 2] };
   assert.equal(selection.goTo(place), false);
@@ -114,14 +114,14 @@ test("where it is told to look it looks, and says whether all is drawn in anothe
   assert.deepEqual(selection.looked, other);
 });
 
-test("arcs become lines where one text looks at another", () => {
+test("arcs become lines between two texts", () => {
   const selection = shown();
   selection.set("drawing", "arcs");
   selection.show(selection.header, [panelOf("the cat", "le chat")]);
   assert.equal(selection.state.drawing, "lines");
 });
 
-test("what is chosen turns round with the direction, and goes where words are joined", () => {
+test("the choice follows a change of direction, and is dropped when words are joined", () => {
   const selection = shown();
   selection.choose(0, "query", 1, false);
   selection.set("side", "key");

@@ -1,4 +1,4 @@
-// What of a matrix is in sight.
+// The visible part of a matrix.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Viewport } from "../../assets/components/pictures/viewport.js";
@@ -28,7 +28,7 @@ test("zooming keeps the place under the pointer", () => {
   }
 });
 
-test("the zoom has its bounds and the matrix never leaves the view", () => {
+test("zoom is bounded and the matrix never leaves the view", () => {
   const w = hundred();
   w.zoom(1000, 0, 0);
   assert.deepEqual([w.cell, w.x, w.y], [72, 0, 0]);
@@ -43,7 +43,7 @@ test("the zoom has its bounds and the matrix never leaves the view", () => {
   assert.deepEqual([w.cell, w.x, w.y, w.zoomed], [4, 0, 0, false]);
 });
 
-test("the cell at a place is one that is in sight", () => {
+test("only visible cells are found at a position", () => {
   const w = hundred();
   assert.deepEqual(w.at(0, 0), { row: 0, column: 0 });
   assert.deepEqual(w.at(5, 399), { row: 99, column: 1 });
@@ -69,7 +69,7 @@ test("a few tokens fill the view", () => {
   assert.deepEqual([w.minCell, w.cell], [100, 100]);
 });
 
-test("cells of another form stay under the pointer and grow no higher than they may", () => {
+test("cells of another shape stay under the pointer, with a limited height", () => {
   const w = new Viewport(64, 640, 360, 12, 3); // cells of 10 × 30 pixels
   const sizes = [];
   for (const by of [2, 2, 2]) {
@@ -104,7 +104,7 @@ test("a matrix may have more columns than rows", () => {
   assert.deepEqual(w.at(219, 139), corner);
 });
 
-test("a cell is brought into sight and no farther", () => {
+test("a cell is scrolled just into view", () => {
   const w = hundred();
   w.zoom(10, 0, 0);
   w.reveal({ row: 3, column: 4 });

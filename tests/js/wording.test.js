@@ -1,9 +1,9 @@
-// Words and digits: templates, weights as they are written, titles apart, which way a text runs.
+// Wording: templates, digits of weights, titles of two sentences, direction of a text.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { apart, exact, fill, isRtl, short } from "../../assets/components/page/wording.js";
 
-test("two sentences are told apart by where they differ", () => {
+test("two sentences are titled by their differences", () => {
   const cases = [
     [
       ["It was too tired.", "It was too wide."],
@@ -34,7 +34,7 @@ test("two sentences are told apart by where they differ", () => {
   for (const [titles, shown] of cases) assert.deepEqual(apart(titles), shown);
 });
 
-test("what is filled in is no template itself", () => {
+test("values of placeholders are not templates", () => {
   const values = { tokens: "{list}", list: "$& {tokens} $1" };
   assert.equal(fill("{tokens} looks at {list}", values), "{list} looks at $& {tokens} $1");
   assert.equal(fill("{who} {what}", { who: 0 }), "0 {what}");
@@ -46,7 +46,7 @@ test("digits", () => {
   assert.deepEqual([0, 0.00004, 0.00012, 0.95507, 1].map(exact), written);
 });
 
-test("the first letter of the text says which way it runs", () => {
+test("the direction of a text is that of its first letter", () => {
   const toTheLeft = [
     ["القط", "sat"],
     ["[CLS]", "القط", "نام", "[SEP]"], // what a tokenizer adds is not of the text
