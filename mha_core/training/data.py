@@ -134,7 +134,7 @@ class Batches:
         encoded = training_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
         ids, hidden, links = hide(encoded, words, rng, self.mix.hidden)
-        # Sorted by length, otherwise random, and always in twos: the two sentences of a pair stay together, so
+        # Sorted by length, else random, and always in twos: the two sentences of a pair stay together, so
         # that their common part cancels out of the gradient. Other sentences are paired with one of their
         # length.
         others = np.flatnonzero(encoded.pronoun == 0)
