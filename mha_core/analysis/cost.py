@@ -145,8 +145,8 @@ def cost(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> Co
     )
 
 
-def by_heads(d_model: int, tokens: int, *, batch: int = 1, bias: bool = True) -> pd.DataFrame:
-    """The cost of h heads of d_model / h numbers each: one row for each h that divides d_model.
+def by_heads(d_model: int, tokens: int, *, batch: int = 1) -> pd.DataFrame:
+    """The cost of h heads of d_model / h numbers each, without biases: a row for each h that divides d_model.
 
     All have the same number of parameters and of operations, since ``h·d_k = d_model``; only the number of
     scores grows, ``h·L²``. Source: Vaswani et al. 2017, section 3.2.2. Raises `MhaError` as `cost` does.
@@ -154,7 +154,7 @@ def by_heads(d_model: int, tokens: int, *, batch: int = 1, bias: bool = True) ->
     rows = []
     for h in HEAD_COUNTS:
         if d_model % h == 0:
-            spec = AttentionSpec(d_model, h, bias=bias)
+            spec = AttentionSpec(d_model, h, bias=False)
             rows.append({"h": h, "d_k": spec.d_k} | vars(cost(spec, tokens, batch=batch)))
     return pd.DataFrame(rows).set_index("h")
 

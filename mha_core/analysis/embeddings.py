@@ -26,6 +26,7 @@ RELATIONS = {
         "number": (("我", "我们"), ("你", "你们"), ("他", "他们"), ("她", "她们")),
     },
 }
+NEIGHBOURS = 10  # words nearest to a word
 FLAT = 1e-9  # relative to the largest number: a smaller axis is rounding
 
 
@@ -81,8 +82,8 @@ def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = N
     return Map(pd.DataFrame(points, vectors.index, pd.RangeIndex(1, axes + 1, name="axis")), shares)
 
 
-def nearest(vectors: pd.DataFrame, word: str, *, count: int = 10) -> pd.Series:
-    """The words with the largest cosine to a word, ``cos(a, b) = a·b / (|a| |b|)``, without itself. (word,)
+def nearest(vectors: pd.DataFrame, word: str) -> pd.Series:
+    """The words with the largest ``cos(a, b) = a·b / (|a| |b|)`` to a word, itself left out. (word,)
 
     Raises `MhaError` for a word that has no vector.
     """
@@ -92,7 +93,7 @@ def nearest(vectors: pd.DataFrame, word: str, *, count: int = 10) -> pd.Series:
         )
     units = _units(vectors.to_numpy())
     cosines = pd.Series(units @ units[vectors.index.get_loc(word)], vectors.index, name="cosine")
-    return cosines.drop(word).sort_values(ascending=False, kind="stable").head(count)
+    return cosines.drop(word).sort_values(ascending=False, kind="stable").head(NEIGHBOURS)
 
 
 def agreement(vectors: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:

@@ -107,7 +107,7 @@ def test_two_tokens_with_other_widths_of_keys_and_values():
 
 
 def test_h_heads_cost_as_much_as_one_of_full_width_but_for_their_scores():
-    costs = by_heads(512, 10, bias=False)
+    costs = by_heads(512, 10)
     assert list(costs.index) == [1, 2, 4, 8, 16, 32]
     assert (costs["parameters"] == 4 * 512**2).all()
     assert costs["flops"].nunique() == costs["cache"].nunique() == 1

@@ -7,7 +7,16 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
-from mha_core.analysis.embeddings import RELATIONS, agreement, chance, nearest, project, table, verdict
+from mha_core.analysis.embeddings import (
+    NEIGHBOURS,
+    RELATIONS,
+    agreement,
+    chance,
+    nearest,
+    project,
+    table,
+    verdict,
+)
 from mha_core.sources import mini
 from mha_core.training.lexicon import lexicon
 
@@ -99,15 +108,16 @@ def test_axes_that_the_words_do_not_fill_are_zero(n_words):
 
 def test_the_nearest_words_are_those_of_the_largest_cosine():
     vectors = table([*"abcd"], np.array([[1, 0], [5, 0], [1, 1], [-1, 0]]))
-    found = nearest(vectors, "a", count=3)
+    found = nearest(vectors, "a")
     assert [*found.index] == ["b", "c", "d"]  # the length of a vector does not matter
     np.testing.assert_allclose(found, [1, math.sqrt(0.5), -1])
 
 
-def test_a_word_is_not_its_own_neighbour_and_no_more_are_given_than_there_are():
-    found = nearest(random_vectors(4, 3), "w2", count=10)
+def test_a_word_is_not_its_own_neighbour():
+    found = nearest(random_vectors(4, 3), "w2")
     assert sorted(found.index) == ["w0", "w1", "w3"]
     assert (np.diff(found) <= 0).all()
+    assert len(nearest(random_vectors(40, 3), "w2")) == NEIGHBOURS
 
 
 def test_a_vector_of_zeros_is_near_nothing():

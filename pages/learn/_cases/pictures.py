@@ -230,7 +230,7 @@ def _one_head(case: Case) -> Iterable[str]:
 
 def _equal_cost(case: Case) -> Iterable[str]:
     spec, tokens = _cost_spec(case)
-    costs = by_heads(spec.d_model, tokens, bias=False)
+    costs = by_heads(spec.d_model, tokens)
     return _bars(list(costs["parameters"]), [f"h = {h}" for h in costs.index])
 
 

@@ -53,7 +53,7 @@ def numbers(layer: LayerSizes) -> None:
 
 def by_heads(layer: LayerSizes) -> None:
     """The same width in more and narrower heads, one row for each h."""
-    costs = cost_by_heads(layer.spec.d_model, layer.tokens, batch=layer.batch, bias=False)
+    costs = cost_by_heads(layer.spec.d_model, layer.tokens, batch=layer.batch)
     table = {t("cost.column_h"): [str(h) for h in costs.index], "d_k": costs["d_k"].astype(str)}
     table |= _columns([Cost(**row) for row in costs.drop(columns="d_k").to_dict("records")], layer)
     if state.on_phone():
