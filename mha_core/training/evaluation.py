@@ -28,7 +28,7 @@ from mha_core.training.questions import LINKS as QUESTION_OF
 PAIRS = 40  # of each pattern
 PAIRS_PER_SHAPE = 8  # of each pattern in each shape
 STATEMENTS = 600  # sentences without a pronoun to resolve
-READABLE = 0.95, 0.5  # accuracy and weight of a head that explains itself
+READABLE = 0.95, 0.5  # least accuracy and weight of a head whose role can be seen
 BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
 MAX_UNKNOWN_SCORED = 3  # most unknown words in a scored sentence
 LONG = 33  # tokens of a text longer than most training texts
