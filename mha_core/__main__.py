@@ -172,7 +172,7 @@ def _open_lesson(word: str) -> None:
 
     lesson = Lesson.open(word)
     os.environ[resources.LESSON] = str(Path(word).resolve())
-    os.environ[resources.LINK] = f"/{link.written(link.LinkParts('lessons', {'lesson': lesson.name}))}"
+    os.environ[resources.LINK] = f"/{link.compose(link.LinkParts('lessons', {'lesson': lesson.name}))}"
 
 
 def _check_lesson(word: str) -> int:

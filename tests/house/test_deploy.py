@@ -56,9 +56,8 @@ def test_every_environment_variable_is_documented_and_read():
     code = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
     read = {name for file in code for name in re.findall(r'= "(HEADSCOPE_\w+)"', file.read_text("utf-8"))}
     read -= {
-        "HEADSCOPE_OPENED",
-        "HEADSCOPE_LINK",
-    }  # which `headscope open` sets for the server that it starts
+        f"HEADSCOPE_{name}" for name in ("OPENED", "LINK", "LESSON")
+    }  # set by `headscope` for its server
     docs = "".join(file.read_text("utf-8") for file in (ROOT / "README.md", DEPLOY / "README.md"))
     assert set(re.findall(r"^\| `(HEADSCOPE_\w+)", docs, re.MULTILINE)) == read
     given = [ROOT / "Dockerfile", DEPLOY / "compose.yaml", DEPLOY / "kubernetes.yaml"]
