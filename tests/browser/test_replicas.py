@@ -84,7 +84,7 @@ class Visitor(threading.Thread):
             with contextlib.suppress(ConnectionClosed), self._connection() as page:
                 self.connections += 1
                 while not self.end.is_set():
-                    text = self._ask(page)
+                    text = self._request_page(page)
                     with self.answered:
                         self.seen.append(text)
                         self.answered.notify_all()

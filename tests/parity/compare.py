@@ -143,7 +143,7 @@ def entered(built: nn.Module, folder: str, *, inside: bool) -> tuple[Door, huggi
     """
     door = Door(built, folder, inside=inside)
     try:
-        model = door.opened("float32")
+        model = door.open_model("float32")
         if model.tokenizer("w5 w17")["input_ids"] == [5, 17]:
             return door, model, ""
         refusal = MhaError("transformers reads every tokenizer of this family as one of its own.")
@@ -153,7 +153,7 @@ def entered(built: nn.Module, folder: str, *, inside: bool) -> tuple[Door, huggi
         raise refusal
     door.name = "memory"
     try:
-        return door, door.opened("float32"), f"its folder: {_short(refusal)}"
+        return door, door.open_model("float32"), f"its folder: {_short(refusal)}"
     except MhaError:
         raise refusal from None
 
@@ -233,7 +233,7 @@ def half(door: Door, dtype: str, length: tuple[int, int], route: str) -> tuple[s
     → the cell of the table, and the reason where there is no figure.
     """
     try:
-        model = door.opened(dtype)
+        model = door.open_model(dtype)
         trace, _ = traced(model, length)
     except Exception as error:
         return _failed(error), f"{dtype}: {_short(error)}"
