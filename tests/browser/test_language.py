@@ -75,7 +75,7 @@ def left_in_english(page) -> dict[str, list[str]]:
     }
 
 
-def speaks(page) -> str:
+def language(page) -> str:
     return page.evaluate("document.documentElement.lang")
 
 
@@ -162,4 +162,4 @@ def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):
     expect(saved.locator(".status").first).to_contain_text("看“动物”1.00")
     assert "关掉：第 2 层、头 3" in saved.locator("body").inner_text()
     assert left_in_english(saved) == {}
-    assert speaks(saved) == "zh-CN"
+    assert language(saved) == "zh-CN"

@@ -85,7 +85,7 @@ def test_a_second_sentence_has_the_same_settings(opened_on_random, eye):
 def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, language, nth):
     example = BY_LANGUAGE[language][nth]
     app = write(opened(text=example["text"], twin=example["twin"]), "The dog was tired.")
-    assert typed(app) == ("The dog was tired.", "")
+    assert typed_sentences(app) == ("The dog was tired.", "")
     assert len(tokens(app)) == 1
 
 
