@@ -102,8 +102,8 @@ def test_both_maps_know_which_of_their_words_a_token_is(open_embeddings):
 
 
 @pytest.mark.slow
-def test_without_a_class_there_are_the_words_of_the_sentence(shown):
-    app = shown()
+def test_without_a_class_there_are_the_words_of_the_sentence(open_embeddings):
+    app = open_embeddings()
     app.multiselect(key="shown_classes").set_value([]).run()
     assert not app.exception
     assert {"it", "animal"} <= written_words(app) <= set(points(app))

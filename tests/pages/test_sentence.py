@@ -246,9 +246,9 @@ def test_a_text_beyond_every_limit_is_shortened(opened_on_random, monkeypatch, t
 
 def test_random_weights_can_be_chosen(opened, english, tokens):
     app = opened(text=UNKNOWN, twin="")
-    assert english("model.random") not in written(app)
+    assert english("model.random") not in page_text(app)
     app.selectbox(key="shown_source").set_value("random").run()
-    assert typed(app) == (UNKNOWN, "")
+    assert typed_sentences(app) == (UNKNOWN, "")
     assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
     assert english("model.random") in page_text(app)
 
@@ -671,7 +671,7 @@ def test_a_link_sets_what_it_names(opened, shows, link):
     assert not app.error
     scene = Scene(**{key: value for key, value in link.items() if key in CONTROLS}, focus=Focus.of_link(link))
     assert app.selectbox(key="shown_source").value == scene.source
-    assert typed(app) == (scene.text, scene.twin)
+    assert typed_sentences(app) == (scene.text, scene.twin)
     if scene.source == "mini":
         assert app.selectbox(key="shown_architecture").value == scene.architecture
     trace = mha.trace(**scene.settings())

@@ -168,7 +168,7 @@ def test_the_typed_text_is_kept_for_other_sources(open_file, opened):
     app.text_area(key="text").set_value("The dog was tired.")
     app.text_area(key="twin").set_value("The dog was old.").run()
     app.selectbox(key="shown_source").set_value("file").run()
-    app = open_file(of_tensors(), app)
+    app = open_file(tensors_file(), app)
     app.selectbox(key="shown_source").set_value("mini").run()
     assert app.text_area(key="text").value == "The dog was tired."
     assert app.text_area(key="twin").value == "The dog was old."
