@@ -444,8 +444,10 @@ def _last(
 
 def _is_the_same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are the same view of the same memory."""
-    same = one.data_ptr() == other.data_ptr() and one.dtype == other.dtype
-    return same and one.shape == other.shape and one.stride() == other.stride()
+    if one.data_ptr() != other.data_ptr() or one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    steps = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(size == 1 or step == other_step for size, step, other_step in steps)
 
 
 def _rotates_into(heads: Tensor, target: Tensor, code: RotaryCode | None) -> bool:
