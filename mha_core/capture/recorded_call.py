@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.masks import SharedTensors
+from mha_core.errors import Phrase
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.projections import ModelProjections
@@ -52,6 +53,7 @@ class RecordedCall:
     looks_outside: bool = False  # its keys come from another text
     n_parts: int = 1  # parts in which the item is read; this is one of them
     is_one_of_several_items: bool = False  # the model reads several items, one at a time
+    note: Phrase | None = None  # on how it is shown
     ambiguity: str = ""  # why its text or its heads are ambiguous; empty where they are not
 
     @property
@@ -69,6 +71,8 @@ class RecordedCall:
 
     def _with_continuation(self, later: "RecordedCall") -> "tuple[RecordedCall, RecordedCall] | None":
         """This call and one that continues it, as they are or without unused keys of a cache; else None."""
+        if later.sizes[1] <= later.sizes[0]:  # all of its keys are its own
+            return None
         for one, other in ((self, later), (self.without_unused_keys(), later.without_unused_keys())):
             n_shared = other.sizes[1] - other.sizes[0]
             if 0 < n_shared <= one.k.shape[1] and one._shares(other, n_shared):

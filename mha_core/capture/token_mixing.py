@@ -2,11 +2,13 @@
 
 A copy of each module runs again on a copy of its input with one token changed. Where another token of its
 output moves, and nothing that is known to mix tokens inside explains it, the module is named. Parts whose
-attention was recorded, and parts that were named, give in the copy what they gave in the run.
+attention was recorded, and parts that were named, give in the copy what they gave in the run. Of a module
+that computes attention itself the results of attention are held, and its queries, keys and values are
+compared, too.
 """
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -14,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.errors import Phrase
+from mha_core.capture.module_copy import Prepare, copied, drawing_alike, prepared, tensors
+from mha_core.errors import Phrase, listed
 
 MIXES = Phrase("mixes tokens by what it computes, which is not shown")
 UNCHECKED = Phrase("could not be checked for mixing tokens")
 BESIDE = Phrase("was not checked for mixing tokens beside its attention")
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+MIXES_BEHIND = Phrase("mixes tokens behind its attention, which is not shown")
+NAMES = {"q": Phrase("queries"), "k": Phrase("keys"), "v": Phrase("values")}
 
 
 class Run(NamedTuple):
@@ -30,12 +34,34 @@ class Run(NamedTuple):
     before: dict[nn.Module, int]
 
 
+class Axes(NamedTuple):
+    """The first and the last of the axes that count tokens: one, or the rows and columns of a picture."""
+
+    first: int
+    last: int
+
+    def count(self, tensor: Tensor) -> int:
+        """How many tokens a tensor has."""
+        return math.prod(tensor.shape[self.first : self.last + 1])
+
+    def token(self, tensor: Tensor, at: int) -> Tensor:
+        """A view of one token."""
+        if self.first == self.last:
+            return tensor.select(self.first, at)
+        row, column = divmod(at, tensor.shape[self.last])
+        return tensor.select(self.last, column).select(self.first, row)
+
+
+ROWS = Axes(-2, -2)  # of queries, keys and values
+
+
 class TokenMixing:
     """Checks the modules of a model while they run; `findings` says what was found, by their names.
 
     `names` has all modules of the model, `lengths` the numbers of tokens of its texts: an axis as long counts
-    tokens. `attends` tells of a module whether attention was seen in its own code. `unseen()` is a block that
-    no mode sees. While this is entered the modules have hooks; the model computes what it would without them.
+    tokens. `attends` tells of a module whether attention was seen in its own code; `beside` asks what it does
+    beside that, too. `unseen()` is a block that no mode sees. While this is entered the modules have hooks;
+    the model computes what it would without them.
     """
 
     def __init__(
@@ -44,7 +70,10 @@ class TokenMixing:
         lengths: Sequence[int],
         attends: Callable[[nn.Module], bool],
         unseen: Callable[[], AbstractContextManager],
+        *,
+        beside: bool,
     ):
+        self.beside = beside
         self.names, self.lengths, self.attends, self.unseen = names, lengths, attends, unseen
         self.findings: dict[str, str] = {}
         self._hooks: list = []
@@ -69,7 +98,7 @@ class TokenMixing:
     def _begin(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                given = _copied(args), _copied(kwargs)
+                given = copied(args), copied(kwargs)
         except Exception:  # of somebody else's object: it is said that the module was not checked
             given = None
         before = {part: len(outputs) for part, outputs in self._outputs.items()}
@@ -86,8 +115,8 @@ class TokenMixing:
         with self.unseen():
             if self.attends(module):
                 mixes = True
-                if type(module) is not nn.MultiheadAttention:  # whose code does nothing beside
-                    self._find(module, BESIDE)
+                if self.beside and type(module) is not nn.MultiheadAttention:  # whose code does nothing else
+                    self._check_beside(run, output)
             else:
                 mixes = self._mixes(run, output)
         if not self._running:
@@ -98,17 +127,66 @@ class TokenMixing:
     def _find(self, module: nn.Module, reason: str) -> None:
         self.findings.setdefault(self.names[module] or type(module).__name__, reason)
 
+    def _check_beside(self, run: Run, output: object) -> None:
+        """Name a module with attention in its own code that mixes tokens before or behind that."""
+        try:
+            reason = self._beside(run, output)
+        except Exception:  # as in `_mixes`
+            reason = BESIDE
+        if reason:
+            self._find(run.module, reason)
+
+    def _beside(self, run: Run, output: object) -> str:
+        """How one token moves another one beside the attention of a module, if it does.
+
+        It is changed in what the module was given and in the result of its attention, which is held.
+        """
+        from mha_core.capture.own_code.rerun import rerun  # only recordings ask for it
+
+        axes = self._shared_axes(run, output)
+        calm = None if axes is None else rerun(self._again(run))
+        if calm is None or not calm.is_followed or not calm.heads:
+            return BESIDE
+        of_tokens = [part.shape[-2] in self.lengths for heads in calm.heads for part in heads[:3]]
+        if not all(of_tokens):
+            return BESIDE
+        made = next(tensors(calm.output))
+        for token in {0, axes.count(made) // 2}:
+            held = copied(calm.results)
+            for heads in calm.heads:
+                result = next(tensors(held[heads.number]))
+                _change(result, Axes(heads.axis, heads.axis), token)
+            other = rerun(self._again(run, (axes, token)), held)
+            mixed: dict[str, None] = {}
+            for one, moved in zip(calm.heads, other.heads, strict=True):
+                for at, name in NAMES.items():
+                    itself, others = _moved(getattr(one, at), getattr(moved, at), ROWS, token)
+                    if not itself:  # it is made of something else, which was not changed
+                        return BESIDE
+                    mixed |= dict.fromkeys([name] if others else ())
+            if mixed:
+                return Phrase(
+                    "mixes tokens before its attention, in its {names}, which is not shown",
+                    names=listed(mixed, "and"),
+                )
+            if _moved(made, next(tensors(other.output)), axes, token)[1]:
+                return MIXES_BEHIND
+        return ""
+
     def _mixes(self, run: Run, output: object) -> bool:
         """Does one token that a module was given move another one of its output? Such a module is named."""
         if run.given is None:
             self._find(run.module, UNCHECKED)
             return False
-        given, made = next(_tensors(run.given), None), next(_tensors(output), None)
-        axis = None if given is None or made is None else self._token_axis(given, made)
-        if axis is None:  # it reads or makes no tokens
+        axes = self._shared_axes(run, output)
+        if axes is None:  # it reads or makes no tokens
             return False
         try:
-            moved = any(self._moves(run, axis, token) for token in {0, made.shape[axis] // 2})
+            calm = self._made(run)
+            moved = any(
+                _moved(calm, self._made(run, (axes, token)), axes, token)[1]
+                for token in {0, axes.count(calm) // 2}
+            )
         except Exception:  # of somebody else's code: what cannot be copied may not run
             self._find(run.module, UNCHECKED)
             return False
@@ -116,62 +194,71 @@ class TokenMixing:
             self._find(run.module, MIXES)
         return moved
 
-    def _token_axis(self, given: Tensor, made: Tensor) -> int | None:
-        """The axis that counts tokens in both; of several the one after the texts."""
-        axes = [
-            axis
-            for axis in range(min(given.dim(), made.dim()))
-            if given.shape[axis] == made.shape[axis] and given.shape[axis] in self.lengths
+    def _shared_axes(self, run: Run, output: object) -> Axes | None:
+        """The axes that count tokens in what a module was given and in what it has made, if any do."""
+        given, made = next(tensors(run.given), None), next(tensors(output), None)
+        return None if given is None or made is None else self._token_axes(given, made)
+
+    def _token_axes(self, given: Tensor, made: Tensor) -> Axes | None:
+        """The axis that counts tokens in both, of several the one after the texts; of pictures two axes."""
+        sizes = list(zip(given.shape, made.shape, strict=False))
+        same = [axis for axis, (size, other) in enumerate(sizes) if size == other]
+        axes = [Axes(axis, axis) for axis in same if given.shape[axis] in self.lengths]
+        if made.dim() > 1 and axes:
+            return min(axes, key=lambda each: abs(each.first - 1))
+        pictures = [
+            Axes(axis, axis + 1)
+            for axis in same
+            if axis and axis + 1 in same and given.shape[axis] * given.shape[axis + 1] in self.lengths
         ]
-        return min(axes, key=lambda axis: abs(axis - 1), default=None) if made.dim() > 1 else None
+        square = min(
+            pictures, key=lambda each: abs(given.shape[each.first] - given.shape[each.last]), default=None
+        )
+        return square if min(given.dim(), made.dim()) > 3 else None
 
-    def _moves(self, run: Run, axis: int, token: int) -> bool:
-        one, other = (self._again(run, axis, at) for at in (None, token))
-        rest = torch.tensor([at for at in range(one.shape[axis]) if at != token], device=one.device)
-        apart = gap(other.index_select(axis, rest), one.index_select(axis, rest))
-        return apart > CLOSE.get(one.dtype, 0.0) / 10
+    def _made(self, run: Run, token: tuple[Axes, int] | None = None) -> Tensor:
+        """What a copy of a module makes."""
+        again = self._again(run, token)
+        with drawing_alike():
+            return next(tensors(again()))
 
-    def _again(self, run: Run, axis: int, token: int | None) -> Tensor:
-        """What a copy of a module makes of its input with another `token`, if any."""
-        module = run.module
-        shared: dict[int, object] = {id(parameter): parameter for parameter in module.parameters()}
-        hooks = (getattr(part, name) for part in module.modules() for name in HOOKS)
-        other = copy.deepcopy(module, shared | {id(each): type(each)() for each in hooks})
-        for name, part in module.named_modules():
-            if name and part in self._outputs:
+    def _held(self, run: Run) -> Prepare:
+        """What lets the parts of a copy that mix tokens give what they gave in the run."""
+        parts = {name: part for name, part in run.module.named_modules() if name and part in self._outputs}
+
+        def prepare(other: nn.Module, args: tuple, kwargs: dict) -> None:
+            for name, part in parts.items():
                 outputs = iter(self._outputs[part][run.before.get(part, 0) :])
                 other.get_submodule(name).forward = lambda *_, outputs=outputs, **__: next(outputs)
-        args, kwargs = _copied(run.given[0]), _copied(run.given[1])
-        if token is not None:
-            _change(next(_tensors((args, kwargs))), axis, token)
-        with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(0)  # one dropout for both
-            return next(_tensors(other(*args, **kwargs)))
+
+        return prepare
+
+    def _again(self, run: Run, token: tuple[Axes, int] | None = None) -> Callable[[], object]:
+        """What runs a copy of a module on its input, with another (axes, token) if one is given."""
+        held = self._held(run)
+
+        def prepare(other: nn.Module, args: tuple, kwargs: dict) -> None:
+            held(other, args, kwargs)
+            if token is not None:
+                _change(next(tensors((args, kwargs))), *token)
+
+        return prepared(run.module, run.given, prepare)
 
 
-def _change(given: Tensor, axis: int, token: int) -> None:
+def _moved(one: Tensor, other: Tensor, axes: Axes, token: int) -> tuple[bool, bool]:
+    """Is one token of a tensor another one in the second, and is anything else?"""
+    one, other, axis = one.flatten(*axes), other.flatten(*axes), axes.first
+    at = torch.arange(one.shape[axis], device=one.device)
+    parts = (at[at == token], at[at != token])
+    gaps = (gap(other.index_select(axis, part), one.index_select(axis, part)) for part in parts)
+    itself, others = (apart > CLOSE.get(one.dtype, 0.0) / 10 for apart in gaps)
+    return itself, others
+
+
+def _change(given: Tensor, axes: Axes, token: int) -> None:
     """Another vector, or the id of another token, in the place of one."""
-    row = given.select(axis, token)
+    row = axes.token(given, token)
     if given.is_floating_point():
         row.add_(1 + row.float().abs().mean().to(row.dtype)).neg_()
     else:
-        row.copy_(given.select(axis, token - 1 if token else 1).clone())
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    """The tensors with numbers in what a module was given or has made, in their order."""
-    if isinstance(value, Tensor):
-        if not (value.is_nested or value.is_meta):
-            yield value
-    elif isinstance(value, tuple | list | dict) or hasattr(value, "to_tuple"):
-        for part in value.values() if hasattr(value, "values") else value:
-            yield from _tensors(part)
-
-
-def _copied(value: object) -> object:
-    """A copy of what a module was given, since it may write into it."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {name: _copied(part) for name, part in value.items()}
-    return type(value)(map(_copied, value)) if type(value) in (tuple, list) else copy.deepcopy(value)
+        row.copy_(axes.token(given, token - 1 if token else 1).clone())

@@ -31,6 +31,7 @@ from mha_core.capture.own_code.caller import Caller, Root, caller
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
+from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
     FORWARD,
@@ -81,6 +82,7 @@ NOT_CHECKED = Phrase(
     "Whether anything but the attention that is named mixes tokens was not checked; mha.record(model, "
     'tokens=…, check="mixing") does.'
 )
+ALL = "all"  # parts of an item, as one layer
 MAX_LISTED = 4  # modules in a sentence
 
 
@@ -93,7 +95,7 @@ def record(
     batch: int | None = None,
     kinds: Sequence[str] | None = None,
     misfit: str = "name",
-    part: int = 0,
+    part: "int | str" = 0,
     check: str | None = None,
     source: SourceValue = RecordedSource.name,
 ) -> "Recorder":
@@ -109,8 +111,11 @@ def record(
     `item` is the index in a batch of `batch` texts. The modules that run show how many texts there are; give
     `batch` only for code without modules whose axes of texts and heads cannot be told apart.
     Some models cut one item into windows, frames or channels and fold these into the batch. The trace then
-    shows `part` number 0 or the one you choose, and names the others as left out. If one batch has parts of
-    several items, record one item at a time.
+    shows `part` number 0 or the one you choose, and names the others as left out. With ``part="all"`` and the
+    `tokens` of the whole item it shows all parts as one layer, in which tokens of other parts are hidden. To
+    prove which token is where, the modules around the layer run some times more, in copies with some tokens
+    changed. The trace's notes say which module's order of tokens this is. A layer is named with the reason if
+    not each token is in exactly one part. If one batch has parts of several items, record one item at a time.
     The output of the model is bit-identical to its output with torch's fused path off. With dropout the
     recorded weights are those before dropout. A factor for each head on the scores is recorded as a factor on
     its queries. Granite with windows writes a sink as a factor ``sigmoid(lse − sink)`` on each row of the
@@ -145,6 +150,12 @@ def record(
             raise MhaError(
                 'check="mixing" checks the modules of a model: mha.record(model, tokens=…, check=…).'
             )
+    if isinstance(part, str) and part != ALL:
+        raise MhaError(
+            'part is the number of a part, from 0, or "all" for one layer of all parts; got {part}.',
+            part=shown(part),
+            fixes=({"part": ALL},),
+        )
     if batch is not None:
         at_least_1("batch", batch, Phrase("texts"))
     if kinds is not None and not isinstance(kinds, list | tuple):
@@ -157,7 +168,7 @@ def record(
         model=model,
         batch=batch,
         misfit=misfit,
-        part=whole("part", part),
+        part=part if part == ALL else whole("part", part),
         check=check,
     )
 
@@ -175,7 +186,7 @@ class Recorder:
         model: nn.Module | None = None,
         batch: int | None = None,
         misfit: str = "name",
-        part: int = 0,
+        part: "int | str" = 0,
         check: str | None = None,
     ):
         self.part = part
@@ -202,7 +213,8 @@ class Recorder:
         self._mixing = None
         if check is not None:
             lengths = {len(sides.queries), len(sides.keys)}
-            self._mixing = TokenMixing(self._names, lengths, self._attends, self._eager_mode.undisturbed)
+            unseen = self._eager_mode.undisturbed
+            self._mixing = TokenMixing(self._names, lengths, self._attends, unseen, beside=True)
         self._modes = ExitStack()
 
     def __repr__(self) -> str:
@@ -309,8 +321,9 @@ class Recorder:
         shared, calls = SharedTensors(), forward.calls
         kinds = self._kinds_by_lengths(calls) if self.kinds is None else self._kinds_by_caller(calls)
         layers = [call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)]
-        notes = (NOT_CHECKED,) if self._mixing is None else ()
-        source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=notes)
+        notes = [call.note for call in calls if call.note is not None]
+        notes += [NOT_CHECKED] if self._mixing is None else []
+        source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
         if not self.sides.same:  # the keys are of the encoder's text
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
         return AttentionTrace(self.sides.queries, tuple(layers), source)
@@ -356,13 +369,16 @@ class Recorder:
 
     def _misfit(self, call: RecordedCall) -> str:
         """The reason why a call is not a layer."""
-        n_query, n_key = call.sizes
+        kinds, (n_query, n_key) = self._kinds_by_sizes(), call.sizes
         reason = Phrase(
             "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
             n_query=n_query,
             n_key=n_key,
-            allowed=listed((listed(sizes, "and") for sizes in self._kinds_by_sizes()), "comma"),
+            allowed=listed((listed(sizes, "and") for sizes in kinds), "comma"),
         )
+        if (call.n_parts * n_query, call.n_parts * n_key) in kinds:
+            hint = Phrase('part="all" shows its {n_parts} parts as one layer.', n_parts=call.n_parts)
+            reason = listed((reason, hint), "space")
         return _at(call.place, reason)
 
     def _without_unused_keys(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
@@ -375,11 +391,25 @@ class Recorder:
     def _other_parts(self, call: RecordedCall) -> str:
         """The sentence about a layer that shows one part of an item."""
         reason = Phrase(
-            "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another.",
+            "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another, and "
+            'part="all" with the tokens of all parts shows one layer.',
             n_parts=call.n_parts,
             part=self.part,
         )
         return _at(call.place, reason)
+
+    def _whole_note(self, place: Place, tiled: Tiling) -> Phrase:
+        """The sentence about a layer that shows all parts of an item."""
+        module = self._names.get(tiled.module) or type(tiled.module).__name__
+        by_part = Phrase("part by part")
+        reason = Phrase(
+            "its {n_parts} parts are shown as one layer. The tokens are in the order in which {module} has "
+            "them, {order}.",
+            n_parts=len(tiled.tokens),
+            module=module,
+            order=by_part if tiled.is_part_by_part else " × ".join(map(str, tiled.sizes)),
+        )
+        return _at(place, reason)
 
     def _kinds_by_caller(self, calls: Sequence[RecordedCall]) -> Sequence[str]:
         if len(self.kinds) != len(calls):
@@ -409,6 +439,12 @@ class Recorder:
         """The index of the item, or of its part, in the batch of the current call."""
         return self.item if self._n_parts == 1 else self.part
 
+    def _n_sequences(self, where: Caller, lengths: Sequence[int], q_shape: Sequence[int]) -> int | None:
+        """How many sequences are read at once; more than one text where that is read in parts."""
+        if self.batch not in (None, 1):
+            return self.batch
+        return where.batch(lengths, q_shape) or self.batch
+
     def _find_parts(self, where: Caller, lengths: Sequence[int], n_read: int | None) -> None:
         """Find the number of parts of an item in a call, which reads `n_read` sequences at once.
 
@@ -428,8 +464,51 @@ class Recorder:
                 given=given,
             )
         index("item", self.item, 1, of=Phrase("The batch"))
-        index("part", self.part, n_read, of=Phrase("The item"))
+        if self.part == ALL:
+            self._check_sizes(n_read, *lengths)
+        else:
+            index("part", self.part, n_read, of=Phrase("The item"))
         self._n_parts = n_read
+
+    def _check_sizes(self, n_parts: int, n_query: int, n_key: int) -> None:
+        """Raises `MhaError` where the parts of an item have not the tokens together."""
+        n_tokens = n_parts * n_query
+        if n_query == n_key and (n_tokens, n_tokens) in self._kinds_by_sizes():
+            return
+        raise MhaError(
+            "its {n_parts} parts of {n_query} queries and {n_key} keys do not make up {n_tokens} tokens.",
+            n_parts=n_parts,
+            n_query=n_query,
+            n_key=n_key,
+            n_tokens=len(self.sides.queries),
+        )
+
+    def _tiling(
+        self, where: Caller, q: Tensor, by_part: Callable[[Tensor], Tensor], n_rows: int
+    ) -> Tiling | None:
+        """Where the tokens are in the parts that are read now, if they are to be shown as one layer."""
+        if self._n_parts == 1 or self.part != ALL:
+            return None
+        around = (
+            (frame.f_locals["self"], (frame.f_locals["args"], frame.f_locals["kwargs"]))
+            for frame in where.frames
+        )
+        return tiling(around, q, by_part, (self._n_parts, n_rows))
+
+    def _attended(
+        self,
+        read: Callable[[int], tuple[Attended, Facts]],
+        tiled: Tiling | None,
+        check: Callable[[Attended, int], None] = lambda attended, at: None,
+    ) -> tuple[Attended, Facts]:
+        """The item or its part of the call that is read now, or all parts as one; each is checked."""
+        numbers = [self._index] if tiled is None else range(self._n_parts)
+        found = [read(at) for at in numbers]
+        for at, (attended, about) in zip(numbers, found, strict=True):
+            if not about.dropout:
+                check(attended, at)
+        one, about = found[0]
+        return (one if tiled is None else tiled.attended([attended for attended, _ in found])), about
 
     def _place(self) -> Place:
         """The place of the running operation. If a new forward pass begins with it, the pass is added."""
@@ -493,11 +572,12 @@ class Recorder:
         self, place: Place, where: Caller, result: Tensor, query, key, value, attn_mask=None, *args, **kwargs
     ) -> None:
         """A call of `scaled_dot_product_attention`, as one layer."""
-        batch = self.batch
         packed = 1 if query.is_nested else where.packed_heads(query.shape)
+        asked, folding = query, None
         query, attn_mask, output = (unpacked(tensor, packed) for tensor in (query, attn_mask, result))
-        if batch is None and query.dim() > 1 and not query.is_nested:
-            batch = where.batch((query.shape[-2], key.shape[-2]), query.shape)
+        batch = self.batch
+        if query.dim() > 1 and not query.is_nested:
+            batch = self._n_sequences(where, (query.shape[-2], key.shape[-2]), query.shape)
         if query.dim() == value.dim() == 3 and (folding := self._folding(value, batch)) is not None:
             parts = (query, key, value, attn_mask, output)
             query, key, value, attn_mask, output = (_unfolded(part, *folding) for part in parts)
@@ -507,12 +587,18 @@ class Recorder:
         if not self._eager_mode.are_of_tokens(key, value):
             raise MhaError("attention was not followed: {reason}.", reason=following.NO_TOKENS)
         self._find_parts(where, lengths, batch if axis is None else lead[axis])
-        attended, about = self._reader.attended(
-            lead, axis, self._index, query, key, value, attn_mask, *args, **kwargs
+        tiled = self._tiling(
+            where,
+            asked,
+            lambda part: by_part(_unfolded(part, *folding) if folding else part, lead, axis),
+            query.shape[-2],
         )
-        if not about.dropout:
-            self._compare(attended, heads_of(output, axis, self._index))
-        self._add(place, attended, about, result, axis, output=output, frame=where.frame)
+        attended, about = self._attended(
+            lambda at: self._reader.attended(lead, axis, at, query, key, value, attn_mask, *args, **kwargs),
+            tiled,
+            lambda attended, at: self._compare(attended, heads_of(output, axis, at)),
+        )
+        self._add(place, attended, about, result, axis, output=output, frame=where.frame, tiled=tiled)
 
     def _folding(self, values: Tensor, batch: int | None) -> tuple[tuple[int, int], int] | None:
         """The two axes in the first axis of values (text and head, token, width), if they are proven."""
@@ -544,21 +630,33 @@ class Recorder:
         except HeadsReached as reached:
             q, k, v, mask, _, is_causal = reached.args
         self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
-        lead = self._reader.lead(q.shape[0], q, k, v)
-        attended, about = self._reader.attended(*lead, self._index, q, k, v, mask, dropout, is_causal)
-        if not dropout:
-            w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
-            one = output if output.dim() == 2 else output[:, item_index(self._index, output.shape[1])]
+        lead, axis = self._reader.lead(q.shape[0], q, k, v)
+        w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
+
+        def compare(attended: Attended, at: int) -> None:
+            one = output if output.dim() == 2 else output[:, item_index(at, output.shape[1])]
             self._compare(attended, one, lambda concat: nn.functional.linear(concat, w_o, b_o))
+
+        tiled = self._tiling(where, q, lambda part: by_part(part, lead, axis), q.shape[-2])
+        attended, about = self._attended(
+            lambda at: self._reader.attended(lead, axis, at, q, k, v, mask, dropout, is_causal),
+            tiled,
+            compare,
+        )
         self._n_texts = max(self._n_texts, q.shape[0] if self._n_parts == 1 else 1)
         tensors: dict[str, Tensor] = {}
         if query is arguments["key"] is arguments["value"]:
             x = query[:, None] if query.dim() == 2 else query
-            tensors["x"] = x[:, item_index(self._index, x.shape[1])]
+            if tiled is None:
+                tensors["x"] = x[:, item_index(self._index, x.shape[1])]
+            else:
+                tensors["x"] = tiled.whole(x.transpose(0, 1).flatten(0, 1))
         key, value = arguments["key"], arguments["value"]
         apart = key is value is not query and not (key.shape == query.shape and torch.equal(key, query))
         matrices = projections(arguments)._asdict()
-        self._add(place, attended, about, tensors=tensors, matrices=matrices, looks_outside=apart)
+        self._add(
+            place, attended, about, tensors=tensors, matrices=matrices, looks_outside=apart, tiled=tiled
+        )
 
     def _add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
         """Record an attention in the model's own code. False if it was not exact."""
@@ -571,9 +669,7 @@ class Recorder:
             return True
         lead, sizes = output.shape[:-2], (followed.q.shape[2], followed.k.shape[2])
         try:
-            batch = self.batch
-            if batch is None:
-                batch = where.batch(sizes, (*lead, *followed.q.shape[2:]))
+            batch = self._n_sequences(where, sizes, (*lead, *followed.q.shape[2:]))
             with torch.inference_mode(False), torch.no_grad():
                 folding = self._folding(followed.v[0], batch) if lead == followed.v.shape[1:2] else None
                 if folding is None:
@@ -582,9 +678,14 @@ class Recorder:
                     lead, axis = folding
                     result = output = output.unflatten(0, lead)
                 self._find_parts(where, sizes, batch if axis is None else lead[axis])
-                attended = following.attended(followed, lead, axis, self._index)
+                tiled = self._tiling(
+                    where, followed.q, lambda part: by_part(part.unflatten(1, lead)[0], lead, axis), sizes[0]
+                )
                 about = Facts(by_hand=True, dropout=followed.dropout)
-                self._add(place, attended, about, result, axis, output=output, frame=where.frame)
+                attended, about = self._attended(
+                    lambda at: (following.attended(followed, lead, axis, at), about), tiled
+                )
+                self._add(place, attended, about, result, axis, output=output, frame=where.frame, tiled=tiled)
         except MhaError as error:
             self._skip(place, error.phrase)
         return True
@@ -601,12 +702,13 @@ class Recorder:
         output: Tensor | None = None,
         looks_outside: bool = False,
         frame: FrameType | None = None,
+        tiled: Tiling | None = None,
     ) -> None:
         """Record a call; `result` is its output in the code, `output` the same as (…, query, d_v)."""
         self._count += 1
         n_texts = 1 if axis is None or result is None else result.shape[axis]
         self._n_texts = max(self._n_texts, n_texts if self._n_parts == 1 else 1)
-        origin = self._modules.provenance(place.module, attended, n_texts, self._index)
+        origin = self._modules.provenance(place.module, attended, n_texts, self._index, tiled)
         q, k, v = (contiguous_copy(part[0]) for part in (attended.q, attended.k, attended.v))
         name = self._names.get(place.module, "")
         call = RecordedCall(
@@ -620,13 +722,19 @@ class Recorder:
             copies(origin.tensors | tensors),
             copies(origin.projections | matrices),
             looks_outside or CROSS.search(name) is not None,
-            n_parts=self._n_parts,
+            n_parts=1 if tiled is not None else self._n_parts,
+            note=None if tiled is None else self._whole_note(place, tiled),
             is_one_of_several_items=self._is_one_of_several_items,
         )
         call = self._added(place.forward_pass, call)
         if result is not None:
-            self._mark_ambiguous(call, axis, result if output is None else output, frame)
-            heads = heads_of(result if output is None else output, axis, self._index)
+            output = result if output is None else output
+            self._mark_ambiguous(call, axis, output, frame)
+            if tiled is not None:
+                heads = by_part(output, output.shape[:-2], axis).transpose(1, 2).flatten(2).flatten(0, 1)
+                self._modules.await_output(call, tiled.whole(heads), n_texts, 0, tiled)
+                return
+            heads = heads_of(output, axis, self._index)
             self._watch_result(call, result, axis, heads.transpose(0, 1).flatten(1))
 
     def _mark_ambiguous(
@@ -684,6 +792,14 @@ def _unfolded(part: Tensor | None, lead: tuple[int, int], axis: int) -> Tensor |
     if part is None or part.dim() != 3 or len(part) != lead[0] * lead[1]:
         return part
     return part.unflatten(0, lead).transpose(0, axis)
+
+
+def by_part(tensor: Tensor, lead: Sequence[int], axis: int) -> Tensor:
+    """A tensor (…, row, width) as (part, head, row, width); `axis` of `lead` counts the parts."""
+    tensor = tensor.reshape((1,) * (len(lead) + 2 - tensor.dim()) + tuple(tensor.shape))
+    if tensor.shape[axis] == 1:
+        tensor = tensor.expand(*(lead[axis] if at == axis else -1 for at in range(tensor.dim())))
+    return tensor.movedim(axis, 0).reshape(lead[axis], -1, *tensor.shape[-2:])
 
 
 def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:

@@ -622,6 +622,36 @@ def test_parts_may_have_an_axis_of_their_own(normal, fused, part):
     assert f"it reads the item in 4 parts. Part {part}, from 0, is shown" in reason
 
 
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("folded", [True, False])
+def test_one_text_that_is_read_in_parts_has_no_more_heads_than_each_part(normal, fused, folded):
+    """That it is one text does not say that all that is read at once are heads."""
+
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(D, 3 * D)
+
+        def forward(self, x):
+            heads = [part.unflatten(-1, (H, D_K)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1)]
+            q, k, v = (part.flatten(0, 1) if folded else part.contiguous() for part in heads)
+            return F.scaled_dot_product_attention(q, k, v) if fused else torch.softmax(q @ k.mT, -1) @ v
+
+    model = Windows(4)
+    model.forward = lambda x: model.part(x.view(4, 7, D))
+    model.part = Part()
+    traces = []
+    for batch in (None, 1):
+        with mha.record(tokens=TOKENS, part=2, batch=batch) as rec:
+            model(normal(1, 28, D))
+        traces.append(rec.trace)
+    (one,), (other,) = (trace.layers for trace in traces)
+    assert one.n_heads == other.n_heads == H
+    np.testing.assert_array_equal(one.weights(), other.weights())
+    assert traces[0].source.skipped == traces[1].source.skipped
+    assert "it reads the item in 4 parts" in traces[1].source.skipped[0]
+
+
 def test_ambiguous_parts_of_several_items_are_reported(normal, refused):
     said = reason(refused, Windows(4), normal(3, 28, D), item=1)
     assert "reads 12 sequences at once, and the model was given 3 items" in said

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.module import Attended
+from mha_core.capture.own_code.tiling import Tiling
 from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
 from mha_core.capture.recorded_call import RecordedCall
 from mha_core.traces.projections import Part
@@ -24,11 +25,17 @@ class ModuleUse(NamedTuple):
     y: Tensor
     versions: tuple[int, int]
 
-    def of_text(self, n_texts: int, item: int, name: str) -> Use | None:
-        """The use for one text of a batch, if its tensors are unchanged and have a row for each text."""
+    def of_text(self, n_texts: int, item: int, name: str, tiled: Tiling | None = None) -> Use | None:
+        """The use for one text of a batch, if its tensors are unchanged and have a row for each text.
+
+        With a tiling it is the one for all parts of a text.
+        """
         if self.versions != (version(self.x), version(self.y)):
             return None
-        x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (self.x, self.y))
+        x, y = (
+            _rows_of_text(tensor, n_texts, item) if tiled is None else _rows_of_parts(tensor, tiled)
+            for tensor in (self.x, self.y)
+        )
         return None if x is None or y is None else Use.of(self.module, x.detach(), y.detach(), Proof(name))
 
 
@@ -43,7 +50,7 @@ class ModuleUses:
         self._hooks: list[RemovableHandle] = []
         self._thread = 0
         self._uses: list[ModuleUse] = []
-        self._awaited: tuple[RecordedCall, Tensor, int, int] | None = None
+        self._awaited: tuple[RecordedCall, Tensor, int, int, Tiling | None] | None = None
 
     def __enter__(self) -> None:
         self._thread = threading.get_ident()
@@ -65,13 +72,24 @@ class ModuleUses:
         if threading.get_ident() != self._thread or not args:
             return
         x = args[0]
-        if isinstance(x, Tensor) and isinstance(output, Tensor) and x.is_floating_point() and not x.is_meta:
+        with torch._C.DisableTorchFunction():  # modes would see each question to a tensor
+            of_numbers = isinstance(x, Tensor) and isinstance(output, Tensor) and x.is_floating_point()
+            if not of_numbers or x.is_meta:
+                return
+            use = ModuleUse(module, x, output, (version(x), version(output)))
+            self._uses.append(use)
+        if self._awaited is not None:
             with self._undisturbed(), torch.inference_mode(False), torch.no_grad():
-                use = ModuleUse(module, x, output, (version(x), version(output)))
-                self._uses.append(use)
-                self._find_output(use)
+                self._find_output(use, *self._awaited)
 
-    def provenance(self, module: nn.Module | None, attended: Attended, n_texts: int, item: int) -> Provenance:
+    def provenance(
+        self,
+        module: nn.Module | None,
+        attended: Attended,
+        n_texts: int,
+        item: int,
+        tiled: Tiling | None = None,
+    ) -> Provenance:
         """The origin of q, k and v of one text, as far as the modules inside `module` show it."""
         uses, self._uses = self._uses, []
         if module not in self._names:
@@ -81,7 +99,7 @@ class ModuleUses:
         named = []
         for use in uses:
             name = "c_attn" if use.module.weight.dim() == 2 else "qk_norm"
-            if use.module in inside and (one := use.of_text(n_texts, item, name)) is not None:
+            if use.module in inside and (one := use.of_text(n_texts, item, name, tiled)) is not None:
                 named.append(one)
         q, k, v = attended.q, attended.k, attended.v
         n_query = q.shape[2]
@@ -91,16 +109,23 @@ class ModuleUses:
                 return latest
         return provenance(q, k, v, named, outside=n_query != k.shape[2])
 
-    def await_output(self, call: RecordedCall, concat: Tensor, n_texts: int, item: int) -> None:
+    def await_output(
+        self, call: RecordedCall, concat: Tensor, n_texts: int, item: int, tiled: Tiling | None = None
+    ) -> None:
         """Wait for the next module whose input is the heads' outputs (query, h · d_v): it has W^O."""
         if self._names:
-            self._awaited = call, concat, n_texts, item
+            self._awaited = call, concat, n_texts, item, tiled
 
-    def _find_output(self, use: ModuleUse) -> None:
-        if self._awaited is None:
-            return
-        call, concat, n_texts, item = self._awaited
-        one = use.of_text(n_texts, item, "o_proj")
+    def _find_output(
+        self,
+        use: ModuleUse,
+        call: RecordedCall,
+        concat: Tensor,
+        n_texts: int,
+        item: int,
+        tiled: Tiling | None,
+    ) -> None:
+        one = use.of_text(n_texts, item, "o_proj", tiled)
         if one is None or one.x.shape[1:] != concat.shape or not torch.equal(one.x[0], concat):
             return
         if (product := matrix(one)) is not None:
@@ -120,6 +145,16 @@ def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
     if tensor.dim() == 3 and shape[1] == n_texts:
         return tensor[None, :, item]
     return None
+
+
+def _rows_of_parts(tensor: Tensor, tiled: Tiling) -> Tensor | None:
+    """(1, token, width) of all parts of a text, where a tensor has their rows one part after the other."""
+    if tensor.shape[:-1].numel() != tiled.tokens.numel() or len(tensor) not in (1, len(tiled.tokens)):
+        return None
+    place = tensor.data_ptr(), tensor.shape, tensor.stride()
+    if place not in tiled.wholes:  # one for all matrices that take it
+        tiled.wholes[place] = tensor, tiled.whole(tensor.reshape(-1, tensor.shape[-1]))[None]
+    return tiled.wholes[place][1]
 
 
 def copies(tensors: Mapping[str, Tensor | Part | None]) -> dict[str, Tensor]:

@@ -70,7 +70,7 @@ def _found(
     inputs: Mapping[str, Tensor],
 ) -> dict[str, str]:
     length = inputs["input_ids"].shape[1]
-    check = TokenMixing(names, [length], given.__contains__, nullcontext)
+    check = TokenMixing(names, [length], given.__contains__, nullcontext, beside=False)
     with _blocked(route, length), check:
         forward_pass.forward(module, inputs)
     return {name: said for name, said in check.findings.items() if said in (MIXES, UNCHECKED)}

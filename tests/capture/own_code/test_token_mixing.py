@@ -108,8 +108,7 @@ def recorded(inner, *, train=True, **options):
 @pytest.mark.parametrize("name", MIXERS)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_modules_that_mix_tokens_are_named_once(name):
-    beside, named = recorded(MIXERS[name], check="mixing").skipped
-    assert beside == "0.inner and 2.inner: each was not checked for mixing tokens beside its attention."
+    [named] = recorded(MIXERS[name], check="mixing").skipped
     assert named == "1.inner: it mixes tokens by what it computes, which is not shown."
 
 
@@ -120,6 +119,28 @@ def test_modules_that_mix_no_tokens_are_not_named(name):
     assert source.notes == ()
 
 
+@pytest.mark.parametrize("last", [True, False])
+def test_of_a_picture_rows_and_columns_count_tokens(last):
+    class Pool(nn.AvgPool2d):
+        def forward(self, x):
+            return super().forward(x.movedim(-1, 1)).movedim(1, -1) if last else super().forward(x)
+
+    class Picture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool, self.attention = Pool(3, 1, 1), Itself()
+            self.plain = nn.Linear(D, D) if last else nn.Conv2d(D, D, 1)
+
+        def forward(self, x):
+            x = self.plain(self.pool(x))
+            return self.attention(x.flatten(1, 2) if last else x.flatten(2).mT)
+
+    model, x = Picture(), torch.randn(2, 3, 5, D) if last else torch.randn(2, D, 3, 5)
+    with mha.record(model, tokens=[str(at) for at in range(15)], item=1, check="mixing") as rec:
+        model(x)
+    assert rec.trace.source.skipped == ("pool: it mixes tokens by what it computes, which is not shown.",)
+
+
 def test_code_around_attention_is_distinguished_from_the_attention():
     class Shifted(Residual):
         def forward(self, x):
@@ -128,10 +149,80 @@ def test_code_around_attention_is_distinguished_from_the_attention():
     model, x = nn.Sequential(Shifted(Itself()), nn.Identity()), torch.randn(1, L, D)
     with mha.record(model, tokens=TOKENS, check="mixing") as rec:
         model(x)
-    assert rec.trace.source.skipped == (
-        "0.inner: it was not checked for mixing tokens beside its attention.",
-        "0: it mixes tokens by what it computes, which is not shown.",
-    )
+    assert rec.trace.source.skipped == ("0: it mixes tokens by what it computes, which is not shown.",)
+
+
+class Beside(Attention):
+    """Attention that changes its queries, keys, values or output by a function over tokens."""
+
+    def __init__(self, where, function, fused):
+        super().__init__()
+        self.where, self.function, self.fused = where, function, fused
+
+    def forward(self, x, memory=None):
+        parts = dict(zip("qkv", self.qkv(x).chunk(3, dim=-1), strict=True))
+        parts |= {name: self.function(parts[name]) for name in self.where if name in parts}
+        q, k, v = (part.unflatten(-1, (3, 4)).transpose(1, 2) for part in parts.values())
+        k, v = (k, v) if memory is None else (memory, memory)
+        if self.fused:
+            heads = F.scaled_dot_product_attention(q, k, v)
+        else:
+            heads = torch.softmax(q @ k.mT / 2, dim=-1) @ v
+        output = heads.transpose(1, 2).flatten(2)
+        return self.function(output) if "o" in self.where else output
+
+
+KERNEL = torch.full((D, 1, 3), 0.2)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("where", "function", "said"),
+    [
+        ("k", lambda x: F.conv1d(x.mT, KERNEL, padding=1, groups=D).mT, "before its attention, in its keys,"),
+        ("qv", lambda x: x.cumsum(1), "before its attention, in its queries and values,"),
+        ("o", lambda x: x.roll(1, dims=1), "behind its attention,"),
+        ("qkvo", torch.tanh, None),
+    ],
+)
+def test_what_mixes_tokens_before_or_behind_the_heads_of_a_module_is_named(where, function, said, fused):
+    model = nn.Sequential(Beside(where, function, fused))
+    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
+        model(torch.randn(2, L, D))
+    named = f"0: it mixes tokens {said} which is not shown."
+    assert rec.trace.source.skipped == (() if said is None else (named,))
+
+
+def test_keys_of_another_text_are_not_checked():
+    """Its tokens are not those that were changed."""
+
+    class Reading(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Beside("", torch.tanh, fused=True)
+
+        def forward(self, x):
+            return self.inner(x, self.memory)
+
+    model = Reading()
+    model.memory = torch.randn(2, 3, L, 4)
+    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
+        model(torch.randn(2, L, D))
+    assert "inner: it was not checked for mixing tokens beside its attention." in rec.trace.source.skipped
+
+
+def test_beside_attention_that_is_not_followed_nothing_is_checked():
+    class Two(Attention):
+        def forward(self, x):
+            seen = super().forward(x)
+            return seen + torch.softmax(x @ x.mT, dim=-1).sqrt() @ x
+
+    model = nn.Sequential(Two())
+    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
+        model(torch.randn(2, L, D))
+    unfollowed, beside = rec.trace.source.skipped
+    assert "its weights went through sqrt" in unfollowed
+    assert beside == "0: it was not checked for mixing tokens beside its attention."
 
 
 def test_torchs_own_encoder_is_checked_whole():

@@ -1,0 +1,53 @@
+"""A module runs again in a copy, on a copy of what it was given: nothing that it changes is seen outside."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+Given = tuple[tuple, dict]  # the arguments of a module
+Prepare = Callable[[nn.Module, tuple, dict], None]
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def prepared(module: nn.Module, given: Given, prepare: Prepare = lambda *_: None) -> Callable[[], object]:
+    """What runs a copy of a module on a copy of what it was given; `prepare` may change both copies.
+
+    The copy has the parameters of the module and no hooks.
+    """
+    shared: dict[int, object] = {id(parameter): parameter for parameter in module.parameters()}
+    hooks = (getattr(part, name) for part in module.modules() for name in HOOKS)
+    other = copy.deepcopy(module, shared | {id(each): type(each)() for each in hooks})
+    args, kwargs = copied(given[0]), copied(given[1])
+    prepare(other, args, kwargs)
+    return partial(other, *args, **kwargs)
+
+
+@contextmanager
+def drawing_alike() -> Iterator[None]:
+    """What runs in the block draws the same random numbers each time, and has no gradients."""
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        yield
+
+
+def tensors(value: object) -> Iterator[Tensor]:
+    """The tensors with numbers in what a module was given or has made, in their order."""
+    if isinstance(value, Tensor):
+        if not (value.is_nested or value.is_meta):
+            yield value
+    elif isinstance(value, tuple | list | dict) or hasattr(value, "to_tuple"):
+        for part in value.values() if hasattr(value, "values") else value:
+            yield from tensors(part)
+
+
+def copied(value: object) -> object:
+    """A copy of what a module was given, since it may write into it."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {name: copied(part) for name, part in value.items()}
+    return type(value)(map(copied, value)) if type(value) in (tuple, list) else copy.deepcopy(value)

@@ -1,0 +1,132 @@
+"""The attention of a module that runs again in a copy; no recording sees it, and its results may be held."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+
+from mha_core.capture.module_copy import copied, drawing_alike
+from mha_core.capture.own_code.following import EagerMode
+from mha_core.capture.own_code.scores import FollowedAttention
+from mha_core.capture.sdpa import FORWARD, OPERATOR, SDPA, SIGNATURE, HeadsReached, SdpaMode, until_heads
+
+
+class Heads(NamedTuple):
+    """Queries, keys and values (…, token, width) of an attention, and which operation of the run ended it.
+
+    `axis` counts the queries in the result of that operation.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    number: int
+    axis: int
+
+
+class Rerun(NamedTuple):
+    """What a module made, None where it was stopped; the attention in it, and the result of each.
+
+    `is_followed` says that no other softmax ran.
+    """
+
+    output: object
+    heads: tuple[Heads, ...]
+    results: Mapping[int, object]  # by the number of the operation
+    is_followed: bool
+
+
+class Reached(BaseException):  # no `Exception`: a model may catch these
+    """The attention that a run was to stop at."""
+
+
+class Operations(TorchFunctionMode):
+    """Counts the operations of a run and keeps its attention; `held` are results in the place of some."""
+
+    def __init__(self, held: Mapping[int, object], is_last: Callable[[Heads], bool]):
+        super().__init__()
+        self.held, self.is_last = held, is_last
+        self.number = 0
+        self.heads: list[Heads] = []
+        self.results: dict[int, object] = {}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        self.number += 1
+        if (reached := _arguments(func, args, kwargs)) is not None:
+            self._add(*reached, axis=0 if func is FORWARD else -2)
+        result = func(*args, **kwargs)
+        if self.heads and self.heads[-1].number == self.number:
+            self.results[self.number] = result
+            return copied(self.held.get(self.number, result))
+        return result
+
+    def add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
+        """An attention that the code computes itself, in the operation that runs now."""
+        n_heads = followed.q.shape[1]
+        k, v = (part.repeat_interleave(n_heads // part.shape[1], dim=1) for part in (followed.k, followed.v))
+        axes = list(zip(result.shape, result.stride(), strict=True))
+        self._add(followed.q, k, v, axes.index((output.shape[-2], output.stride(-2))))
+        return True
+
+    def _add(self, q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
+        self.heads.append(Heads(q, k, v, self.number, axis))
+        if self.is_last(self.heads[-1]):
+            raise Reached
+
+
+def _arguments(func: Callable, args: tuple, kwargs: dict) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The queries, keys and values of a call of one of torch's own functions."""
+    if func is SDPA or func is OPERATOR:
+        names = ("query", "key", "value")
+        return tuple(args[at] if at < len(args) else kwargs[name] for at, name in enumerate(names))
+    if func is FORWARD:
+        arguments = SIGNATURE.bind(*args, **kwargs).arguments
+        try:
+            with torch._C.DisableTorchFunction():
+                until_heads(**arguments | {"training": False, "need_weights": False, "is_causal": False})
+        except HeadsReached as reached:
+            return reached.args[:3]
+    return None
+
+
+def rerun(
+    run: Callable[[], object],
+    held: Mapping[int, object] = MappingProxyType({}),
+    is_last: Callable[[Heads], bool] = lambda heads: False,
+) -> Rerun:
+    """What a `prepared` copy computes, up to the attention that `is_last`.
+
+    `held` are results of attention that its code gets in the place of those that it computes.
+    """
+    operations, output = Operations(held, is_last), None
+    eager = EagerMode(operations.add_followed, every_row=False)
+    with drawing_alike(), _unseen():
+        try:
+            with eager, operations:  # which sees what the model asks for, and nothing that the other does
+                output = run()
+        except Reached:
+            pass
+    followed = all(attempt.followed for attempt in eager.attempts)
+    return Rerun(output, tuple(operations.heads), operations.results, followed)
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """The block is seen by no recording of this thread, but by other modes, and by those that it enters."""
+    modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())][::-1]
+    others = [mode for mode in modes if not isinstance(mode, EagerMode | SdpaMode | Operations)]
+    try:
+        for mode in others:
+            _push_mode(mode)
+        with torch._C._EnableTorchFunction():
+            yield
+    finally:
+        for _ in others:
+            _pop_mode()
+        for mode in modes:
+            _push_mode(mode)
