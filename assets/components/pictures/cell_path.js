@@ -13,7 +13,7 @@ import { follow, heldFocus, move, ready } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { followStep, stepInFocus } from "../scene/step.js";
-import { drawn } from "../streamlit/adapter.js";
+import { fitHeight } from "../streamlit/adapter.js";
 import { ABOVE, LINE_HEIGHT, layoutOf, NAME_WIDTH, NUMBER, SCORE_BOX, wireTo } from "./cell_path_plan.js";
 import { arrivalOf, inBrackets, isRoot, powersDone, sentenceOf } from "./cell_path_words.js";
 import { inkOn, shade } from "./colours.js";
@@ -38,7 +38,7 @@ const ORDER = [
   "mixture",
 ];
 const MAX_LINES = 16;
-const WHOLE = 8000; // milliseconds to play all stages
+const ALL_STAGES = 8000; // milliseconds to play all stages
 const FINE_STEP = 1 / 16; // of a stage: a step with Shift
 
 class CellPathPicture {
@@ -165,7 +165,7 @@ class CellPathPicture {
   play() {
     const { stages, length } = this.path;
     if (this.position >= length) this.position = 0;
-    const stage = WHOLE / stages.length;
+    const stage = ALL_STAGES / stages.length;
     const ended = () => this.position >= this.path.length;
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
       const jump = () => {
@@ -605,5 +605,5 @@ export default async function ({ data, parentElement }) {
   if (root.turn !== turn) return; // another head has come meanwhile
   root.path ??= new CellPathPicture(root);
   root.path.open(data, openPayload(bytes)[0]);
-  drawn(root);
+  fitHeight(root);
 }
