@@ -450,7 +450,7 @@ class Find(Question):
 
     def holds(self, item: Item, text: str) -> bool:
         """Whether the condition holds in a text. False where it does not have the scene's token."""
-        found = self._posed(item, text)
+        found = self.posed(item, text)
         try:
             answer = found.answer
         except MhaError:
@@ -465,7 +465,8 @@ class Find(Question):
         changed = sum(one.casefold() != other.casefold() for one, other in zip(*pieces, strict=False))
         return len(pieces[0]) == len(pieces[1]) and changed == 1 and answer[0][0] != item.answer[0][0]
 
-    def _posed(self, item: Item, text: str) -> Item:
+    def posed(self, item: Item, text: str) -> Item:
+        """The item about the same token of another text."""
         return replace(item, scene=replace(item.scene, text=text, twin=""))
 
     def check(self, item: Item, answer: str) -> None:
@@ -477,7 +478,7 @@ class Find(Question):
 
     def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
         self.check(item, answer)
-        return self._posed(item, answer).scene, ()
+        return self.posed(item, answer).scene, ()
 
 
 @dataclass(frozen=True)
