@@ -28,6 +28,11 @@ MOUNTED = (
     "pictures/overview.js",
     "pictures/river.js",
     "pictures/cell_path.js",
+    "lesson/cards.js",
+    "lesson/screen.js",
+    "lesson/reveal.js",
+    "lesson/end.js",
+    "lesson/invitation.js",
 )
 
 

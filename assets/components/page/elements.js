@@ -23,6 +23,18 @@ export function makeButton(text, className, act) {
   return button;
 }
 
+// A sentence in pieces, every other of which is emphasized.
+/**
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} tag
+ * @param {string[]} pieces
+ */
+export function emphasized(tag, pieces) {
+  const element = make(tag);
+  element.append(...pieces.map((text, at) => (at % 2 ? make("em", "", text) : text)));
+  return element;
+}
+
 // A link to another page of ours, in this tab.
 export const makeLink = (text, href) => Object.assign(make("a", "", text), { href, target: "_self" });
 

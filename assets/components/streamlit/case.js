@@ -1,6 +1,6 @@
 // The banner of the case that opened this page: what to notice, and links to the cases before and after. It stays at the
 // top while you explore the scene; other pages have addresses without the case.
-import { make, makeButton } from "../page/elements.js";
+import { emphasized, make, makeButton } from "../page/elements.js";
 import { fitHeight, reserveTop } from "./adapter.js";
 
 export default function ({ data, parentElement }) {
@@ -27,11 +27,4 @@ export default function ({ data, parentElement }) {
   root.replaceChildren(head, emphasized("p", data.notice));
   fitHeight(root);
   return reserveTop(root);
-}
-
-// Every other piece of a text is emphasized.
-function emphasized(tag, pieces) {
-  const element = make(tag);
-  element.append(...pieces.map((text, at) => (at % 2 ? make("em", "", text) : text)));
-  return element;
 }

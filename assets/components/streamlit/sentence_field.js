@@ -2,7 +2,7 @@
 import { KEY } from "./adapter.js";
 
 const SENTENCES = ["text", "twin", "target"].map((key) => `.${KEY}${key} textarea`).join(", ");
-const COMPOSING = 229; // the key code during a composition in Safari, which calls the last Enter no part of it
+export const COMPOSING = 229; // the key code during a composition in Safari, which calls the last Enter no part of it
 
 // Enter applies a sentence; Shift+Enter breaks the line. Streamlit applies a field of several lines with Ctrl+Enter
 // alone. Enter that ends a composition, as of Chinese characters, belongs to the composition.

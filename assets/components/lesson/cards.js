@@ -1,0 +1,46 @@
+// The cards of all lessons, each with how far this browser is in it.
+import { make } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { fitHeight } from "../streamlit/adapter.js";
+import { formatted } from "./formatted.js";
+import { progressOf } from "./progress.js";
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".cards");
+  root.replaceChildren(
+    ...data.lessons.map((lesson) => cardOf(lesson, data.texts, (what) => setTriggerValue("acted", what))),
+  );
+  fitHeight(root);
+}
+
+function cardOf(lesson, texts, act) {
+  const { code, answered, number } = progressOf(lesson);
+  const card = make("article", "card");
+  const done = answered >= lesson.count;
+  const begun = answered > 0 || number > 1;
+  const start = make("a", "start", done ? texts.again : begun ? texts.go_on : texts.start);
+  const to = new URL(lesson.href, document.baseURI);
+  const at = begun && !done ? Math.min(number, lesson.count) : 1;
+  if (begun) to.searchParams.set("screen", String(at));
+  if (code) to.searchParams.set("answers", code);
+  Object.assign(start, { href: to.href, target: "_self" });
+  start.setAttribute("aria-label", `${start.textContent}: ${lesson.title}`);
+  start.onclick = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    act({ name: lesson.name, number: at, code });
+  };
+  const parts = [make("h2", "", lesson.title), make("p", "size", lesson.size), formatted("p", "goal", lesson.goal)];
+  const foot = make("div", "foot");
+  foot.append(start);
+  if (begun) {
+    const progress = make(
+      "span",
+      "progress",
+      done ? texts.done : fill(texts.progress, { answered, count: lesson.count }),
+    );
+    foot.append(progress);
+  }
+  card.append(...parts, foot);
+  return card;
+}

@@ -1,0 +1,64 @@
+// Point at a cell of the empty matrix. Answer: ``9,3``, its row and its column.
+import { make } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { makeMatrix } from "./matrix.js";
+import { quoted } from "./words.js";
+
+/** @param {import("./screen.js").Asked} asked */
+export function cell({ question, texts, answer, change }) {
+  const { queries, words } = question;
+  const [first, second] = (answer ?? "").split(",").map((at) => Number(at) - 1);
+  let at = { row: answer ? first : 0, column: answer ? second : 0 };
+  /** @type {HTMLElement[][]} */
+  const cells = queries.map(() => []);
+  const titles = { from: texts.matrix_rows, to: texts.matrix_columns };
+  const box = makeMatrix(queries, words, titles, (row, column) => {
+    const place = make("td");
+    place.setAttribute("role", "gridcell");
+    place.dataset.row = String(row);
+    place.dataset.column = String(column);
+    place.setAttribute("aria-label", nameOf(row, column));
+    cells[row][column] = place;
+    return place;
+  });
+  const table = box.querySelector("table");
+  table.setAttribute("role", "grid");
+  table.setAttribute("aria-label", texts.cell);
+  for (const row of table.querySelectorAll("tr")) row.setAttribute("role", "row");
+
+  function nameOf(row, column) {
+    return fill(texts.seen, { query: quoted(queries[row]), key: quoted(words[column]) });
+  }
+  function stand(row, column, chosen) {
+    const before = cells[at.row][at.column];
+    before.tabIndex = -1;
+    before.removeAttribute("aria-selected");
+    at = { row, column };
+    const now = cells[row][column];
+    now.tabIndex = 0;
+    if (chosen) now.setAttribute("aria-selected", "true");
+    for (const [nth, line] of cells.entries())
+      for (const [key, one] of line.entries())
+        one.classList.toggle("crossed", chosen && (nth === row || key === column) && one !== now);
+  }
+  function choose(row, column) {
+    stand(row, column, true);
+    change(`${row + 1},${column + 1}`, fill(texts.chosen, { word: nameOf(row, column) }));
+  }
+  table.addEventListener("click", ({ target }) => {
+    const place = /** @type {HTMLElement} */ (/** @type {Element} */ (target).closest("td"));
+    if (place) choose(Number(place.dataset.row), Number(place.dataset.column));
+  });
+  table.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    const row = Math.min(Math.max(at.row + by[0], 0), queries.length - 1);
+    const column = Math.min(Math.max(at.column + by[1], 0), words.length - 1);
+    cells[row][column].focus();
+    choose(row, column);
+  });
+  stand(at.row, at.column, Boolean(answer));
+  return box;
+}

@@ -1,0 +1,50 @@
+// Choose one of two pictures. Words that would say which is which are left out of both. Answer: ``1`` or ``2``.
+import { make, makeButton } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { shade, themeColours } from "../pictures/colours.js";
+import { makeMatrix } from "./matrix.js";
+
+/** @param {import("./screen.js").Asked} asked */
+export function choose({ root, question, texts, answer, change }) {
+  const row = make("div", "pictures");
+  row.setAttribute("role", "radiogroup");
+  row.setAttribute("aria-label", texts.choose);
+  const colours = themeColours(root);
+  const buttons = question.pictures.map(({ rows, columns, values }, at) => {
+    const button = makeButton("", "picture", () => pick(at));
+    button.setAttribute("role", "radio");
+    const name = fill(texts.picture, { number: at + 1 });
+    button.setAttribute("aria-label", name);
+    const titles = { from: texts.matrix_rows, to: texts.matrix_columns };
+    const drawn = makeMatrix(rows, columns, titles, (line, column) => {
+      const cell = make("td");
+      const value = values[line * columns.length + column];
+      if (value === null) cell.classList.add("masked");
+      else cell.style.backgroundColor = `rgb(${shade(colours, value)})`;
+      return cell;
+    });
+    drawn.setAttribute("aria-hidden", "true");
+    button.append(make("span", "name", name), drawn);
+    return button;
+  });
+  const show = (now) =>
+    buttons.forEach((button, at) => {
+      button.setAttribute("aria-checked", String(at === now));
+      button.tabIndex = at === Math.max(now, 0) ? 0 : -1;
+    });
+  const pick = (at) => {
+    show(at);
+    change(String(at + 1), fill(texts.chosen, { word: fill(texts.picture, { number: at + 1 }) }));
+  };
+  row.append(...buttons);
+  show(Number(answer ?? 0) - 1);
+  row.addEventListener("keydown", (event) => {
+    const to = { ArrowLeft: 0, ArrowUp: 0, ArrowRight: 1, ArrowDown: 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    buttons[to].focus();
+    pick(to);
+  });
+  return row;
+}

@@ -1,0 +1,114 @@
+// Draw the row of weights: a bar for each word, dragged or moved by keys; the others give way, so that the sum stays 1.
+// Left and right choose a word, up and down change its weight. Answer: ``3:60,7:40``, in per cent.
+import { make } from "../page/elements.js";
+import { fill, isRtl } from "../page/wording.js";
+import { evenly, readRow, withWeight, writtenRow } from "./row.js";
+import { quoted } from "./words.js";
+
+const STEP = 5; // per cents of an arrow key
+const LEAST_ROOM = 62; // pixels of a word whose bar stands above it
+
+/** @param {import("./screen.js").Asked} asked */
+export function drawRow({ root, question, texts, answer, change }) {
+  const { words, query, queries } = question;
+  let row = readRow(answer, words.length) ?? evenly(words.length);
+  const box = make("div", "bars");
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", fill(texts.bars, { query: quoted(queries[query]) }));
+  const rtl = isRtl(words);
+  box.dir = rtl ? "rtl" : "ltr";
+  const bars = words.map((word, at) => barOf(word, at));
+  box.append(...bars.map(({ whole }) => whole));
+
+  function barOf(word, at) {
+    const whole = make("div", at === query && words[query] === queries[query] ? "bar looking" : "bar");
+    const track = make("div", "track");
+    const level = make("div", "level");
+    const share = make("output");
+    track.append(level);
+    Object.assign(track, { tabIndex: at === 0 ? 0 : -1 });
+    track.setAttribute("role", "slider");
+    track.setAttribute("aria-label", word);
+    for (const [name, value] of Object.entries({ min: 0, max: 100 }))
+      track.setAttribute(`aria-value${name}`, String(value));
+    const name = make("bdi", "", word);
+    whole.append(share, track, name);
+    if (whole.classList.contains("looking")) whole.append(make("span", "note", texts.looking));
+    track.addEventListener("pointerdown", (event) => grab(event, at));
+    track.addEventListener("keydown", (event) => press(event, at));
+    track.addEventListener("focus", () => stand(at));
+    name.addEventListener("click", () => track.focus());
+    return { whole, track, level, share };
+  }
+
+  function grab(event, at) {
+    const { track } = bars[at];
+    event.preventDefault();
+    track.setPointerCapture(event.pointerId);
+    track.focus();
+    const drag = ({ clientX, clientY }) => {
+      const { left, top, width, height } = track.getBoundingClientRect();
+      const across = rtl ? (left + width - clientX) / width : (clientX - left) / width;
+      set(at, 100 * (box.classList.contains("beside") ? across : (top + height - clientY) / height));
+    };
+    const end = () => {
+      track.removeEventListener("pointermove", drag);
+      tell(at);
+    };
+    track.addEventListener("pointermove", drag);
+    for (const act of ["pointerup", "pointercancel"]) track.addEventListener(act, end, { once: true });
+    drag(event);
+  }
+
+  function press(event, at) {
+    const { key, ctrlKey, metaKey, altKey } = event;
+    if (ctrlKey || metaKey || altKey) return;
+    const by = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: 4 * STEP, PageDown: -4 * STEP }[key];
+    const onward = rtl ? "ArrowLeft" : "ArrowRight";
+    if (by) set(at, row[at] + by);
+    else if (key === "Home") set(at, 0);
+    else if (key === "End") set(at, 100);
+    else if (key === "ArrowLeft" || key === "ArrowRight")
+      bars[Math.min(Math.max(at + (key === onward ? 1 : -1), 0), bars.length - 1)].track.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    tell(at);
+  }
+
+  function set(at, share) {
+    row = withWeight(row, at, share);
+    show();
+    change(writtenRow(row), "");
+  }
+  // What changed by a drag is said when it ends.
+  function tell(at) {
+    if (answerNow) change(answerNow, fill(texts.bar, { word: quoted(words[at]), share: row[at] }));
+  }
+  function stand(at) {
+    bars.forEach(({ track }, key) => {
+      track.tabIndex = key === at ? 0 : -1;
+    });
+  }
+  let answerNow = answer;
+  function show() {
+    bars.forEach(({ track, level, share, whole }, at) => {
+      level.style.setProperty("--share", `${row[at]}%`);
+      share.textContent = `${row[at]}%`;
+      whole.classList.toggle("none", row[at] === 0);
+      track.setAttribute("aria-valuenow", String(row[at]));
+      track.setAttribute("aria-valuetext", `${words[at]} ${row[at]} %`);
+    });
+    answerNow = writtenRow(row);
+  }
+  show();
+  answerNow = answer;
+  // Bars stand above words where there is room for them in one line.
+  const layOut = () => {
+    const size = parseFloat(getComputedStyle(root).fontSize) / 16;
+    box.classList.toggle("beside", root.clientWidth / words.length < LEAST_ROOM * size);
+  };
+  layOut();
+  new ResizeObserver(layOut).observe(box);
+  return box;
+}

@@ -1,0 +1,39 @@
+// Estimate a number on a line. Answer: ``0.85``.
+import { make } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+
+const LINE_STEPS = 100; // of a line whose numbers are not whole
+
+/** @param {import("./screen.js").Asked} asked */
+export function estimate({ question, texts, answer, change }) {
+  const { low, high, quantity } = question;
+  const whole = quantity === "d_k" || quantity === "cache";
+  const step = whole ? 1 : (high - low) / LINE_STEPS;
+  const digits = whole ? 0 : Math.max(0, Math.ceil(-Math.log10(step)));
+  const written = (number) => number.toFixed(digits);
+  const said = (number) => written(number).replace("-", "−");
+  const box = make("div", "line");
+  const number = make("output", "", answer === null ? "?" : said(Number(answer)));
+  const handle = make("input");
+  const plain = (number) => String(Number(number.toFixed(digits))).replace("-", "−");
+  const ends = { low: plain(low), high: plain(high) };
+  const start = Number(answer ?? (low + high) / 2);
+  Object.assign(handle, { type: "range", min: low, max: high, step, value: start });
+  handle.setAttribute("aria-label", fill(texts.line, ends));
+  handle.dataset.locks = "";
+  const show = () => {
+    const now = Number(handle.value);
+    number.textContent = said(now);
+    handle.setAttribute("aria-valuetext", said(now));
+    change(written(now), "");
+  };
+  handle.addEventListener("input", show);
+  handle.addEventListener("click", show); // the middle is a number, too
+  handle.addEventListener("keydown", (event) => {
+    if (event.key.startsWith("Arrow")) event.stopPropagation(); // Streamlit has keys of its own
+  });
+  const scale = make("div", "ends");
+  scale.append(make("span", "", ends.low), make("span", "", plain((low + high) / 2)), make("span", "", ends.high));
+  box.append(number, handle, scale);
+  return box;
+}

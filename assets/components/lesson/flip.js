@@ -1,0 +1,105 @@
+// Build the one change that flips the model's answer: block a word from another, or switch off a head.
+// Answer: ``cut,from=9,to=3`` or ``off,layer=2,head=1``.
+import { make, makeButton } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { lookOf } from "../pictures/colours.js";
+import { quoted, wordRow } from "./words.js";
+
+const CUT_ANSWER = /^cut,from=(\d+),to=(\d+)$/;
+const OFF_ANSWER = /^off,layer=(\d+),head=(\d+)$/;
+
+/** @param {import("./screen.js").Asked} asked */
+export function flip({ root, question, texts, answer, change }) {
+  const { words, queries, query, changes, heads_of_layers } = question;
+  const box = make("div", "change");
+  const told = make("p", "built");
+  let from = query;
+  let to = -1;
+  /** @type {[number, number] | null} */
+  let head = null;
+  const [, cutFrom, cutTo] = CUT_ANSWER.exec(answer ?? "") ?? [];
+  const [, offLayer, offHead] = OFF_ANSWER.exec(answer ?? "") ?? [];
+  if (cutTo) [from, to] = [Number(cutFrom) - 1, Number(cutTo) - 1];
+  if (offHead) head = [Number(offLayer), Number(offHead)];
+
+  function show() {
+    const parts = changes.includes("cut") ? wordsOf() : [];
+    if (changes.includes("off")) parts.push(headsOf());
+    if (changes.length > 1) {
+      parts.unshift(make("h2", "", texts.block));
+      parts.splice(-1, 0, make("h2", "", texts.switch_off));
+    }
+    told.textContent = inWords();
+    box.replaceChildren(...parts, told);
+  }
+
+  function wordsOf() {
+    const looks = wordRow(queries, {
+      title: texts.from,
+      chosen: from,
+      choose: (at) => build({ from: at, to, head: null }),
+    });
+    const hidden = wordRow(words, {
+      title: texts.to,
+      chosen: to,
+      choose: (at) => build({ from, to: at, head: null }),
+    });
+    hidden.classList.add("struck");
+    looks.classList.add("from");
+    return [make("p", "name", texts.from), looks, make("p", "name", texts.to), hidden];
+  }
+
+  function headsOf() {
+    const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
+    const grid = make("div", "switches");
+    heads_of_layers.forEach((count, at) => {
+      const row = make("div", "switch");
+      row.append(make("span", "name", fill(texts.layer, { layer: at + 1 })));
+      for (let one = 1; one <= count; one++) {
+        const isOff = head?.[0] === at + 1 && head[1] === one;
+        const button = makeButton(fill(texts.head, { head: one }), "number", () =>
+          build({ from, to: -1, head: isOff ? null : [at + 1, one] }),
+        );
+        button.style.setProperty("--head", lookOf(palette, one - 1).colour);
+        button.setAttribute("aria-pressed", String(isOff));
+        button.setAttribute(
+          "aria-label",
+          `${fill(texts.layer, { layer: at + 1 })}, ${fill(texts.head, { head: one })}`,
+        );
+        button.dataset.place = `${at + 1},${one}`;
+        row.append(button);
+      }
+      grid.append(row);
+    });
+    return grid;
+  }
+
+  function build(built) {
+    const focused = standingAt(box);
+    ({ from, to, head } = built);
+    show();
+    focusOn(box, focused);
+    const text = head ? `off,layer=${head[0]},head=${head[1]}` : to < 0 ? null : `cut,from=${from + 1},to=${to + 1}`;
+    change(text, inWords());
+  }
+
+  function inWords() {
+    if (head) return fill(texts.off, { layer: head[0], head: head[1] });
+    return to < 0 ? "" : fill(texts.cut, { query: quoted(queries[from]), key: quoted(words[to]) });
+  }
+  show();
+  return box;
+}
+
+// Where the keyboard is, as a part of the box that is made anew.
+function standingAt(box) {
+  const active = box.getRootNode().activeElement;
+  const row = active?.closest(".words");
+  if (row) return { row: row.className, at: [...row.children].indexOf(active) };
+  return active?.dataset?.place ?? null;
+}
+
+function focusOn(box, place) {
+  if (typeof place === "string") box.querySelector(`[data-place="${place}"]`)?.focus();
+  else if (place) box.querySelector(`.words.${place.row.split(" ").at(-1)}`)?.children[place.at]?.focus();
+}

@@ -1,0 +1,21 @@
+// The texts of lessons have marks for emphasis; all else in them is literal.
+import { make } from "../page/elements.js";
+
+const MARKED = /\*\*(.+?)\*\*|\*(.+?)\*/gu;
+
+// **strong** and *emphasized* words of a text.
+/**
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} tag
+ * @param {string} text
+ */
+export function formatted(tag, className, text) {
+  const element = make(tag, className);
+  let from = 0;
+  for (const { index, 0: whole, 1: strong, 2: slanted } of text.matchAll(MARKED)) {
+    element.append(text.slice(from, index), make(strong ? "strong" : "i", "", strong ?? slanted));
+    from = index + whole.length;
+  }
+  element.append(text.slice(from));
+  return element;
+}

@@ -1,0 +1,28 @@
+// One quiet line for who is here for the first time: the first minute of the first lesson. Who has gone there or has
+// closed it does not see it again in this browser; nor does who came by a link with a sentence.
+import { make, makeButton } from "../page/elements.js";
+import { fitHeight } from "../streamlit/adapter.js";
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".invitation");
+  const close = () => {
+    // biome-ignore lint/suspicious/noDocumentCookie: the cookie store is there on secure pages alone
+    document.cookie = `${data.cookie}=1; path=/; max-age=31536000; samesite=lax`;
+  };
+  const [opened] = performance.getEntriesByType("navigation");
+  const isNew = !document.cookie.includes(`${data.cookie}=`) && !new URL(opened.name).searchParams.has("text");
+  root.replaceChildren();
+  if (isNew) {
+    const start = make("a", "", data.text);
+    Object.assign(start, { href: new URL(data.href, document.baseURI).href, target: "_self" });
+    start.addEventListener("click", close);
+    const leave = makeButton("×", "leave", () => {
+      close();
+      root.replaceChildren();
+    });
+    leave.setAttribute("aria-label", data.close);
+    leave.title = data.close;
+    root.append(start, leave);
+  }
+  fitHeight(root);
+}

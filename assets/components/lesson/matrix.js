@@ -1,0 +1,32 @@
+// A matrix with words on both axes as a table: rows look at columns.
+import { make } from "../page/elements.js";
+
+/**
+ * @param {string[]} rows
+ * @param {string[]} columns
+ * @param {{ from: string, to: string }} titles of the axes
+ * @param {(row: number, column: number) => HTMLElement} cell a table cell
+ */
+export function makeMatrix(rows, columns, { from, to }, cell) {
+  const table = make("table", "matrix");
+  const head = make("tr");
+  const corner = make("th", "corner");
+  corner.append(make("span", "from", `${from} ↓`), make("span", "to", `${to} →`));
+  head.append(corner, ...columns.map((word) => axisName(word, "column")));
+  const body = rows.map((word, row) => {
+    const line = make("tr");
+    line.append(axisName(word, "row"), ...columns.map((_, column) => cell(row, column)));
+    return line;
+  });
+  table.append(head, ...body);
+  const box = make("div", "scrolls");
+  box.append(table);
+  return box;
+}
+
+function axisName(word, scope) {
+  const name = make("th", scope);
+  name.setAttribute("scope", scope === "row" ? "row" : "col");
+  name.append(make("bdi", "", word));
+  return name;
+}

@@ -1,0 +1,88 @@
+// Put heads in order: a list whose items are dragged, or moved by the arrow keys or buttons. Answer: ``3,1,2``.
+import { make, makeButton } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { lookOf } from "../pictures/colours.js";
+
+/** @param {import("./screen.js").Asked} asked */
+export function order({ root, question, texts, answer, change }) {
+  const list = make("ol", "heads");
+  list.setAttribute("aria-label", texts.heads);
+  const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
+  const before = (answer ?? "").split(",").map(Number);
+  const isOrder = question.heads.every((head) => before.includes(head));
+  for (const head of isOrder ? before : question.heads) list.append(itemOf(head));
+  const heads = () => [...list.children].map((item) => Number(/** @type {HTMLElement} */ (item).dataset.head));
+  number();
+  // The order in which they stand is an answer, too.
+  queueMicrotask(() => change(heads().join(), ""));
+
+  function itemOf(head) {
+    const item = make("li", "head");
+    item.dataset.head = String(head);
+    item.tabIndex = 0;
+    item.dataset.locks = "";
+    const { colour } = lookOf(palette, head - 1);
+    item.style.setProperty("--head", colour);
+    const name = make("span", "name", fill(texts.head, { head }));
+    const up = makeButton("↑", "step", () => move(item, -1));
+    const down = makeButton("↓", "step", () => move(item, 1));
+    up.setAttribute("aria-label", fill(texts.up, { head }));
+    down.setAttribute("aria-label", fill(texts.down, { head }));
+    item.append(make("span", "number"), name, up, down);
+    item.addEventListener("keydown", (event) => {
+      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (!by || event.target !== item) return;
+      event.preventDefault();
+      event.stopPropagation(); // Streamlit has keys of its own
+      move(item, by);
+      item.focus();
+    });
+    item.addEventListener("pointerdown", (event) => {
+      if (!(/** @type {Element} */ (event.target).closest("button"))) grab(item, event);
+    });
+    return item;
+  }
+
+  function move(item, by) {
+    const other = by < 0 ? item.previousElementSibling : item.nextElementSibling;
+    if (by < 0) other?.before(item);
+    else other?.after(item);
+    moved(item);
+  }
+
+  function grab(item, event) {
+    item.setPointerCapture(event.pointerId);
+    item.classList.add("dragged");
+    const drag = ({ clientY }) => {
+      const over = (other) => other && clientY - middleAcross(other);
+      if (over(item.previousElementSibling) < 0) item.previousElementSibling.before(item);
+      else if (over(item.nextElementSibling) > 0) item.nextElementSibling.after(item);
+      number();
+    };
+    item.addEventListener("pointermove", drag);
+    const end = () => {
+      item.removeEventListener("pointermove", drag);
+      item.classList.remove("dragged");
+      moved(item);
+    };
+    for (const act of ["pointerup", "pointercancel"]) item.addEventListener(act, end, { once: true });
+  }
+
+  function number() {
+    [...list.children].forEach((item, at) => {
+      item.querySelector(".number").textContent = `${at + 1}.`;
+    });
+  }
+
+  function moved(item) {
+    number();
+    const head = Number(item.dataset.head);
+    change(heads().join(), fill(texts.moved, { head, place: heads().indexOf(head) + 1 }));
+  }
+  return list;
+}
+
+function middleAcross(element) {
+  const { top, height } = element.getBoundingClientRect();
+  return top + height / 2;
+}

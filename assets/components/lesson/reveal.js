@@ -1,0 +1,63 @@
+// What came of a locked answer: two sentences, a small mark, what to notice, and the ways on.
+import { emphasized, make, makeButton, makeLink } from "../page/elements.js";
+import { isRtl, short } from "../page/wording.js";
+import { inkOn, shade, themeColours } from "../pictures/colours.js";
+import { fitHeight } from "../streamlit/adapter.js";
+import { formatted } from "./formatted.js";
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".reveal");
+  const { texts, right } = data;
+  const act = (what) => setTriggerValue("acted", what);
+  root.classList.toggle("projector", data.projector);
+  const told = make("div", "told");
+  told.append(...data.sentences.map((pieces) => emphasized("p", pieces)));
+  /** @type {HTMLElement[]} */
+  const parts = [...data.sides.map((side) => sideOf(root, side)), told];
+  if (data.mark) {
+    const mark = make("p", right ? "mark right" : "mark");
+    mark.append(make("span", "sign", right ? "✓" : "↻"), data.mark);
+    parts.push(mark);
+  }
+  if (data.notice) parts.push(formatted("p", "notice", data.notice));
+  const ways = make("div", "foot");
+  const next = makeButton(texts.next, "lock", () => act({ do: "go", number: data.next }));
+  const names = ["again", "like", ...(data.like ? ["back"] : [])];
+  const buttons = names.map((name) => makeButton(texts[name], "hint", () => act({ do: name })));
+  ways.append(next, ...buttons);
+  const look = make("p", "look", `${texts.look} `);
+  look.append(...data.look.flatMap(({ text, href }, at) => [at ? " · " : "", linkOut(text, href)]));
+  parts.push(ways, look);
+  root.replaceChildren(...parts);
+  say(root, [...data.sentences.map((pieces) => pieces.join("")), data.mark].join(" "));
+  fitHeight(root);
+}
+
+// A row of weights as words, each shaded by its weight.
+function sideOf(root, { heading, words, weights, query }) {
+  const colours = themeColours(root);
+  const row = make("div", "weights");
+  row.dir = isRtl(words) ? "rtl" : "ltr";
+  words.forEach((word, at) => {
+    const one = make("span", at === query ? "weight looking" : "weight");
+    const name = make("bdi", "", word);
+    const colour = shade(colours, weights[at]);
+    Object.assign(name.style, { backgroundColor: `rgb(${colour})`, color: inkOn(colour) });
+    one.append(name, make("span", "", weights[at] < 0.005 ? "·" : short(weights[at])));
+    row.append(one);
+  });
+  const side = make("section", "side");
+  side.append(make("p", "name", heading), row);
+  return side;
+}
+
+const linkOut = (text, href) => makeLink(text, new URL(href, document.baseURI).href);
+
+// A screen reader hears what came out once it is there; a page that is opened on it is read anyway.
+function say(root, text) {
+  const live = make("div", "live");
+  live.setAttribute("role", "status");
+  root.append(live);
+  if (root.told !== text) setTimeout(() => live.append(text), 100);
+  root.told = text;
+}

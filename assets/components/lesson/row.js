@@ -1,0 +1,51 @@
+// A row of weights that is drawn by hand, in whole per cents: its sum stays 100.
+
+/** @typedef {number[]} Row whole per cents, one for each word */
+
+// The same for all; what is left over goes to the first ones.
+/** @returns {Row} */
+export function evenly(count) {
+  const each = Math.floor(100 / count);
+  return Array.from({ length: count }, (_, at) => each + (at < 100 - each * count ? 1 : 0));
+}
+
+// One weight becomes another; the others give way in proportion, all alike where they had none.
+/**
+ * @param {Row} row
+ * @param {number} at
+ * @param {number} share per cents, cut to 0 to 100
+ * @returns {Row}
+ */
+export function withWeight(row, at, share) {
+  const own = row.length === 1 ? 100 : Math.round(Math.min(Math.max(share, 0), 100));
+  const rest = 100 - row[at];
+  const exact = row.map((old, key) => {
+    if (key === at) return own;
+    return rest ? (old * (100 - own)) / rest : (100 - own) / (row.length - 1);
+  });
+  const whole = exact.map(Math.floor);
+  const missing = 100 - whole.reduce((sum, one) => sum + one, 0);
+  const byRemainder = exact.map((_, key) => key).sort((a, b) => exact[b] - whole[b] - (exact[a] - whole[a]) || a - b);
+  for (const key of byRemainder.slice(0, missing)) whole[key] += 1;
+  return whole;
+}
+
+// As an answer has it: ``3:60,7:40``, words from 1.
+/** @param {Row} row */
+export const writtenRow = (row) =>
+  row
+    .map((share, at) => (share ? `${at + 1}:${share}` : ""))
+    .filter(Boolean)
+    .join();
+
+// The row of an answer; null for what is none of so many words.
+/** @returns {Row | null} */
+export function readRow(answer, count) {
+  const row = Array(count).fill(0);
+  for (const part of String(answer ?? "").split(",")) {
+    const [, at, share] = /^(\d+):(\d+)$/.exec(part) ?? [];
+    if (!at || Number(at) < 1 || Number(at) > count) return null;
+    row[Number(at) - 1] = Number(share);
+  }
+  return row.reduce((sum, one) => sum + one, 0) === 100 ? row : null;
+}

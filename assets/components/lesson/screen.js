@@ -1,0 +1,177 @@
+// One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
+// that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
+import { emphasized, make, makeButton } from "../page/elements.js";
+import { ready, take } from "../scene/address.js";
+import { fitHeight } from "../streamlit/adapter.js";
+import { cell } from "./cell.js";
+import { choose } from "./choose.js";
+import { drawRow } from "./draw.js";
+import { estimate } from "./estimate.js";
+import { flip } from "./flip.js";
+import { formatted } from "./formatted.js";
+import { listen } from "./keys.js";
+import { order } from "./order.js";
+import { pointAt } from "./point.js";
+import { keepDraft, keepProgress, progressOf } from "./progress.js";
+import { find, why } from "./sentence.js";
+
+/**
+ * What a kind of question is drawn from; `change` gets the answer as text, null for none, and what to say of it.
+ * @typedef {object} Asked
+ * @property {HTMLElement} root
+ * @property {any} question
+ * @property {Record<string, string>} texts
+ * @property {string | null} answer that was chosen before
+ * @property {(answer: string | null, said: string) => void} change
+ * @property {() => void} lock
+ */
+
+/** @type {Record<string, (asked: Asked) => HTMLElement>} */
+const QUESTIONS = { point: pointAt, cell, draw: drawRow, order, choose, estimate, flip, find, why };
+const WITH_TEXT = ["order", "choose", "estimate", "why"]; // kinds that are not answered on the words of the sentence
+const CHANGES = ["lock", "again"]; // of the locked answers
+const resumed = new Set(); // lessons whose kept answers have been sent, or are not wanted any more
+const own = new Set(); // lessons that were answered here since the page was opened
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".lesson");
+  const name = `${data.lesson.name} ${data.lesson.version}`;
+  const act = (what) => {
+    if (CHANGES.includes(what.do)) own.add(name);
+    setTriggerValue("acted", what);
+  };
+  ready.then(() => take(data.focus));
+  root.classList.toggle("projector", data.projector);
+  const kept = progressOf(data.lesson);
+  if (resume(data, name, kept, act)) return fitHeight(root);
+  const { code, answered, number } = data;
+  const isOwn = own.has(name) || !kept.code; // the answers of somebody else's link do not take the place of one's own
+  keepProgress(data.lesson, isOwn ? { code, answered, number } : { number });
+  // Hints and problems leave the answer that is being made as it is.
+  const asked = JSON.stringify([data.lesson, data.number, data.like, data.ask, data.question, data.answer ?? null]);
+  if (root.asked !== asked) ask(root, data, act);
+  root.asked = asked;
+  root.querySelector(".problem").textContent = data.problem;
+  hint(root, data);
+  listen({
+    lock: data.question && !data.answer ? () => root.querySelector(".lock:enabled")?.click() : null,
+    go: (by) => data.number + by > 0 && act({ do: "go", number: data.number + by }),
+    locked: Boolean(data.answer),
+    always: data.projector,
+  });
+  fitHeight(root);
+}
+
+// Who comes back by a link without answers goes on with those that this browser has.
+function resume({ code }, name, kept, act) {
+  const asks = !code && kept.code && !resumed.has(name);
+  resumed.add(name);
+  if (asks) act({ do: "resume", code: kept.code });
+  return asks;
+}
+
+function ask(root, data, act) {
+  const { lesson, number, like, question, texts } = data;
+  const locked = Boolean(data.answer);
+  root.classList.toggle("locked", locked);
+  const heading = formatted("h1", "ask", data.ask);
+  const problem = make("p", "problem");
+  problem.setAttribute("role", "alert");
+  const live = make("div", "live");
+  live.setAttribute("role", "status");
+  const foot = make("div", "foot");
+  /** @type {HTMLElement[]} */
+  const parts = [topOf(data, act), heading];
+  if (like) parts.splice(1, 0, likeLine(data, act));
+  if (data.refusal) parts.push(make("p", "refusal", data.refusal));
+  if (question && !locked) {
+    // Of a like case nothing is kept.
+    let answer = like ? null : (progressOf(lesson).drafts[number] ?? null);
+    const lock = makeButton(texts.lock, "lock", () => {
+      if (answer === null) return;
+      lock.disabled = true; // until the server has it
+      act({ do: "lock", answer });
+    });
+    const change = (now, said) => {
+      answer = now;
+      if (!like) keepDraft(lesson, number, now);
+      lock.disabled = now === null;
+      if (said) live.textContent = said;
+    };
+    if (WITH_TEXT.includes(question.kind)) parts.push(sceneSentence(question));
+    const box = make("div", `act ${question.kind}`);
+    box.append(QUESTIONS[question.kind]({ root, question, texts, answer, change, lock: () => lock.click() }));
+    lock.disabled = answer === null;
+    foot.append(
+      lock,
+      makeButton(texts.hint, "hint", () => act({ do: "hint" })),
+    );
+    parts.push(box);
+  }
+  parts.push(problem, foot, make("ol", "hints"), live);
+  root.replaceChildren(...parts);
+}
+
+function topOf(data, act) {
+  const { texts, number } = data;
+  const top = make("div", "top");
+  const cards = make("a", "all", texts.cards);
+  Object.assign(cards, { href: new URL(data.cards, document.baseURI).href, target: "_self" });
+  cards.onclick = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    act({ do: "cards" });
+  };
+  const ways = make("nav", "ways");
+  const step = (text, by) => {
+    const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "go", number: number + by }));
+    button.setAttribute("aria-label", text);
+    button.title = text;
+    return button;
+  };
+  const back = step(texts.previous, -1);
+  back.disabled = number === 1;
+  ways.append(back, make("span", "place", data.place), step(texts.next, 1));
+  const projector = makeButton(data.projector ? texts.projector_off : texts.projector, "quiet", () =>
+    act({ do: "projector" }),
+  );
+  top.append(cards, make("span", "title", data.title), ways, projector);
+  return top;
+}
+
+// The sentence, with the word that looks and the one that is looked at.
+function sceneSentence({ words, queries, query, key = null, kind, quantity }) {
+  const line = make("p", "text");
+  const isOfWord = kind === "order" || ["weight", "score"].includes(quantity);
+  for (const [at, word] of queries.entries()) {
+    const name = make("bdi", "", word);
+    if (isOfWord && at === query) name.className = "looking";
+    if (key !== null && word === words[at] && at === key) name.className = "looked-at";
+    line.append(name, " ");
+  }
+  return line;
+}
+
+function likeLine({ texts }, act) {
+  const line = make("p", "like");
+  line.append(
+    make("span", "", texts.like_case),
+    " ",
+    makeButton(texts.to_own, "quiet", () => act({ do: "back" })),
+  );
+  return line;
+}
+
+function hint(root, { hints, more_hints, texts }) {
+  const list = root.querySelector(".hints");
+  const items = (hints ?? []).map(({ text, pieces }) =>
+    pieces ? emphasized("li", pieces) : formatted("li", "", text),
+  );
+  const isNew = items.length > list.children.length;
+  list.replaceChildren(...items);
+  const button = root.querySelector(".hint");
+  if (!button) return;
+  button.hidden = !more_hints;
+  button.textContent = items.length === 2 ? texts.hint_like : texts.hint;
+  if (isNew) root.querySelector(".live").textContent = items.at(-1).textContent;
+}

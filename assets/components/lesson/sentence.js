@@ -1,0 +1,35 @@
+// A sentence that is typed: one in which something holds, which begins with that of the scene, or a reason for the
+// teacher. Answer: the sentence. Enter locks it, Shift+Enter breaks the line.
+import { make } from "../page/elements.js";
+import { COMPOSING } from "../streamlit/sentence_field.js";
+
+const MAX_TEXT = 600; // characters (mha_core/lessons/question.py)
+
+/** @param {import("./screen.js").Asked} asked */
+export const find = (asked) => field(asked, asked.question.text, asked.texts.sentence);
+
+/** @param {import("./screen.js").Asked} asked */
+export function why(asked) {
+  const box = field(asked, "", asked.texts.reason);
+  box.append(make("p", "note", asked.texts.for_teacher));
+  return box;
+}
+
+function field({ answer, change, lock }, start, title) {
+  const box = make("div", "sentence");
+  const text = make("textarea");
+  Object.assign(text, { value: answer ?? start, maxLength: MAX_TEXT, rows: 3, enterKeyHint: "done" });
+  text.setAttribute("aria-label", title);
+  text.addEventListener("input", () => {
+    const now = text.value.trim();
+    change(now && now !== start.trim() ? now : null, "");
+  });
+  text.addEventListener("keydown", (event) => {
+    event.stopPropagation(); // Streamlit has keys of its own
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === COMPOSING) return;
+    event.preventDefault();
+    lock();
+  });
+  box.append(text);
+  return box;
+}
