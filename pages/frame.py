@@ -86,7 +86,8 @@ SECTIONS = {
         ),
     ),
     t("section.learn"): (
-        NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", "learn/cases.py")),
+        NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", "learn/lessons.py")),
+        NavigationPage("learn/lessons.py", t("lessons.title"), ("see/heads.py", "learn/cases.py")),
         NavigationPage("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
     ),
     t("section.models"): (

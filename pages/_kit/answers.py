@@ -71,7 +71,7 @@ def _answers_at(
     if answer is None:
         return []
     name = written(trace.answered.labels[query])
-    language = getattr(trace.source.origin, "language", None)
+    language = _language(trace)
     if language not in LANGUAGES:
         kind = "next" if _is_next(trace) else "any"
         return [_said(t(f"answer.{kind}", query=name), answer, written)]
@@ -92,6 +92,17 @@ def _answers_at(
             continue  # that it does not know is said once
         said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
     return said or [AnswerText(t("answer.word", query=name), t("answer.nothing"))]
+
+
+def question(trace: AttentionTrace, name: str, query: int) -> str:
+    """A question of `QUESTIONS` about a word, in words."""
+    if name == "noun" and normalized(trace.answered.pieces[query]) in lexicon(_language(trace)).pronouns:
+        return t("answer.pronoun", query=isolated(trace.answered.labels[query]))
+    return _asked(trace, [name], query)
+
+
+def _language(trace: AttentionTrace) -> str | None:
+    return getattr(trace.source.origin, "language", None)
 
 
 def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:

@@ -16,7 +16,7 @@ from pages._kit import (
 )
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import PAGES, paragraph, t
-from pages.see._heads import measurements, sentences
+from pages.see._heads import invitation, measurements, sentences
 
 # Keys of what follows the focus where it is open.
 FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
@@ -26,6 +26,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     marked = [t("heads.start")] if state.setting("source") in WITH_CLS else []
     with st.container(key="how", width="content"):
         st.caption(paragraph([t("heads.how"), *marked]))
+    invitation.show()
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = indices(trace, scene)

@@ -1,0 +1,58 @@
+"""What the browser is told of a question before it is answered: what can be acted on, and no key."""
+
+import numpy as np
+
+from mha_core.lessons.item import Item
+from mha_core.lessons.question import Cell, Choose, Estimate, Find, Flip, Order
+
+HIDDEN_WORD = "…"  # in place of a word that would say which picture is which
+
+
+def data(item: Item) -> dict[str, object]:
+    """The words of the sentence, which of them looks, and what else the kind of question is answered by."""
+    told = {"kind": item.question.kind, "words": item.words, "queries": item.queries, "query": item.place[2]}
+    match item.question:
+        case Cell():
+            return told | {"query": None}  # its row is a part of the answer
+        case Order() as question:
+            return told | {"heads": question.heads(item)}
+        case Choose():
+            return told | {"pictures": _pictures(item)}
+        case Estimate() as question:
+            low, high = question.line(item)
+            key = item.looked_at if item.scene.focus.key_token else None
+            return told | {"low": low, "high": high, "quantity": question.quantity, "key": key}
+        case Flip() as question:
+            heads = [layer.n_heads for layer in item.trace.layers]
+            return told | {"changes": question.changes, "heads_of_layers": heads}
+        case Find():
+            return told | {"text": item.scene.text}
+        case _:
+            return told
+
+
+def _pictures(item: Item) -> list[dict[str, object]]:
+    """Both matrices of weights, under those words alone that both sentences have at the same places."""
+    pair = item.question.pictures(item)
+    sides = [(one.queries, one.words) for one in pair]
+    shared = [_shared(*axis) for axis in zip(*sides, strict=True)]
+    told = []
+    for one in pair:
+        layer, head, _ = one.place
+        of_layer = one.trace.layers[layer]
+        weights = of_layer.weights(head).astype(float)
+        weights[~of_layer.allowed(head)] = np.nan
+        values = [None if np.isnan(value) else round(value, 3) for value in weights.ravel().tolist()]
+        rows, columns = (
+            names if len(names) == count else [HIDDEN_WORD] * count
+            for names, count in zip(shared, weights.shape, strict=True)
+        )
+        told.append({"rows": list(rows), "columns": list(columns), "values": values})
+    return told
+
+
+def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
+    """The words that two sentences have at the same places; none of them where they have not as many."""
+    if len(one) != len(other):
+        return []
+    return [mine if mine == yours else HIDDEN_WORD for mine, yours in zip(one, other, strict=True)]

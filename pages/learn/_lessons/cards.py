@@ -1,0 +1,84 @@
+"""The cards of all lessons, with how far this browser is in each, and a place to open a lesson's file."""
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.lessons.lesson import Lesson, LessonError
+from pages._kit import components
+from pages._kit.language import in_link
+from pages._kit.text import literal, said, t, template
+from pages.learn._lessons import place, shelf, texts
+
+KEY = "lesson_cards"
+HEIGHT = 400  # pixels until they are drawn
+FILE, REFUSED = "lesson_upload", "lesson_refused"
+_cards = components.component(
+    KEY, "lesson/cards.js", html='<div class="cards"></div>', styles=("lesson/lesson.css",)
+)
+
+
+def page() -> None:
+    st.title(t("lessons.heading"), anchor=False)
+    st.caption(t("lessons.intro"))
+    if st.query_params.get(place.LESSON) == shelf.OWN:
+        st.info(t("lessons.file_gone"), icon=":material/upload_file:")
+    names = ("start", "go_on", "again", "done", "progress")
+    _cards(
+        key=KEY,
+        data={
+            "lessons": [_card(lesson) for lesson in shelf.lessons().values()],
+            "texts": {name: template(f"lessons.card_{name}") for name in names},
+        },
+        height=HEIGHT,
+        on_acted_change=_open,
+    )
+    refused = st.session_state.get(REFUSED, ())
+    with st.expander(t("lessons.file"), expanded=bool(refused)):
+        st.caption(t("lessons.file_what"))
+        st.file_uploader(
+            t("lessons.file"),
+            type="toml",
+            key=FILE,
+            on_change=_take,
+            label_visibility="collapsed",
+            max_upload_size=1,
+        )
+        for problem in refused:
+            st.error(literal(problem))
+
+
+def _card(lesson: Lesson) -> dict[str, object]:
+    count = len(lesson.screens)
+    fields = "".join(f"&{name}={value}" for name, value in in_link().items())
+    return {
+        "name": lesson.name,
+        "version": shelf.version(lesson),
+        "title": texts.title(lesson),
+        "goal": texts.goal(lesson),
+        "size": t("lessons.size", minutes=lesson.minutes, count=count),
+        "count": count,
+        "href": f"./lessons?lesson={lesson.name}{fields}",
+    }
+
+
+def _open() -> None:
+    opened = st.session_state[KEY].acted
+    place.go(lesson=opened["name"], screen=opened["number"], answers=opened["code"])
+
+
+def _take() -> None:
+    """Open the file in the uploader; what is wrong in it is said line by line, and nothing else changes."""
+    upload = st.session_state[FILE]
+    st.session_state.pop(REFUSED, None)
+    if upload is None:
+        return
+    try:
+        shelf.open_file(upload.getvalue())
+    except LessonError as error:
+        st.session_state[REFUSED] = [
+            t("lessons.file_line", line=one.line, message=said(one.message)) for one in error.problems
+        ]
+    except MhaError as error:
+        st.session_state[REFUSED] = [said(error)]
+    else:
+        place.go(lesson=shelf.OWN, screen=1, answers="")

@@ -1,0 +1,54 @@
+"""The end of a lesson: what one can do now, a question on paper, its scenes to look around in, what next."""
+
+from mha_core import MhaError
+from pages._kit import components
+from pages._kit.language import in_link, language
+from pages._kit.text import t
+from pages.learn._lessons import place, reveal, screen, shelf, texts
+from pages.learn._lessons.place import Place
+
+KEY = "lesson_end"
+HEIGHT = 400  # pixels until it is drawn
+_end = components.component(
+    KEY, "lesson/end.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
+)
+
+
+def page(here: Place) -> None:
+    lesson, names = here.lesson, list(shelf.lessons())
+    following = names[names.index(lesson.name) + 1 :]
+    fields = "".join(f"&{name}={value}" for name, value in in_link().items())
+    then = shelf.lessons()[following[0]] if following else None
+    _end(
+        key=KEY,
+        data={
+            "lesson": {"name": lesson.name, "version": shelf.version(lesson)},
+            "number": here.number,
+            "heading": t("lessons.end", title=texts.title(lesson)),
+            "can": [t("lessons.can"), texts.goal(lesson)],
+            "paper": [t("lessons.paper"), texts.paper(lesson)],
+            "around": t("lessons.around"),
+            "screens": [_screen(here, number) for number in range(1, len(lesson.screens) + 1)],
+            "then": then
+            and {
+                "text": t("lessons.then_lesson", title=texts.title(then)),
+                "href": f"./lessons?lesson={then.name}{fields}",
+                "name": then.name,
+            },
+            "cards": t("lessons.all"),
+            "back": t("lessons.to_last"),
+            "projector": place.projected(),
+        },
+        height=HEIGHT,
+        on_acted_change=lambda: screen.acted(here)(KEY),
+    )
+
+
+def _screen(here: Place, number: int) -> dict[str, object]:
+    """A screen of the lesson: what it asks, whether it was answered, and where its scene opens."""
+    there = Place(here.lesson, number, here.answers)
+    try:
+        links = reveal.looks(here.lesson.screens[number - 1].scene(language()))
+    except MhaError:  # of an older edition of the weights
+        links = []
+    return {"number": number, "ask": texts.ask(there), "answered": number in here.answers, "links": links}

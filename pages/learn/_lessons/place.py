@@ -1,0 +1,83 @@
+"""Where a visitor is in which lesson. The link says it: the lesson, the screen and the locked answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+
+from mha_core.lessons.lesson import Lesson, Screen
+from mha_core.scene.token_names import as_number
+from pages._kit import state
+from pages.learn._lessons import answers, shelf
+
+LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
+NOW = "lesson_now"  # in the session: what is true of one screen until it is left
+
+
+@dataclass(frozen=True)
+class Place:
+    """A lesson, the number of its screen from 1, and the answers that are locked, by screens.
+
+    One number beyond the last screen is the end of the lesson.
+    """
+
+    lesson: Lesson
+    number: int
+    answers: Mapping[int, str]
+
+    @property
+    def screen(self) -> Screen:
+        return self.lesson.screens[self.number - 1]
+
+    @property
+    def answer(self) -> str | None:
+        """The locked answer of this screen."""
+        return self.answers.get(self.number)
+
+
+def opened() -> Place | None:
+    """The place that the link names; None for the cards of all lessons."""
+    name = st.query_params.get(LESSON)
+    if not name:
+        return None
+    lesson = shelf.lessons().get(name)
+    if lesson is None:
+        if name != shelf.OWN:  # of which the cards say where it has gone
+            state.say_instead(LESSON, None)
+        return None
+    end = len(lesson.screens) + 1
+    asked = st.query_params.get(SCREEN, "1")
+    number = as_number(asked) or 0
+    if not 1 <= number <= end:
+        number = min(max(number, 1), end)
+        state.say_instead(SCREEN, number)
+    locked = answers.read(st.query_params.get(ANSWERS, ""))
+    return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end})
+
+
+def projected() -> bool:
+    """Whether the page is shown to a class: large, without a frame."""
+    return st.query_params.get(PROJECTOR) == "1"
+
+
+def mark_projected() -> None:
+    """Leave the app around the page out where it is projected (assets/components/streamlit/app.css)."""
+    if projected():
+        with st.container(key="projected"):
+            st.empty()
+
+
+def go(**fields: object) -> None:
+    """Write fields of the link, "" for none; for callbacks."""
+    for name in [name for name, value in fields.items() if value in (None, "")]:
+        st.query_params.pop(name, None)
+    st.query_params.update({name: str(value) for name, value in fields.items() if value not in (None, "")})
+
+
+def now(place: Place) -> dict:
+    """What is true of this screen until it is left: the hints that were asked for, a like case."""
+    at = place.lesson.name, place.number
+    held = st.session_state.get(NOW)
+    if held is None or held["at"] != at:
+        held = st.session_state[NOW] = {"at": at}
+    return held

@@ -1,0 +1,99 @@
+"""Questions posed on this server: within its limits, and what is computed of them once for all students."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.attention.edits import Edit
+from mha_core.lessons import sentences
+from mha_core.lessons.item import Item
+from mha_core.scene.changes import edits_of, read
+from mha_core.scene.scene import Scene
+from pages._kit import compute, model_source
+from pages._kit.language import language
+from pages.learn._lessons.place import Place
+
+Result = TypeVar("Result")
+
+
+def trace(scene: Scene, edits: Sequence[Edit] = ()) -> AttentionTrace:
+    """The trace of a scene with its own changes, then `edits`; a model's with its answers where it is asked.
+
+    Raises `MhaError` where this server has none.
+    """
+    every = [*edits_of(read(scene.edits)[0]), *edits]
+    if scene.source != "model":
+        return compute.trace(scene, edits=every)
+    if not model_source.ready(scene):
+        raise model_source.refusal(scene) or MhaError(
+            "{name} is not on this machine. Open it once on the page Real model.", name=scene.model
+        )
+    model_source.load(scene, st.empty())
+    if scene.ask_model:
+        return model_source.answered(scene, scene.text, every).of(scene.kind)
+    return compute.trace(scene, edits=every)
+
+
+def item(place: Place) -> Item:
+    """The question of a screen in the reader's language. Raises `MhaError` for a link that cannot be."""
+    return place.screen.item(language(), trace)
+
+
+def refusal(item: Item) -> MhaError | None:
+    """Why the question cannot be asked: its scene is not to be had, or it is ambiguous."""
+
+    def find() -> MhaError | None:
+        try:
+            _bounded(item)
+            _ = item.key
+        except MhaError as error:
+            return error
+        return None
+
+    return _once(item, find, "refusal")
+
+
+def _bounded(item: Item) -> None:
+    """Raises `MhaError` for a question whose key takes a run for each word of a long text."""
+    if item.question.kind == "flip" and len(item.words) > compute.MAX_SMALL_TEXT:
+        raise MhaError(
+            "A question about every possible change has a text of at most {limit} tokens; this one has "
+            "{count}.",
+            limit=compute.MAX_SMALL_TEXT,
+            count=len(item.words),
+        )
+
+
+def is_right(item: Item, answer: str) -> bool | None:
+    """Whether a locked answer is right; None where it is not scored."""
+    return _once(item, lambda: item.is_right(answer), "is_right", answer)
+
+
+def like(item: Item, number: int) -> Item | None:
+    """The like case of that number; None without one."""
+
+    def find() -> Item | None:
+        found = sentences.like(item, number)
+        return found and Item(found.question, found.scene, trace)  # without its trace
+
+    found = _once(item, find, "like", str(number))
+    return found and Item(found.question, found.scene, trace)
+
+
+def problem(item: Item, answer: str) -> MhaError | None:
+    """Why a text is no answer to the question; None for an answer."""
+    try:
+        item.question.check(item, answer)
+    except MhaError as error:
+        return error
+    return None
+
+
+def _once(item: Item, compute_: Callable[[], Result], *what: str) -> Result:
+    """A result of the question about its scene, computed once for all who look at a short text."""
+    if item.scene.source == "model":  # its weights may be others when it is loaded again
+        return compute_()
+    key = ("lesson", item.question, item.scene.link(), *what)
+    return compute.results.get(key, lambda _key: compute_())

@@ -1,0 +1,121 @@
+"""After the lock: the answer run in the model beside the model's own, what came of it, and the ways on."""
+
+import re
+from collections.abc import Callable
+
+from mha_core import MhaError
+from mha_core.lessons.item import Item, Run
+from mha_core.scene.scene import Scene
+from pages._kit import components, pair
+from pages._kit.language import in_link
+from pages._kit.text import short, t
+from pages.learn._lessons import place, posing, telling, texts
+from pages.learn._lessons.place import Place
+
+KEY = "lesson_reveal"  # of the component
+HEIGHT = 220  # pixels until it is drawn
+PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
+
+_reveal = components.component(
+    KEY, "lesson/reveal.js", html='<div class="reveal"></div>', styles=("lesson/lesson.css",)
+)
+
+
+def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -> None:
+    run = item.run(answer)
+    projected = place.projected()
+    if not projected:
+        pair.view(_sides(item, answer, run), key="lesson_view")
+    right = posing.is_right(item, answer)
+    like = bool(place.now(here).get("like"))
+    end = here.number == len(here.lesson.screens)
+    _reveal(
+        key=KEY,
+        data={
+            "sides": [_in_words(side) for side in _sides(item, answer, run)] if projected else [],
+            "sentences": [pieces(one) for one in telling.sentences(item, answer, run)],
+            "right": right,
+            "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
+            "notice": "" if like else texts.notice(here),
+            "look": looks(item.scene),
+            "like": like,
+            "next": here.number + 1,
+            "projector": projected,
+            "texts": {
+                "again": t("lessons.again"),
+                "like": t("lessons.another_like") if like else t("lessons.like"),
+                "back": t("lessons.back"),
+                "next": t("lessons.finish") if end else t("lessons.next"),
+                "look": t("lessons.look"),
+            },
+        },
+        height=HEIGHT,
+        on_acted_change=lambda: on_act(KEY),
+    )
+
+
+def like_case(item: Item) -> list[str]:
+    """The third hint: another sentence with its answer, as pieces of which every other is a word."""
+    found = posing.like(item, 1)
+    if found is None:
+        return [t("lessons.no_like")]
+    query = telling.word(found.queries[found.place[2]])
+    at = int(found.row.argmax())
+    told = t(
+        "lessons.like_told",
+        text=telling.word(found.scene.text),
+        query=query,
+        head=found.place[1] + 1,
+        key=telling.word(found.words[at]),
+        weight=short(float(found.row[at])),
+    )
+    return pieces(told)
+
+
+def pieces(told: str) -> list[str]:
+    """A sentence in pieces, of which every other is a word of the text."""
+    return PIECES.split(told)
+
+
+def looks(scene: Scene) -> list[dict[str, str]]:
+    """Links to the scene on pages where one can look around in it."""
+    pages = {"": t("heads.title"), "what-if": t("what_if.title")}
+    link = scene.link().rpartition("?")[2].partition("#")[0]
+    own = "".join(f"&{name}={value}" for name, value in in_link().items())
+    return [{"text": name, "href": f"./{page}?{link}{own}"} for page, name in pages.items()]
+
+
+def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
+    """The run of the answer and the model's own; this alone where the answer runs nothing."""
+    layer, head, query = item.place
+    if item.question.kind == "choose":
+        pictures = enumerate(item.question.pictures(item), start=1)
+        return [pair.PairSide(_of_picture(nth, answer), one.trace, *one.place) for nth, one in pictures]
+    own = pair.PairSide(t("lessons.side_own"), run.own, layer, head, query)
+    if run.executed is None:
+        return [own]
+    at, kind = query, item.question.kind
+    if kind == "find":
+        try:
+            at = item.question.posed(item, answer).place[2]
+        except MhaError:  # its sentence does not have the word
+            at = min(query, run.executed.layers[layer].n_query - 1)
+    heading = t(f"lessons.side_{kind}") if kind in ("draw", "find") else t("lessons.side_other")
+    return [pair.PairSide(heading, run.executed, layer, head, at), own]
+
+
+def _of_picture(number: int, answer: str) -> str:
+    if str(number) == answer:
+        return t("lessons.side_chosen", number=number)
+    return t("lessons.side_picture", number=number)
+
+
+def _in_words(side: pair.PairSide) -> dict[str, object]:
+    """A row as words with their weights, which a class can read from the last row."""
+    layer = side.trace.layers[side.layer]
+    return {
+        "heading": side.heading,
+        "words": layer.sides.keys.labels,
+        "weights": layer.weights(side.head, rows=[side.query])[0].tolist(),
+        "query": side.query if layer.sides.queries == layer.sides.keys else None,
+    }

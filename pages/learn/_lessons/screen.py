@@ -1,0 +1,164 @@
+"""One screen of a lesson: a question, and after the lock the answer run in the model beside its own."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.lessons.item import Item
+from pages._kit import components, language, state
+from pages._kit.text import said, t, template
+from pages.learn._lessons import answers, asking, place, posing, reveal, shelf, texts
+from pages.learn._lessons.place import Place
+
+KEY = "lesson"  # of the component
+HEIGHT, ON_PHONE = 420, 690  # pixels until it is drawn
+SCRIPT_TEXTS = (
+    *("lock", "hint", "hint_like", "previous", "next", "cards", "projector", "projector_off", "like_case"),
+    *("to_own", "looks", "looking", "chosen", "seen", "cell", "bars", "bar", "matrix_rows", "matrix_columns"),
+    *("picture", "choose", "heads", "head", "up", "down", "moved", "line", "block", "from", "to", "cut"),
+    *("switch_off", "off", "layer", "sentence", "reason", "for_teacher"),
+)
+LIKE, LIKE_ANSWER, HINTS, PROBLEM = "like", "like_answer", "hints", "problem"  # what is true of a screen now
+
+_screen = components.component(
+    KEY, "lesson/screen.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
+)
+
+
+def page(here: Place) -> None:
+    now = place.now(here)
+    try:
+        item = posing.item(here)
+        refusal = posing.refusal(item)
+        if refusal is None and now.get(LIKE):
+            item = posing.like(item, now[LIKE]) or item
+    except MhaError as error:
+        item, refusal = None, error
+    if refusal is not None:
+        _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))})
+        return
+    answer = _answer(here, item, now)
+    _look_at(here, item, now, answer)
+    question = asking.data(item)
+    if answer is not None:
+        _ask(here, {"question": question, "answer": answer})
+        reveal.show(here, item, answer, on_act=acted(here))
+        return
+    pulled = now.get(HINTS, 0)
+    hints = texts.hints(here)
+    told = [{"text": one} for one in hints[:pulled]]
+    if pulled > len(hints):
+        told.append({"pieces": reveal.like_case(item)})
+    more = pulled < len(hints) + 1
+    _ask(here, {"question": question, "hints": told, "more_hints": more})
+
+
+def _answer(here: Place, item: Item, now: Mapping) -> str | None:
+    """The locked answer of the screen, or of its like case. One of a link that is none is dropped by name."""
+    if now.get(LIKE):
+        return now.get(LIKE_ANSWER)
+    answer = here.answer
+    if answer is None or (problem := posing.problem(item, answer)) is None:
+        return answer
+    now[PROBLEM] = t("lessons.answer_of_link", reason=said(problem))
+    return None
+
+
+def _look_at(here: Place, item: Item, now: dict, answer: str | None) -> None:
+    """Let the pictures of the page look where the scene of the screen does, once it is another one.
+
+    After an answer they show the row of the cell that was pointed at, too.
+    """
+    row = answer.partition(",")[0] if answer and item.question.kind == "cell" else ""
+    at = (shelf.version(here.lesson), item.scene.link(), row)
+    if now.get("looks_at") != at:
+        now["looks_at"] = at
+        focus = item.scene.focus
+        pins = row if row and int(row) != item.place[2] + 1 else focus.pins
+        st.session_state["focus"] = replace(focus, heads=focus.heads or str(focus.head), pins=pins)
+
+
+def _ask(here: Place, more: dict) -> None:
+    now, lesson, count = place.now(here), here.lesson, len(here.lesson.screens)
+    like = now.get(LIKE, 0)
+    _screen(
+        key=KEY,
+        data={
+            "lesson": {"name": lesson.name, "version": shelf.version(lesson)},
+            "number": here.number,
+            "like": like,
+            "code": answers.written(here.answers),
+            "answered": len(here.answers),
+            "title": texts.title(lesson),
+            "place": t("lessons.place", number=here.number, count=count),
+            "ask": texts.ask(here),
+            "problem": now.get(PROBLEM, ""),
+            "projector": place.projected(),
+            "cards": f"./lessons{_query(language.in_link())}",
+            "focus": state.address(),
+            "texts": _texts(),
+            **more,
+        },
+        height=ON_PHONE if state.on_phone() and "question" in more else HEIGHT,
+        on_acted_change=acted(here),
+    )
+
+
+def _query(values: Mapping[str, str]) -> str:
+    return "?" + "&".join(f"{name}={value}" for name, value in values.items()) if values else ""
+
+
+def acted(here: Place):
+    """What an act on the screen does; `key` is that of the component on which it happened."""
+
+    def act(key: str = KEY) -> None:
+        acted = st.session_state[key].acted
+        now, number = place.now(here), here.number
+        now.pop(PROBLEM, None)
+        match acted["do"]:
+            case "go":
+                place.go(screen=min(max(int(acted["number"]), 1), len(here.lesson.screens) + 1))
+            case "hint":
+                now[HINTS] = now.get(HINTS, 0) + 1
+            case "lock":
+                _lock(here, now, str(acted["answer"]))
+            case "again" if now.get(LIKE):
+                now.pop(LIKE_ANSWER, None)
+            case "again":
+                place.go(
+                    answers=answers.written({at: one for at, one in here.answers.items() if at != number})
+                )
+            case "like":
+                now[LIKE] = now.get(LIKE, 0) + 1
+                now.pop(LIKE_ANSWER, None)
+            case "back":  # from a like case to the lesson's own
+                now.pop(LIKE, None)
+                now.pop(LIKE_ANSWER, None)
+            case "resume" if not here.answers:
+                place.go(answers=answers.written(answers.read(str(acted["code"]))))
+            case "projector":
+                place.go(projector="" if place.projected() else 1)
+            case "lesson" if acted["name"] in shelf.lessons():
+                place.go(lesson=acted["name"], screen="", answers="")
+            case "cards":
+                place.go(lesson="", screen="", answers="", projector="")
+
+    return act
+
+
+def _lock(here: Place, now: dict, answer: str) -> None:
+    item = posing.item(here)
+    if now.get(LIKE):
+        item = posing.like(item, now[LIKE]) or item
+    if (problem := posing.problem(item, answer)) is not None:
+        now[PROBLEM] = said(problem)
+    elif now.get(LIKE):
+        now[LIKE_ANSWER] = answer
+    else:
+        place.go(answers=answers.written({**here.answers, here.number: answer}))
+
+
+def _texts() -> dict[str, str]:
+    return {name: template(f"lessons.js_{name}") for name in SCRIPT_TEXTS}

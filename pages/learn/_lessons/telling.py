@@ -1,0 +1,235 @@
+"""What came of an answer, in two sentences: of the run in which it holds, and of the model's own.
+
+Words of a sentence stand between marks, which the browser draws as emphasis (components/lesson/reveal.js).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.lessons.item import Item, Run
+from mha_core.lessons.question import Estimate, Order, read_row
+from mha_core.scene import changes
+from mha_core.traces.answers import NOTHING, is_known
+from pages._kit import answers
+from pages._kit.text import isolated, joined, number, said, short, t
+
+MARKS = "\x02", "\x03"  # around a word
+MAX_NAMED = 3  # words of a row
+MIN_WEIGHT = 0.05  # of a word that is named beside the first
+UNCHANGED = 1e-6  # of the output's length: less is rounding
+
+
+def sentences(item: Item, answer: str, run: Run) -> list[str]:
+    """One about the answer and one about the model; only the latter where the answer is not scored."""
+    yours, own = _TOLD[item.question.kind](item, answer, run)
+    if run.refusal is not None:
+        yours = t("lessons.refused", given=yours, reason=said(run.refusal))
+    return [one for one in (yours, own) if one]
+
+
+def word(text: str) -> str:
+    """A word of a sentence, between marks."""
+    return f"{MARKS[0]}{isolated(text)}{MARKS[1]}"
+
+
+def _point(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    given = t("lessons.gave_point", word=word(item.words[int(answer) - 1]))
+    return _yours(given, item, run, t("lessons.if_point")), _own_row(item)
+
+
+def _cell(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    row, column = (int(one) - 1 for one in answer.split(","))
+    given = t("lessons.gave_cell", query=word(item.queries[row]), key=word(item.words[column]))
+    at = int(item.row.argmax())
+    fact = t(
+        "lessons.fact_cell",
+        query=word(item.queries[item.place[2]]),
+        key=word(item.words[at]),
+        weight=short(float(item.row[at])),
+    )
+    return _yours(given, _at(item, row), run, t("lessons.if_point")), _own(fact, item)
+
+
+def _at(item: Item, token: int) -> Item:
+    """The item at another looking token of its sentence."""
+    focus = replace(item.scene.focus, token=str(token + 1))
+    return replace(item, scene=replace(item.scene, focus=focus))
+
+
+def _draw(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    row = read_row(answer, len(item.words))
+    given = t("lessons.gave_draw", list=_row(item.words, row, lambda weight: f"{weight:.0%}"))
+    return _yours(given, item, run, t("lessons.if_draw")), _own_row(item)
+
+
+def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    question: Order = item.question
+    first = answer.partition(",")[0]
+    heads = [int(head) for head in item.key.answers[0].split(",")]
+    measured = joined(
+        t("lessons.head_is", head=head, value=f"{question.measure(item, head - 1):.3g}") for head in heads
+    )
+    given, condition = t("lessons.gave_order", head=first), t("lessons.if_off", head=first)
+    return _yours(given, item, run, condition), _own(t("lessons.fact_order", list=measured), item)
+
+
+def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    pair = item.question.pictures(item)
+    chosen, other = pair[int(answer) - 1], pair[2 - int(answer)]
+    if chosen.scene.text == other.scene.text:
+        right = item.key.answers[0]
+        if answer == right:
+            given = t("lessons.gave_asked", number=answer)
+        else:
+            given = t("lessons.gave_not_asked", number=answer, right=right)
+    else:
+        given = t("lessons.gave_choose", number=answer, text=word(chosen.scene.text))
+    one, two = (_weights(side) for side in (chosen, other))
+    if one.shape != two.shape:
+        return given, ""
+    row, column = np.unravel_index(np.abs(one - two).argmax(), one.shape)
+    fact = t(
+        "lessons.fact_choose",
+        query=word(chosen.queries[row]),
+        key=word(chosen.words[column]),
+        one=short(float(one[row, column])),
+        two=short(float(two[row, column])),
+    )
+    return given, fact
+
+
+def _weights(item: Item) -> np.ndarray:
+    layer, head, _ = item.place
+    return item.trace.layers[layer].weights(head)
+
+
+def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    question: Estimate = item.question
+    given = t("lessons.gave_estimate", number=number(float(answer)))
+    if question.quantity != "weight":
+        return given, t("lessons.fact_number", number=number(question.number(item)))
+    key = word(item.words[item.looked_at])
+    fact = t("lessons.fact_weight", key=key, weight=short(question.number(item)))
+    return _yours(given, item, run, t("lessons.if_weight", key=key)), _own(fact, item)
+
+
+def _flip(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    own = t("lessons.own_flip", told=_says(item, item.trace))  # the question asks where it answers
+    return _yours(change(item, answer), item, run, t("lessons.then")), own
+
+
+def change(item: Item, answer: str) -> str:
+    """A change as a sentence: which word is hidden from which, or which head is off."""
+    values = changes.values_of(changes.read(answer)[0][0])
+    if "from" in values and "to" in values:
+        query, key = item.queries[values["from"] - 1], item.words[values["to"] - 1]
+        return t("lessons.gave_cut", query=word(query), key=word(key))
+    return t("lessons.gave_off", layer=values.get("layer", 1), head=values.get("head", 1))
+
+
+def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    own = _looks(item, item.trace)
+    if run.executed is None:
+        return t("lessons.gave_find"), own
+    found = item.question.posed(item, answer)
+    try:
+        _ = found.place
+    except MhaError:
+        return t("lessons.find_no_word", query=word(item.queries[item.place[2]])), own
+    return t("lessons.find_yours", told=_looks(found, run.executed)), t("lessons.find_own", told=own)
+
+
+def _looks(item: Item, trace: AttentionTrace) -> str:
+    """What the model says at the token, and where its head looks most."""
+    at = int(item.row.argmax())
+    looks = t(
+        "lessons.looks",
+        head=item.place[1] + 1,
+        key=word(item.words[at]),
+        weight=short(float(item.row[at])),
+    )
+    says = _says(item, trace)
+    return t("lessons.both", first=says, second=looks) if says else looks
+
+
+def _why(item: Item, answer: str, run: Run) -> tuple[str, str]:
+    return t("lessons.gave_why"), _own_row(item)
+
+
+_TOLD = {
+    "point": _point,
+    "cell": _cell,
+    "draw": _draw,
+    "order": _order,
+    "choose": _choose,
+    "estimate": _estimate,
+    "flip": _flip,
+    "find": _find,
+    "why": _why,
+}
+
+
+def _yours(given: str, item: Item, run: Run, condition: str) -> str:
+    """What was answered, and what the model says then; of one that answers nothing, how its output moves."""
+    if run.executed is None:
+        return given
+    query, was, now = item.place[2], item.answer, item.answer_in(run.executed)
+    if was is None or now is None or was[0][0] == now[0][0] == NOTHING:
+        moved = _moved(run, query)
+        name = word(item.queries[query])
+        if moved < UNCHANGED:
+            told = t("lessons.output_same", query=name)
+        else:
+            told = t("lessons.output_moved", query=name, share=f"{moved:.0%}")
+    else:
+        told = _says(item, run.executed, still=was[0][0] == now[0][0])
+        if item.asked:
+            question = answers.question(item.trace, item.asked, query)
+            told = t("lessons.asked", question=question, told=told)
+    return t("lessons.yours", given=given, condition=condition, told=told)
+
+
+def _moved(run: Run, token: int) -> float:
+    """How far the last layer's output at a token is from its own, as a share of its length."""
+    own, executed = (
+        (layer.result(rows=[token]) if layer.knows("w_o") else layer.output(rows=[token])).ravel()
+        for layer in (run.own.layers[-1], run.executed.layers[-1])
+    )
+    return float(np.linalg.norm(executed - own) / max(float(np.linalg.norm(own)), 1e-12))
+
+
+def _own_row(item: Item) -> str:
+    return _own(t("lessons.fact_row", list=_row(item.words, item.row, short)), item)
+
+
+def _own(fact: str, item: Item) -> str:
+    """A fact of the model, and what it says where that is something."""
+    if item.answer is None or item.answer[0][0] == NOTHING:
+        return t("lessons.own_alone", fact=fact)
+    return t("lessons.own", fact=fact, told=_says(item, item.trace))
+
+
+def _says(item: Item, trace: AttentionTrace, *, still: bool = False) -> str:
+    """What the model says at the token in a run; "" where it answers nothing."""
+    answer = item.answer_in(trace)
+    if answer is None:
+        return ""
+    (best, share), known = answer[0], is_known(answer)
+    told = {"word": t("answer.none") if best == NOTHING else word(best), "share": f"{share:.0%}"}
+    if not known:
+        return t("lessons.says_unsure", **told)
+    if best == NOTHING:
+        return t("lessons.says_nothing", **told)
+    return t("lessons.says_still", **told) if still else t("lessons.says", **told)
+
+
+def _row(words: Sequence[str], row: np.ndarray, written: Callable[[float], str]) -> str:
+    """The words with the largest weights of a row."""
+    order = np.argsort(-row, kind="stable")[:MAX_NAMED]
+    named = [at for nth, at in enumerate(order) if not nth or row[at] >= MIN_WEIGHT]
+    return joined(
+        t("lessons.word_gets", word=word(words[at]), weight=written(float(row[at]))) for at in named
+    )
