@@ -26,6 +26,8 @@ PAGES = {
     "compare": "Compare",
     "train?train_view=heads": "Train",
     "cases": "Cases",
+    "lessons": "Lessons",
+    "lessons?lesson=heads&screen=5&answers=5-3:60,7:40": "Lessons",
 }
 # Where pictures stand above each other, and many controls below each other.
 ON_PHONES = {
@@ -36,6 +38,7 @@ ON_PHONES = {
     "what-if": "What if",
     "embeddings": "Embeddings",
     "cost": "Cost",
+    "lessons?lesson=heads&screen=5": "Lessons",
 }
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why. The dark theme has other
 # colours and the same elements.

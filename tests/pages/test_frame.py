@@ -529,7 +529,7 @@ def test_a_missing_head_leaves_the_link(opened, move, component):
 FILES = {
     **{name: f"see/{name}.py" for name in ("heads", "token", "compare")},
     **{name: f"understand/{name}.py" for name in ("steps", "embeddings", "cost")},
-    **{name: f"learn/{name}.py" for name in ("train", "cases")},
+    **{name: f"learn/{name}.py" for name in ("train", "lessons", "cases")},
     "what-if": "understand/what_if.py",
     "model": "models/real.py",
 }
@@ -628,7 +628,8 @@ OWN_CONTROLS = {
 def test_every_field_of_a_page_is_part_of_a_scene(arrived):
     assert FILES.keys() == PAGES.keys()
     views = {"steps": {"operation", "steps_view"}, "train": {"train_view"}}  # whose control is not bound
-    elsewhere = views | {"model": {"place", "mixer_head"}}  # of a model
+    acts = {"lessons": {*PAGES["lessons"]}}  # on pictures, which write the link
+    elsewhere = views | acts | {"model": {"place", "mixer_head"}}  # of a model
     for page, file in FILES.items():
         bound = set()
         for link in OWN_CONTROLS.get(file, ({},)):

@@ -1,0 +1,204 @@
+"""Lessons: nothing of the truth before the lock; then the answer, run beside the model's own; the link."""
+
+import json
+
+import pytest
+
+from mha_core.lessons.lesson import Lesson, shipped
+from mha_core.lessons.question import KINDS
+from pages.learn._lessons import answers, shelf
+
+PAGE = "learn/lessons.py"
+TIRED = "text=The animal didn't cross the street because it was too tired.&layer=2&head=1&token=it"
+WIDE = TIRED.replace("tired", "wide")
+# A screen of each kind, with a right answer and a wrong one.
+SCREENS = {
+    "point": (f'scene = "{TIRED}"', "3", "7"),
+    "cell": (f'scene = "{TIRED}"', "9,3", "3,9"),
+    "draw": (f'scene = "{TIRED}"', "3:95,7:5", "7:60,3:40"),
+    "order": (f'scene = "{TIRED}&heads=1,4&key_token=animal"', "1,4", "4,1"),
+    "choose": (f'scene = "{TIRED}"\nother = "{WIDE}"', None, None),
+    "estimate": (f'scene = "{TIRED}&key_token=animal"', "0.97", "0.1"),
+    "flip": (f'scene = "{TIRED}"', "cut,from=9,to=3", "cut,from=9,to=5"),
+    "find": (
+        f'scene = "{TIRED}"',
+        "The animal didn't cross the street because it was too wide.",
+        "It ~ rains.",
+    ),
+    "why": (f'scene = "{TIRED}"', "It is tired.", None),
+}
+FILE = 'minutes = 5\ntitle = "Nine kinds"\n' + "".join(
+    f'[[screens]]\nkind = "{kind}"\n{scene}\nnotice = "Noticed *{kind}*."\nhints = ["Think."]\n'
+    for kind, (scene, _, _) in SCREENS.items()
+)
+NUMBERS = {kind: number for number, kind in enumerate(SCREENS, start=1)}
+
+
+@pytest.fixture
+def lesson(opened_on, monkeypatch):
+    """`lesson(2, answers="2-…")`: the screen of that number of our lesson, opened by a link."""
+    monkeypatch.setattr(shelf, "lessons", lambda: {"nine": Lesson.read(FILE, "nine")})
+    return lambda number=1, **link: opened_on(PAGE, lesson="nine", screen=number, twin="", **link)
+
+
+@pytest.fixture
+def act(click):
+    """`act(app, do="lock", answer="3")`: what the browser sends when something is done on a screen."""
+    return lambda app, key="lesson", **what: click(app, key, what, event="acted")
+
+
+def told(component, app) -> list[str]:
+    return ["".join(pieces) for pieces in component(app, "lesson_reveal")["sentences"]]
+
+
+def link(app, name: str = "answers") -> str:
+    """A field of the address of the page."""
+    value = app.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def drawn(app, key: str) -> bool:
+    try:
+        app.get_by_key(key)
+    except KeyError:
+        return False
+    return True
+
+
+def test_the_cards_are_those_of_all_lessons_and_open_them(opened_on, component, act):
+    app = opened_on(PAGE)
+    cards = component(app, "lesson_cards")["lessons"]
+    assert [card["name"] for card in cards] == list(shipped())
+    assert [card["count"] for card in cards] == [len(lesson.screens) for lesson in shipped().values()]
+    assert all(card["title"] and card["goal"] for card in cards)
+    app = act(app, "lesson_cards", name="heads", number=2, code="1-3")
+    assert component(app, "lesson")["number"] == 2
+    assert link(app) == "1-3"
+
+
+def test_every_kind_of_question_has_a_screen_here():
+    assert set(SCREENS) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", SCREENS)
+def test_a_screen_says_nothing_of_the_truth_before_the_lock(kind, lesson, component):
+    app = lesson(NUMBERS[kind])
+    data = component(app, "lesson")
+    more = {
+        "order": {"heads"},
+        "choose": {"pictures"},
+        "estimate": {"low", "high", "quantity", "key"},
+        "flip": {"changes", "heads_of_layers"},
+        "find": {"text"},
+    }
+    assert set(data["question"]) == {"kind", "words", "queries", "query"} | more.get(kind, set())
+    assert data["question"]["query"] == (None if kind == "cell" else 8)
+    assert "answer" not in data
+    assert "Noticed" not in json.dumps(data)
+    assert not drawn(app, "lesson_view")
+    assert not drawn(app, "lesson_reveal")
+
+
+@pytest.mark.parametrize("kind", SCREENS)
+def test_a_locked_answer_is_run_and_stands_in_the_link(kind, lesson, component, act, english, eye):
+    right, wrong = SCREENS[kind][1:]
+    if kind == "choose":
+        right = Lesson.read(FILE).screens[NUMBERS[kind] - 1].item("en").key.answers[0]
+        wrong = "2" if right == "1" else "1"
+    marks = {right: "lessons.right", wrong: "lessons.other"}
+    for answer in filter(None, (right, wrong)):
+        app = act(lesson(NUMBERS[kind]), do="lock", answer=answer)
+        assert not app.exception
+        assert answers.read(link(app)) == {NUMBERS[kind]: answer}
+        reveal = component(app, "lesson_reveal")
+        assert reveal["mark"] == ("" if kind == "why" else english(marks[answer]))
+        assert reveal["notice"] == f"Noticed *{kind}*."
+        assert len(told(component, app)) == 2
+        assert len(eye(app, "lesson_view")[1]) == (1 if kind == "why" else 2)
+
+
+def test_the_sentences_are_those_of_both_runs(lesson, component, act, eye):
+    app = act(lesson(NUMBERS["draw"]), do="lock", answer="7:60,3:40")
+    yours, own = told(component, app)
+    assert yours.startswith("You gave street 60%, animal 40%. With your row, asked")
+    assert "the model says street (9" in yours
+    assert own.startswith("Its own row gives animal 0.99, and the model says animal (")
+    drawn_, own_ = (panel["layers"][1]["weights"][0][8] for panel in eye(app, "lesson_view")[1])
+    assert drawn_[[2, 6]] == pytest.approx([0.4, 0.6], abs=1e-3)
+    assert own_[2] == pytest.approx(0.99, abs=0.01)
+
+
+def test_what_is_no_answer_is_said_and_is_not_locked(lesson, component, act):
+    app = act(lesson(NUMBERS["draw"]), do="lock", answer="3:60")
+    assert "sum to 100" in component(app, "lesson")["problem"]
+    assert "answers" not in app.query_params
+    app = lesson(NUMBERS["point"], answers="1-99~2-9,3")
+    assert "from 1 to 13; got" in component(app, "lesson")["problem"]
+    assert not drawn(app, "lesson_reveal")
+    app = act(app, do="go", number=2)
+    assert component(app, "lesson_reveal")["right"]  # the other answer of the link holds
+
+
+def test_hints_come_when_they_are_asked_for_and_the_last_one_is_another_sentence(lesson, component, act):
+    app = lesson(NUMBERS["point"])
+    assert component(app, "lesson")["hints"] == []
+    app = act(app, do="hint")
+    assert component(app, "lesson")["hints"] == [{"text": "Think."}]
+    app = act(app, do="hint")
+    data = component(app, "lesson")
+    assert "animal" not in "".join(data["hints"][1]["pieces"])
+    assert not data["more_hints"]
+    app = act(act(app, do="go", number=2), do="go", number=1)
+    assert component(app, "lesson")["hints"] == []
+
+
+def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, component, act):
+    app = act(act(lesson(NUMBERS["point"]), do="lock", answer="7"), "lesson_reveal", do="like")
+    data = component(app, "lesson")
+    assert data["like"] == 1
+    assert "animal" not in data["question"]["words"]
+    app = act(app, do="lock", answer="1")
+    assert component(app, "lesson_reveal")["like"]
+    assert link(app) == "1-7"
+    app = act(app, "lesson_reveal", do="back")
+    assert told(component, app)[0].startswith("You pointed at street.")
+    app = act(app, "lesson_reveal", do="again")
+    assert "answers" not in app.query_params
+
+
+def test_a_question_that_cannot_be_asked_is_named_and_the_others_go_on(
+    opened_on, component, monkeypatch, act
+):
+    even = f"{TIRED}&edits=temperature,layer=2,by=1000"
+    first = f'minutes = 5\n[[screens]]\nkind = "draw"\nscene = "{even}"\n'
+    monkeypatch.setattr(
+        shelf, "lessons", lambda: {"other": Lesson.read(first + FILE.partition('"\n')[2], "other")}
+    )
+    app = opened_on(PAGE, lesson="other")
+    assert "is nearly even" in component(app, "lesson")["refusal"]
+    app = act(app, do="go", number=2)
+    assert component(app, "lesson")["question"]["kind"] == "point"
+
+
+def test_the_end_says_what_one_can_do_and_where_to_look_around(opened_on, component, english):
+    count = len(shipped()["heads"].screens)
+    app = opened_on(PAGE, lesson="heads", screen=count + 1, answers="1-3")
+    data = component(app, "lesson_end")
+    assert data["can"][1] == shipped()["heads"].goal["en"]
+    assert [one["answered"] for one in data["screens"]] == [True] + [False] * (count - 1)
+    assert all(len(one["links"]) == 2 for one in data["screens"])
+    assert data["then"]["name"] == [*shipped()][1]
+
+
+@pytest.mark.parametrize(
+    "locked", [{1: "3", 2: "3:60,7:40"}, {3: "a ~ b % c-d", 12: "cut,from=9,to=3"}, {7: "因为它累了。"}, {}]
+)
+def test_answers_are_read_as_they_were_written(locked):
+    assert answers.read(answers.written(locked)) == locked
+
+
+def test_a_code_has_bounds_and_what_is_none_is_left_out():
+    long = dict.fromkeys(range(1, 25), "why " * 150)
+    assert len(answers.written(long)) <= 10_000
+    assert len(answers.read(answers.written(long))) > 10
+    assert answers.read("x~1~-3~0-2~2-~ 3-4~5-6") == {5: "6"}
