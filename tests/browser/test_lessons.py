@@ -247,3 +247,35 @@ def test_who_is_here_for_the_first_time_is_invited_once(visit, app, settled):
     page.goto(app)
     start.click()
     expect(page.locator(".lesson .place")).to_have_text("1 of 7")
+
+
+# Letters smaller than 28 pixels on the page, but those for a screen reader.
+SMALL = """() => {
+    const small = (root) => [...root.querySelectorAll('*')].flatMap((e) => [
+        ...(e.shadowRoot ? small(e.shadowRoot) : []),
+        ...([...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.textContent.trim())
+            && e.checkVisibility() && !e.closest('style, script, .live')
+            && e.textContent !== 'Skip to main content'
+            && parseFloat(getComputedStyle(e).fontSize) < 28 ? [e.outerHTML.slice(0, 80)] : []),
+    ]);
+    return small(document);
+}"""
+
+
+def test_a_class_can_read_a_projected_screen_and_arrow_keys_go_on(visit, app, settled):
+    page = visit(f"{app}/lessons?lesson=heads&screen=5&projector=1", width=1280, height=720)
+    assert page.evaluate(SMALL) == []
+    expect(page.get_by_role("button", name="Lock in my answer")).to_be_in_viewport()
+    expect(page.get_by_test_id("stHeader")).to_be_hidden()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".lesson .place")).to_have_text("4 of 7")
+    settled(page)
+    assert page.evaluate(SMALL) == []
+    page.locator("td[data-row='4'][data-column='2']").click()
+    page.keyboard.press("Enter")
+    comes(page, "Right")
+    settled(page)
+    assert page.evaluate(SMALL) == []
+    assert "projector=1" in page.url
+    page.get_by_role("button", name="Leave projector").click()
+    expect(page.get_by_test_id("stHeader")).to_be_visible()
