@@ -197,7 +197,21 @@ def test_a_lesson_by_keys_on_a_phone_loses_nothing(opened, settled):
     expect(bar(page, "animal")).to_have_attribute("aria-valuetext", "animal 100 %")
 
 
-# Of `heads`, 7, `choose` shows weights, of two pictures of which nothing says which is asked for.
+def test_a_browser_keeps_its_own_answers_beside_those_of_somebody_elses_link(visit, app, settled):
+    page = visit(f"{app}/lessons?lesson=heads")
+    page.evaluate("localStorage.clear()")
+    word(page, "animal").click()
+    lock(page)
+    comes(page, "Right")
+    settled(page)
+    page.goto(f"{app}/lessons?lesson=heads&answers=1-7")
+    comes(page, "The model does otherwise", "You pointed at street.")
+    settled(page)
+    page.goto(f"{app}/lessons?lesson=heads")
+    comes(page, "Right", "You pointed at animal.")
+
+
+# Not `choose`: it shows the weights of two pictures, of which nothing says which one is asked for.
 @pytest.mark.parametrize("number", [1, 4, 5])
 def test_nothing_of_the_truth_is_here_before_the_lock(visit, app, settled, number):
     page = visit(f"{app}/lessons?lesson=heads&screen={number}", heard=(heard := []))

@@ -166,16 +166,23 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     assert "answers" not in app.query_params
 
 
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        (f"{TIRED}&edits=temperature,layer=2,by=1000", "is nearly even"),
+        (f"{TIRED}&h=3", "with h 3 and d_model 64"),
+        (f"{TIRED.replace('token=it', 'token=cat')}", "'cat', which its text does not have"),
+        ("text=A cat&source=model&model=no/such&token=cat", "no/such is not on this machine"),
+    ],
+)
 def test_a_question_that_cannot_be_asked_is_named_and_the_others_go_on(
-    opened_on, component, monkeypatch, act
+    link, reason, opened_on, component, monkeypatch, act
 ):
-    even = f"{TIRED}&edits=temperature,layer=2,by=1000"
-    first = f'minutes = 5\n[[screens]]\nkind = "draw"\nscene = "{even}"\n'
-    monkeypatch.setattr(
-        shelf, "lessons", lambda: {"other": Lesson.read(first + FILE.partition('"\n')[2], "other")}
-    )
+    first = f'minutes = 5\n[[screens]]\nkind = "draw"\nscene = "{link}"\n'
+    read = Lesson.read(first + FILE.partition('"\n')[2], "other")
+    monkeypatch.setattr(shelf, "lessons", lambda: {"other": read})
     app = opened_on(PAGE, lesson="other")
-    assert "is nearly even" in component(app, "lesson")["refusal"]
+    assert reason in component(app, "lesson")["refusal"]
     app = act(app, do="go", number=2)
     assert component(app, "lesson")["question"]["kind"] == "point"
 
