@@ -152,11 +152,12 @@ def test_hints_come_when_they_are_asked_for_and_the_last_one_is_another_sentence
     assert component(app, "lesson")["hints"] == []
 
 
-def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, component, act):
+def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, component, act, english):
     app = act(act(lesson(NUMBERS["point"]), do="lock", answer="7"), "lesson_reveal", do="like")
     data = component(app, "lesson")
     assert data["like"] == 1
     assert "animal" not in data["question"]["words"]
+    assert f"“{data['question']['queries'][data['question']['query']]}”" in data["ask"]
     app = act(app, do="lock", answer="1")
     assert component(app, "lesson_reveal")["like"]
     assert link(app) == "1-7"
@@ -164,6 +165,8 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     assert told(component, app)[0].startswith("You pointed at street.")
     app = act(app, "lesson_reveal", do="again")
     assert "answers" not in app.query_params
+    app = act(lesson(NUMBERS["choose"], answers="5-1"), "lesson_reveal", do="like")
+    assert component(app, "lesson")["problem"] == english("lessons.no_like")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,9 @@ def is_right(item: Item, answer: str) -> bool | None:
 
 
 def like(item: Item, number: int) -> Item | None:
-    """The like case of that number; None without one."""
+    """The like case of that number; None without one, as of a picture or a size that no sentence changes."""
+    if item.question.kind == "choose" or getattr(item.question, "quantity", "") in ("d_k", "cache"):
+        return None
 
     def find() -> Item | None:
         found = sentences.like(item, number)

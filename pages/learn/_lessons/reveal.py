@@ -54,20 +54,16 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
     )
 
 
-def like_case(item: Item) -> list[str]:
-    """The third hint: another sentence with its answer, as pieces of which every other is a word."""
-    found = posing.like(item, 1)
-    if found is None:
-        return [t("lessons.no_like")]
-    query = telling.word(found.queries[found.place[2]])
-    at = int(found.row.argmax())
+def like_case(like: Item) -> list[str]:
+    """The third hint: a like case with its answer, as pieces of which every other is a word."""
+    at = int(like.row.argmax())
     told = t(
         "lessons.like_told",
-        text=telling.word(found.scene.text),
-        query=query,
-        head=found.place[1] + 1,
-        key=telling.word(found.words[at]),
-        weight=short(float(found.row[at])),
+        text=telling.word(like.scene.text),
+        query=telling.word(like.queries[like.place[2]]),
+        head=like.place[1] + 1,
+        key=telling.word(like.words[at]),
+        weight=short(float(like.row[at])),
     )
     return pieces(told)
 

@@ -43,16 +43,17 @@ def page(here: Place) -> None:
     _look_at(here, item, now, answer)
     question = asking.data(item)
     if answer is not None:
-        _ask(here, {"question": question, "answer": answer})
+        _ask(here, {"question": question, "answer": answer}, item)
         reveal.show(here, item, answer, on_act=acted(here))
         return
     pulled = now.get(HINTS, 0)
     hints = texts.hints(here)
     told = [{"text": one} for one in hints[:pulled]]
-    if pulled > len(hints):
-        told.append({"pieces": reveal.like_case(item)})
-    more = pulled < len(hints) + 1
-    _ask(here, {"question": question, "hints": told, "more_hints": more})
+    other = posing.like(item, 1) if pulled >= len(hints) else None
+    if other is not None and pulled > len(hints):
+        told.append({"pieces": reveal.like_case(other)})
+    more = pulled < len(hints) or (pulled == len(hints) and other is not None)
+    _ask(here, {"question": question, "hints": told, "more_hints": more}, item)
 
 
 def _answer(here: Place, item: Item, now: Mapping) -> str | None:
@@ -80,7 +81,7 @@ def _look_at(here: Place, item: Item, now: dict, answer: str | None) -> None:
         st.session_state["focus"] = replace(focus, heads=focus.heads or str(focus.head), pins=pins)
 
 
-def _ask(here: Place, more: dict) -> None:
+def _ask(here: Place, more: dict, item: Item | None = None) -> None:
     now, lesson, count = place.now(here), here.lesson, len(here.lesson.screens)
     like = now.get(LIKE, 0)
     _screen(
@@ -93,7 +94,7 @@ def _ask(here: Place, more: dict) -> None:
             "answered": len(here.answers),
             "title": texts.title(lesson),
             "place": t("lessons.place", number=here.number, count=count),
-            "ask": texts.ask(here),
+            "ask": texts.ask_of(item.question, item.scene) if like and item else texts.ask(here),
             "problem": now.get(PROBLEM, ""),
             "projector": place.projected(),
             "cards": f"./lessons{_query(language.in_link())}",
@@ -130,6 +131,8 @@ def acted(here: Place):
                 place.go(
                     answers=answers.written({at: one for at, one in here.answers.items() if at != number})
                 )
+            case "like" if posing.like(posing.item(here), now.get(LIKE, 0) + 1) is None:
+                now[PROBLEM] = t("lessons.no_like")
             case "like":
                 now[LIKE] = now.get(LIKE, 0) + 1
                 now.pop(LIKE_ANSWER, None)

@@ -1,6 +1,9 @@
 """The texts of a lesson in the reader's language; what its file leaves out is said for it."""
 
+from mha_core import MhaError
 from mha_core.lessons.lesson import Lesson, in_language
+from mha_core.lessons.question import Estimate, Find, Order, Question
+from mha_core.scene.scene import Scene
 from pages._kit.language import language
 from pages._kit.text import t
 from pages.learn._lessons.place import Place
@@ -21,8 +24,29 @@ def paper(lesson: Lesson) -> str:
 
 
 def ask(place: Place) -> str:
-    """What the screen asks: what its kind of question asks of any scene where it does not say."""
-    return in_language(place.screen.ask, language()) or t(f"lessons.ask_{place.screen.question.kind}")
+    """What the screen asks, in the words of its file or, where it does not say, of its kind of question.
+
+    "" where that depends on a scene that cannot be.
+    """
+    try:
+        asked = in_language(place.screen.ask, language())
+        return asked or ask_of(place.screen.question, place.screen.scene(language()))
+    except MhaError:
+        return ""
+
+
+def ask_of(question: Question, scene: Scene) -> str:
+    """What a question asks of any scene, as of a like case, which has other words than the lesson's."""
+    looks = {"head": scene.focus.head, "query": scene.focus.token, "key": scene.focus.key_token}
+    match question:
+        case Order():
+            return t("lessons.ask_order", measure=t(f"lessons.measure_{question.by}", **looks))
+        case Estimate():
+            return t("lessons.ask_estimate", quantity=t(f"lessons.measure_{question.quantity}", **looks))
+        case Find():
+            return t(f"lessons.ask_{question.condition}", **looks)
+        case _:
+            return t(f"lessons.ask_{question.kind}", **looks)
 
 
 def notice(place: Place) -> str:
