@@ -63,6 +63,21 @@ def opened(visit, app, settled):
     return open_
 
 
+@pytest.fixture
+def lesson(visit, app, settled):
+    """`lesson("heads&screen=5")`: a lesson in a browser that knows no answer of it."""
+
+    def open_(link: str, **how):
+        page = visit(f"{app}/lessons", **how)
+        page.evaluate("localStorage.clear()")
+        page.goto(f"{app}/lessons?lesson={link}")
+        expect(page.locator(".act")).to_be_visible()
+        settled(page)
+        return page
+
+    return open_
+
+
 def word(page, name: str, row: int = 0):
     return page.locator(".words").nth(row).get_by_role("radio", name=name, exact=True)
 
@@ -197,9 +212,8 @@ def test_a_lesson_by_keys_on_a_phone_loses_nothing(opened, settled):
     expect(bar(page, "animal")).to_have_attribute("aria-valuetext", "animal 100 %")
 
 
-def test_a_browser_keeps_its_own_answers_beside_those_of_somebody_elses_link(visit, app, settled):
-    page = visit(f"{app}/lessons?lesson=heads")
-    page.evaluate("localStorage.clear()")
+def test_a_browser_keeps_its_own_answers_beside_those_of_somebody_elses_link(lesson, app, settled):
+    page = lesson("heads")
     word(page, "animal").click()
     lock(page)
     comes(page, "Right")
@@ -213,11 +227,8 @@ def test_a_browser_keeps_its_own_answers_beside_those_of_somebody_elses_link(vis
 
 # Not `choose`: it shows the weights of two pictures, of which nothing says which one is asked for.
 @pytest.mark.parametrize("number", [1, 4, 5])
-def test_nothing_of_the_truth_is_here_before_the_lock(visit, app, settled, number):
-    page = visit(f"{app}/lessons?lesson=heads&screen={number}", heard=(heard := []))
-    page.evaluate("localStorage.clear()")
-    expect(page.locator(".act")).to_be_visible()
-    settled(page)
+def test_nothing_of_the_truth_is_here_before_the_lock(lesson, settled, number):
+    page = lesson(f"heads&screen={number}", heard=(heard := []))
     notice = "A head gives each word a row", "Rows look, columns are looked at", "look at the same noun"
 
     def known() -> list[bool]:
@@ -276,8 +287,8 @@ SMALL = """() => {
 }"""
 
 
-def test_a_class_can_read_a_projected_screen_and_arrow_keys_go_on(visit, app, settled):
-    page = visit(f"{app}/lessons?lesson=heads&screen=5&projector=1", width=1280, height=720)
+def test_a_class_can_read_a_projected_screen_and_arrow_keys_go_on(lesson, settled):
+    page = lesson("heads&screen=5&projector=1", width=1280, height=720)
     assert page.evaluate(SMALL) == []
     expect(page.get_by_role("button", name="Lock in my answer")).to_be_in_viewport()
     expect(page.get_by_test_id("stHeader")).to_be_hidden()
