@@ -6,6 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from mha_core.lessons.lesson import SOURCES
 from mha_core.scene.link import WEIGHTS, is_older
 from pages._kit import cases, charts, components, controls, model_source, sharing, state
 from pages._kit.controls import with_sentence
@@ -34,6 +35,7 @@ class NavigationPage(NamedTuple):
 
 choose_language()  # before the first text
 TRAINED = ("mini", "run")
+LESSONS = "learn/lessons.py"
 REAL = "models/real.py"  # a server for strangers without a model leaves it out of the navigation
 SECTIONS = {
     t("section.see"): (
@@ -86,8 +88,8 @@ SECTIONS = {
         ),
     ),
     t("section.learn"): (
-        NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", "learn/lessons.py")),
-        NavigationPage("learn/lessons.py", t("lessons.title"), ("see/heads.py", "learn/cases.py")),
+        NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", LESSONS)),
+        NavigationPage(LESSONS, t("lessons.title"), ("see/heads.py", "learn/cases.py")),
         NavigationPage("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
     ),
     t("section.models"): (
@@ -120,6 +122,13 @@ def _what_next(page: NavigationPage) -> None:
         for file in filter(_is_listed, page.next):
             label = t(f"next.{file.rpartition('/')[2].removesuffix('.py')}")
             st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
+        if (
+            _controls(page)
+            and state.setting("source") in SOURCES
+            and st.button(t("editor.question"), key="make_question", type="tertiary", icon=":material/quiz:")
+        ):
+            link = state.current().link().rpartition("?")[2]
+            st.switch_page(by_file[LESSONS], query_params={"lesson": "make", "scene": link})
 
 
 def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:

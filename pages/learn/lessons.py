@@ -1,12 +1,16 @@
 """What would you answer? Lessons, one screen at a time: predict, then see your answer run in the model."""
 
-from pages.learn._lessons import cards, ending, place, screen
+from pages.learn._lessons import cards, editor, ending, place, screen
 
 here = place.opened()
 place.mark_projected()
-if here is None:
+if place.is_making():
+    editor.page()
+elif here is None:
     cards.page()
-elif here.number > len(here.lesson.screens):
-    ending.page(here)
 else:
-    screen.page(here)
+    editor.way_back(here)
+    if here.number > len(here.lesson.screens):
+        ending.page(here)
+    else:
+        screen.page(here)

@@ -6,7 +6,7 @@ import pytest
 
 from mha_core.lessons.lesson import Lesson, shipped
 from mha_core.lessons.question import KINDS
-from pages.learn._lessons import answers, shelf
+from pages.learn._lessons import answers, library
 
 PAGE = "learn/lessons.py"
 TIRED = "text=The animal didn't cross the street because it was too tired.&layer=2&head=1&token=it"
@@ -37,7 +37,7 @@ NUMBERS = {kind: number for number, kind in enumerate(SCREENS, start=1)}
 @pytest.fixture
 def lesson(opened_on, monkeypatch):
     """`lesson(2, answers="2-…")`: the screen of that number of our lesson, opened by a link."""
-    monkeypatch.setattr(shelf, "lessons", lambda: {"nine": Lesson.read(FILE, "nine")})
+    monkeypatch.setattr(library, "lessons", lambda: {"nine": Lesson.read(FILE, "nine")})
     return lambda number=1, **link: opened_on(PAGE, lesson="nine", screen=number, twin="", **link)
 
 
@@ -183,7 +183,7 @@ def test_a_question_that_cannot_be_asked_is_named_and_the_others_go_on(
 ):
     first = f'minutes = 5\n[[screens]]\nkind = "draw"\nscene = "{link}"\n'
     read = Lesson.read(first + FILE.partition('"\n')[2], "other")
-    monkeypatch.setattr(shelf, "lessons", lambda: {"other": read})
+    monkeypatch.setattr(library, "lessons", lambda: {"other": read})
     app = opened_on(PAGE, lesson="other")
     assert reason in component(app, "lesson")["refusal"]
     app = act(app, do="go", number=2)

@@ -7,7 +7,7 @@ from mha_core.lessons.lesson import Lesson, LessonError
 from pages._kit import components
 from pages._kit.language import in_link
 from pages._kit.text import literal, said, t, template
-from pages.learn._lessons import place, shelf, texts
+from pages.learn._lessons import library, place, texts
 
 KEY = "lesson_cards"
 HEIGHT = 400  # pixels until they are drawn
@@ -20,17 +20,24 @@ _cards = components.component(
 def page() -> None:
     st.title(t("lessons.heading"), anchor=False)
     st.caption(t("lessons.intro"))
-    if st.query_params.get(place.LESSON) == shelf.OWN:
+    if st.query_params.get(place.LESSON) == library.OWN:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
     names = ("start", "go_on", "again", "done", "progress")
     _cards(
         key=KEY,
         data={
-            "lessons": [_card(lesson) for lesson in shelf.lessons().values()],
+            "lessons": [_card(lesson) for lesson in library.lessons().values()],
             "texts": {name: template(f"lessons.card_{name}") for name in names},
         },
         height=HEIGHT,
         on_acted_change=_open,
+    )
+    st.button(
+        t("editor.make"),
+        key="lesson_make",
+        icon=":material/edit:",
+        on_click=place.go,
+        kwargs={"lesson": place.MAKE, "screen": "", "answers": ""},
     )
     refused = st.session_state.get(REFUSED, ())
     with st.expander(t("lessons.file"), expanded=bool(refused)):
@@ -52,7 +59,7 @@ def _card(lesson: Lesson) -> dict[str, object]:
     fields = "".join(f"&{name}={value}" for name, value in in_link().items())
     return {
         "name": lesson.name,
-        "version": shelf.version(lesson),
+        "version": library.version(lesson),
         "title": texts.title(lesson),
         "goal": texts.goal(lesson),
         "size": t("lessons.size", minutes=lesson.minutes, count=count),
@@ -73,7 +80,7 @@ def _take() -> None:
     if upload is None:
         return
     try:
-        shelf.open_file(upload.getvalue())
+        library.open_file(upload.getvalue())
     except LessonError as error:
         st.session_state[REFUSED] = [
             t("lessons.file_line", line=one.line, message=said(one.message)) for one in error.problems
@@ -81,4 +88,4 @@ def _take() -> None:
     except MhaError as error:
         st.session_state[REFUSED] = [said(error)]
     else:
-        place.go(lesson=shelf.OWN, screen=1, answers="")
+        place.go(lesson=library.OWN, screen=1, answers="")

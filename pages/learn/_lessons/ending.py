@@ -4,7 +4,7 @@ from mha_core import MhaError
 from pages._kit import components
 from pages._kit.language import in_link, language
 from pages._kit.text import t
-from pages.learn._lessons import place, reveal, screen, shelf, texts
+from pages.learn._lessons import library, place, reveal, screen, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson_end"
@@ -15,14 +15,14 @@ _end = components.component(
 
 
 def page(here: Place) -> None:
-    lesson, names = here.lesson, list(shelf.lessons())
+    lesson, names = here.lesson, list(library.lessons())
     following = names[names.index(lesson.name) + 1 :]
     fields = "".join(f"&{name}={value}" for name, value in in_link().items())
-    then = shelf.lessons()[following[0]] if following else None
+    then = library.lessons()[following[0]] if following else None
     _end(
         key=KEY,
         data={
-            "lesson": {"name": lesson.name, "version": shelf.version(lesson)},
+            "lesson": {"name": lesson.name, "version": library.version(lesson)},
             "number": here.number,
             "heading": t("lessons.end", title=texts.title(lesson)),
             "can": [t("lessons.can"), texts.goal(lesson)],

@@ -8,9 +8,10 @@ import streamlit as st
 from mha_core.lessons.lesson import Lesson, Screen
 from mha_core.scene.token_names import as_number
 from pages._kit import state
-from pages.learn._lessons import answers, shelf
+from pages.learn._lessons import answers, library
 
 LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
+MAKE = "make"  # in place of a lesson's name: one is being made
 NOW = "lesson_now"  # in the session: what is true of one screen until it is left
 
 
@@ -38,11 +39,11 @@ class Place:
 def opened() -> Place | None:
     """The place that the link names; None for the cards of all lessons."""
     name = st.query_params.get(LESSON)
-    if not name:
+    if not name or name == MAKE:
         return None
-    lesson = shelf.lessons().get(name)
+    lesson = library.lessons().get(name)
     if lesson is None:
-        if name != shelf.OWN:  # of which the cards say where it has gone
+        if name != library.OWN:  # of which the cards say where it has gone
             state.say_instead(LESSON, None)
         return None
     end = len(lesson.screens) + 1
@@ -53,6 +54,11 @@ def opened() -> Place | None:
         state.say_instead(SCREEN, number)
     locked = answers.read(st.query_params.get(ANSWERS, ""))
     return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end})
+
+
+def is_making() -> bool:
+    """Whether a lesson is being made."""
+    return st.query_params.get(LESSON) == MAKE
 
 
 def projected() -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from mha_core import MhaError
 from mha_core.lessons.item import Item, Run
 from mha_core.scene.scene import Scene
-from pages._kit import components, pair
+from pages._kit import cell_path, components, pair
 from pages._kit.language import in_link
 from pages._kit.text import short, t
-from pages.learn._lessons import place, posing, telling, texts
+from pages.learn._lessons import interpretation, items, place, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson_reveal"  # of the component
@@ -26,14 +26,14 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
     projected = place.projected()
     if not projected:
         pair.view(_sides(item, answer, run), key="lesson_view")
-    right = posing.is_right(item, answer)
+    right = items.is_right(item, answer)
     like = bool(place.now(here).get("like"))
     end = here.number == len(here.lesson.screens)
     _reveal(
         key=KEY,
         data={
             "sides": [_in_words(side) for side in _sides(item, answer, run)] if projected else [],
-            "sentences": [pieces(one) for one in telling.sentences(item, answer, run)],
+            "sentences": [pieces(one) for one in interpretation.sentences(item, answer, run)],
             "right": right,
             "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
             "notice": "" if like else texts.notice(here),
@@ -52,6 +52,10 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
         height=HEIGHT,
         on_acted_change=lambda: on_act(KEY),
     )
+    if here.screen.light and not (like or projected):
+        layer, head, query = item.place
+        key = item.looked_at if item.scene.focus.key_token else None
+        cell_path.draw(run.own, layer=layer, head=head, query=query, key=key, name="lesson_path")
 
 
 def like_case(like: Item) -> list[str]:
@@ -59,10 +63,10 @@ def like_case(like: Item) -> list[str]:
     at = int(like.row.argmax())
     told = t(
         "lessons.like_told",
-        text=telling.word(like.scene.text),
-        query=telling.word(like.queries[like.place[2]]),
+        text=interpretation.word(like.scene.text),
+        query=interpretation.word(like.queries[like.place[2]]),
         head=like.place[1] + 1,
-        key=telling.word(like.words[at]),
+        key=interpretation.word(like.words[at]),
         weight=short(float(like.row[at])),
     )
     return pieces(told)

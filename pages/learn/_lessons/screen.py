@@ -9,7 +9,7 @@ from mha_core import MhaError
 from mha_core.lessons.item import Item
 from pages._kit import components, language, state
 from pages._kit.text import said, t, template
-from pages.learn._lessons import answers, asking, place, posing, reveal, shelf, texts
+from pages.learn._lessons import answers, items, library, place, question_data, reveal, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson"  # of the component
@@ -30,10 +30,10 @@ _screen = components.component(
 def page(here: Place) -> None:
     now = place.now(here)
     try:
-        item = posing.item(here)
-        refusal = posing.refusal(item)
+        item = items.item(here)
+        refusal = items.refusal(item)
         if refusal is None and now.get(LIKE):
-            item = posing.like(item, now[LIKE]) or item
+            item = items.like(item, now[LIKE]) or item
     except MhaError as error:
         item, refusal = None, error
     if refusal is not None:
@@ -41,7 +41,7 @@ def page(here: Place) -> None:
         return
     answer = _answer(here, item, now)
     _look_at(here, item, now, answer)
-    question = asking.data(item)
+    question = question_data.data(item)
     if answer is not None:
         _ask(here, {"question": question, "answer": answer}, item)
         reveal.show(here, item, answer, on_act=acted(here))
@@ -49,7 +49,7 @@ def page(here: Place) -> None:
     pulled = now.get(HINTS, 0)
     hints = texts.hints(here)
     told = [{"text": one} for one in hints[:pulled]]
-    other = posing.like(item, 1) if pulled >= len(hints) else None
+    other = items.like(item, 1) if pulled >= len(hints) else None
     if other is not None and pulled > len(hints):
         told.append({"pieces": reveal.like_case(other)})
     more = pulled < len(hints) or (pulled == len(hints) and other is not None)
@@ -61,7 +61,7 @@ def _answer(here: Place, item: Item, now: Mapping) -> str | None:
     if now.get(LIKE):
         return now.get(LIKE_ANSWER)
     answer = here.answer
-    if answer is None or (problem := posing.problem(item, answer)) is None:
+    if answer is None or (problem := items.problem(item, answer)) is None:
         return answer
     now[PROBLEM] = t("lessons.answer_of_link", reason=said(problem))
     return None
@@ -73,7 +73,7 @@ def _look_at(here: Place, item: Item, now: dict, answer: str | None) -> None:
     After an answer they show the row of the cell that was pointed at, too.
     """
     row = answer.partition(",")[0] if answer and item.question.kind == "cell" else ""
-    at = (shelf.version(here.lesson), item.scene.link(), row)
+    at = (library.version(here.lesson), item.scene.link(), row)
     if now.get("looks_at") != at:
         now["looks_at"] = at
         focus = item.scene.focus
@@ -87,7 +87,7 @@ def _ask(here: Place, more: dict, item: Item | None = None) -> None:
     _screen(
         key=KEY,
         data={
-            "lesson": {"name": lesson.name, "version": shelf.version(lesson)},
+            "lesson": {"name": lesson.name, "version": library.version(lesson)},
             "number": here.number,
             "like": like,
             "code": answers.written(here.answers),
@@ -131,7 +131,7 @@ def acted(here: Place):
                 place.go(
                     answers=answers.written({at: one for at, one in here.answers.items() if at != number})
                 )
-            case "like" if posing.like(posing.item(here), now.get(LIKE, 0) + 1) is None:
+            case "like" if items.like(items.item(here), now.get(LIKE, 0) + 1) is None:
                 now[PROBLEM] = t("lessons.no_like")
             case "like":
                 now[LIKE] = now.get(LIKE, 0) + 1
@@ -143,7 +143,7 @@ def acted(here: Place):
                 place.go(answers=answers.written(answers.read(str(acted["code"]))))
             case "projector":
                 place.go(projector="" if place.projected() else 1)
-            case "lesson" if acted["name"] in shelf.lessons():
+            case "lesson" if acted["name"] in library.lessons():
                 place.go(lesson=acted["name"], screen="", answers="")
             case "cards":
                 place.go(lesson="", screen="", answers="", projector="")
@@ -152,10 +152,10 @@ def acted(here: Place):
 
 
 def _lock(here: Place, now: dict, answer: str) -> None:
-    item = posing.item(here)
+    item = items.item(here)
     if now.get(LIKE):
-        item = posing.like(item, now[LIKE]) or item
-    if (problem := posing.problem(item, answer)) is not None:
+        item = items.like(item, now[LIKE]) or item
+    if (problem := items.problem(item, answer)) is not None:
         now[PROBLEM] = said(problem)
     elif now.get(LIKE):
         now[LIKE_ANSWER] = answer

@@ -1,0 +1,102 @@
+"""The lessons that can be opened: those that come with the library, and the visitor's own file."""
+
+import base64
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from hashlib import blake2b
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.lessons.lesson import MAX_BYTES, Lesson, offered, shipped
+
+OWN = "own"  # the name of the lesson of a visitor's file, and of one that a link holds
+KEY = "lesson_file"  # its text, in the session
+FILE = "file"  # of a link: the file itself
+DRAFT = "lesson_draft"  # of the session: the lesson that is being made
+MAX_CODE = 6_000  # characters of a file in a link, which mail and chats still take
+
+
+def lessons() -> Mapping[str, Lesson]:
+    """All of them by their names, the visitor's own last."""
+    try:
+        here = offered()
+    except (MhaError, OSError):  # the file with which the server was started is no lesson any more
+        here = shipped()
+    own = opened()
+    return here if own is None else {**here, OWN: own}
+
+
+def opened() -> Lesson | None:
+    """The lesson of the visitor's file, else the one that the link holds; None where none is open."""
+    text = st.session_state.get(KEY)
+    return _of_link() if text is None else _read(text)
+
+
+def _of_link() -> Lesson | None:
+    code = st.query_params.get(FILE)
+    try:
+        return _read(_decoded(code)) if code else None
+    except (MhaError, ValueError, zlib.error):  # cut off on its way
+        return None
+
+
+def code(lesson: Lesson) -> str | None:
+    """The file as a link holds it; None for one that is too long for a link."""
+    packed = zlib.compress(lesson.write().encode(), 9)
+    written = base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    return written if len(written) <= MAX_CODE else None
+
+
+def _decoded(code: str) -> str:
+    """The file that a link holds, of which no more is unpacked than a file may have."""
+    packed = base64.urlsafe_b64decode(code[:MAX_CODE] + "=" * (-len(code[:MAX_CODE]) % 4))
+    return zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
+
+
+def draft() -> Lesson | None:
+    """The lesson that is being made; after a reload the one that the link holds."""
+    kept = st.session_state.get(DRAFT)
+    return _of_link() if kept is None else kept
+
+
+def keep_draft(lesson: Lesson) -> None:
+    """Keep what has been made so far, in the session and, where it is short, in the link."""
+    st.session_state[DRAFT] = lesson
+    written = code(lesson) if lesson.screens else None
+    if written is None:
+        st.query_params.pop(FILE, None)
+    else:
+        st.query_params[FILE] = written
+
+
+def open_file(content: bytes) -> Lesson:
+    """Open the lesson of a file. Raises `LessonError` for what is none; the one that was open stays so."""
+    if len(content) > MAX_BYTES:
+        raise MhaError(
+            "A lesson has at most {limit:,} bytes; this one has {size:,}.",
+            limit=MAX_BYTES,
+            size=len(content),
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise MhaError("A lesson is a text file in UTF-8.") from None
+    lesson = Lesson.read(text, OWN)
+    st.session_state[KEY] = text
+    return lesson
+
+
+def _read(text: str) -> Lesson:
+    return Lesson.read(text, OWN)
+
+
+@cache
+def _version(written: str) -> str:
+    return blake2b(written.encode(), digest_size=4).hexdigest()
+
+
+def version(lesson: Lesson) -> str:
+    """A name for its content: what the browser keeps of a lesson ends when that is another."""
+    return _version(lesson.write())
