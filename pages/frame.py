@@ -6,8 +6,8 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core.lessons.lesson import SOURCES
 from mha_core.scene.link import WEIGHTS, is_older
+from mha_core.scene.source_settings import APP_ONLY
 from pages._kit import cases, charts, components, controls, model_source, sharing, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
@@ -124,7 +124,7 @@ def _what_next(page: NavigationPage) -> None:
             st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
         if (
             _controls(page)
-            and state.setting("source") in SOURCES
+            and state.setting("source") not in APP_ONLY
             and st.button(t("editor.question"), key="make_question", type="tertiary", icon=":material/quiz:")
         ):
             link = state.current().link().rpartition("?")[2]

@@ -24,7 +24,7 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
 
     def choose(label: str, option: str, nth: int) -> None:
         field = page.get_by_role("combobox", name=label).nth(nth)
-        field.evaluate("field => field.scrollIntoView({ block: 'center' })")  # a list that is open closes then
+        field.evaluate("field => field.scrollIntoView({ block: 'center' })")
         field.click()
         page.get_by_role("option", name=option).click()
         acts.extend([label, option])

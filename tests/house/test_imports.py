@@ -54,7 +54,8 @@ TABLE = {
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.* pages._server.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*"
     " mha_core.scene.*",
-    "pages/frame.py": "streamlit mha_core.scene.link pages._kit pages._kit.* pages._server.*",
+    "pages/frame.py": "streamlit mha_core.scene.link mha_core.scene.source_settings"
+    " pages._kit pages._kit.* pages._server.*",
     "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._server.*",
 }
 # An import by name (importlib) hides from this test, so nobody has it.
