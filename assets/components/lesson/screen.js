@@ -98,7 +98,7 @@ function ask(root, data, act) {
       lock.disabled = now === null;
       if (said) live.textContent = said;
     };
-    if (WITH_TEXT.includes(question.kind)) parts.push(sceneSentence(question));
+    if (WITH_TEXT.includes(question.kind) || isWithoutWords(question)) parts.push(sceneSentence(question));
     const box = make("div", `act ${question.kind}`);
     box.append(QUESTIONS[question.kind]({ root, question, texts, answer, change, lock: () => lock.click() }));
     lock.disabled = answer === null;
@@ -137,6 +137,11 @@ function topOf(data, act) {
   );
   top.append(cards, make("span", "title", data.title), ways, projector);
   return top;
+}
+
+// A change that only switches heads off is built without the words of the sentence.
+function isWithoutWords({ kind, changes }) {
+  return kind === "flip" && !changes.includes("cut");
 }
 
 // The sentence, with the word that looks and the one that is looked at.
