@@ -19,6 +19,8 @@ CHINESE = {"README.md": "assets/README.zh.md", "assets/deploy/README.md": "asset
 PAGES = [
     "README.md",
     *CHINESE.values(),
+    "assets/lessons/README.md",
+    "assets/lessons/README.zh.md",
     "mha_core/README.md",
     "assets/deploy/README.md",
     "mha_core/export/README.md",
