@@ -399,7 +399,7 @@ def texts(language: str) -> dict[str, str]:
     """The texts of the view and of the matrices that it draws, by their keys."""
     words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
     of_view = {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
-    shared = {name: words[f"list.{name}"] for name in ("comma", "sentence", "sentences")} | {
+    shared = {name: words[f"list.{name}"] for name in ("comma", "sentence", "two_sentences")} | {
         "lang": words["language.code"]
     }
     return of_view | shared | {f"matrix_{name}": words[f"matrix.{name}"] for name in (*OF_HEAD, "alt")}

@@ -389,7 +389,7 @@ def _hint(key: str, *, explains: bool, chooses: bool) -> str:
 @cache
 def _texts(hint: str, _language: str) -> dict[str, str]:
     return {name: template(f"head_view.{name}") for name in (*WORDS, *explained.WORDS)} | {
-        **{name: template(f"list.{name}") for name in ("sentence", "sentences")},
+        **{name: template(f"list.{name}") for name in ("sentence", "two_sentences")},
         "pen": template("heatmap.pen"),
         "paint": template("heatmap.paint"),
         "matrix_alt": template("matrix.alt"),

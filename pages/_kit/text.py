@@ -58,7 +58,7 @@ def joined(values: Iterable[object]) -> str:
 def paragraph(sentences: Iterable[str]) -> str:
     """Sentences in a row, with a space between them where the reader's language has one."""
     first, *others = [*filter(None, sentences)] or [""]
-    return reduce(lambda before, after: t("list.sentences", first=before, last=after), others, first)
+    return reduce(lambda before, after: t("list.two_sentences", first=before, last=after), others, first)
 
 
 @cache

@@ -403,13 +403,13 @@ def german(tmp_path, monkeypatch):
     for name, words in {
         "en": {
             "list.or": "{first} or {last}",
-            "list.sentences": "{first} {last}",
+            "list.two_sentences": "{first} {last}",
             "list.comma": ", ",
             "list.semicolon": "; ",
         },
         "de": {
             "list.or": "{first} oder {last}",
-            "list.sentences": "{first}{last}",
+            "list.two_sentences": "{first}{last}",
             "list.comma": " / ",
             "list.semicolon": " | ",
         },

@@ -31,6 +31,7 @@ PAGES = {
     "understand/cost.py": {"mini": (), "random": ()},
     "learn/train.py": {"mini": (), "random": ()},
     "learn/train.py?train_view=heads": {"mini": (), "random": ()},
+    "learn/lessons.py": {"mini": (), "random": ()},
     "learn/cases.py": {"mini": (), "random": ()},
 }
 

@@ -19,7 +19,7 @@ export function fill(template, values) {
 
 // Sentences in a row; a language without spaces has none between them.
 export const paragraph = (sentences, texts) =>
-  sentences.filter(Boolean).reduce((first, last) => (first ? fill(texts.sentences, { first, last }) : last), "");
+  sentences.filter(Boolean).reduce((first, last) => (first ? fill(texts.two_sentences, { first, last }) : last), "");
 
 // Digits of a weight: two beside a token, four where it is asked for.
 export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "<0.01");

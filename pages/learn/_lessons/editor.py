@@ -216,7 +216,7 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
         f"ask_{number}",
         lambda words: _change(number, ask=words),
         tall=True,
-        usual=t(f"lessons.ask_{screen.question.kind}"),
+        usual=texts.ask_of(screen.question, scene),
     )
     with st.expander(t("editor.more")):
         for nth in range(N_HINTS):
@@ -466,7 +466,7 @@ def _keep(draft: Lesson) -> None:
 def _try() -> None:
     draft = library.draft()
     library.open_file(draft.write().encode())
-    place.go(lesson=library.OWN, screen=1, answers="", file=library.code(draft) or "")
+    place.go(lesson=library.OWN, screen=1, answers="", **{library.FILE: library.code(draft) or ""})
 
 
 def way_back(here: Place) -> None:

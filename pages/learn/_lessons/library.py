@@ -12,8 +12,8 @@ from mha_core import MhaError
 from mha_core.lessons.lesson import MAX_BYTES, Lesson, offered, shipped
 
 OWN = "own"  # the name of the lesson of a visitor's file, and of one that a link holds
-KEY = "lesson_file"  # its text, in the session
-FILE = "file"  # of a link: the file itself
+KEY = "lesson_text"  # of the session: the text of that file
+FILE = "lesson_file"  # of a link: the file itself
 DRAFT = "lesson_draft"  # of the session: the lesson that is being made
 MAX_CODE = 6_000  # characters of a file in a link, which mail and chats still take
 

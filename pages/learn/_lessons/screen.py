@@ -13,7 +13,7 @@ from pages.learn._lessons import answers, items, library, place, question_data, 
 from pages.learn._lessons.place import Place
 
 KEY = "lesson"  # of the component
-HEIGHT, ON_PHONE = 420, 690  # pixels until it is drawn
+HEIGHT, ON_PHONE, ANSWERED = 420, 690, 84  # pixels until it is drawn
 SCRIPT_TEXTS = (
     *("lock", "hint", "hint_like", "previous", "next", "cards", "projector", "projector_off", "like_case"),
     *("to_own", "looks", "looking", "chosen", "seen", "cell", "bars", "bar", "matrix_rows", "matrix_columns"),
@@ -102,9 +102,15 @@ def _ask(here: Place, more: dict, item: Item | None = None) -> None:
             "texts": _texts(),
             **more,
         },
-        height=ON_PHONE if state.on_phone() and "question" in more else HEIGHT,
+        height=_height(more),
         on_acted_change=acted(here),
     )
+
+
+def _height(more: Mapping) -> int:
+    if "answer" in more:
+        return ANSWERED
+    return ON_PHONE if state.on_phone() and "question" in more else HEIGHT
 
 
 def _query(values: Mapping[str, str]) -> str:
