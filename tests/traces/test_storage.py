@@ -10,6 +10,8 @@ import random
 import resource
 import stat
 import struct
+import sys
+import types
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
@@ -676,7 +678,9 @@ def weights_of(trace):
 
 
 @pytest.mark.slow
-def test_traces_travel_to_another_process_and_back():
+def test_traces_travel_to_another_process_and_back(monkeypatch):
+    # Streamlit's AppTest leaves the page that it ran as the main module, which a new process would run again.
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
     texts = ["the cat saw it", "How are you?", "a"]
     traces = [mha.trace(text, h=3, d_model=15, layers=2) for text in texts]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as others:
