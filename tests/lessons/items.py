@@ -40,7 +40,7 @@ from mha_core.lessons.question import (
 from mha_core.lessons.sentences import generated, variants
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import names
+from mha_core.scene.token_names import names, position
 
 MODELS = {
     "en": [("glass-box", 2), ("glass-box", 4), ("glass-box", 8), ("standard", 4), ("grouped-query", 4)],
@@ -177,7 +177,7 @@ def _is_found(item: Item) -> bool:
     text = next(one for one in islice(variants(item, one_word=is_short), MAX_TRIED) if item.is_right(one))
     found = replace(item.scene, text=text)
     trace, (layer, head, _) = tracer(found), item.place
-    token = trace.tokens.index(item.scene.focus.token)
+    token = position(trace.tokens, item.scene.focus.token)
     word, share = answers_of(trace, layer, head, token)[0]
     if item.question.condition == "unsure":
         return share < 0.3
