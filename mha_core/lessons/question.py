@@ -460,7 +460,8 @@ class Find(Question):
         if self.condition == "unsure":
             return not is_known(answer)
         if self.condition == "disagrees":
-            return found.words[int(found.row.argmax())].casefold() != answer[0][0].casefold()
+            keys = found.trace.layers[found.place[0]].sides.keys
+            return keys.pieces[int(found.row.argmax())].casefold() != answer[0][0].casefold()
         pieces = item.trace.tokens.pieces, found.trace.tokens.pieces
         changed = sum(one.casefold() != other.casefold() for one, other in zip(*pieces, strict=False))
         return len(pieces[0]) == len(pieces[1]) and changed == 1 and answer[0][0] != item.answer[0][0]

@@ -216,3 +216,11 @@ def test_a_question_is_about_any_source_that_has_a_trace():
     other = replace(item(Point(), causal), question=Draw())
     with pytest.raises(mha.MhaError):
         _ = other.key  # with one visible word an even row is the row
+
+
+def test_a_head_that_looks_at_its_answer_agrees_also_where_the_word_is_there_twice():
+    asked = item(
+        Find("disagrees"), "text=一只蜗牛躲开了一只动物。这是因为它太凶了。&layer=2&head=4&token=蜗牛"
+    )
+    assert asked.answer[0][0] == asked.trace.tokens.pieces[int(asked.row.argmax())] == "只"
+    assert not asked.is_right(asked.scene.text)
