@@ -3,6 +3,7 @@ import { make, makeButton } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { shade, themeColours } from "../pictures/colours.js";
 import { makeMatrix } from "./matrix.js";
+import { oneOf } from "./words.js";
 
 /** @param {import("./screen.js").Asked} asked */
 export function choose({ root, question, texts, answer, change }) {
@@ -27,24 +28,9 @@ export function choose({ root, question, texts, answer, change }) {
     button.append(make("span", "name", name), drawn);
     return button;
   });
-  const show = (now) =>
-    buttons.forEach((button, at) => {
-      button.setAttribute("aria-checked", String(at === now));
-      button.tabIndex = at === Math.max(now, 0) ? 0 : -1;
-    });
-  const pick = (at) => {
-    show(at);
-    change(String(at + 1), fill(texts.chosen, { word: fill(texts.picture, { number: at + 1 }) }));
-  };
-  row.append(...buttons);
-  show(Number(answer ?? 0) - 1);
-  row.addEventListener("keydown", (event) => {
-    const to = { ArrowLeft: 0, ArrowUp: 0, ArrowRight: 1, ArrowDown: 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
-    buttons[to].focus();
-    pick(to);
+  const pick = oneOf(row, buttons, {
+    chosen: Number(answer ?? 0) - 1,
+    choose: (at) => change(String(at + 1), fill(texts.chosen, { word: fill(texts.picture, { number: at + 1 }) })),
   });
   return row;
 }

@@ -22,6 +22,17 @@ export function wordRow(words, { title, chosen, choose, marked = -1, note = "" }
     }
     return button;
   });
+  const pick = oneOf(row, buttons, { chosen, choose });
+  return row;
+}
+
+/**
+ * Buttons of a row of which one is chosen by the arrow keys; returns what chooses one.
+ * @param {HTMLElement} row
+ * @param {HTMLElement[]} buttons
+ * @param {{ chosen: number, choose: (at: number) => void }} how
+ */
+export function oneOf(row, buttons, { chosen, choose }) {
   const show = (now) =>
     buttons.forEach((button, at) => {
       button.setAttribute("aria-checked", String(at === now));
@@ -34,7 +45,7 @@ export function wordRow(words, { title, chosen, choose, marked = -1, note = "" }
   row.append(...buttons);
   show(chosen);
   row.addEventListener("keydown", (event) => {
-    const now = buttons.indexOf(/** @type {HTMLButtonElement} */ (event.target));
+    const now = buttons.indexOf(/** @type {HTMLElement} */ (event.target));
     const to = wordAfter(event, now, buttons.length, row.dir === "rtl");
     if (to === null) return;
     event.preventDefault();
@@ -42,7 +53,7 @@ export function wordRow(words, { title, chosen, choose, marked = -1, note = "" }
     buttons[to].focus();
     pick(to);
   });
-  return row;
+  return pick;
 }
 
 /** @param {KeyboardEvent} event */
