@@ -328,14 +328,15 @@ class LayerTrace:
         The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate. If a
         model rotates the heads' outputs back before W^O, the contribution comes from the rotated output.
         """
-        w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
-        return self._as_array(self._to_w_o(head, self.row_indices(rows)) @ w_o, head)
+        heads = self._to_w_o(head, self.row_indices(rows))
+        w_o = self._w_o(heads.dtype).unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
+        return self._as_array(heads @ w_o, head)
 
     def result(self, *, rows: Picked = None) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
-        return array(
-            join_heads(self._to_w_o(None, self.row_indices(rows)), self._w_o(), self.projections.b_o)
-        )
+        heads, b_o = self._to_w_o(None, self.row_indices(rows)), self.projections.b_o
+        b_o = None if b_o is None else b_o.to(heads.dtype)
+        return array(join_heads(heads, self._w_o(heads.dtype), b_o))
 
     def __repr__(self) -> str:
         recorded = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.tensors.items())
@@ -411,10 +412,11 @@ class LayerTrace:
             sums = np.logaddexp(sums, float(self.rule.sinks[head]) / temperature)
         return sums
 
-    def _w_o(self) -> Tensor:
+    def _w_o(self, dtype: torch.dtype) -> Tensor:
+        """W^O in the precision of the heads' outputs, which under autocast is lower than its own."""
         if not self.knows("w_o"):
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
-        return self.projections.w_o
+        return self.projections.w_o.to(dtype)
 
     def _as_array(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
         keys = self.key_indices(keys)

@@ -306,6 +306,19 @@ def test_under_autocast_it_is_what_was_computed_with(x):
     np.testing.assert_allclose(rec.trace.layers[0].output(), output[0].float(), atol=0.05)
 
 
+def test_under_autocast_the_output_is_that_of_the_module_and_can_be_saved(x, tmp_path):
+    """W^O is kept in float32 and multiplied in bfloat16."""
+    model = nn.MultiheadAttention(D, H, batch_first=True).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16), mha.record(model, tokens=TOKENS) as rec:
+        output, _ = model(x, x, x)
+    rec.trace.save(tmp_path / "autocast.safetensors")
+    for trace in (rec.trace, mha.load(tmp_path / "autocast.safetensors")):
+        [layer] = trace.layers
+        np.testing.assert_allclose(layer.result(), output[0].detach().float(), atol=0.01)
+        whole = layer.contribution().sum(0) + layer.projections.b_o.float().numpy()
+        np.testing.assert_allclose(whole, layer.result(), atol=0.02)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
 def test_autocast_leaves_float64_alone(normal, dtype):
     q, k, v = (normal(1, H, 7, D_K, seed=n).to(dtype) for n in range(3))
