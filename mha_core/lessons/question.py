@@ -257,17 +257,18 @@ class Choose(Question):
 
 @dataclass(frozen=True)
 class Estimate(Question):
-    """A number on a line, right within a tenth of the line: a weight, a scaled score, d_k, or the cache.
+    """A number on a line, right within a tenth of the line.
 
-    "weight" and "score" are those of the token and the looked-at word; "d_k" is the width of a head's keys,
-    "cache" how many numbers of keys and values the layer keeps of each token. Run, a weight becomes the
-    weight, and the rest of the row is scaled to fill up 1.
+    "weight" and "score" are the weight and the scaled score of the token and the looked-at word; "row_sum" is
+    what the token's row would sum to if softmax went over the whole matrix; "d_k" is the width of a head's
+    keys; "cache" is how many numbers of keys and values the layer keeps of each token. Run, a weight becomes
+    the weight, and the rest of the row is scaled to fill up 1; a sum becomes that of the row.
     """
 
     kind: ClassVar[str] = "estimate"
     quantity: str = "weight"
 
-    QUANTITIES: ClassVar[tuple[str, ...]] = ("weight", "score", "d_k", "cache")
+    QUANTITIES: ClassVar[tuple[str, ...]] = ("weight", "score", "row_sum", "d_k", "cache")
 
     def __post_init__(self):
         one_of("quantity", self.quantity, self.QUANTITIES)
@@ -280,6 +281,10 @@ class Estimate(Question):
                 return float(item.row[item.looked_at])
             case "score":
                 return float(of_layer.scaled(head, rows=[token], keys=[item.looked_at])[0, 0])
+            case "row_sum":
+                log_sums = of_layer.log_sum_exp(head)
+                sums = np.exp(log_sums - log_sums.max())
+                return float(sums[token] / sums.sum())
             case "d_k":
                 return float(of_layer.d_k)
             case _:
@@ -290,7 +295,7 @@ class Estimate(Question):
         of_layer = item.trace.layers[item.place[0]]
         d_model = of_layer.d_model or of_layer.n_heads * of_layer.d_v
         match self.quantity:
-            case "weight":
+            case "weight" | "row_sum":
                 return 0.0, 1.0
             case "score":
                 scores = of_layer.scaled(item.place[1])
@@ -333,14 +338,17 @@ class Estimate(Question):
         return abs(self._read(item, answer) - self.number(item)) <= ON_LINE * (high - low)
 
     def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
-        weight = self._read(item, answer)
-        if self.quantity != "weight":
+        number = self._read(item, answer)
+        if self.quantity not in ("weight", "row_sum"):
             return None, ()
-        (layer, head, token), at = item.place, item.looked_at
-        row = item.row.astype(float).copy()
-        rest = row.sum() - row[at]
-        row *= (1 - weight) / rest if rest else 0.0
-        row[at] = weight
+        layer, head, token = item.place
+        row = item.row.astype(float)
+        if self.quantity == "row_sum":
+            row = row * number
+        else:
+            rest = row.sum() - row[item.looked_at]
+            row = row * ((1 - number) / rest if rest else 0.0)
+            row[item.looked_at] = number
         return item.scene, [Weights(values=row, heads=head, rows=token, layer=layer)]
 
 

@@ -156,6 +156,7 @@ def agrees(item: Item) -> bool:
             number = {
                 "weight": row[item.looked_at],
                 "score": scores[token, item.looked_at],
+                "row_sum": (np.exp(scores) / np.exp(scores).sum())[token].sum(),
                 "d_k": item.scene.d_model / item.scene.h,
                 "cache": 2 * 64 // (2 if item.scene.architecture == "grouped-query" else 1),
             }[question.quantity]

@@ -48,6 +48,7 @@ ANSWERS = [
     (Cell(), "9,3", "3,9"),
     (Draw(), "3:80,7:20", "3:40,7:60"),
     (Estimate("weight"), "0.95", "0.5"),
+    (Estimate("row_sum"), "0.05", "1"),
     (Estimate("d_k"), "16", "64"),
     (Estimate("cache"), "128", "64"),
     (Flip(), "cut,from=9,to=3", "cut,from=9,to=7"),

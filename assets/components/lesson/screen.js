@@ -147,7 +147,7 @@ function isWithoutWords({ kind, changes }) {
 // The sentence, with the word that looks and the one that is looked at.
 function sceneSentence({ words, queries, query, key = null, kind, quantity }) {
   const line = make("p", "text");
-  const isOfWord = kind === "order" || ["weight", "score"].includes(quantity);
+  const isOfWord = kind === "order" || ["weight", "score", "row_sum"].includes(quantity);
   for (const [at, word] of queries.entries()) {
     const name = make("bdi", "", word);
     if (isOfWord && at === query) name.className = "looking";

@@ -109,6 +109,9 @@ def _weights(item: Item) -> np.ndarray:
 def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
     question: Estimate = item.question
     given = t("lessons.gave_estimate", number=number(float(answer)))
+    if question.quantity == "row_sum":
+        fact = t("lessons.fact_row_sum", sum=short(question.number(item)))
+        return _yours(given, item, run, t("lessons.if_row_sum")), _own(fact, item)
     if question.quantity != "weight":
         return given, t("lessons.fact_number", number=number(question.number(item)))
     key = word(item.words[item.looked_at])
