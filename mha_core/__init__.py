@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
     from mha_core.interventions.effects import effects, mean_outputs
     from mha_core.scene.scene import Scene
     from mha_core.sources import trace, trace_many
-    from mha_core.sources.arrays import from_tensors, from_weights
+    from mha_core.sources.arrays import from_tensors, from_weights, view
     from mha_core.sources.recorder import Recorder, record
     from mha_core.traces.layer import LayerTrace
     from mha_core.traces.mixer import MixerTrace
@@ -78,6 +78,7 @@ __all__ = [
     "similarity",
     "trace",
     "trace_many",
+    "view",
     "words",
 ]
 
@@ -86,7 +87,7 @@ def __getattr__(name: str) -> object:
     match name:
         case "trace" | "trace_many":
             from mha_core import sources as home
-        case "from_tensors" | "from_weights":
+        case "from_tensors" | "from_weights" | "view":
             from mha_core.sources import arrays as home
         case "record" | "Recorder":
             from mha_core.sources import recorder as home

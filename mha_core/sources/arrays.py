@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import isfinite
 from numbers import Real
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -32,6 +32,9 @@ from mha_core.traces.limits import (
 from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
+
+if TYPE_CHECKING:
+    from mha_core.export.head_view import HeadView
 
 NO_TEXT = "␣"  # shown for a piece of white space alone
 MAX_WHOLE = 2**24  # float32 holds every whole number up to here
@@ -171,6 +174,22 @@ def from_weights(
             LayerTrace(MappingProxyType({"weights": layer_weights}), kind=_kind(sides), sides=sides)
         )
     return AttentionTrace(sides.queries, tuple(layers), described)
+
+
+def view(
+    weights: Any, tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None" = None
+) -> "HeadView":
+    """The head view of attention weights alone, such as a model's `attentions`: a notebook shows it.
+
+    >>> import torch
+    >>> attention, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(1, 3, 8)
+    >>> _, weights = attention(x, x, x, average_attn_weights=False)
+    >>> mha.view(weights, ["a", "small", "house"])
+    <HeadView headscope-a-small-house: weights, h=2; layers[0] of 1, 2 heads>
+
+    It takes and refuses what `from_weights` does; `AttentionTrace.view` has the options of the picture.
+    """
+    return from_weights(weights, tokens, keys).view()
 
 
 def _kind(sides: Sides) -> str:

@@ -24,10 +24,23 @@ Written by `python -m tests.house.reference` from signatures and docstrings; nev
 plotly last. Heads, layers and positions count from 0. *Raises `MhaError`* is said of what a person can cause;
 its message names what was asked, the rule and the nearest values that work.
 """
+# What most people need.
+TEN = {
+    "trace": "run a text through random weights, a small trained model or a Hugging Face model",
+    "record": "see the attention of any torch code as it runs",
+    "view": "draw attention weights that you already have",
+    "AttentionTrace": "what you get: tokens, layers, answers; `view`, `frame`, `figure`, `save`",
+    "LayerTrace": "one layer: `q`, `k`, `v`, `scores`, `weights`, `output`, `contribution`",
+    "metrics": "what each head does, as a table",
+    "explain": "where one number comes from, down to its last product",
+    "edits": "change attention and run again: hide a word, switch a head off, give your own weights",
+    "effects": "how much an answer needs each head",
+    "MultiHeadAttention": "the module itself, with every number in sight",
+}
 # Every public name, where a reader would look for it.
 GROUPS = {
     "From a text to a trace": ("trace", "trace_many", "words"),
-    "From your own code and arrays": ("record", "Recorder", "from_tensors", "from_weights"),
+    "From your own code and arrays": ("record", "Recorder", "from_tensors", "from_weights", "view"),
     "What a trace holds": (
         "AttentionTrace",
         "LayerTrace",
@@ -80,7 +93,9 @@ NAMES = (
 
 def text() -> str:
     """The whole page."""
-    parts = [INTRODUCTION]
+    most = (f"| [`{name}`](#mha{name.lower()}) | {use} |\n" for name, use in TEN.items())
+    head = "## Ten names are most of what you need\n\n| name | what it is for |\n|---|---|\n"
+    parts = [INTRODUCTION, head + "".join(most)]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         for name in names:
