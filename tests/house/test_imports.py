@@ -38,6 +38,7 @@ TABLE = {
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/capture/families/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/sources/*": f"torch regex {TRACES} mha_core.training.* mha_core.capture.*",
+    "mha_core/sources/arrays.py": f"torch {TRACES} late:mha_core.export.head_view",
     "mha_core/sources/huggingface/*": "torch regex late:transformers late:huggingface_hub"
     f" {TRACES} mha_core.capture.*",
     "mha_core/analysis/*": f"numpy pandas {TRACES}",
@@ -62,7 +63,7 @@ TABLE = {
 STANDARD = sys.stdlib_module_names - {"importlib"}
 
 TOP_LEVEL = {
-    *("pyproject.toml", "README.md", "LICENSE", "constraints.txt", "Dockerfile"),
+    *("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "constraints.txt", "Dockerfile"),
     *("app.py", "mha_core", "pages", "assets", "tests"),
 }
 

@@ -3,12 +3,14 @@
 import doctest
 import importlib
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
 import mha_core as mha
 from mha_core import __main__ as command
+from mha_core.attention import masks
 from mha_core.errors import listed
 from mha_core.training.model import ARCHITECTURES
 from tests.house import reference
@@ -26,6 +28,9 @@ PAGES = [
     "mha_core/export/README.md",
     "mha_core/training/README.md",
     "tests/parity/README.md",
+    "CHANGELOG.md",
+    "mha_core/DECISIONS.md",
+    ".github/CONTRIBUTING.md",
 ]
 MAX_WORDS = 900  # of the README, for the person who wants to use it
 # Modules whose docstrings have examples, in which `mha` is what a user imports by that name.
@@ -82,6 +87,17 @@ def test_each_example_of_the_readme_runs_on_its_own(working_folder):
 def test_the_examples_about_models_run(working_folder):
     for example in examples("tests/parity/README.md"):
         exec(compile(example, "tests/parity/README.md", "exec"), {"mha": mha})
+
+
+def test_the_mask_of_the_contributing_guide_is_one(monkeypatch):
+    [code] = re.findall(
+        r"^   ```python\n(.*?)^   ```", text(".github/CONTRIBUTING.md"), re.MULTILINE | re.DOTALL
+    )
+    names = dict(vars(masks))
+    exec(textwrap.dedent(code), names)
+    monkeypatch.setitem(masks.MASKS, "strided", names["strided"])
+    layer = mha.trace("the old cat saw it", h=2, d_model=8, mask="strided:2").layers[0]
+    assert (layer.weights(head=0) > 0).tolist() == [[(m - n) % 2 == 0 for n in range(5)] for m in range(5)]
 
 
 @pytest.mark.parametrize("module", EXAMPLES)
