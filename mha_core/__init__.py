@@ -9,6 +9,9 @@ Importing it loads nothing else: a name loads what it needs at its first use, to
 pandas with the first table, plotly with the first figure.
 """
 
+# mypy: disable-error-code=no-redef
+# `home` in `__getattr__` is a module of its own in each case, and only one case runs.
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same at run time

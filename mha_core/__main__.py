@@ -80,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Our arguments, and Streamlit's options with their values: names with a dot, --server.port 8600."""
-    words, options = [], []
+    words: list[str] = []
+    options: list[str] = []
     rest = iter(arguments)
     for word in rest:
         if word == "--":  # everything after it is text

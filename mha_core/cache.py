@@ -30,8 +30,8 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
         parts = ()
     else:
         # A table, one of its columns, or its index.
-        is_table = hasattr(value, "to_numpy")
-        numbers = value.to_numpy() if is_table else value
+        to_numpy = getattr(value, "to_numpy", None)
+        numbers = to_numpy() if (is_table := to_numpy is not None) else value
         if isinstance(nbytes := getattr(numbers, "nbytes", None), int):
             cells = nbytes * (TEXT_IN_TABLE if str(getattr(numbers, "dtype", "")) == "object" else 1)
             return cells + TABLE * is_table

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any, Self
 
 MAX_SHOWN = 80  # characters of a value in a message
 SEPARATORS = {"comma": ", ", "semicolon": "; ", "space": " "}
@@ -23,7 +24,10 @@ class Phrase(str):
     is the text itself.
     """
 
-    def __new__(cls, template: str, /, **fields: object):
+    template: str
+    fields: dict[str, Any]
+
+    def __new__(cls, template: str, /, **fields: object) -> Self:
         phrase = super().__new__(cls, template.format(**fields) if fields else template)
         phrase.template, phrase.fields = template, fields
         return phrase
@@ -35,7 +39,10 @@ class Phrase(str):
 class Listed(str):
     """Values in one text, as ``1, 2 or 3``, with the values and the joining word, as in a `Phrase`."""
 
-    def __new__(cls, values: Iterable, word: str):
+    values: tuple[Any, ...]
+    word: str
+
+    def __new__(cls, values: Iterable, word: str) -> Self:
         values = tuple(values)
         if word in SEPARATORS:
             text = SEPARATORS[word].join(map(str, values))
@@ -46,8 +53,8 @@ class Listed(str):
         listed.values, listed.word = values, word
         return listed
 
-    def __getnewargs__(self) -> tuple[tuple, str]:
-        return self.values, self.word
+    def __getnewargs_ex__(self) -> tuple[tuple[tuple, str], dict]:
+        return (self.values, self.word), {}
 
 
 class MhaError(ValueError):
@@ -152,7 +159,7 @@ def text_to_json(text: str) -> str | dict:
     return values if is_same else str(text)
 
 
-def _to_json(value: object) -> object:
+def _to_json(value: object) -> Any:
     match value:
         case Phrase():
             fields = {name: _to_json(field) for name, field in value.fields.items()}
@@ -172,16 +179,17 @@ def text_from_json(values: object, *, depth: int = MAX_DEPTH) -> str:
     The file may come from a stranger: a template can name its fields and nothing else, and what it makes is
     limited in size. Raises `KeyError`, `TypeError` or `ValueError` for anything else.
     """
+    text: Phrase | Listed
     match values:
         case str():
             return values
-        case {"template": str(template), "fields": dict(fields)} if depth and len(values) == 2:
+        case {"template": str(template), "fields": dict(fields), **more} if depth and not more:
             rest, n_places = PLACE.subn("", template)
             if fields and (n_places > MAX_PLACES or "{" in rest or "}" in rest):
                 raise ValueError(f"a template is {template[:MAX_SHOWN]!r}")
             fields = {name: _field_from_json(field, depth - 1) for name, field in fields.items()}
             text = Phrase(template, **fields)
-        case {"values": list(entries), "word": str(word)} if depth and len(values) == 2:
+        case {"values": list(entries), "word": str(word), **more} if depth and not more:
             if word not in (*SEPARATORS, *CONJUNCTIONS):
                 raise ValueError(f"a list is joined by {word[:MAX_SHOWN]!r}")
             text = Listed([_field_from_json(entry, depth - 1) for entry in entries], word)
