@@ -17,10 +17,10 @@ outputs.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import index as whole_number
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +63,8 @@ class Site:
         """
         if picked is None:
             return None
-        text = {"rows": self.queries, "keys": self.keys}.get(axis)
-        count = self.n_heads if text is None else len(text)
+        text = self.queries if axis == "rows" else self.keys
+        count = self.n_heads if axis == "heads" else len(text)
         numbers = [text.index(one) if isinstance(one, str) else one for one in picked]
         for number in numbers:
             if not -count <= number < count:
@@ -103,7 +103,7 @@ class Edit(ABC):
     layer: int | None = None
     kind: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.layer is not None:
             object.__setattr__(self, "layer", _whole("layer", self.layer))
         if self.kind is not None:
@@ -122,7 +122,8 @@ class Edit(ABC):
 
     def describe(self) -> Phrase:
         """The edit in a few words for titles and captions, which count from 1."""
-        places = [] if self.layer is None else [Phrase("layer {layer}", layer=_ordinal(self.layer))]
+        places: list[str] = []
+        places += [] if self.layer is None else [Phrase("layer {layer}", layer=_ordinal(self.layer))]
         places += [] if self.kind is None else [self.kind]
         for axis in ("heads", "rows", "keys"):
             picked = getattr(self, axis, None)
@@ -156,7 +157,7 @@ class Hide(Edit):
     rows: Positions = None
     keys: Positions = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.rows is self.keys is None:
             raise MhaError("Hide needs rows= or keys=; Output(0.0) switches whole heads off.")
@@ -179,7 +180,7 @@ class Mask(Edit):
     mask: str
     heads: Heads = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.mask, str):
             raise MhaError("mask of Mask is a name, as 'causal'; got {type}.", type=named_type(self.mask))
@@ -204,7 +205,7 @@ class Scale(Edit):
     name: ClassVar[str] = "scale"
     factor: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "factor", _number("factor", self.factor))
         ScoreRule(scale=self.factor)
@@ -223,7 +224,7 @@ class Temperature(Edit):
     name: ClassVar[str] = "temperature"
     temperature: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "temperature", _number("temperature", self.temperature))
         ScoreRule(temperature=self.temperature)  # raises an error with the allowed range
@@ -248,7 +249,7 @@ class Bias(Edit):
     rows: Positions = None
     keys: Positions = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "values", _numbers("values of Bias", self.values))
 
@@ -280,7 +281,7 @@ class Weights(Edit):
     heads: Heads = None
     rows: Positions = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.values is None:
             return
@@ -328,7 +329,7 @@ class Output(Edit):
     heads: Heads = None
     rows: Positions = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "values", _numbers("values of Output", self.values))
 
@@ -368,7 +369,8 @@ class Concatenation(Edit):
                 fixes=({"d_v": None},) if d_model % n_heads == 0 else (),
             )
         identity = torch.eye(width, device=w_o.weight.device, dtype=w_o.weight.dtype)
-        w_o.weight, w_o.bias = nn.Parameter(identity, requires_grad=False), None
+        w_o.weight = nn.Parameter(identity, requires_grad=False)
+        w_o.register_parameter("bias", None)
 
     def what(self) -> Phrase:
         return Phrase("W^O = I")
@@ -385,7 +387,7 @@ class Position(Edit):
     of_module: ClassVar[bool] = True
     code: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         one_of("position", self.code, POSITIONS, parameter="code")
         if self.layer is not None or self.kind is not None:
@@ -467,11 +469,11 @@ def checked(edits: Sequence[Edit]) -> tuple[Edit, ...]:
 
 def read(values: Mapping[str, object]) -> Edit:
     """The edit that `Edit.to_json` wrote. Raises `MhaError`, `TypeError` or `KeyError` for other values."""
-    arguments = dict(values)
+    arguments: dict[str, Any] = dict(values)
     return TYPES[arguments.pop("edit")](**arguments)
 
 
-def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
+def _laid_out(edit: Bias | Weights | Output, site: Site, width: int, elsewhere: float) -> Tensor:
     """A table with the values of an edit in its cells, and the number `elsewhere` in all others.
 
     (head or 1, query or 1, width), where width is the length of the last axis.
@@ -531,7 +533,7 @@ def _check_count(edit: Edit, shape: Sequence[int]) -> None:
 def _picked(axis: str, picked: object) -> tuple[int | str, ...]:
     """Heads, rows or keys as a tuple of numbers; rows and keys may also be words."""
     try:
-        entries = [picked] if isinstance(picked, str) else list(picked)
+        entries = [picked] if isinstance(picked, str) or not isinstance(picked, Iterable) else list(picked)
     except TypeError:  # a single one, or an array without an axis
         entries = [picked]
     if not entries:
@@ -540,7 +542,7 @@ def _picked(axis: str, picked: object) -> tuple[int | str, ...]:
     return tuple(one if words and isinstance(one, str) else _whole(axis[:-1], one) for one in entries)
 
 
-def _whole(name: str, value: object) -> int:
+def _whole(name: str, value: Any) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError

@@ -70,7 +70,9 @@ def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
     if mask is None:
         return None
     if not isinstance(mask, str):
-        return combine(mask, None, batch=1, n_heads=1, n_query=n_query, n_key=n_key)[0, 0]
+        combined = combine(mask, None, batch=1, n_heads=1, n_query=n_query, n_key=n_key)
+        assert combined is not None  # it is the mask
+        return combined[0, 0]
     name, _, size = mask.partition(":")
     one_of("mask", name, MASKS)
     if size and not size.isdecimal():

@@ -7,7 +7,7 @@ product may sum in another order when the matrix has another height. For numbers
 by at most 2e-6.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ MAX_D_MODEL = 8192
 MAX_HEADS = 128
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class AttentionSpec:
     """The sizes of one multi-head attention layer.
 
@@ -37,37 +37,45 @@ class AttentionSpec:
 
     d_model: int
     n_heads: int
-    n_kv_heads: int | None = None
-    d_k: int | None = None
-    d_v: int | None = None
-    bias: bool = True
+    n_kv_heads: int
+    d_k: int
+    d_v: int
+    bias: bool
 
-    def __post_init__(self):
-        split = self.d_k is None  # d_model is split into the heads
-        in_range(
-            "d_model", self.d_model, 1, MAX_D_MODEL, fits=lambda n: not split or _divides(self.n_heads, n)
-        )
-        in_range("h", self.n_heads, 1, MAX_HEADS, fits=lambda n: not split or _divides(n, self.d_model))
-        if self.d_k is None:
-            object.__setattr__(self, "d_k", _split(self.d_model, self.n_heads))
-        if self.d_v is None:
-            object.__setattr__(self, "d_v", self.d_k)
-        if self.n_kv_heads is None:
-            object.__setattr__(self, "n_kv_heads", self.n_heads)
-        in_range("d_k", self.d_k, 1, MAX_D_MODEL)
-        in_range("d_v", self.d_v, 1, MAX_D_MODEL)
-        in_range("n_kv_heads", self.n_kv_heads, 1, MAX_HEADS)
-        if not isinstance(self.bias, bool):
-            raise MhaError("bias is True or False; got {bias}.", bias=repr(self.bias))
-        if self.n_heads % self.n_kv_heads:
-            fits = _divisors(self.n_heads, self.n_heads)
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        split = d_k is None  # d_model is split into the heads
+        in_range("d_model", d_model, 1, MAX_D_MODEL, fits=lambda n: not split or _divides(n_heads, n))
+        in_range("h", n_heads, 1, MAX_HEADS, fits=lambda n: not split or _divides(n, d_model))
+        if d_k is None:
+            d_k = _split(d_model, n_heads)
+        if d_v is None:
+            d_v = d_k
+        if n_kv_heads is None:
+            n_kv_heads = n_heads
+        in_range("d_k", d_k, 1, MAX_D_MODEL)
+        in_range("d_v", d_v, 1, MAX_D_MODEL)
+        in_range("n_kv_heads", n_kv_heads, 1, MAX_HEADS)
+        if not isinstance(bias, bool):
+            raise MhaError("bias is True or False; got {bias}.", bias=repr(bias))
+        if n_heads % n_kv_heads:
+            fits = _divisors(n_heads, n_heads)
             raise MhaError(
                 "{n_heads} query heads cannot share {n_kv_heads} key/value heads evenly; {fits} can.",
-                n_heads=self.n_heads,
-                n_kv_heads=self.n_kv_heads,
+                n_heads=n_heads,
+                n_kv_heads=n_kv_heads,
                 fits=listed(fits, "or"),
                 fixes=tuple({"n_kv_heads": n} for n in fits),
             )
+        for field, value in zip(fields(self), (d_model, n_heads, n_kv_heads, d_k, d_v, bias), strict=True):
+            object.__setattr__(self, field.name, value)  # frozen
 
 
 class Projections(NamedTuple):
@@ -191,9 +199,10 @@ class MultiHeadAttention(nn.Module):
     def projections(self) -> Projections:
         """Views of the layer's matrices and biases, transposed as in the formula ``X W``."""
         w_o, b_o = self.o.weight.detach().mT, None if self.o.bias is None else self.o.bias.detach()
-        matrices = self.qkv.weight.detach().mT.split(self.widths, dim=1)
+        w_q, w_k, w_v = self.qkv.weight.detach().mT.split(self.widths, dim=1)
         biases = (None,) * 3 if self.qkv.bias is None else self.qkv.bias.detach().split(self.widths)
-        return Projections(*matrices, w_o, *biases, b_o)
+        b_q, b_k, b_v = biases
+        return Projections(w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o)
 
     def _check_inputs(self, x: Tensor, context: Tensor, values: Tensor) -> None:
         for tensor in (x,) if x is context is values else (x, context, values):
@@ -244,7 +253,7 @@ def split_heads(columns: Tensor, x: Tensor, n_heads: int) -> Tensor:
     return columns.view(n_heads, -1, x.shape[0], x.shape[1]).permute(2, 0, 3, 1)
 
 
-def _split_qkv(module: nn.Module, state: dict[str, Tensor], prefix: str, _metadata: dict) -> None:
+def _split_qkv(module: MultiHeadAttention, state: dict[str, Tensor], prefix: str, _metadata: dict) -> None:
     """Replace qkv in a state dict by q, k and v, which are views of it."""
     for kind, _ in module.qkv.named_parameters():
         parts = state.pop(f"{prefix}qkv.{kind}").split(module.widths)
@@ -252,7 +261,7 @@ def _split_qkv(module: nn.Module, state: dict[str, Tensor], prefix: str, _metada
 
 
 def _pack_qkv(
-    module: nn.Module,
+    module: MultiHeadAttention,
     state: dict[str, Tensor],
     prefix: str,
     _metadata: dict,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,7 +53,7 @@ class ScoreRule:
     patched_weights: Tensor | None = None
     patched_outputs: Tensor | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in NUMBERS:
             self._check_number(name)
         for name in ("temperature", "soft_cap"):
@@ -99,7 +100,7 @@ class ScoreRule:
                     "{name} has {n_bits:,} bits, more than a float has.", name=name, n_bits=value.bit_length()
                 ) from None
 
-    def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
+    def at(self, heads: slice, rows: slice | list[int] | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
         """The same rule for some heads and some of `n_query` rows; tables of distances are expanded.
 
         Raises `MhaError` where a mask or bias has other sizes: its rows would belong to other queries.
@@ -141,7 +142,8 @@ class ScoreRule:
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> "ScoreRule":
         """The same rule with `change` applied to each tensor that it holds."""
-        return replace(self, **{name: change(tensor) for name, tensor in self.tensors().items()})
+        changed: dict[str, Any] = {name: change(tensor) for name, tensor in self.tensors().items()}
+        return replace(self, **changed)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors of the rule, by the names of their fields."""
@@ -174,7 +176,7 @@ class ScoreRule:
             )
 
     @staticmethod
-    def _crop(table: Tensor | None, heads: slice, rows: slice | Tensor) -> Tensor | None:
+    def _crop(table: Tensor | None, heads: slice, rows: slice | list[int] | Tensor) -> Tensor | None:
         if table is None:
             return None
         if table.dim() > 2 and table.shape[-3] > 1:

@@ -145,7 +145,7 @@ def _of_class(value: type) -> Iterator[str]:
     yield _code("\n".join([f"class {node.name}{bases}:", *(f"    {field}" for field in fields)]))
     yield _prose(value.__doc__)
     for method in methods:
-        if method.name == "__init__" and not ast.get_docstring(method) and fields:
+        if method.name == "__init__" and not (ast.get_docstring(method) or method.args.defaults) and fields:
             continue
         yield _code(_signature(method))
         if said := ast.get_docstring(method):
