@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from math import inf
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from mha_core.errors import text_from_json, text_to_json
 
-Fact = TypeVar("Fact")
+Fact = TypeVar("Fact", bound="Adjustment | LatentProjection | OutputGate | Facts")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Norm:
     over: str
     epsilon: float = field(default=0.0, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.epsilon < inf:
             raise ValueError(f"epsilon of a norm is {self.epsilon!r}")
 
@@ -59,7 +59,7 @@ class Clip:
 
 
 Adjustment = Norm | Factor | Clip | Rotary
-ADJUSTMENTS = {kind.name: kind for kind in (Norm, Factor, Clip, Rotary)}
+ADJUSTMENTS: Mapping[str, type[Adjustment]] = {kind.name: kind for kind in (Norm, Factor, Clip, Rotary)}
 
 
 @dataclass(frozen=True)
@@ -181,16 +181,17 @@ def _step_to_json(step: Adjustment) -> dict[str, object]:
     return {"step": step.name, **known}
 
 
-def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: object) -> Adjustment:
-    is_rotary = step == Rotary.name and rotary is not None
-    return rotary if is_rotary else _checked(ADJUSTMENTS[step](**numbers))
+def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: Any) -> Adjustment:
+    if step == Rotary.name and rotary is not None:
+        return rotary
+    return _checked(ADJUSTMENTS[step](**numbers))
 
 
 def _checked(fact: Fact) -> Fact:
     """The fact itself. Raises `ValueError` for a value of another type than its field, or a count below 0."""
     for entry in fields(fact):
         value = getattr(fact, entry.name)
-        kind = float | int if entry.type is float else entry.type
+        kind: Any = float | int if entry.type is float else entry.type
         is_count = isinstance(value, int) and entry.type is not float
         if not isinstance(value, kind) or (is_count and value < 0):
             raise ValueError(f"{entry.name} of {type(fact).__name__} is {value!r}")

@@ -5,11 +5,11 @@ O(tokens · d_model) numbers. Each matrix is computed when you read it, by the f
 Heads and positions count from 0.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -92,7 +92,7 @@ class LayerTrace:
     about: Facts = field(default=Facts(), repr=False)
     sides: Sides = field(default=None, repr=False)  # type: ignore[assignment]  # never None afterwards
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.sides is None:
             queries, keys = numbered(self.n_query), numbered(self.n_key)
             keys = replace(keys) if self.kind == "cross" else keys  # another text, even of the same length
@@ -107,7 +107,7 @@ class LayerTrace:
         x_v: Tensor | None = None,
         projections: Projections = Projections(),
         item: int = 0,
-        **described: object,
+        **described: Any,
     ) -> Self:
         """One item of a batch as a layer, without batch axis and autograd, on the CPU.
 
@@ -153,7 +153,8 @@ class LayerTrace:
         """The width of X and Z; None if neither X nor W^O is known."""
         if "x" in self.tensors:
             return self.tensors["x"].shape[1]
-        return self.projections.w_o.shape[1] if self.knows("w_o") else None
+        w_o = self.projections.w_o
+        return None if w_o is None else w_o.shape[1]
 
     @property
     def scale(self) -> float:
@@ -311,7 +312,7 @@ class LayerTrace:
         queries = self._rows[self._heads(head)]
         shape = (*(queries if rows is None else queries[:, rows]).shape[:2], self.n_key)
         return self._as_array(
-            torch.ones(shape, dtype=bool) if mask is None else mask.expand(shape), head, keys
+            torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape), head, keys
         )
 
     def output(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
@@ -379,7 +380,7 @@ class LayerTrace:
         return weights.to(self._tensor("v").dtype)
 
     def _output(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        blocks = [rows]
+        blocks: Sequence[slice | list[int] | None] = [rows]
         if rows is None:  # the weights of a long text are never in memory all at once
             blocks = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
@@ -414,9 +415,10 @@ class LayerTrace:
 
     def _w_o(self, dtype: torch.dtype) -> Tensor:
         """W^O in the precision of the heads' outputs, which under autocast is lower than its own."""
-        if not self.knows("w_o"):
+        w_o = self.projections.w_o
+        if w_o is None:
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
-        return self.projections.w_o.to(dtype)
+        return w_o.to(dtype)
 
     def _as_array(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
         keys = self.key_indices(keys)

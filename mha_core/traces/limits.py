@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,7 +83,7 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Size]:
     return {name: Size(tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
 
 
-def described(text: str) -> object:
+def described(text: str) -> Any:
     """The values of a JSON text. Raises `MhaError` for a huge text, and for NaN, infinite or huge numbers."""
     if len(text) > MAX_HEADER:
         raise MhaError(
@@ -242,7 +242,7 @@ def _check_types(where: str, name: str, other: str, sizes: Mapping[str, Size]) -
 
 def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None:
     axes, (shape, dtype) = AXES[name], size
-    dtypes = ("bool",) if name in BOOLEAN else FLOATS
+    dtypes: tuple[str, ...] = ("bool",) if name in BOOLEAN else FLOATS
     if name == "index_choice":
         dtypes = ("int64", "int32", "int16")
     if dtype not in dtypes:

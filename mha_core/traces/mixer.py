@@ -51,7 +51,7 @@ class MixerTrace:
     convolution: int = 0
     matrices: Matrices | None = field(default=None, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("unit", self.unit, UNITS, parameter="unit")
 
     @property

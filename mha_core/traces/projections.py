@@ -1,7 +1,7 @@
 """The matrices of a layer as references to its model: copied on first use, invalid once the model changes."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -80,7 +80,7 @@ class ModelProjections(Projections):
     def __getattribute__(self, name: str) -> object:
         return self._matrix(name) if name in SYMBOLS else super().__getattribute__(name)
 
-    def __getitem__(self, at: int | slice) -> object:
+    def __getitem__(self, at: Any) -> Any:
         return tuple(self)[at]
 
     def __iter__(self) -> Iterator[Tensor | None]:
@@ -89,7 +89,7 @@ class ModelProjections(Projections):
     def __reduce__(self) -> tuple:
         return Projections, tuple(self)
 
-    def _replace(self, **changed: Tensor | None) -> Projections:
+    def _replace(self, **changed: Any) -> Projections:  # type: ignore[override]  # no longer the model's
         return Projections(*self)._replace(**changed)
 
     def _matrix(self, name: str) -> Tensor | None:
@@ -111,9 +111,10 @@ class ModelProjections(Projections):
 def _detached(matrix: Reference) -> Reference:
     if isinstance(matrix, Tensor):
         return matrix.detach()
-    return matrix._replace(
-        **{name: part.detach() for name, part in matrix._asdict().items() if isinstance(part, Tensor)}
-    )
+    parts: dict[str, Any] = {
+        name: part.detach() for name, part in matrix._asdict().items() if isinstance(part, Tensor)
+    }
+    return matrix._replace(**parts)
 
 
 def _parameters(matrix: Reference) -> tuple[Tensor, ...]:

@@ -1,10 +1,11 @@
 """The source of a trace's numbers: a small frozen value, with one type for each kind of source."""
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from types import MappingProxyType, UnionType
-from typing import ClassVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
 from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
@@ -24,10 +25,19 @@ class Source:
 
     kind: ClassVar[str]
     CAPTION: ClassVar[tuple[str, ...]] = ("name",)
-    name: ClassVar[str]
-    skipped = ()  # a field in the types that need it
-    notes = ()
-    edits = ()
+
+    if TYPE_CHECKING:  # in some types they are fields, whose default would be the property
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def skipped(self) -> tuple[str, ...]: ...
+        @property
+        def notes(self) -> tuple[str, ...]: ...
+        @property
+        def edits(self) -> tuple[Edit, ...]: ...
+    else:
+        skipped = notes = edits = ()
 
     @property
     def origin(self) -> "Source":
@@ -42,7 +52,7 @@ class Source:
         """The kind and all facts, as JSON values; `read` is the inverse."""
         return [self.kind, {field.name: _json_value(getattr(self, field.name)) for field in fields(self)}]
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return read, (self.to_json(),)
 
 
@@ -95,7 +105,7 @@ class RunSource(TrainedSource):
     """A small model that the user trained; `name` is the name of the training run."""
 
     kind: ClassVar[str] = "run"
-    name: str
+    name: str = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ class ArraySource(Source):
     name: str = "arrays"
     facts: Mapping[str, FactValue] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         names = {type(name) for name in (self.name, *self.facts)}
         if names != {str} or not all(map(_is_simple, self.facts.values())):
             raise MhaError(
@@ -156,7 +166,10 @@ class RecordedSource(ArraySource):
 class DerivedSource(Source):
     """A source whose numbers, name and remarks come from another source, `base`."""
 
-    base: Source
+    @property
+    @abstractmethod
+    def base(self) -> Source:
+        """The source that the numbers come from."""
 
     @property
     def origin(self) -> Source:
@@ -213,7 +226,7 @@ class EditedSource(DerivedSource):
 
 
 SourceValue = str | Mapping[str, FactValue] | ArraySource
-TYPES = {
+TYPES: Mapping[str, type[Source]] = {
     source.kind: source
     for source in (
         *(RandomSource, MiniSource, RunSource, ModelSource, ArraySource, RecordedSource),
@@ -221,7 +234,10 @@ TYPES = {
     )
 }
 WORDS = ("name", "architecture")  # facts whose names a caption leaves out
-READ = {Edit: read_edit, str: text_from_json}  # the entries of a tuple from a file
+READ: Mapping[type, Callable[[Any], object]] = {  # the entries of a tuple from a file
+    Edit: read_edit,
+    str: text_from_json,
+}
 
 
 def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> ArraySource:
@@ -231,7 +247,8 @@ def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> A
     """
     if isinstance(value, kind):
         return value
-    facts = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
+    facts: dict[str, Any] = {}
+    facts |= {"name": value} if isinstance(value, str) else value if isinstance(value, Mapping) else {}
     return kind(name=facts.pop("name", None), facts=facts)
 
 
@@ -258,15 +275,15 @@ def _named(name: str, value: object) -> str:
     return f"{name}={value}"
 
 
-def read(value: object) -> Source:
+def read(value: Any) -> Source:
     """The source that `to_json` wrote; raises `KeyError`, `TypeError` or `ValueError` for anything else."""
     kind, values = value
     return _from_values(TYPES[kind], values)
 
 
-def _from_values(kind: type[Source], values: Mapping[str, object]) -> Source:
+def _from_values(kind: type[Source], values: Mapping[str, Any]) -> Source:
     """A source of type `kind`; `ValueError` for a value that does not have its field's type."""
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for entry in fields(kind):
         if entry.name not in values:
             continue
@@ -281,7 +298,7 @@ def _from_values(kind: type[Source], values: Mapping[str, object]) -> Source:
     return kind(**arguments)
 
 
-def _has_type(value: object, kind: object) -> bool:
+def _has_type(value: Any, kind: Any) -> bool:
     if get_origin(kind) is tuple:
         return all(isinstance(item, get_args(kind)[0]) for item in value)
     if not isinstance(kind, type | UnionType):

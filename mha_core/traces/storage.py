@@ -14,6 +14,7 @@ from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from uuid import uuid4
 
 import safetensors.torch
@@ -95,8 +96,10 @@ def _packed_layers(
     layers: tuple[LayerTrace, ...], texts: list[Tokens], *, matrices: bool = True
 ) -> tuple[dict, dict[str, Tensor]]:
     """The layers' part of a header, and their tensors; new texts are appended to `texts`."""
-    tensors, headers, keys = {}, [], {}
-    transposed = set()  # keys of matrices stored column by column in memory, as in nn.Linear
+    tensors: dict[str, Tensor] = {}
+    headers: list[dict] = []
+    keys: dict[tuple, str] = {}
+    transposed: set[str] = set()  # keys of matrices stored column by column in memory, as in nn.Linear
     for index, layer in enumerate(layers):
         layer_tensors = {
             **layer.tensors,
@@ -104,7 +107,7 @@ def _packed_layers(
         }
         if matrices:
             layer_tensors |= {name: getattr(layer.projections, name) for name in layer.projections.known}
-        names = {}
+        names: dict[str, str] = {}
         for name, tensor in layer_tensors.items():
             # A tensor that layers share, such as a mask, is stored once.
             names[name] = key = keys.setdefault(_identity(tensor), f"{index}.{name}")
@@ -126,23 +129,22 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
     """
     size = sum(mixer.n_heads * mixer.n_tokens**2 for mixer in mixers)
     if size > MAX_MIXING:
-        names = listed(dict.fromkeys(mixer.rule for mixer in mixers), "comma")
         raise MhaError(
             "The matrices of {n_layers} layers without softmax ({names}) have {size:,} numbers, a file "
             "takes at most {limit:,}; save a shorter text, or leave these layers out with mixers=False.",
             n_layers=len(mixers),
-            names=names,
+            names=listed(dict.fromkeys(mixer.rule for mixer in mixers), "comma"),
             size=size,
             limit=MAX_MIXING,
         )
-    headers, tensors = [], {}
+    headers: list[dict] = []
+    tensors: dict[str, Tensor] = {}
     for number, mixer in enumerate(mixers):
         own = dict(mixer.tensors) | {"mixing": mixer.proven(range(mixer.n_heads))}
         names = {name: f"mixer{number}.{name}" for name in own}
         tensors |= {names[name]: tensor.contiguous() for name, tensor in own.items()}
-        facts = {"rule": text_to_json(mixer.rule), "unit": mixer.unit}
-        facts |= {"name": mixer.name, "convolution": mixer.convolution}
-        headers.append(facts | {"tensors": names})
+        facts = {"rule": text_to_json(mixer.rule), "unit": mixer.unit, "name": mixer.name}
+        headers.append(facts | {"convolution": mixer.convolution, "tensors": names})
     return headers, tensors
 
 
@@ -351,7 +353,7 @@ def _check_values(where: str, part: dict) -> None:
 
 def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
     """Raise `MhaError` for NaN, for infinities without meaning, and for weights that no softmax gives."""
-    names = {}
+    names: dict[str, tuple[str, Phrase]] = {}
     for number, part in enumerate(header["layers"]):
         where = Phrase("layer {number}", number=number)
         for name, key in part["tensors"].items():
@@ -437,11 +439,14 @@ def named(path: str | PathLike, name: str) -> Iterator[None]:
     try:
         yield
     except MhaError as error:
-        fields = {
+        phrase = error.phrase
+        if not isinstance(phrase, Phrase):
+            raise
+        fields: dict[str, Any] = {
             field: value.replace(str(path), name) if type(value) is str else value
-            for field, value in error.phrase.fields.items()
+            for field, value in phrase.fields.items()
         }
-        raise MhaError(error.phrase.template, **fields) from None
+        raise MhaError(phrase.template, **fields) from None
 
 
 def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:

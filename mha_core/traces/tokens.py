@@ -7,7 +7,7 @@ import difflib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, count
@@ -83,7 +83,7 @@ class Tokens:
     special: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_characters("".join((self.text, *self.pieces)))
 
     def __len__(self) -> int:
@@ -114,19 +114,18 @@ class Tokens:
         form = unicodedata.normalize("NFC", word)
         stem, _, nth = form.rpartition("~")
         labels, *pieces = self._places
-        if positions := labels.get(form):
+        if positions := labels.get(form, []):
             return positions[0]
         for places in pieces:
             if positions := places.get(form, []):
                 break
             if stem and nth.isdecimal() and (positions := places.get(stem, [])):
                 if len(nth) > 9 or not 1 <= int(nth) <= len(positions):
-                    places = listed(positions, "and")
                     raise MhaError(
                         "There are {n} {stem!r}, at {places}; not {nth}.",
                         n=len(positions),
                         stem=stem,
-                        places=places,
+                        places=listed(positions, "and"),
                         nth=nth,
                     )
                 return positions[int(nth) - 1]
@@ -145,7 +144,7 @@ class Tokens:
     def _places(self) -> tuple[dict[str, list[int]], ...]:
         """The positions of each label, of each piece, and of each piece without the tokenizer's mark."""
         pieces = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
-        places = ({}, {}, {})
+        places: tuple[dict[str, list[int]], ...] = ({}, {}, {})
         for of_kind, forms in zip(
             places, (self.labels, pieces, [piece.lstrip(MARKS) for piece in pieces]), strict=True
         ):
@@ -156,9 +155,10 @@ class Tokens:
     def _unknown(self, word: str) -> MhaError:
         """The error for a word that was split into pieces, or that does not occur."""
         words = word_groups(self)
-        for at, label in enumerate(words.labels if words else ()):
+        labels, numbers = (words.labels, words.of) if words else ((), ())
+        for at, label in enumerate(labels):
             if label.partition("\u2009")[0] == word:
-                cut = [position for position, number in enumerate(words.of) if number == at]
+                cut = [position for position, number in enumerate(numbers) if number == at]
                 return MhaError(
                     "{word!r} was cut into {pieces}, at the positions {positions}.",
                     word=word,
@@ -254,7 +254,7 @@ def special_positions(tokens: Tokens) -> list[int]:
     return [at for at in special if tokens.pieces[at] not in MASK_TOKENS]
 
 
-def _between_separators(text: str):
+def _between_separators(text: str) -> Iterator[tuple[str, int]]:
     start = 0
     for gap in SEPARATOR.finditer(text):
         yield text[start : gap.start()], start
@@ -283,7 +283,8 @@ def word_groups(tokens: Tokens) -> WordGroups | None:
     Adjacent pieces with the same number in ``tokens.words`` are one word; a special piece is a separate word.
     The labels are unique: the word as typed, or its joined pieces if it has no typed form.
     """
-    special, of = set(tokens.special), []
+    special = set(tokens.special)
+    of: list[int] = []
     for at, number in enumerate(tokens.words):
         same = at and number == tokens.words[at - 1] and not {at - 1, at} & special
         of.append((of[-1] if of else -1) + (not same))

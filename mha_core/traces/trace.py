@@ -60,7 +60,7 @@ class AttentionTrace:
     mixers: tuple[MixerTrace, ...] = ()
     questions: Mapping[str, tuple[Answer | None, ...]] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.source, Source):
             object.__setattr__(self, "source", array_source(self.source))
         if not isinstance(self.tokens, Tokens):
@@ -113,7 +113,8 @@ class AttentionTrace:
         They are q, k, v (or weights) and x, the intermediate results, masks and biases, and the matrices W,
         which a model may share: ``4 · layers · (W + tokens · (q + k + v + x))`` with random weights.
         """
-        tensors = [tensor for part in (*self.layers, *self.mixers) for tensor in part.held()]
+        parts: tuple[LayerTrace | MixerTrace, ...] = (*self.layers, *self.mixers)
+        tensors = [tensor for part in parts for tensor in part.held()]
         storages = (tensor.untyped_storage() for tensor in tensors)
         return sum({(s.device, s.data_ptr()): s.nbytes() for s in storages}.values())
 
@@ -235,8 +236,9 @@ class AttentionTrace:
         matrix = MATRICES[name]
         numbers = range(len(self.layers) or 1) if layer is None else [layer]
         layers = [self.layer(number) for number in numbers]
-        arrays = [matrix.values(one, head) for one in layers]
-        if any(array is None for array in arrays):
+        known = [matrix.values(one, head) for one in layers]
+        arrays = [array for array in known if array is not None]
+        if len(arrays) < len(layers):
             raise MhaError(UNKNOWN[name])
         shapes, sides = {array.shape for array in arrays}, {one.sides for one in layers}
         if len(shapes) > 1 or len(sides) > 1:
@@ -344,7 +346,7 @@ class AttentionTrace:
         parts = self._parts() if mixers else replace(self, mixers=())._parts()
         storage.write(path, parts, matrices=matrices)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         """Pickled and copied in its saved form, without cached results."""
         header, tensors = storage.packed(self._parts())
         return _unpickled, (header, storage.as_bytes(tensors))
@@ -412,8 +414,8 @@ def load(
 def _axis_labels(layer: LayerTrace, rows: Picked = None, keys: Picked = None) -> dict[str, Sequence[str]]:
     """The labels of the selected queries and keys, by the names of the axes that have them."""
     queries = _selected(layer.sides.queries.labels, layer.row_indices(rows))
-    keys = _selected(layer.sides.keys.labels, layer.key_indices(keys))
-    return {"token": queries, "query": queries, "key": keys}
+    key_labels = _selected(layer.sides.keys.labels, layer.key_indices(keys))
+    return {"token": queries, "query": queries, "key": key_labels}
 
 
 def _selected(labels: tuple[str, ...], positions: slice | list[int] | None) -> Sequence[str]:

@@ -87,13 +87,13 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
     if not visible.any():
         return []
     scale, mask = layer.scale / rule.temperature, extra[None]
-    weights, outputs = (
-        None
-        if values is None
-        else F.scaled_dot_product_attention(q[None], k[None], values[None], attn_mask=mask, scale=scale)[0]
-        for values in (unit, v)
-    )
+
+    def attended(values: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q[None], k[None], values[None], attn_mask=mask, scale=scale)[0]
+
+    weights, outputs = None if unit is None else attended(unit), attended(v)
     if rule.patched_weights is not None:  # torch's function has no patches, so they are inserted here
+        assert weights is not None  # with patches `against_torch` refuses more than MAX_UNIT keys
         weights = _with_patches(weights, rule.patched_weights)
         outputs = weights @ v
     if rule.patched_outputs is not None:
@@ -105,7 +105,7 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
     rounding = max(ROUNDING[layer.tensors["v"].dtype], lengths[0] * lengths[1] * abs(scale) * eps)
     results = []
     for ours, expected, values in ((layer.output, outputs, v), (layer.weights, weights, unit)):
-        if expected is None:
+        if expected is None or values is None:
             continue
         differences = (torch.from_numpy(ours().copy()) - expected).abs()[visible]
         difference = differences.nan_to_num(nan=float("inf")).max().item()
@@ -160,7 +160,9 @@ def product_difference(layer: LayerTrace) -> float | None:
 def projection_parts(layer: LayerTrace) -> dict[str, tuple[Tensor, Tensor, Tensor | None, int]]:
     """X (1, token, d_model), W, b and the number of heads for q, k and v; empty if one is not known."""
     p = layer.projections
-    if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):
+    if "x" not in layer.tensors or not (layer.sides.same or "x_v" in layer.tensors):
+        return {}
+    if p.w_q is None or p.w_k is None or p.w_v is None:
         return {}
     x = layer.tensors["x"][None]
     x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x

@@ -178,7 +178,7 @@ def source_of(scene: Scene, trained: Trained) -> TrainedSource:
 
 
 def _of_run(name: str, source: TrainedSource) -> RunSource:
-    return RunSource(name, **vars(source))
+    return RunSource(**vars(source), name=name)
 
 
 @st.cache_resource

@@ -44,7 +44,7 @@ MODEL = (
 SOURCES = [
     RandomSource(7, "alibi", "causal", "cpu", "2.13"),
     MiniSource(*TRAINED),
-    RunSource("mine", *TRAINED, questions=("noun", "doer decider")),
+    RunSource(*TRAINED, name="mine", questions=("noun", "doer decider")),
     ModelSource(*MODEL),
     ArraySource("mine", {"step": 3, "lr": 0.1, "note": "x", "none": None}),
     RecordedSource("recorded", {"a": 1}, ("one softmax",)),

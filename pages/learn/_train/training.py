@@ -232,7 +232,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         key="train_curves",
         alt=t("train.alt", answer=f"{record.answer:.2f}"),
         title=t("train.curves"),
-        origin=Origin(RunSource(job.name, plan.architecture, plan.language, *sizes)),
+        origin=Origin(RunSource(plan.architecture, plan.language, *sizes, name=job.name)),
         config=CONFIG,
     )
 
