@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_core import resources
 from mha_core.errors import Listed, MhaError, Phrase, in_range, listed, named_type, shown
@@ -47,7 +47,7 @@ def page() -> str:
     )
 
 
-def filled(header: Mapping[str, object], payload: bytes) -> str:
+def filled(header: Mapping[str, Any], payload: bytes) -> str:
     """The whole page with this header and payload, as assets/components/page/program.js reads them."""
     apology = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
     encoded = json.dumps(header).encode()
@@ -87,8 +87,8 @@ class HeadView:
 
     header: dict = field(repr=False)
     blob: bytes = field(repr=False)
-    height: int = MAX_HEIGHT
-    scene: "Callable[[], Scene] | None" = field(default=None, repr=False)
+    height: int
+    scene: "Callable[[], Scene]" = field(repr=False)
 
     def __repr__(self) -> str:
         header = self.header
@@ -172,7 +172,7 @@ def view(
     numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
     blob = pack(panels, heads=loaded_heads, values=True)
-    start = {
+    start: dict[str, Any] = {
         "layer": layer,
         "head": head,
         "token": token,
@@ -240,7 +240,7 @@ def header_of(
     head: int,
     token: int | None,
     said: Callable[[str], str] = str,
-    **options: object,
+    **options: Any,
 ) -> dict:
     """`header` of traces of one model; `options` are its other arguments.
 
@@ -370,7 +370,7 @@ def questions(trace: AttentionTrace) -> list[dict[str, list]]:
         return []
     pieces = trace.answered.pieces
     hidden = {at for at, piece in enumerate(pieces) if piece in MASK_TOKENS}
-    heads = []
+    heads: list[dict[str, list]] = []
     for asks in map(str.split, origin.questions):
         asked = [(at, answer) for q in asks for at, answer in enumerate(trace.questions.get(q, ())) if answer]
         found = hidden | {at for at, answer in asked if answer[0][0] != NOTHING}

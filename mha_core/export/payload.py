@@ -106,7 +106,7 @@ def fitting(
 class _Body:
     """The arrays of a payload, one after the other."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.length = 0
 
@@ -128,6 +128,7 @@ def _layer(
     values: bool,
     bits: int,
 ) -> dict:
+    numbers: Sequence[int]
     if isinstance(layer, np.ndarray):
         count = len(layer)
         numbers = range(count)

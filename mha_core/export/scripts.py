@@ -73,7 +73,9 @@ def merged(name: str) -> str:
     Raises `ValueError` if the merged text would differ in meaning: for another kind of import, for an import
     of a name that is not exported, for a default export, and for a name that two modules declare.
     """
-    texts, exports, owners = [], {}, {}
+    texts: list[str] = []
+    exports: dict[str, set[str]] = {}
+    owners: dict[str, str] = {}
     for file in order(name):
         for other, names in imports(file).items():
             if missing := set(names) - exports[other]:

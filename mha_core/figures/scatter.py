@@ -1,7 +1,7 @@
 """Words as points on two or three axes: close points are similar words, an arrow is a difference."""
 
 import html
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -90,8 +90,8 @@ def scatter(
         layout["annotations"] = [_arrow(points.loc[start], points.loc[end]) for start, end in arrows]
     else:
         named = dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True))
-        names = [_in_space(word, place) for word, place in written.iterrows()]
-        layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA, "annotations": names}
+        words = [_in_space(word, place) for word, place in written.iterrows()]
+        layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA, "annotations": words}
     return go.Figure(data, layout)
 
 
@@ -136,7 +136,7 @@ def free_sides(
     ends = [points.iloc[:, 0].agg(end) / np.array(units) for end in ("min", "max")]
     words = [*sorted(written.index, key=lambda word: word != first), *small.index]
     taken = np.empty((len(words), len(widths), 3))  # of each word: across, up, width
-    sides = {}
+    sides: dict[str, str] = {}
     for word in words:
         is_small = word in small.index
         wide, line = LETTER * len(word), LINE
@@ -157,12 +157,12 @@ def free_sides(
     return sides
 
 
-def _marks(points: pd.DataFrame, flat: bool):
+def _marks(points: pd.DataFrame, flat: bool) -> Callable[..., dict]:
     """A function that returns these points as a plotly trace in any style (checked once, with the figure)."""
     kind = {"type": "scatter" if flat else "scatter3d"}
     where = kind | dict(zip("xyz", (points[column].to_numpy() for column in points), strict=False))
 
-    def trace(**look) -> dict:
+    def trace(**look: object) -> dict:
         return where | {name: value for name, value in look.items() if value is not None}
 
     return trace

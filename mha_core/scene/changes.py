@@ -5,7 +5,7 @@ A change is an edit of attention or a swap of two words of the text. All numbers
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mha_core.attention import edits
 from mha_core.attention.edits import MAX_EDITS, Edit
@@ -54,17 +54,19 @@ def change_of(kind: str, values: Mapping[str, Value]) -> Change:
 
     Raises `MhaError` for values that do not make a change.
     """
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for name, field in KINDS[kind].names.items():
         value = values.get(name)
         if value is None:
             continue
         if isinstance(value, range):
             arguments[field] = [at - 1 for at in value]
+        elif isinstance(value, str):  # a name
+            arguments[field] = value
         elif name == "by":
             arguments[field] = 1 / value if kind == "divisor" else value
         else:
-            arguments[field] = value if name in WORDS else value - 1
+            arguments[field] = value - 1
     return KINDS[kind].type(**arguments)
 
 
@@ -72,7 +74,7 @@ def kind_of(change: Change) -> str:
     return next(name for name, kind in KINDS.items() if type(change) is kind.type)
 
 
-def has_link(change: object) -> bool:
+def has_link(change: Change) -> bool:
     """Whether a link can express the change, and reads back as the same one."""
     if type(change) not in {kind.type for kind in KINDS.values()}:
         return False
@@ -124,13 +126,14 @@ def write(chosen: Iterable[Change]) -> str:
 
 def read(link: str) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """The changes of a link, and the parts of it that are not changes."""
-    chosen, refused = {}, []
+    chosen: dict[Change, None] = {}  # each once
+    refused: list[str] = []
     for part in filter(None, link.split(";")):
         change = _change(part)
         if change is None or len(chosen) == MAX_EDITS:
             refused.append(part)
         else:
-            chosen[change] = None  # each once
+            chosen[change] = None
     return tuple(chosen), tuple(refused)
 
 

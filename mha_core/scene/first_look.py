@@ -77,13 +77,17 @@ def focus_on_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
     of_pronoun = pieces[token] in lexicon(origin.language).pronouns
 
     def rank(question: str) -> tuple[bool, bool, float]:
-        probability = round(trace.questions[question][token][0][1], 1)
+        probability = round(answered[question][1], 1)
         return question not in EVERYWHERE, of_pronoun and question == "noun", probability
 
-    answered = [question for question in trace.questions if has_answer(trace, question, token)]
+    answered = {
+        question: answer[0]
+        for question, answers in trace.questions.items()
+        if (answer := answers[token]) and has_answer(trace, question, token)
+    }
     for question in sorted(answered, key=rank, reverse=True):
         heads = [head for head, asked in enumerate(origin.questions) if question in asked.split()]
-        word = normalized(trace.questions[question][token][0][0])
+        word = normalized(answered[question][0])
         keys = [at for at, piece in enumerate(pieces) if piece == word]
         weights = [last.weights(head, rows=[token], keys=keys).sum() for head in heads]
         if heads:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_core.errors import Phrase, listed
 from mha_core.scene.link import nearest, range_rule
@@ -66,8 +66,8 @@ class Focus:
         """
         given = {name: _accepted(name, value) for name, value in strings(values).items()}
         numbers = {name for name in given if isinstance(getattr(Focus, name), int)}
-        texts = {name: value for name, value in given.items() if name not in numbers}
-        return cls(**texts, **{name: int(given[name]) for name in numbers if given[name]})
+        read: dict[str, Any] = {name: value for name, value in given.items() if name not in numbers}
+        return cls(**read | {name: int(given[name]) for name in numbers if given[name]})
 
     def link(self) -> dict[str, str]:
         """Every field as it is written in a link."""

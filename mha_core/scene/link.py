@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from mha_core.errors import MhaError, Phrase, listed, named_type
@@ -125,7 +125,7 @@ def nearest(value: str, least: int, most: int) -> int | None:
     return least if sign else most if number is None else min(max(number, least), most)
 
 
-def replacement(name: str, value: str, default: object, limits: Mapping[str, int] | None = None) -> object:
+def replacement(name: str, value: str, default: object, limits: Mapping[str, int] | None = None) -> Any:
     """What is used in place of a refused value: the nearest valid number, or the default."""
     limits = library_limits() if limits is None else limits
     number = nearest(value, LEAST[name], limits[name]) if name in LEAST else None
@@ -145,7 +145,7 @@ def is_older(weights: str) -> bool:
     return number is not None and number < edition()
 
 
-def read(name: str, value: str, default: object) -> object:
+def read(name: str, value: str, default: object) -> Any:
     """The value of a scene's field, read from a valid value of a link."""
     if name in LEAST:
         return int(value) if value else default
@@ -172,8 +172,9 @@ def choices() -> dict[str, tuple[str, ...]]:
 @cache
 def library_limits() -> dict[str, int]:
     """The largest numbers that the library accepts."""
+    from mha_core.attention.initialization import MAX_SEED
     from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
-    from mha_core.sources.random_weights import MAX_LAYERS, MAX_SEED
+    from mha_core.sources.random_weights import MAX_LAYERS
     from mha_core.training.fit import MAX_STEPS
 
     widths, heads = ("d_model", "d_k", "d_v"), ("h", "n_kv_heads")

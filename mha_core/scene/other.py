@@ -26,4 +26,5 @@ def read(link: str, offered: Mapping[str, Sequence[str]]) -> tuple[Other | None,
     if value in offered.get(kind, ()):
         return Other(kind, value), False
     first = kind if kind in offered else next((name for name in offered if name != TWIN), None)
-    return first and Other(first, offered[first][0]), bool(value or (link and kind not in offered))
+    nearest = None if first is None else Other(first, offered[first][0])
+    return nearest, bool(value or (link and kind not in offered))

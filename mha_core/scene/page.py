@@ -65,7 +65,7 @@ class Page:
     section: str = ""
     fields: tuple[tuple[str, str], ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("page", self.name, PAGES)
         for field, _ in self.fields:
             if field not in PAGES[self.name]:

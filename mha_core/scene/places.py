@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_core.scene.first_look import first_token, focus_on_answer, is_unset
 from mha_core.scene.focus import Focus
@@ -33,8 +33,8 @@ def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
     layer, head, token = indices(trace, scene)
     named = {as_number(one) for one in scene.focus.heads.split(",")}
     heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
-    token = token if scene.focus.token else None
-    shown = trace.view(layer=layer, head=head, token=token, heads=heads or None)
+    named_token = token if scene.focus.token else None
+    shown = trace.view(layer=layer, head=head, token=named_token, heads=heads or None)
     return replace(shown, scene=lambda: scene)
 
 
@@ -77,12 +77,13 @@ def clamped(focus: Focus, shapes: Sequence[Sequence[int]]) -> Focus:
     """The focus with layers and heads beyond those of all these traces replaced by the last one."""
     n_layers, n_heads = max(map(len, shapes)), max(max(shape) for shape in shapes)
     drawn = focus.heads.split(",")
-    kept = [one for one in drawn if as_number(one) is None or as_number(one) <= n_heads]
+    kept = [one for one in drawn if (as_number(one) or 0) <= n_heads]
     hops = {name: as_number(getattr(focus, name)) or 0 for name in ("hop1", "hop2")}
+    last: dict[str, Any] = {name: str(n_heads) for name, hop in hops.items() if hop > n_heads}
     return replace(
         focus,
         layer=min(focus.layer, n_layers),
         head=min(focus.head, n_heads),
         heads=focus.heads if len(kept) == len(drawn) else ",".join(kept),
-        **{name: str(n_heads) for name, hop in hops.items() if hop > n_heads},
+        **last,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -54,13 +55,14 @@ def _scene(trace: AttentionTrace, focus: Focus) -> Scene:
     return Scene(text=trace.tokens.text, twin="", **settings, edits=edits, focus=focus, page=page)
 
 
-def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, object]:
+def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, Any]:
     if isinstance(source, MiniSource) and source.step == source.steps:
         names = ("h", "d_model", "architecture")
         return {"source": "mini", **{name: getattr(source, name) for name in names}}
     if isinstance(source, RandomSource) and source.mask != DRAWN:
         layer = layers[0]
         h, d_model = layer.n_heads, layer.d_model
+        assert d_model is not None  # a layer of random weights has its X
         sizes = {"n_kv_heads": layer.n_kv_heads, "d_k": layer.d_k, "d_v": layer.d_v}
         return {
             "source": "random",
@@ -82,19 +84,20 @@ def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, objec
 
 def _but_defaults(sizes: dict[str, int], h: int, d_model: int) -> dict[str, int | None]:
     """The sizes, with None for those that follow from the others."""
+    stated: dict[str, int | None] = {**sizes}
     if sizes["d_k"] * h == d_model:
         spec = AttentionSpec(d_model, h)
-        sizes = {name: None if value == getattr(spec, name) else value for name, value in sizes.items()}
+        stated = {name: None if value == getattr(spec, name) else value for name, value in sizes.items()}
     elif sizes["d_v"] == sizes["d_k"]:
-        sizes |= {"d_v": None}
-    return sizes | {"n_kv_heads": None if sizes["n_kv_heads"] == h else sizes["n_kv_heads"]}
+        stated["d_v"] = None
+    return stated | {"n_kv_heads": None if sizes["n_kv_heads"] == h else sizes["n_kv_heads"]}
 
 
 def _edits(trace: AttentionTrace) -> str:
     """The edits as written in a link, with words as positions."""
     written = []
     for edit in trace.source.edits:
-        words = {
+        words: dict[str, Any] = {
             axis: [side.index(one) if isinstance(one, str) else one % len(side) for one in picked]
             for axis, side in (("rows", trace.sides.queries), ("keys", trace.sides.keys))
             if (picked := getattr(edit, axis, None)) is not None

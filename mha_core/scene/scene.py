@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mha_core.errors import MAX_SHOWN, MhaError, Phrase, listed, one_of
 from mha_core.scene import link as grammar
@@ -154,10 +154,10 @@ class Scene:
 
         if self.model is None:
             raise MhaError("No model is chosen.", fixes=({"source": "mini"},))
-        settings = {"revision": self.revision, "dtype": self.dtype}
+        settings: dict[str, Any] = {"revision": self.revision, "dtype": self.dtype}
         has_target = (self.target or "").strip() and model_of(self.model, **settings).has_target
-        target = {"target": self.target} if has_target else {}
-        return sources.trace(text, source=self.model, **settings, **target, edits=edits)
+        settings |= {"target": self.target} if has_target else {}
+        return sources.trace(text, source=self.model, **settings, edits=edits)
 
     def _kind(self, trace: "AttentionTrace") -> str:
         """The kind of attention to look at: the first one unless another is chosen."""
@@ -207,7 +207,8 @@ def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None 
     """
     from mha_core.scene import changes
 
-    found, wrong = {}, {}
+    found: dict[str, Any] = {}
+    wrong: dict[str, tuple[str, str]] = {}
     for one in fields(Scene):
         name, value = one.name, values.get(one.name)
         if value is None or name in NESTED:
@@ -256,7 +257,8 @@ def _fitted(scene: Scene, repaired: Set[str], limits: Mapping[str, int] | None) 
         size = getattr(scene, name)
         if size is not None and not _fits(scene):
             near = sorted(range(grammar.LEAST[name], limits[name] + 1), key=lambda other: abs(other - size))
-            others = (replace(scene, **{name: other}) for other in near[:MAX_TRIED])
+            sizes: list[dict[str, Any]] = [{name: other} for other in near[:MAX_TRIED]]
+            others = (replace(scene, **changed) for changed in sizes)
             scene = next(filter(_fits, others), scene)
     return scene
 
@@ -268,8 +270,9 @@ def _fits(scene: Scene) -> bool:
     used = SETTINGS[scene.source]
     if "h" not in used:
         return True
+    sizes: list[Any] = [getattr(scene, name) if name in used else None for name in grammar.SIZES]
     try:
-        spec = AttentionSpec(*(getattr(scene, name) if name in used else None for name in grammar.SIZES))
+        spec = AttentionSpec(*sizes)
     except MhaError:
         return False
     return "position" not in used or scene.position != "rotary" or spec.d_k % 2 == 0

@@ -18,7 +18,7 @@ class Swap:
     one: int
     other: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.one, int) or not isinstance(self.other, int) or self.one == self.other:
             raise MhaError("One word changes places with another one.")
         first, second = sorted((self.one, self.other))
@@ -98,7 +98,7 @@ def order(before: Tokens, after: Tokens, swaps: Sequence[Swap]) -> tuple[int, ..
     old, new = places(before), places(after)
     if len(old) != len(new) or len(before) != len(after):
         return None
-    positions = {}
+    positions: dict[int, int] = {}
     for place, number in zip(new, arrangement(before, swaps), strict=True):
         if len(place.tokens) != len(old[number].tokens):
             return None

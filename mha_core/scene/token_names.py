@@ -42,7 +42,8 @@ def names(tokens: Tokens) -> tuple[str, ...]:
     """
     forms = [unicodedata.normalize("NFC", piece).lstrip(MARKS) for piece in tokens.pieces]
     alone = {form: _word(tokens, form) for form in set(forms)}
-    count, found = Counter(), []
+    count: Counter[str] = Counter()
+    found: list[str] = []
     for at, form in enumerate(forms):
         count[form] += 1
         nth = f"{form}~{count[form]}"
