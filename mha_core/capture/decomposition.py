@@ -69,7 +69,7 @@ class LinearOperation:
     name: str = ""  # of the last parameter before it
     is_matrix: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.name = self.name or self.inputs[0].name
 
 

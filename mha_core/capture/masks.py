@@ -35,7 +35,7 @@ class Choice(NamedTuple):
 class SharedTensors:
     """Keeps equal masks and biases of the layers of one trace once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._tensors: list[Tensor] = []
 
     def one(self, tensor: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class SharedRules:
     It keeps the model's tensors until the pass is over, so that no other tensor gets the id of one of them.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._fields: dict[tuple, tuple] = {}
         self._rules: dict[tuple, ScoreRule] = {}
 

@@ -126,7 +126,7 @@ class _Uncompiled:
     Torch has one switch for all threads: the first recorder sets it and the last one sets it back.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock, self.count, self.stance = Lock(), 0, None
 
     def __enter__(self) -> None:
@@ -150,7 +150,7 @@ uncompiled = _Uncompiled()
 class SdpaReader:
     """Reads the calls of one recording; layers of equal size share one causal mask."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._causal: dict[tuple[int, int], Tensor] = {}
 
     def lead(

@@ -157,7 +157,7 @@ class Order(Question):
 
     MEASURES: ClassVar[dict[str, float]] = {"weight": 0.1, "entropy": 0.2, "effect": 0.1}  # least gaps
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("by", self.by, self.MEASURES)
 
     def heads(self, item: Item) -> tuple[int, ...]:
@@ -270,7 +270,7 @@ class Estimate(Question):
 
     QUANTITIES: ClassVar[tuple[str, ...]] = ("weight", "score", "row_sum", "d_k", "cache")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("quantity", self.quantity, self.QUANTITIES)
 
     def number(self, item: Item) -> float:
@@ -365,7 +365,7 @@ class Flip(Question):
 
     KINDS: ClassVar[tuple[str, ...]] = ("cut", "off")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for kind in self.changes:
             one_of("changes", kind, self.KINDS)
 
@@ -433,7 +433,7 @@ class Find(Question):
 
     CONDITIONS: ClassVar[tuple[str, ...]] = ("other_answer", "disagrees", "unsure")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("condition", self.condition, self.CONDITIONS)
 
     def key(self, item: Item) -> Key:

@@ -45,7 +45,7 @@ class Plan:
     rate: float | None = None
     bare: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _ = self.shape
         lexicon(self.language)
         in_range("steps", self.steps, 1, MAX_STEPS)

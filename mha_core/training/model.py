@@ -100,7 +100,7 @@ class Shape:
     h: int = 4
     d_model: int = 64
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("architecture", self.architecture, ARCHITECTURES)
         _ = self.spec
 

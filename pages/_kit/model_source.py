@@ -298,7 +298,7 @@ def trace_bytes(trace: AttentionTrace) -> int:
 class _ModelsInUse(local):
     """The models that a run of a page uses, which is a thread of its own: one, and one that is compared."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.models: deque[LoadedModel] = deque(maxlen=2)
 
 

@@ -18,7 +18,7 @@ class FirstPaint:
     in another site has a class of its own, for the same reason.
     """
 
-    def __init__(self, app):
+    def __init__(self, app) -> None:
         links = [
             f"<./static/{file}>; rel={relation}; crossorigin"
             for file, relation in streamlit_parts.early_files().items()

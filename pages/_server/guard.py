@@ -62,7 +62,7 @@ def headers() -> list[tuple[bytes, bytes]]:
 class Guard:
     """Adds the headers to every response, and holds visitors to the limits of pages and messages."""
 
-    def __init__(self, app):
+    def __init__(self, app) -> None:
         self.app, self.headers, self.limits, self.pages = app, headers(), limits.current(), 0
 
     async def __call__(self, scope, receive, send):
@@ -130,7 +130,7 @@ class Guard:
 class FirstVisit:
     """Sends the first visit of the app that asks for nothing to the link that `headscope open` was given."""
 
-    def __init__(self, app):
+    def __init__(self, app) -> None:
         self.app, self.link = app, os.environ.get(resources.LINK, "")
 
     async def __call__(self, scope, receive, send):

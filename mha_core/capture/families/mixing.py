@@ -116,7 +116,7 @@ class KernelCall:
 class KernelRecorder:
     """The calls of kernels in the latest forward pass: the name and the calls for each use of a layer."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.uses: list[tuple[str, list[KernelCall]]] = []
 
     def add(self, name: str, kernel: Kernel, function: Callable, arguments: Mapping, result: object) -> None:

@@ -156,7 +156,7 @@ class Scores:
 class SharedTerms(SharedTensors):
     """Keeps also what each term hides and adds, so that layers with the same mask read it once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._parts: dict[tuple, tuple] = {}
 
