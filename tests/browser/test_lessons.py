@@ -110,7 +110,7 @@ def test_a_whole_lesson_by_mouse(opened, settled):
     lock(page)
     comes(
         page,
-        "The model does otherwise",
+        "The model does something else",
         "You pointed at street.",
         "the model says street",
         "gives animal 0.99",
@@ -174,7 +174,7 @@ def test_a_whole_lesson_by_mouse(opened, settled):
     mine = page.locator(".card", has_text="Mine")
     expect(mine).to_contain_text("All answered")
     mine.locator(".start").click()
-    comes(page, "The model does otherwise", "You pointed at street.")
+    comes(page, "The model does something else", "You pointed at street.")
 
 
 def test_a_lesson_by_keys_on_a_phone_loses_nothing(opened, settled):
@@ -219,7 +219,7 @@ def test_a_browser_keeps_its_own_answers_beside_those_of_somebody_elses_link(les
     comes(page, "Right")
     settled(page)
     page.goto(f"{app}/lessons?lesson=heads&answers=1-7")
-    comes(page, "The model does otherwise", "You pointed at street.")
+    comes(page, "The model does something else", "You pointed at street.")
     settled(page)
     page.goto(f"{app}/lessons?lesson=heads")
     comes(page, "Right", "You pointed at animal.")
