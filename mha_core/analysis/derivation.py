@@ -33,8 +33,7 @@ FORMULAS = {
     "split": r"Q[L, h·d_k] \;\to\; Q_1 \; … \; Q_i[L, d_k] \; … \; Q_{h}",
     "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, M] = S_i[L, M]",
     "scale": r"S_i[L, M] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
-    "mask": r"s_{mn} \;\to\; \begin{cases} s_{mn} & \text{if } m \text{ may look at } n \\"
-    r" -\infty & \text{if not} \end{cases}",
+    "mask": r"s_{mn} \;\to\; s_{mn} + M_{mn} \qquad M_{mn} \in \{0, -\infty\}",
     "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, M]",
     "mix": r"A_i[L, M] \;\; V_j[M, d_v] = \text{head}_i[L, d_v]",
     "concat": r"\text{head}_1 \,\Vert\, … \,\Vert\, \text{head}_{h} = \text{concat}[L, h·d_v]",

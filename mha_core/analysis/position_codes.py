@@ -32,15 +32,18 @@ SINUSOIDAL = r"""\begin{gathered}
     \text{PE}_{p,\,2i} = \sin\frac{p}{10000^{2i/d}} \\[4pt]
     \text{PE}_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d}} \\[4pt] X = E + \text{PE}
     \end{gathered}"""
-LEARNED = r"X_p = E_p + P_p \qquad P \text{ learned}"
+LEARNED = r"X_p = E_p + P_p"
 ROTARY = r"""\begin{gathered}
-    q'_i = q_i \cos m\theta_i - q_{i+d/2} \sin m\theta_i \\
-    q'_{i+d/2} = q_{i+d/2} \cos m\theta_i + q_i \sin m\theta_i \\
-    \theta_i = 10000^{-2i/d} \\ q \text{ at position } m \text{, and } k \text{ alike at } n
+    q'_{m,\,i} = q_{m,\,i} \cos m\theta_i - q_{m,\,i+d/2} \sin m\theta_i \\
+    q'_{m,\,i+d/2} = q_{m,\,i+d/2} \cos m\theta_i + q_{m,\,i} \sin m\theta_i \\
+    \theta_i = 10000^{-2i/d}
     \end{gathered}"""
-ALIBI = r"s_{mn} \;\to\; s_{mn} - r_j \, |m - n| \\ r_j = 2^{-8j/h} \text{ in head } j"
+ALIBI = r"""\begin{gathered}
+    s^{(j)}_{mn} \;\to\; s^{(j)}_{mn} - r_j \, |m - n| \\[4pt] r_j = %s
+    \end{gathered}"""
+RATES = "2^{-8j/h}"
 # For a number of heads that is not a power of two: the rates of the power below, and some of the one above.
-FILLED = ALIBI + r""" \text{, with } h = %d \\ \text{then every second rate of } h = %d"""
+FILLED = r"\begin{cases} 2^{-8j/%d} & j \le %d \\ 2^{-8(2(j - %d) - 1)/%d} & j > %d \end{cases}"
 
 
 def sinusoidal(n_positions: int, width: int) -> PositionCode:
@@ -97,9 +100,8 @@ def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
     bias = by_distance[head, np.abs(at[:, None] - at)]
     table = pd.DataFrame(by_distance, _counted(n_heads, "head"), distances)
     power = 1 << n_heads.bit_length() - 1
-    formula = ALIBI if n_heads == power else FILLED % (power, 2 * power)
-    formula = rf"\begin{{gathered}} {formula} \end{{gathered}}"
-    return PositionCode(table, _effect(bias), formula, pytorch.alibi(n_positions, n_heads))
+    rates = RATES if n_heads == power else FILLED % (power, power, power, 2 * power, power)
+    return PositionCode(table, _effect(bias), ALIBI % rates, pytorch.alibi(n_positions, n_heads))
 
 
 def _check(n_positions: int, width: int) -> None:

@@ -129,4 +129,10 @@ def test_the_code_in_torch_of_alibi_adds_what_a_trace_has(h):
     layer = mha.trace(SENTENCE, d_model=12, h=h, position="alibi").layers[0]
     made = run_code(alibi(5, h, 0), scores=torch.from_numpy(layer.scaled().copy()))
     assert_close(made["scores"], layer.masked())
-    assert ("every second rate" in alibi(5, h, 0).formula) == (h == 6)
+
+
+def test_the_formula_of_alibi_says_the_rates_of_any_number_of_heads():
+    assert "r_j = 2^{-8j/h}" in alibi(5, 4, 0).formula
+    assert r"2^{-8j/4} & j \le 4 \\ 2^{-8(2(j - 4) - 1)/8} & j > 4" in alibi(5, 6, 0).formula
+    rates = [2 ** (-8 * j / 4) for j in range(1, 5)] + [2 ** (-8 * (2 * (j - 4) - 1) / 8) for j in (5, 6)]
+    np.testing.assert_allclose(-alibi(5, 6, 0).table["1"], rates)
