@@ -1,11 +1,12 @@
 """Attention: the one place in this project where scores are computed from queries and keys.
 
-Shapes are written with h heads, n_kv key/value heads, L queries, S keys; batch axes come first.
+Batch axes come first. In messages h are heads, n_kv key/value heads, L queries and S keys.
 
 Scores and weights are computed in blocks of rows: the L × S matrix of a long text never exists whole.
 """
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from mha_core.attention.score_rule import ScoreRule
@@ -16,12 +17,17 @@ HALF = (torch.float16, torch.bfloat16)
 MIN_ROWS = 64  # in a block: products with fewer rows are slow
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
+def attend(
+    q: Float[Tensor, "*batch head query d_k"],
+    k: Float[Tensor, "*batch kv_head key d_k"],
+    v: Float[Tensor, "*batch kv_head key d_v"],
+    rule: ScoreRule = ScoreRule(),
+) -> Float[Tensor, "*batch head query d_v"]:
     """Scaled dot-product attention: ``softmax(rule(q kᵀ)) v``.
 
-    q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) → (…, h, L, d_v), where h is a
-    multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
-    Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32.
+    The number of heads is a multiple of that of key/value heads: query head i uses key/value head
+    ``i // (heads / kv_heads)``, which is not copied. Works in fp32, fp64, and in bf16 and fp16 with scores
+    and softmax in fp32.
 
     Raises `MhaError` when the shapes do not fit, and for arguments that are not tensors or not a rule.
     Source: Vaswani et al. 2017, equation 1.
@@ -49,7 +55,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     return output
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
+def fused(
+    q: Float[Tensor, "*batch head query d_k"],
+    k: Float[Tensor, "*batch kv_head key d_k"],
+    v: Float[Tensor, "*batch kv_head key d_v"],
+    rule: ScoreRule = ScoreRule(),
+) -> Float[Tensor, "*batch head query d_v"]:
     """`attend` by torch's fused kernel: equal up to rounding, with less time and memory.
 
     It calls `attend` where the kernel does not support the rule, or would need all scores in memory.
@@ -66,14 +77,18 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
     return rule.outputs(mix(attention_weights(q, k, rule).to(v.dtype), v))
 
 
-def attention_weights(q: Tensor, k: Tensor, rule: ScoreRule) -> Tensor:
-    """``softmax(rule(q kᵀ))`` for a rule expanded for these rows. → (…, h, L, S), fp32 or fp64"""
+def attention_weights(
+    q: Float[Tensor, "*batch head query d_k"], k: Float[Tensor, "*batch kv_head key d_k"], rule: ScoreRule
+) -> Float[Tensor, "*batch head query key"]:
+    """``softmax(rule(q kᵀ))`` for a rule expanded for these rows, in fp32 or fp64."""
     scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
     return rule.weights(rule.masked(scaled), spent=True)
 
 
-def raw_scores(q: Tensor, k: Tensor) -> Tensor:
-    """``q kᵀ``: element [m, n] is query m · key n. (…, h, L, d_k), (…, n_kv, S, d_k) → (…, h, L, S)
+def raw_scores(
+    q: Float[Tensor, "*batch head query d_k"], k: Float[Tensor, "*batch kv_head key d_k"]
+) -> Float[Tensor, "*batch head query key"]:
+    """``q kᵀ``: element [m, n] is query m · key n.
 
     In fp32 for bf16 and fp16 tensors: an fp16 score can overflow before it is scaled.
     """
@@ -82,8 +97,10 @@ def raw_scores(q: Tensor, k: Tensor) -> Tensor:
     return _per_kv_head(q, k.mT)
 
 
-def mix(weights: Tensor, v: Tensor) -> Tensor:
-    """``weights v``: weighted sums of values. (…, h, L, S), (…, n_kv, S, d_v) → (…, h, L, d_v)"""
+def mix(
+    weights: Float[Tensor, "*batch head query key"], v: Float[Tensor, "*batch kv_head key d_v"]
+) -> Float[Tensor, "*batch head query d_v"]:
+    """``weights v``: weighted sums of values."""
     return _per_kv_head(weights, v)
 
 
@@ -126,13 +143,17 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
         )
 
 
-def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
-    """``concat(heads) W^O + b^O``: (…, h, L, d_v), (h·d_v, d_model) → (…, L, d_model)."""
+def join_heads(
+    heads: Float[Tensor, "*batch head query d_v"],
+    w_o: Float[Tensor, "head*d_v d_model"],
+    b_o: Float[Tensor, " d_model"] | None,
+) -> Float[Tensor, "*batch query d_model"]:
+    """``concat(heads) W^O + b^O``."""
     return nn.functional.linear(concat_heads(heads), w_o.mT, b_o)
 
 
-def concat_heads(heads: Tensor) -> Tensor:
-    """The concatenated outputs of the heads: (…, h, L, d_v) → (…, L, h·d_v)."""
+def concat_heads(heads: Float[Tensor, "*batch head query d_v"]) -> Float[Tensor, "*batch query head*d_v"]:
+    """The concatenated outputs of the heads."""
     return heads.transpose(-3, -2).flatten(-2)
 
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mha_core.attention import masks
@@ -81,21 +82,20 @@ class AttentionSpec:
 class Projections(NamedTuple):
     """The learned matrices and biases of one layer; None for those that it does not have.
 
-    w_q (d_model, h·d_k), w_k (d_model, n_kv·d_k), w_v (d_model, n_kv·d_v), w_o (h·d_v, d_model). Where W^O is
-    of low rank, w_o is the product of w_o_a (group, h·d_v / group, rank), one matrix for each group of heads,
-    and w_o_b (group · rank, d_model) (DeepSeek-AI 2026, "DeepSeek-V4").
+    Where W^O is of low rank, w_o is the product of w_o_a, one matrix for each group of heads, and w_o_b
+    (DeepSeek-AI 2026, "DeepSeek-V4").
     """
 
-    w_q: Tensor | None = None
-    w_k: Tensor | None = None
-    w_v: Tensor | None = None
-    w_o: Tensor | None = None
-    b_q: Tensor | None = None
-    b_k: Tensor | None = None
-    b_v: Tensor | None = None
-    b_o: Tensor | None = None
-    w_o_a: Tensor | None = None
-    w_o_b: Tensor | None = None
+    w_q: Float[Tensor, "d_model head*d_k"] | None = None
+    w_k: Float[Tensor, "d_model kv_head*d_k"] | None = None
+    w_v: Float[Tensor, "d_model kv_head*d_v"] | None = None
+    w_o: Float[Tensor, "head*d_v d_model"] | None = None
+    b_q: Float[Tensor, " head*d_k"] | None = None
+    b_k: Float[Tensor, " kv_head*d_k"] | None = None
+    b_v: Float[Tensor, " kv_head*d_v"] | None = None
+    b_o: Float[Tensor, " d_model"] | None = None
+    w_o_a: Float[Tensor, "group head*d_v/group rank"] | None = None
+    w_o_b: Float[Tensor, "group*rank d_model"] | None = None
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -110,10 +110,10 @@ class Projections(NamedTuple):
 class Attended(NamedTuple):
     """The tensors of one pass through a layer: its output, and q, k, v and rule, which give every matrix."""
 
-    output: Tensor  # (batch, L, d_model)
-    q: Tensor  # (batch, h, L, d_k)
-    k: Tensor  # (batch, n_kv, S, d_k)
-    v: Tensor  # (batch, n_kv, S, d_v)
+    output: Float[Tensor, "batch query d_model"]
+    q: Float[Tensor, "batch head query d_k"]
+    k: Float[Tensor, "batch kv_head key d_k"]
+    v: Float[Tensor, "batch kv_head key d_v"]
     rule: ScoreRule
 
 
@@ -145,19 +145,19 @@ class MultiHeadAttention(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
-        context: Tensor | None = None,
-        values: Tensor | None = None,
+        x: Float[Tensor, "batch query d_model"],
+        context: Float[Tensor, "batch key d_model"] | None = None,
+        values: Float[Tensor, "batch key d_model"] | None = None,
         *,
-        mask: Tensor | None = None,
-        key_padding: Tensor | None = None,
+        mask: Bool[Tensor, "*broadcast query key"] | None = None,
+        key_padding: Bool[Tensor, "batch key"] | None = None,
         rule: ScoreRule = ScoreRule(),
     ) -> Attended:
-        """x (batch, L, d_model), context (batch, S, d_model) or None → output (batch, L, d_model).
+        """Attention from x to the context, or to x itself.
 
-        V comes from `values` (batch, S, d_model) if given, else from the context. `mask` may have every shape
-        of `masks.combine`, `key_padding` is (batch, S); both are True where a query may look, and are
-        combined with the mask of `rule`. Raises `MhaError` for a wrong width or a mask of the wrong shape.
+        V comes from `values` if given, else from the context. `mask` may have every shape of `masks.combine`;
+        `mask` and `key_padding` are True where a query may look, and are combined with the mask of `rule`.
+        Raises `MhaError` for a wrong width or a mask of the wrong shape.
         """
         q, k, v = self.project(x, context, values)
         if mask is not None or key_padding is not None:
@@ -167,9 +167,16 @@ class MultiHeadAttention(nn.Module):
         return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
 
     def project(
-        self, x: Tensor, context: Tensor | None = None, values: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Q (batch, h, L, d_k), K (batch, n_kv, S, d_k) and V (batch, n_kv, S, d_v) of an input."""
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        context: Float[Tensor, "batch key d_model"] | None = None,
+        values: Float[Tensor, "batch key d_model"] | None = None,
+    ) -> tuple[
+        Float[Tensor, "batch head query d_k"],
+        Float[Tensor, "batch kv_head length d_k"],
+        Float[Tensor, "batch kv_head length d_v"],
+    ]:
+        """Q, K and V of an input; K and V have the length of the context, or else of x."""
         context = x if context is None else context
         values = context if values is None else values
         self._check_inputs(x, context, values)
@@ -192,8 +199,8 @@ class MultiHeadAttention(nn.Module):
             products += product(run[0][0], weight, bias).split([width for _, width in run])
         return products
 
-    def join(self, heads: Tensor) -> Tensor:
-        """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
+    def join(self, heads: Float[Tensor, "batch head query d_v"]) -> Float[Tensor, "batch query d_model"]:
+        """``concat · W^O + b_o``."""
         return join_heads(heads, self.o.weight.mT, self.o.bias)
 
     def projections(self) -> Projections:
@@ -218,19 +225,28 @@ class MultiHeadAttention(nn.Module):
                 )
 
 
-def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
-    """One product, then split into heads: (batch, L, d_model) → (h·d_k, batch·L) → (batch, h, L, d_k).
+def project_packed(
+    x: Float[Tensor, "batch query d_model"],
+    weight: Float[Tensor, "d_model width"],
+    bias: Float[Tensor, " width"] | None,
+    n_heads: int,
+) -> Float[Tensor, "batch head query d_k"]:
+    """One product, then split into heads.
 
     ``Q[m, e] = Σ_d X[m, d] · W[d, e] + b[e]``.
     """
     return split_heads(product(x, weight.mT, bias), x, n_heads)
 
 
-def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
+def project_per_head(
+    x: Float[Tensor, "batch query d_model"],
+    weight: Float[Tensor, "d_model width"],
+    bias: Float[Tensor, " width"] | None,
+    n_heads: int,
+) -> Float[Tensor, "batch head query d_k"]:
     """The same projection head by head: W is reshaped to (d_model, h, d_k) and contracted with X.
 
-    ``Q[h, m, c] = Σ_d W[d, h, c] · X[m, d] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
-    the identical tensor that `project_packed` gives.
+    ``Q[h, m, c] = Σ_d W[d, h, c] · X[m, d] + b[h, c]``, the identical tensor that `project_packed` gives.
     """
     per_head = torch.tensordot(weight.unflatten(-1, (n_heads, -1)), x, dims=([0], [2]))  # (h, d_k, batch, L)
     if bias is not None:
@@ -238,8 +254,12 @@ def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: in
     return per_head.permute(2, 0, 3, 1)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``W X^T + b``: (batch, L, d_model), (out, d_model) as in `nn.Linear` → (out, batch·L).
+def product(
+    x: Float[Tensor, "batch query d_model"],
+    weight: Float[Tensor, "width d_model"],
+    bias: Float[Tensor, " width"] | None,
+) -> Float[Tensor, "width batch*query"]:
+    """``W X^T + b`` with W as in `nn.Linear`.
 
     It is transposed because torch uses several processors better in this form when there are few tokens. The
     bias is added afterwards, because the fused product rounds differently from the per-head one.
@@ -248,8 +268,10 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return columns if bias is None else columns.add_(bias[:, None])
 
 
-def split_heads(columns: Tensor, x: Tensor, n_heads: int) -> Tensor:
-    """The `product` of x in heads: (h·d, batch·L) → (batch, h, L, d)."""
+def split_heads(
+    columns: Float[Tensor, "width place"], x: Float[Tensor, "batch query d_model"], n_heads: int
+) -> Float[Tensor, "batch head query d_k"]:
+    """The `product` of x in heads."""
     return columns.view(n_heads, -1, x.shape[0], x.shape[1]).permute(2, 0, 3, 1)
 
 

@@ -4,14 +4,15 @@ Each of `q`, `k`, `v` and `weights` is one layer (head, row, column), or several
 as one array with a leading axis; a batch axis of 1 before the heads is removed.
 """
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
-from numbers import Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from mha_core.attention.module import Projections
@@ -82,28 +83,28 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
 @memory_errors(Phrase("This trace"))
 def from_tensors(
     *,
-    q: Any,
-    k: Any,
-    v: Any,
+    q: Real[Any, "*layer head query d_k"] | Sequence[Real[Any, "*one head query d_k"]],
+    k: Real[Any, "*layer kv_head key d_k"] | Sequence[Real[Any, "*one kv_head key d_k"]],
+    v: Real[Any, "*layer kv_head key d_v"] | Sequence[Real[Any, "*one kv_head key d_v"]],
     tokens: "str | Sequence[str] | Tokens",
     keys: "str | Sequence[str] | Tokens | None" = None,
     scale: float | None = None,
-    mask: Any = None,
-    bias: Any = None,
+    mask: Bool[Any, "*head query key"] | None = None,
+    bias: Real[Any, "*head query key"] | None = None,
     rule: ScoreRule | None = None,
-    w_o: Any = None,
+    w_o: Float[Any, "*layer width d_model"] | Sequence[Float[Any, "width d_model"]] | None = None,
     source: SourceValue = "tensors",
 ) -> AttentionTrace:
     """A trace of your queries, keys and values: ``softmax(scale · q kᵀ + bias) v``.
 
-    q is (head, query, d_k), k is (kv_head, key, d_k), v is (kv_head, key, d_v): numpy or torch, all of one
-    dtype (whole numbers count as float32), for one layer or several. A leading axis counts layers, so choose
-    one item of a batch, as in q[0].
+    q, k and v are arrays of numpy, torch or a library that numpy understands, all of one dtype (whole numbers
+    count as float32), for one layer or several. A leading axis counts layers, so choose one item of a batch,
+    as in q[0].
     `tokens` are the tokens of the queries. If the keys have other tokens, give them as `keys`: the layers are
-    then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query
-    may look, and `bias` is added to the scores; both are ([head,] query, key), the same for all layers.
-    `rule` replaces `scale`, `mask` and `bias`, and has further settings. `w_o` is W^O (h · d_v, d_model), one
-    for each layer; transpose the weight of an `nn.Linear` (.T).
+    then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is True where a query may
+    look, and `bias` is added to the scores; both are the same for all layers. `rule` replaces `scale`, `mask`
+    and `bias`, and has further settings. `w_o` is W^O, h · d_v wide, one for each layer; transpose the weight
+    of an `nn.Linear` (.T).
 
     Raises `MhaError` where shapes, lengths or dtypes do not fit, and for numbers that are not finite or so
     large that scores, outputs or their norms could overflow.
@@ -141,7 +142,7 @@ def from_tensors(
 
 @memory_errors(Phrase("This trace"))
 def from_weights(
-    weights: Any,
+    weights: Real[Any, "*layer head query key"] | Sequence[Real[Any, "*one head query key"]],
     tokens: "str | Sequence[str] | Tokens",
     keys: "str | Sequence[str] | Tokens | None" = None,
     *,
@@ -149,7 +150,7 @@ def from_weights(
 ) -> AttentionTrace:
     """A trace of attention weights alone, such as a model's `attentions`; q, k and v are unknown.
 
-    weights is (head, query, key), numpy or torch, for one layer or several. No weight is below 0 and no row
+    weights are arrays of numpy or torch, for one layer or several. No weight is below 0 and no row
     sums to more than 1 + 0.001 (0.01 in half precision). Rows may sum to less than 1, as with sinks and
     hidden rows. `tokens` are the tokens of the queries; if the keys have other tokens, give them as `keys`.
 
@@ -177,7 +178,9 @@ def from_weights(
 
 
 def view(
-    weights: Any, tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None" = None
+    weights: Real[Any, "*layer head query key"] | Sequence[Real[Any, "*one head query key"]],
+    tokens: "str | Sequence[str] | Tokens",
+    keys: "str | Sequence[str] | Tokens | None" = None,
 ) -> "HeadView":
     """The head view of attention weights alone, such as a model's `attentions`: a notebook shows it.
 
@@ -296,7 +299,9 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
 def _is_factor(scale: Any) -> bool:
     """Whether it is a finite number other than 0."""
     try:
-        return isinstance(scale, Real) and not isinstance(scale, bool) and isfinite(scale) and scale != 0
+        return (
+            isinstance(scale, numbers.Real) and not isinstance(scale, bool) and isfinite(scale) and scale != 0
+        )
     except OverflowError:  # a whole number too large for a float
         return False
 

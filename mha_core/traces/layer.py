@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mha_core.attention.functional import (
@@ -108,7 +109,7 @@ class LayerTrace:
         projections: Projections = Projections(),
         item: int = 0,
         **described: Any,
-    ) -> Self:
+    ) -> "LayerTrace":
         """One item of a batch as a layer, without batch axis and autograd, on the CPU.
 
         `described` are the `kind`, `name`, `about` and `sides` of the layer.
@@ -164,28 +165,28 @@ class LayerTrace:
     # Recorded arrays
 
     @cached_property
-    def q(self) -> np.ndarray:
-        """Queries. (head, query, d_k)"""
+    def q(self) -> Float[np.ndarray, "head query d_k"]:
+        """Queries."""
         return array(self._tensor("q"))
 
     @cached_property
-    def k(self) -> np.ndarray:
-        """Keys. (kv_head, key, d_k)"""
+    def k(self) -> Float[np.ndarray, "kv_head key d_k"]:
+        """Keys."""
         return array(self._tensor("k"))
 
     @cached_property
-    def v(self) -> np.ndarray:
-        """Values. (kv_head, key, d_v)"""
+    def v(self) -> Float[np.ndarray, "kv_head key d_v"]:
+        """Values."""
         return array(self._tensor("v"))
 
     @cached_property
-    def x(self) -> np.ndarray | None:
-        """The layer's input; None if it is not known. (query, d_model)"""
+    def x(self) -> Float[np.ndarray, "query d_model"] | None:
+        """The layer's input; None if it is not known."""
         return array(self.tensors["x"]) if "x" in self.tensors else None
 
     @cached_property
-    def x_v(self) -> np.ndarray | None:
-        """The input of W^V where it is not x, else None. (key, d_model)"""
+    def x_v(self) -> Float[np.ndarray, "key d_model"] | None:
+        """The input of W^V where it is not x, else None."""
         return array(self.tensors["x_v"]) if "x_v" in self.tensors else None
 
     @cached_property
@@ -253,28 +254,36 @@ class LayerTrace:
 
     # Matrices
 
-    def scores(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """Raw scores ``q kᵀ``. ([head,] query, key)"""
+    def scores(
+        self, head: int | None = None, *, rows: Picked = None, keys: Picked = None
+    ) -> Float[np.ndarray, "*head query key"]:
+        """Raw scores ``q kᵀ``."""
         return self._as_array(self._raw(head, self.row_indices(rows)), head, keys)
 
-    def scaled(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """Scores times `scale`. ([head,] query, key)"""
+    def scaled(
+        self, head: int | None = None, *, rows: Picked = None, keys: Picked = None
+    ) -> Float[np.ndarray, "*head query key"]:
+        """Scores times `scale`."""
         return self._as_array(self._logits(head, self.row_indices(rows))[0], head, keys)
 
-    def masked(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """The input of the softmax: scaled scores with cap and bias, −∞ where hidden. ([head,] query, key)"""
+    def masked(
+        self, head: int | None = None, *, rows: Picked = None, keys: Picked = None
+    ) -> Float[np.ndarray, "*head query key"]:
+        """The input of the softmax: scaled scores with cap and bias, −∞ where hidden."""
         return self._as_array(self._logits(head, self.row_indices(rows))[1], head, keys)
 
-    def weights(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """Attention weights: how much each query looks at each key; a row sums to 1. ([head,] query, key)
+    def weights(
+        self, head: int | None = None, *, rows: Picked = None, keys: Picked = None
+    ) -> Float[np.ndarray, "*head query key"]:
+        """Attention weights: how much each query looks at each key; a row sums to 1.
 
         A row whose keys are all hidden is 0 everywhere; with sinks a row sums to less than 1. Patched weights
         are the numbers of the patch.
         """
         return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
 
-    def column(self, key: int) -> np.ndarray:
-        """How much every query looks at one key, ``A[:, key]``, in O(tokens · d_k). (head, query)"""
+    def column(self, key: int) -> Float[np.ndarray, "head query"]:
+        """How much every query looks at one key, ``A[:, key]``, in O(tokens · d_k)."""
         key = index("key", key, self.n_key, of=LAYER)
         if not self.knows("q") or self.rule.patched_weights is not None:
             return self.weights(keys=[key])[..., 0]
@@ -290,8 +299,8 @@ class LayerTrace:
             column[:, rows] = np.where(np.isneginf(masked), 0.0, weights)
         return column
 
-    def log_sum_exp(self, head: int | None = None) -> np.ndarray:
-        """``log Σ exp(score / temperature)`` of each row in float64, with sinks. ([head,] query)
+    def log_sum_exp(self, head: int | None = None) -> Float[np.ndarray, "*head query"]:
+        """``log Σ exp(score / temperature)`` of each row in float64, with sinks.
 
         It comes from the computed scores, also where weights are patched, and is −∞ for a fully hidden row.
         With it a single weight needs one dot product, ``exp(score / temperature − log_sum_exp)``;
@@ -305,8 +314,10 @@ class LayerTrace:
             self._log_sum_exps[head] = self._log_sum_exp(head)
         return self._log_sum_exps[head]
 
-    def allowed(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """True where the query may look at the key. ([head,] query, key)"""
+    def allowed(
+        self, head: int | None = None, *, rows: Picked = None, keys: Picked = None
+    ) -> Bool[np.ndarray, "*head query key"]:
+        """True where the query may look at the key."""
         rows = self.row_indices(rows)
         mask = self._rule(head, rows).mask
         queries = self._rows[self._heads(head)]
@@ -315,16 +326,18 @@ class LayerTrace:
             torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape), head, keys
         )
 
-    def output(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """Each head's output, the weighted sum ``weights v`` unless it is patched. ([head,] query, d_v)"""
+    def output(self, head: int | None = None, *, rows: Picked = None) -> Float[np.ndarray, "*head query d_v"]:
+        """Each head's output, the weighted sum ``weights v`` unless it is patched."""
         return self._as_array(self._output(head, self.row_indices(rows)), head)
 
-    def concat(self, *, rows: Picked = None) -> np.ndarray:
-        """The concatenated outputs of the heads, after a gate or rotation if any. (query, h · d_v)"""
+    def concat(self, *, rows: Picked = None) -> Float[np.ndarray, "query width"]:
+        """The concatenated outputs of the heads, h · d_v wide, after a gate or rotation if any."""
         return array(concat_heads(self._to_w_o(None, self.row_indices(rows))))
 
-    def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """A head's contribution to the layer's output, ``(gate_i · head_i) W_i^O``. ([head,] query, d_model)
+    def contribution(
+        self, head: int | None = None, *, rows: Picked = None
+    ) -> Float[np.ndarray, "*head query d_model"]:
+        """A head's contribution to the layer's output, ``(gate_i · head_i) W_i^O``.
 
         The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate. If a
         model rotates the heads' outputs back before W^O, the contribution comes from the rotated output.
@@ -333,8 +346,8 @@ class LayerTrace:
         w_o = self._w_o(heads.dtype).unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
         return self._as_array(heads @ w_o, head)
 
-    def result(self, *, rows: Picked = None) -> np.ndarray:
-        """The layer's output ``concat W^O + b^O``. (query, d_model)"""
+    def result(self, *, rows: Picked = None) -> Float[np.ndarray, "query d_model"]:
+        """The layer's output ``concat W^O + b^O``."""
         heads, b_o = self._to_w_o(None, self.row_indices(rows)), self.projections.b_o
         b_o = None if b_o is None else b_o.to(heads.dtype)
         return array(join_heads(heads, self._w_o(heads.dtype), b_o))

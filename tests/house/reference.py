@@ -23,6 +23,9 @@ Written by `python -m tests.house.reference` from signatures and docstrings; nev
 `import mha_core as mha` loads nothing else; each name loads what it needs when it is first used, pandas and
 plotly last. Heads, layers and positions count from 0. *Raises `MhaError`* is said of what a person can cause;
 its message names what was asked, the rule and the nearest values that work.
+
+A shape is a type: `Float[np.ndarray, 'head query d_k']` is an array of floats with these axes. An axis with a
+star may be missing, or be several: `*head` is missing where you ask for one head.
 """
 # What most people need.
 TEN = {

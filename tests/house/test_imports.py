@@ -24,8 +24,8 @@ TABLE = {
     "mha_core/cache.py": "",
     "mha_core/resources.py": "",
     "mha_core/device.py": "torch mha_core.errors",
-    "mha_core/attention/*": f"torch numpy {FLAT}",
-    "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:plotly late:xarray"
+    "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
+    "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
     "mha_core/scene/*": f"numpy late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*"
     f" late:mha_core.export.* {TRACES}",
@@ -38,7 +38,7 @@ TABLE = {
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/capture/families/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/sources/*": f"torch regex {TRACES} mha_core.training.* mha_core.capture.*",
-    "mha_core/sources/arrays.py": f"torch {TRACES} late:mha_core.export.head_view",
+    "mha_core/sources/arrays.py": f"torch jaxtyping {TRACES} late:mha_core.export.head_view",
     "mha_core/sources/huggingface/*": "torch regex late:transformers late:huggingface_hub"
     f" {TRACES} mha_core.capture.*",
     "mha_core/analysis/*": f"numpy pandas {TRACES}",
