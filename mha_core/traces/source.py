@@ -234,6 +234,16 @@ TYPES: Mapping[str, type[Source]] = {
     )
 }
 WORDS = ("name", "architecture")  # facts whose names a caption leaves out
+# What settings are called in a caption, in the language of its reader.
+CALLED = {
+    str(phrase): phrase
+    for phrase in (
+        *(Phrase("glass-box"), Phrase("standard"), Phrase("one-layer")),
+        *(Phrase("grouped-query"), Phrase("multi-query"), Phrase("latent")),
+        *(Phrase("full"), Phrase("causal"), Phrase("window"), Phrase("prefix"), Phrase("padding")),
+        *(Phrase("drawn"), Phrase("none"), Phrase("sinusoidal"), Phrase("learned"), Phrase("rotary")),
+    )
+}
 READ: Mapping[type, Callable[[Any], object]] = {  # the entries of a tuple from a file
     Edit: read_edit,
     str: text_from_json,
@@ -254,7 +264,7 @@ def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> A
 
 def caption(facts: Mapping[str, object]) -> Listed:
     """Facts in one line: ``mini, glass-box, h=4, d_model=64``."""
-    words = dict.fromkeys(facts[name] for name in WORDS if facts.get(name))  # one, where both are the same
+    words = dict.fromkeys(_called(name, facts[name]) for name in WORDS if facts.get(name))  # equal ones once
     named = (_named(name, value) for name, value in facts.items() if name not in WORDS and value is not None)
     return listed([*words, *named], "comma")
 
@@ -265,14 +275,24 @@ def _named(name: str, value: object) -> str:
         case "seed":
             return Phrase("seed={value}", value=value)
         case "mask":
-            return Phrase("mask={value}", value=value)
+            return Phrase("mask={value}", value=_called(name, value))
         case "position":
-            return Phrase("position={value}", value=value)
+            return Phrase("position={value}", value=_called(name, value))
         case "step":
             return Phrase("step={value}", value=value)
         case "edited":
             return Phrase("edited={value}", value=value)
     return f"{name}={value}"
+
+
+def _called(name: str, value: object) -> object:
+    """What a caption calls a setting; a mask may have its size behind its name, as window:2."""
+    if name == "name":
+        return value
+    kind, _, size = str(value).partition(":")
+    if kind not in CALLED:
+        return value
+    return Phrase("{word}:{size}", word=CALLED[kind], size=size) if size else CALLED[kind]
 
 
 def read(value: Any) -> Source:

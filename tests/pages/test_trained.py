@@ -72,6 +72,20 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
 
 
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ({}, "自带的小模型、玻璃箱、h=4、d_model=64"),
+        ({"source": "random", "mask": "window"}, "随机权重、h=4、d_model=64、随机种子=0、掩码=窗口、位置编码=正弦"),
+    ],
+    ids=["trained", "random"],
+)
+def test_a_caption_names_the_settings_in_the_language_of_the_page(opened, eye, monkeypatch, link, said):
+    monkeypatch.setattr("pages._kit.text.language", lambda: "zh")
+    header, _ = eye(opened(**link))
+    assert header["source"].startswith(said)
+
+
 def test_opening_a_scene_without_a_token_keeps_the_token(opened, move, place):
     assert place(move(opened(), layer=1, head=1, token="")) == (0, 0, 8)
 
