@@ -8,13 +8,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mha_core.scene.link import WEIGHTS, is_older
 from mha_core.scene.source_settings import APP_ONLY
-from pages._kit import cases, charts, components, controls, model_source, sharing, state
+from pages._kit import cases, charts, choice, components, controls, model_source, sharing, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
 from pages._kit.text import PAGES, drawing, joined, literal, paragraph, t
 from pages._server import streamlit_parts
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
+VALUES = {"source": "source.", "drawing": "head_view.draw_"}  # fields whose values are words on screen
 
 
 class NavigationPage(NamedTuple):
@@ -142,13 +143,22 @@ def _in_words(name: str, value: str, taken: object) -> str:
     if name == WEIGHTS:
         return t("link.older_weights") if is_older(value) else t("link.other_weights")
     other = joined(map(str, taken)) if isinstance(taken, list) else taken
-    other = t("link.none") if other in (None, "") else str(other)
+    other = t("link.none") if other in (None, "") else _on_screen(name, str(other))
     words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}
     most = controls.exceeded(name, value)
     if most is None:
         return t("link.refused", **words)
     figure = t("link.characters", count=f"{most:,}") if name in controls.TEXTS else f"{most:,}"
     return t("link.too_much", most=figure, **words)
+
+
+def _on_screen(name: str, value: str) -> str:
+    """What the control of that field calls a value."""
+    if name in choice.WORDED:
+        return choice.word(name, value)
+    if name in VALUES:
+        return t(f"{VALUES[name]}{value}")
+    return value
 
 
 new_link = state.begin()

@@ -419,6 +419,13 @@ def test_an_invalid_value_of_a_link_is_reported_with_its_replacement(opened, lin
     assert not lines(app)
 
 
+def test_what_replaces_an_invalid_value_is_what_its_control_says(opened):
+    app = opened(source="random", mask="x", drawing="circles", lang="zh")
+    assert "现在是：全部可见。" in app.caption[0].value
+    assert "现在是：连线。" in app.caption[0].value
+    assert "现在是：训练过的。" in opened(source="x", lang="zh").caption[0].value
+
+
 def test_an_invalid_value_of_a_page_is_reported(arrived):
     app = arrived("learn/train.py", train_h=9999, train_d_model="<b>", train_seed=7, lang="en")
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
