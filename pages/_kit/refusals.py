@@ -178,7 +178,7 @@ def no_model(scene: Scene) -> None:
         _ask_to_download(scene)
         return
     st.info(t("real.none"), icon=":material/deployed_code:")
-    st.code(INSTALL_PACKAGE, language="bash")
+    st.code(INSTALL_PACKAGE, language=None)
     st.markdown(t("real.typed"))
     _offer_own_sources()
 
@@ -187,7 +187,7 @@ def no_models() -> None:
     """That a server for strangers has no model, or what to install where none can be read."""
     if not model_source.hosted():
         st.info(t("real.no_library"), icon=":material/deployed_code:")
-        st.code(INSTALL_LIBRARY, language="bash")
+        st.code(INSTALL_LIBRARY, language=None)
         _offer_own_sources()
         return
     st.info(t("real.none_hosted"), icon=":material/deployed_code:")
@@ -259,7 +259,7 @@ def _ask_to_download(scene: Scene) -> None:
 def no_file() -> None:
     """What to do where no file is open yet."""
     st.info(t("file.empty"), icon=":material/upload_file:")
-    st.code(EXAMPLE, language="python")
+    st.code(EXAMPLE, language=None)
 
 
 def offer_package(trace: AttentionTrace) -> None:

@@ -109,7 +109,7 @@ export class HeadGrid {
     const { layer } = this.shown;
     const title = fill(texts.grid, { layer: layer.number + 1 });
     this.grid.setAttribute("aria-label", title);
-    const end = fill(texts.scale, { maximum: exact(scaleEnd) });
+    const end = fill(texts.scale, { maximum: scaleEnd.toPrecision(3) });
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)),
     );
@@ -130,7 +130,7 @@ export class HeadGrid {
       meta: {
         title: fill(texts.grid, { layer: layer.number + 1 }),
         caption: [
-          paragraph([texts.rows_look, fill(texts.scale, { maximum: exact(pictures[0].numbers.end) })], texts),
+          paragraph([texts.rows_look, fill(texts.scale, { maximum: pictures[0].numbers.end.toPrecision(3) })], texts),
           ...(this.#hatched ? [fill(texts.sentence, { words: texts.colours_masked })] : []),
           panel.title,
           `${source} · Headscope`,

@@ -69,7 +69,7 @@ def gallery() -> None:
         st.markdown(t("real.typed"))
         if PACKAGE not in model_source.local_models():
             st.markdown(t("real.package"))
-            st.code(INSTALL_PACKAGE, language="bash")
+            st.code(INSTALL_PACKAGE, language=None)
 
 
 def facts(name: str) -> list[str]:
