@@ -76,7 +76,7 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
     ("link", "said"),
     [
         ({}, "自带的小模型、玻璃箱、h=4、d_model=64"),
-        ({"source": "random", "mask": "window"}, "随机权重、h=4、d_model=64、随机种子=0、掩码=窗口、位置编码=正弦"),
+        ({"source": "random", "mask": "window"}, "随机权重、h=4、d_model=64、随机种子=0、掩码=窗口"),
     ],
     ids=["trained", "random"],
 )
