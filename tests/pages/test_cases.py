@@ -1,5 +1,6 @@
 """The gallery: every case opens as its link says, and the claim of its card holds there."""
 
+import base64
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -416,6 +417,23 @@ def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(arrived, eng
     pictures = [html.body for html in app.main.get("html") if "<img" in html.body]
     assert [body.split('"')[1].replace("&amp;", "&") for body in pictures] == links
     assert len({*pictures}) == len(CASES)
+
+
+def test_the_pictures_are_in_the_language_of_the_page_whoever_opened_it_first(arrived):
+    chinese, english = (
+        [
+            html.body
+            for html in arrived("learn/cases.py", lang=language).main.get("html")
+            if "<img" in html.body
+        ]
+        for language in ("zh", "en")
+    )
+    words = [
+        base64.b64decode(re.search('base64,([^"]*)', bodies[number - 1])[1]).decode()
+        for number in (CASES["widths"].number, CASES["pronoun"].number)
+        for bodies in (chinese, english)
+    ]
+    assert [any(word in svg for word in ("输出", "动物")) for svg in words] == [True, False, True, False]
 
 
 # Pictures

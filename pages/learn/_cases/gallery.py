@@ -6,6 +6,7 @@ from html import escape
 import streamlit as st
 
 from pages._kit.cases import Case
+from pages._kit.language import language
 from pages.learn._cases.pictures import TALL, WIDE, picture
 
 
@@ -18,6 +19,8 @@ def card(case: Case) -> None:
     st.markdown(case.notice)
 
 
-@st.cache_data(show_spinner=False, max_entries=32)  # drawn once, from what the shipped weights say
+@st.cache_data(  # drawn once in each language, from what the shipped weights say
+    show_spinner=False, max_entries=64, hash_funcs={Case: lambda case: (case.number, language())}
+)
 def _picture(case: Case) -> str:
     return picture(case)
