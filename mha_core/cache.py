@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
 TEXT_IN_TABLE = 8  # memory of a text in a table, as a multiple of a pointer
 TABLE = 6_000  # bytes of a table besides its cells, for names and blocks
 SIMPLE = (str, bytes, int, float, type(None))  # the most common values, which contain no others
@@ -60,7 +61,7 @@ class Cache(Generic[Result]):
     def __contains__(self, key: Hashable) -> bool:
         return key in self._results
 
-    def get(self, key: Hashable, compute: Callable[[Hashable], Result]) -> Result:
+    def get(self, key: Key, compute: Callable[[Key], Result]) -> Result:
         """The result of that key, computed by ``compute(key)`` if there is none; errors are not kept."""
         with self._lock:
             if key in self._results:

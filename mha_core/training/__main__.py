@@ -112,7 +112,7 @@ def measure_roles(name: str, trained: checkpoints.Trained, folder: Path) -> None
 def rounded(measured: dict) -> dict:
     """The numbers of a report with four decimals."""
 
-    def short(value):
+    def short(value: object) -> object:
         if isinstance(value, tuple):
             return [short(item) for item in value]
         if isinstance(value, dict):

@@ -4,6 +4,7 @@ The files are safetensors: nothing in them is ever executed.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from os import PathLike
@@ -28,7 +29,7 @@ EDITION = "edition.txt"
 STEPS = {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000}
 BARE = 600  # first steps, with short sentences that all have a pronoun to resolve, the hardest question
 HEADS = (1, 2, 4, 8, 16)
-SIZES = {
+SIZES: Mapping[str, Mapping[int, tuple[int, ...]]] = {
     "en": {32: HEADS, 64: HEADS, 128: HEADS, 256: (2, 4, 8, 16)},
     "zh": {64: (1, 2, 4, 8), 128: (1, 2, 4, 8)},
 }

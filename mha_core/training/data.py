@@ -1,5 +1,6 @@
 """Sentences as numbers: the model's input, the questions about each word, and the right answers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -83,7 +84,7 @@ def words_at(lengths: np.ndarray, length: int) -> np.ndarray:
     return np.arange(length) < lengths[:, None]
 
 
-def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
+def encode(sentences: Sequence[Sentence], words: Lexicon) -> Encoded:
     """Sentences as word numbers, with the positions of pronoun, nouns and cue, and of every answer."""
     n = len(sentences)
     ids = np.full((n, MAX_WORDS), words.number[PAD], np.int64)
@@ -121,7 +122,8 @@ class Batches:
 
     def __init__(self, language: str, seed: int, mix: Mix = EVERYDAY):
         self.language, self.seed, self.mix = language, seed, mix
-        self._epoch, self._prepared = -1, []
+        self._epoch = -1
+        self._prepared: list[SentenceBatch] = []
 
     def __getitem__(self, step: int) -> SentenceBatch:
         epoch, index = divmod(step, SENTENCES // BATCH)
@@ -148,7 +150,15 @@ class Batches:
         return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: float, rng) -> SentenceBatch:
+def _batch(
+    encoded: Encoded,
+    ids: np.ndarray,
+    hidden: np.ndarray,
+    links: np.ndarray,
+    chosen: np.ndarray,
+    shifted: float,
+    rng: np.random.Generator,
+) -> SentenceBatch:
     """The chosen sentences, with all links of each group, or `MAX_ROWS` of them at random."""
     lengths, length = encoded.lengths[chosen], encoded.lengths[chosen].max()
     ids, links = ids[chosen, :length], links[chosen, :length]
@@ -165,18 +175,23 @@ def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: fl
     key = encoded.keys[chosen[sentence], position, question]
     answer = np.searchsorted(candidates, ids[sentence, key])
     guessed, at = np.nonzero(hidden[chosen, :length] >= 0)
-    rows = (
-        np.append(sentence, guessed),
-        np.append(position, at),
-        np.append(question, np.full(len(at), len(QUESTIONS))),
-        np.append(group, np.full(len(at), len(GROUPS))),
-        np.append(answer, hidden[chosen[guessed], at]),
-    )
     padding = None if present.all() else torch.from_numpy(present)
     shift = int(rng.integers(0, MAX_WORDS - length + 1)) if rng.random() < shifted else 0
     return SentenceBatch(
-        torch.from_numpy(ids), padding, shift, *map(torch.from_numpy, rows), torch.from_numpy(candidates)
+        torch.from_numpy(ids),
+        padding,
+        shift,
+        _rows(sentence, guessed),
+        _rows(position, at),
+        _rows(question, np.full(len(at), len(QUESTIONS))),
+        _rows(group, np.full(len(at), len(GROUPS))),
+        _rows(answer, hidden[chosen[guessed], at]),
+        torch.from_numpy(candidates),
     )
+
+
+def _rows(of_links: np.ndarray, of_hidden_words: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.append(of_links, of_hidden_words))
 
 
 @lru_cache(maxsize=4)  # all chunks have the same size

@@ -7,7 +7,7 @@ shapes. In every sentence the answer to each question is known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -21,7 +21,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode, words_at
 from mha_core.training.language import MAX_WORDS, NEUTRAL_SHAPE, Grammar, Sentence
 from mha_core.training.lexicon import HIDDEN, lexicon
-from mha_core.training.model import Flow, SmallModel
+from mha_core.training.model import Flow, Pass, SmallModel
 from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
 from mha_core.training.questions import LINKS as QUESTION_OF
 
@@ -95,7 +95,7 @@ def pairs(
 def _pairs(language: str, split: str, agreement: bool, count: int, shape: str = "") -> list[Sentence]:
     grammar = Grammar(lexicon(language))
     rng = Random(f"pairs {split} {shape}")
-    names = ("agreement",) if agreement else grammar.names
+    names: Sequence[str] = ("agreement",) if agreement else grammar.names
     if shape == NEUTRAL_SHAPE:  # in other patterns nobody could tell which noun is meant
         names = [name for name in names if grammar.schemas[name].get("neutral")]
     return [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split, shape)]
@@ -146,7 +146,9 @@ def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = Q
     return right
 
 
-def _batches(model: SmallModel, sentences: Encoded):
+def _batches(
+    model: SmallModel, sentences: Encoded | Material
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
     """The sentences in batches of `BATCH` on the model's device: the index of the first, ids, padding."""
     device = model.bias.device
     for start in range(0, len(sentences.ids), BATCH):
@@ -189,7 +191,7 @@ def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.
     return np.concatenate(weights), np.concatenate(right)
 
 
-def _noun_logits(model: SmallModel, passed, pronoun: torch.Tensor) -> torch.Tensor:
+def _noun_logits(model: SmallModel, passed: Pass, pronoun: torch.Tensor) -> torch.Tensor:
     """The scores of all words for the noun that the pronoun refers to. (sentence, word)"""
     at = torch.arange(len(pronoun), device=pronoun.device)
     return model.logits(model.read_rows(passed, at, pronoun, model.gates(("noun",))))
@@ -338,7 +340,8 @@ def by_question(
 ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], float]:
     """`questions`, `links` and `nothing` of `QuestionScores`; `measured` are the weights on the material."""
     right, kind = by_link(model, everyday(language)), material(language).kind
-    links, questions = {}, {}
+    links: dict[str, dict[str, float]] = {}
+    questions: dict[str, dict[str, float]] = {}
     for question in (question for question in QUESTIONS if question in model.questions):
         names = [name for name, of in QUESTION_OF.items() if of == question and name in right]
         weights = [measured.weight[kind == LINK_NAMES.index(name)][:, -1].mean(0) for name in names]
@@ -455,7 +458,7 @@ def material(language: str) -> Material:
         sentence, query, question = np.nonzero(sentences.links == number)
         key = sentences.keys[sentence, query, question].astype(np.int64)
         chosen = np.random.default_rng(number).permutation(len(sentence))
-        distances = Counter()
+        distances: Counter[int] = Counter()
         for at in chosen:
             distance = key[at] - query[at]
             if distances.total() < MAX_LINKS and (

@@ -42,7 +42,7 @@ class Plan:
     language: str = "en"
     seed: int = 0
     steps: int = 1600
-    rate: float | None = None
+    rate: float = None  # type: ignore[assignment]  # never None afterwards
     bare: int = 0
 
     def __post_init__(self) -> None:

@@ -7,10 +7,11 @@ of the sets "validation" and "test" never occur together around a pronoun in tra
 from a `random.Random`, and so from a seed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
+from typing import Any
 from zlib import crc32
 
 from mha_core.training.lexicon import (
@@ -96,21 +97,39 @@ class Phrases:
         self._begin_otherwise = frozenset(grammar.get("begin_otherwise", "").split())
 
     def filled(
-        self, rng: Random, template: tuple, roles: dict, number, banned: frozenset
+        self,
+        rng: Random,
+        template: tuple[str, ...],
+        roles: Mapping[str, Any],
+        number: str | Sequence[str],
+        banned: frozenset[str],
     ) -> tuple[list[TaggedWord], dict[str, int]]:
         """The words of a template, [CLS] first, and the positions of A, B, P and the cue among them.
 
         `number` is the pronoun kind of both roles, or of each; "plural" decides between was and were.
         """
         kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
-        words, at = [TaggedWord(START, BOUNDARY)], {}
+        words = [TaggedWord(START, BOUNDARY)]
+        at: dict[str, int] = {}
         self._fill(rng, template, roles, kinds, banned, words, at)
         if words[-1].text not in STOPS:
             words.append(TaggedWord(self.stop, BOUNDARY))
         return words, at
 
-    def _fill(self, rng, template, roles, kinds, banned, words, at, depth=0, plural=False) -> None:
-        outside = []  # for each open clause: the grammatical number outside it, and its start
+    def _fill(
+        self,
+        rng: Random,
+        template: tuple[str, ...],
+        roles: Mapping[str, Any],  # the nouns A and B, and the pronoun kind P
+        kinds: Mapping[str, str],
+        banned: frozenset[str],
+        words: list[TaggedWord],
+        at: dict[str, int],
+        depth: int = 0,
+        plural: bool = False,
+    ) -> None:
+        # for each open clause: the grammatical number outside it, and its start
+        outside: list[tuple[bool, int]] = []
         for part in template:
             if part in BRACKETS:
                 depth += 1 if part == "(" else -1
@@ -145,7 +164,15 @@ class Phrases:
                     plural = number
                 words += filled
 
-    def _distract(self, rng, noun: Noun, plural: bool, banned, words: list[TaggedWord], depth: int) -> None:
+    def _distract(
+        self,
+        rng: Random,
+        noun: Noun,
+        plural: bool,
+        banned: frozenset[str],
+        words: list[TaggedWord],
+        depth: int,
+    ) -> None:
         """A clause about the first noun, with words that the pronoun could be thought to refer to."""
         template = rng.choice(self.distractors)
         if "who" in template and noun.kind == "other":
@@ -158,7 +185,7 @@ class Phrases:
         return given.replace("_", " ") or self.lexicon.parts[word]
 
     def _slot(
-        self, rng, slot: str, plural: bool, banned: frozenset, depth: int
+        self, rng: Random, slot: str, plural: bool, banned: frozenset[str], depth: int
     ) -> tuple[list[TaggedWord], bool]:
         name, _, form = slot.partition(".")
         if name in self.lexicon.verbs:
@@ -173,11 +200,13 @@ class Phrases:
             return [TaggedWord(rng.choice(nouns).one, NOUN, depth)], False
         many = [noun for noun in nouns if noun.many]
         if form == "plural":
-            return [TaggedWord(rng.choice(many).many, NOUN, depth)], True
+            return [TaggedWord(rng.choice(many).form(plural=True), NOUN, depth)], True
         plural = bool(many) and rng.random() < self.mix.plural
         return self._phrase(rng, rng.choice(many if plural else nouns), plural, banned, depth), plural
 
-    def _phrase(self, rng, noun: Noun, plural: bool, banned: frozenset, depth: int) -> list[TaggedWord]:
+    def _phrase(
+        self, rng: Random, noun: Noun, plural: bool, banned: frozenset[str], depth: int
+    ) -> list[TaggedWord]:
         """A noun with its article and perhaps an adjective; the noun comes last."""
         if noun.is_name:
             return [TaggedWord(noun.one, NOUN, depth)]
@@ -193,7 +222,7 @@ class Phrases:
                 words.append(TaggedWord(adjective, ADJECTIVE, depth))
                 link = self.lexicon.grammar.get("adjective_link", "").split()
                 words += [TaggedWord(word, PARTICLE, depth) for word in link]
-        words.append(TaggedWord(noun.many if plural else noun.one, NOUN, depth))
+        words.append(TaggedWord(noun.form(plural=plural), NOUN, depth))
         following = words[1].text if len(words) > 1 else ""
         if words[0].text == "a" and (following[0] in "aeiou") != (following in self._begin_otherwise):
             words[0] = words[0]._replace(text="an")
@@ -238,7 +267,7 @@ class Grammar:
         self.shapes, self.held_out_shapes = grammar["shapes"], grammar["held_out_shapes"]
         self.statements = [parts(template) for template in grammar["statements"]]
         self._held_out = {" ".join(sorted(pair.split())) for pair in grammar.get("held_out", ())}
-        self._pools = {}
+        self._pools: dict[tuple, Any] = {}
 
     def sentences(self, rng: Random) -> Pair:
         """Two training sentences: a pair that differs in one word, or two statements without a pronoun.
@@ -247,6 +276,7 @@ class Grammar:
         """
         while True:
             kind = rng.random()
+            pair: tuple[Sentence, ...]
             if kind < self.mix.reference:
                 shape = rng.choice([*self.shapes]) if rng.random() < self.mix.shaped else ""
                 pair = self._reference(rng, rng.choice([*self.schemas]), "train", shape)
@@ -271,9 +301,10 @@ class Grammar:
                     for sentence in pair
                 )
             if max(len(sentence.words) for sentence in pair) <= longest:
-                return pair
+                one, other = pair
+                return one, other
 
-    def _unknown_alike(self, rng: Random, state, sentence: Sentence) -> Sentence:
+    def _unknown_alike(self, rng: Random, state: tuple, sentence: Sentence) -> Sentence:
         """Make the same words unknown in both sentences of a pair."""
         rng.setstate(state)
         return self.with_unknown(rng, sentence)
@@ -291,7 +322,8 @@ class Grammar:
         chosen = rng.sample(could_be, min(count, len(could_be)))
         if count and signs and rng.random() < 0.1:
             chosen = [*chosen[: count - 1], rng.choice(signs)]
-        spares, used = {}, set()
+        spares: dict[str, tuple[str, ...]] = {}
+        used: set[str] = set()
         for text, part in chosen:
             if text not in spares:
                 spares[text] = self._spares_for(rng, text, part, used)
@@ -366,7 +398,8 @@ class Grammar:
             ]
             at = {role: texts.index(entry[role]) for role in ("pronoun", "right", "wrong", "cue")}
             pair.append(_resolved(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
-        return tuple(pair)
+        one, other = pair
+        return one, other
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -395,7 +428,8 @@ class Grammar:
             cued = [*words]
             cued[at["cue"]] = words[at["cue"]]._replace(text=rng.choice(cues[to]))
             pair.append(_resolved(cued, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
-        return tuple(pair)
+        of_one, of_other = pair
+        return of_one, of_other
 
     def _template(self, rng: Random, schema: dict, shape: str) -> str:
         """The template of a sentence: an event in the shape of that name, or with a common "because"."""
@@ -432,8 +466,9 @@ class Grammar:
             places = (at["A"], at["B"])
             places = places[referent], places[1 - referent]
             extra = (Link(at["P"], "noun", places[0], "agreement: pronoun to noun"),)
-            pair.append(_sentence(words, extra, at["P"], places, at["P"], "agreement", ""))
-        return tuple(pair)
+            pair.append(_sentence(words, extra, at["P"], places, at["P"], "agreement"))
+        of_one, of_other = pair
+        return of_one, of_other
 
     def _pronoun_decides(self, sentence: Sentence) -> bool:
         """Whether the pronoun fits no other word than the noun that it refers to."""
@@ -493,7 +528,13 @@ def _common(rng: Random, nouns: list[Noun]) -> Noun:
 
 
 def _sentence(
-    words: Sequence[TaggedWord], extra: tuple[Link, ...] = (), pronoun=0, nouns=(0, 0), cue=0, *names
+    words: Sequence[TaggedWord],
+    extra: tuple[Link, ...] = (),
+    pronoun: int = 0,
+    nouns: tuple[int, int] = (0, 0),
+    cue: int = 0,
+    schema: str = "",
+    shape: str = "",
 ) -> Sentence:
     """A sentence with the links of its grammar and those that depend on its meaning."""
     found = {(link.query, link.question): link for link in (*links(words), *extra)}
@@ -506,14 +547,20 @@ def _sentence(
         pronoun,
         nouns,
         cue,
-        *names,
+        schema,
+        shape,
         parts=tuple(word.part for word in words),
         links=tuple(found.values()),
     )
 
 
 def _resolved(
-    words: Sequence[TaggedWord], pronoun: int, nouns: tuple[int, int], cue: int, *names: str
+    words: Sequence[TaggedWord],
+    pronoun: int,
+    nouns: tuple[int, int],
+    cue: int,
+    schema: str,
+    shape: str = "",
 ) -> Sentence:
     """A sentence in which the cue shows that the pronoun refers to the first of the nouns."""
     extra = (
@@ -521,7 +568,7 @@ def _resolved(
         Link(pronoun, "decider", cue, "pronoun to cue"),
         Link(cue, "noun", nouns[0], "cue to noun"),
     )
-    return _sentence(words, extra, pronoun, nouns, cue, *names)
+    return _sentence(words, extra, pronoun, nouns, cue, schema, shape)
 
 
 def _joined(before: Sentence, sentence: Sentence) -> Sentence:
@@ -530,20 +577,23 @@ def _joined(before: Sentence, sentence: Sentence) -> Sentence:
     moved = tuple(
         link._replace(query=link.query + shift, key=link.key and link.key + shift) for link in sentence.links
     )
+    one, other = sentence.nouns
     return replace(
         sentence,
         words=(*before.words, *sentence.words[1:]),
         parts=(*before.parts, *sentence.parts[1:]),
         links=(*before.links, *moved),
         pronoun=sentence.pronoun and sentence.pronoun + shift,
-        nouns=tuple(noun and noun + shift for noun in sentence.nouns),
+        nouns=(one and one + shift, other and other + shift),
         cue=sentence.cue and sentence.cue + shift,
     )
 
 
 def with_spares(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sentence:
     """The sentence with spares in place of some words; of several for one word the last one is the answer."""
-    words, new_parts, now = [], [], []
+    words: list[str] = []
+    new_parts: list[str] = []
+    now: list[int] = []
     for at, (word, part) in enumerate(zip(sentence.words, sentence.parts, strict=True)):
         pieces = spares.get(at, (word,))
         words += pieces
@@ -554,12 +604,13 @@ def with_spares(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sente
     for query, question, key, name in sentence.links:
         unanswerable = cue_is_unknown and name in DECIDED and key == sentence.nouns[0]
         found.append(Link(now[query], question, None if unanswerable or key is None else now[key], name))
+    one, other = sentence.nouns
     return replace(
         sentence,
         words=tuple(words),
         parts=tuple(new_parts),
         links=tuple(found),
         pronoun=now[sentence.pronoun] if sentence.pronoun else 0,
-        nouns=tuple(now[noun] if noun else 0 for noun in sentence.nouns),
+        nouns=(now[one] if one else 0, now[other] if other else 0),
         cue=now[sentence.cue] if sentence.cue else 0,
     )

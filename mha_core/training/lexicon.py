@@ -45,6 +45,10 @@ class Noun:
     kind: str  # man, woman, person (either) or other
     is_name: bool = False
 
+    def form(self, *, plural: bool) -> str:
+        """The noun in this number; a noun without a plural has one form."""
+        return self.many if plural and self.many else self.one
+
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
@@ -192,7 +196,8 @@ class Lexicon:
 
     def _cut(self, text: str) -> tuple[Tokens, list[int]]:
         typed = words(text, limit=len(text))
-        pieces, spans, numbers = [START], [(0, 0)], [self.number[START]]
+        pieces, spans = [START], [(0, 0)]
+        found: list[int | None] = [self.number[START]]
         at = 0
         while at < len(typed):
             for end in range(min(len(typed), at + self._longest), at, -1):
@@ -202,11 +207,11 @@ class Lexicon:
                     break
             pieces.append(text[start:stop])
             spans.append((start, stop))
-            numbers.append(number)
+            found.append(number)
             at = end
-        unknown = tuple(at for at, number in enumerate(numbers) if number is None)
+        unknown = tuple(at for at, number in enumerate(found) if number is None)
         read_as = self._read_as(pieces, unknown)
-        numbers = [read_as[normalized(p)] if n is None else n for p, n in zip(pieces, numbers, strict=True)]
+        numbers = [read_as[normalized(p)] if n is None else n for p, n in zip(pieces, found, strict=True)]
         return Tokens(text, tuple(pieces), tuple(spans), unknown=unknown), numbers
 
     @cached_property
@@ -253,7 +258,8 @@ class Lexicon:
     @cached_property
     def fitting(self) -> dict[str, frozenset[str]]:
         """The pronouns that can refer to each form of a noun: for sheep, one or many, it and they."""
-        table, fitting = self.grammar["pronouns"], {}
+        table = self.grammar["pronouns"]
+        fitting: dict[str, set[str]] = {}
         for noun in self.nouns:
             kinds = ("man", "woman") if noun.kind == "person" else (noun.kind,)
             fitting.setdefault(noun.one, set()).update(table[kind] for kind in kinds)

@@ -4,9 +4,9 @@ x₀ is the word's embedding plus a learned position vector. The answer to a que
 ``softmax(LN(z) Eᵀ + b)`` over words, E being the same embeddings and z the output of the question's heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +89,16 @@ class Lookup(nn.Module):
         return output
 
 
-LAYERS = {"block": TransformerBlock, "lookup": Lookup}
+LAYERS: Mapping[str, type[TransformerBlock] | type[Lookup]] = {"block": TransformerBlock, "lookup": Lookup}
+
+
+class Layers(nn.ModuleList):
+    """The layers of a small model, in order."""
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[TransformerBlock | Lookup]: ...
+        def __getitem__(self, at: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -136,7 +145,7 @@ class SmallModel(nn.Module):
         self.questions = heads_of(shape.h)
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
-        self.layers = nn.ModuleList(LAYERS[kind](shape.spec) for kind in shape.layers)
+        self.layers = Layers(LAYERS[kind](shape.spec) for kind in shape.layers)
         self.norm = nn.LayerNorm(shape.d_model)
         self.bias = nn.Parameter(torch.zeros(n_words))
         if seed is not None:
@@ -245,8 +254,9 @@ def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
     Then only where to look remains to be learned about an answer. Here h·d_v = d_model. If heads share
     values, or compute them from a latent vector, as much of the word passes as these can hold.
     """
-    spec, w_o = attention.spec, attention.projections().w_o
+    w_o = attention.o.weight.detach().mT
     if isinstance(attention, LatentAttention):
+        spec = attention.spec
         down, _ = torch.linalg.qr(attention.kv_down.weight.mT)
         attention.kv_down.weight.copy_(down.mT)
         up = attention.kv_up.weight.view(spec.n_heads, spec.d_k + spec.d_v, spec.kv_rank)[:, spec.d_k :]
@@ -257,14 +267,15 @@ def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
         # a word that a latent vector holds is √(kv_rank / d) long.
         w_o.copy_((down @ turned).mT.flatten(0, 1) * share / spec.d_model**0.5)
         return
-    w_v = attention.projections().w_v
+    sizes, w_v = attention.spec, attention.projections().w_v
+    assert w_v is not None  # our own layer has all its matrices
     orthogonal, _ = torch.linalg.qr(w_v)
-    if spec.n_kv_heads == spec.n_heads:
+    if sizes.n_kv_heads == sizes.n_heads:
         orthogonal, _ = torch.linalg.qr(w_v.mT)
         orthogonal = orthogonal.mT
     w_v.copy_(orthogonal)
-    shared = spec.n_heads // spec.n_kv_heads
-    per_head = orthogonal.mT.unflatten(0, (spec.n_kv_heads, spec.d_v)).repeat_interleave(shared, 0)
+    shared = sizes.n_heads // sizes.n_kv_heads
+    per_head = orthogonal.mT.unflatten(0, (sizes.n_kv_heads, sizes.d_v)).repeat_interleave(shared, 0)
     w_o.copy_(per_head.flatten(0, 1) / shared)
 
 

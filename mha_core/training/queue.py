@@ -87,7 +87,8 @@ class Job:
 
         Raises `MhaError` for another step.
         """
-        if step in (None, self.step):
+        step = self.step if step is None else step
+        if step == self.step and self.trained is not None:
             return self.trained
         if step not in self.steps:
             raise _no_step(self.name, step, self.steps)
@@ -197,14 +198,15 @@ class Trainings:
 
         Raises `MhaError` if there is none, and if its file is refused.
         """
-        for folder in self._folders() if name else ():
-            folder.touch(name)
+        for folder in self._folders():
+            if name:
+                folder.touch(name)
         with self._changed:
             job = self._finished_job(name)
             if job is not None:
                 return job.at(step)
         trained = self._from_file(name)
-        if step not in (None, trained.step):
+        if step is not None and step != trained.step:
             raise _no_step(name, step, [trained.step])
         return trained
 
@@ -228,7 +230,7 @@ class Trainings:
     def _from_file(self, name: str | None) -> Trained:
         """A model from a file, read once. Raises `MhaError` if there is none, and for a refused file."""
 
-        def read(_name: str) -> Trained:
+        def read(_name: str | None) -> Trained:
             models = (folder.load(name) for folder in self._folders() if name)
             trained = next(filter(None, models), None)
             if trained is None:
@@ -285,9 +287,9 @@ class Trainings:
                 job = self._waiting.popleft()
                 job.state = "running"
             try:
-                self._train(job)
-                if job.run.finished:
-                    self._finish(job)
+                run = self._train(job)
+                if run.finished:
+                    self._finish(job, run)
             except Exception as error:  # any error: the user sees it, the queue goes on
                 job.error = f"{type(error).__name__}: {error}"
                 LOG.error("training failed", exc_info=error, extra={"facts": {"id": job.name}})
@@ -308,9 +310,9 @@ class Trainings:
             job.state = "stopped"
         self._forget()
 
-    def _finish(self, job: Job) -> None:
-        model = job.run.model.requires_grad_(False).eval()
-        trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
+    def _finish(self, job: Job, run: Training) -> None:
+        model = run.model.requires_grad_(False).eval()
+        trained = Trained(model, job.plan, run.step, {"answer": job.records[-1].answer})
         try:
             if self.runs is not None:
                 self.runs.save(job.name, trained)
@@ -318,19 +320,20 @@ class Trainings:
             job.unsaved = error.phrase
         job.trained = trained
 
-    def _train(self, job: Job) -> None:
-        job.run = job.run or Training(job.plan)
+    def _train(self, job: Job) -> Training:
+        run = job.run = job.run or Training(job.plan)
         if not job.records:
-            job.records.append(record(job.run, None))
+            job.records.append(record(run, None))
         every = max(1, job.plan.steps // RECORDS)
-        while not job.run.finished:
-            loss, n_steps, until = 0.0, 0, (job.run.step // every + 1) * every
-            while job.run.step < until and not job.run.finished:
+        while not run.finished:
+            loss, n_steps, until = 0.0, 0, (run.step // every + 1) * every
+            while run.step < until and not run.finished:
                 if self._closed or not job.users:
-                    return
-                loss += job.run.advance(1)
+                    return run
+                loss += run.advance(1)
                 n_steps += 1
-            job.records.append(record(job.run, loss / n_steps))
+            job.records.append(record(run, loss / n_steps))
+        return run
 
 
 def _too_many(plans: list[Plan], most: int) -> MhaError:
@@ -349,7 +352,7 @@ def _too_many(plans: list[Plan], most: int) -> MhaError:
     )
 
 
-def _no_step(name: str, step: int, steps: list[int]) -> MhaError:
+def _no_step(name: str | None, step: int, steps: list[int]) -> MhaError:
     near = sorted(sorted(steps, key=lambda other: abs(other - step))[:2])
     return MhaError(
         "{name} has no step {step:,} that can be looked at (any more); {near} can.",
