@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard, overload
 
 from mha_core import resources
 from mha_core.errors import MhaError, Phrase, listed, shown
@@ -173,7 +173,11 @@ def offered() -> Mapping[str, Lesson]:
     return {**shipped(), **({(own := Lesson.open(path)).name: own} if path else {})}
 
 
-def in_language(words: Words | Several, language: str) -> str | tuple[str, ...]:
+@overload
+def in_language(words: Words, language: str) -> str: ...
+@overload
+def in_language(words: Several, language: str) -> tuple[str, ...] | Literal[""]: ...
+def in_language(words: Words | Several, language: str) -> Any:
     """What is said in a language, else for all, else in English, else in the first one; "" without any."""
     return next((words[one] for one in (language, ANY, "en") if one in words), next(iter(words.values()), ""))
 
@@ -203,7 +207,8 @@ class _Reader:
     """Reads one file; it goes on after a problem, so that all of them are named at once."""
 
     def __init__(self, text: str, name: str):
-        self.text, self.name, self.problems = text, name, []
+        self.text, self.name = text, name
+        self.problems: list[Problem] = []
 
     def lesson(self) -> Lesson:
         size = len(self.text.encode(errors="replace"))
@@ -225,7 +230,7 @@ class _Reader:
             raise self._unreadable() from None
         self._known(table, (*TEXTS, "minutes", "screens"), 0)
         texts = {name: self._words(table, name, 0) for name in TEXTS}
-        minutes = table.get("minutes")
+        minutes: Any = table.get("minutes")
         if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= MAX_MINUTES:
             self._wrong(
                 0,
@@ -253,7 +258,8 @@ class _Reader:
         read = [self._screen(one, number) for number, one in enumerate(screens, start=1)]
         if self.problems:
             raise self._unreadable()
-        return Lesson(self.name, minutes, tuple(read), **texts)
+        whole = tuple(one for one in read if one is not None)  # without problems all of them
+        return Lesson(self.name, minutes, whole, **texts)
 
     def _unreadable(self) -> LessonError:
         problems = tuple(sorted(self.problems, key=lambda one: one.line))
@@ -263,7 +269,8 @@ class _Reader:
         return refusal
 
     def _screen(self, table: dict, number: int) -> Screen | None:
-        kind = KINDS.get(table.get("kind")) if isinstance(table.get("kind"), str) else None
+        asked = table.get("kind")
+        kind = KINDS.get(asked) if isinstance(asked, str) else None
         if kind is None:
             self._wrong(
                 number,
@@ -271,7 +278,7 @@ class _Reader:
                 MhaError(
                     "The kind of a question is {kinds}; got {value}.",
                     kinds=listed(KINDS, "or"),
-                    value=shown(table.get("kind")),
+                    value=shown(asked),
                 ),
             )
             return None
@@ -306,7 +313,8 @@ class _Reader:
             question,
             links["scene"],
             links.get("other", {}),
-            *(self._words(table, name, number) for name in ("ask", "notice")),
+            self._words(table, "ask", number),
+            self._words(table, "notice", number),
             hints,
             light is True,
         )
@@ -375,7 +383,7 @@ class _Reader:
                 )
         return [*value.items()]
 
-    def _is_text(self, text: object, name: str, language: str, number: int, limit: int) -> bool:
+    def _is_text(self, text: object, name: str, language: str, number: int, limit: int) -> TypeGuard[str]:
         if isinstance(text, str) and text.strip() and len(text) <= limit:
             return True
         self._wrong(

@@ -32,7 +32,6 @@ from mha_core.attention.edits import Edit, Hide, Output, Weights
 from mha_core.errors import MhaError, Phrase, listed, one_of, shown
 from mha_core.lessons.item import Item, Key
 from mha_core.scene import changes
-from mha_core.scene.changes import Change
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import as_number
 from mha_core.traces.answers import is_known
@@ -193,7 +192,7 @@ class Order(Question):
                 )
             word, share = answer[0]
             without = item.answer_in(item.tracer(item.scene, [Output(heads=head, layer=layer)]))
-            return share - dict(without).get(word, 0.0)
+            return share - dict(without or ()).get(word, 0.0)
         row = item.trace.layers[layer].weights(head, rows=[token])[0]
         if self.by == "weight":
             return float(row[item.looked_at])
@@ -369,7 +368,7 @@ class Flip(Question):
         for kind in self.changes:
             one_of("changes", kind, self.KINDS)
 
-    def candidates(self, item: Item) -> list[Change]:
+    def candidates(self, item: Item) -> list[Edit]:
         """Each head off, and each word hidden from the token."""
         token = item.place[2]
         cuts = [Hide(rows=token, keys=key) for key in range(len(item.words))]
@@ -378,7 +377,7 @@ class Flip(Question):
             for at, layer in enumerate(item.trace.layers)
             for head in range(layer.n_heads)
         ]
-        return (cuts if "cut" in self.changes else []) + (offs if "off" in self.changes else [])
+        return [*(cuts if "cut" in self.changes else []), *(offs if "off" in self.changes else [])]
 
     def key(self, item: Item) -> Key:
         answer, candidates = item.answer, self.candidates(item)
@@ -395,18 +394,19 @@ class Flip(Question):
         return Key(tuple(map(changes.text, flips)), 1 - len(flips) / len(candidates))
 
     def _flips(self, item: Item, edits: Sequence[Edit]) -> bool:
-        now = item.answer_in(item.tracer(item.scene, edits))
-        return now is not None and now[0][0] != item.answer[0][0]
+        now, own = item.answer_in(item.tracer(item.scene, edits)), item.answer
+        return now is not None and own is not None and now[0][0] != own[0][0]
 
     def _read(self, item: Item, answer: str) -> Edit:
         chosen, refused = changes.read(answer)
-        if refused or len(chosen) != 1 or changes.kind_of(chosen[0]) not in self.changes:
+        edits = changes.edits_of(chosen)
+        if refused or len(chosen) != 1 or not edits or changes.kind_of(edits[0]) not in self.changes:
             raise MhaError(
                 "The answer is one change of the kind {kinds}, as cut,from=9,to=3; got {answer}.",
                 kinds=listed(self.changes, "or"),
                 answer=shown(answer),
             )
-        return chosen[0]
+        return edits[0]
 
     def check(self, item: Item, answer: str) -> None:
         self._read(item, answer)
@@ -472,7 +472,13 @@ class Find(Question):
             return keys.pieces[int(found.row.argmax())].casefold() != answer[0][0].casefold()
         pieces = item.trace.tokens.pieces, found.trace.tokens.pieces
         changed = sum(one.casefold() != other.casefold() for one, other in zip(*pieces, strict=False))
-        return len(pieces[0]) == len(pieces[1]) and changed == 1 and answer[0][0] != item.answer[0][0]
+        own = item.answer
+        return (
+            len(pieces[0]) == len(pieces[1])
+            and changed == 1
+            and own is not None
+            and answer[0][0] != own[0][0]
+        )
 
     def posed(self, item: Item, text: str) -> Item:
         """The item about the same token of another text."""
