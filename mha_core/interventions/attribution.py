@@ -267,7 +267,8 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         return decomposition, again, (), CLOSE
     if source is not None or isinstance(origin, ModelSource):
         model = transformers_model(origin, source, tokenizer)
-        text, target = trace.tokens.text, target_of(model, trace)
+        text: str | list[int] = trace.tokens.text
+        target = target_of(model, trace)
         if model.tokenizer is None:  # the labels of the tokens are their ids
             text = [int(piece) for piece in trace.tokens.pieces if piece.isdecimal()]
         settings = {"target": target, "edits": trace.edits}
@@ -301,12 +302,18 @@ def _names(module: nn.Module) -> dict[int, str]:
 def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
     """The same random weights again, with the sizes of the trace."""
     first = trace.layer(0)
+    assert first.d_model is not None  # a layer of random weights has its X
     sizes = first.d_model, first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.knows("b_q")
     drawn_by_hand = origin.mask not in ("full", "causal", "padding", "window", "prefix")
-    mask = first.rule.mask if drawn_by_hand else origin.mask
-    settings = {"position": origin.position, "mask": mask, "device": origin.device, "edits": trace.edits}
     return random_weights.follow(
-        trace.tokens, AttentionSpec(*sizes), seed=origin.seed, layers=len(trace.layers), **settings
+        trace.tokens,
+        AttentionSpec(*sizes),
+        seed=origin.seed,
+        layers=len(trace.layers),
+        position=origin.position,
+        mask=first.rule.mask if drawn_by_hand else origin.mask,
+        device=origin.device,
+        edits=trace.edits,
     )
 
 

@@ -8,6 +8,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,8 @@ class Switched(ScoreRule):
     means: Tensor | None = None
 
     def outputs(self, mixed: Tensor) -> Tensor:
-        return switches.interpolated(self.means, super().outputs(mixed), self.factors)
+        mixed = super().outputs(mixed)
+        return mixed if self.factors is None else switches.interpolated(self.means, mixed, self.factors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,9 +234,9 @@ def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: 
     if isinstance(word, str):
         numbers = experiment.ids(word)
         if not numbers:
-            numbers = scores.isfinite().nonzero().flatten()
-            top = numbers[scores[numbers].topk(min(3, len(numbers))).indices].tolist()
-            top = [experiment.word(number) for number in top]
+            finite = scores.isfinite().nonzero().flatten()
+            best = finite[scores[finite].topk(min(3, len(finite))).indices].tolist()
+            top = [experiment.word(number) for number in best]
             raise MhaError(
                 "{name} {word!r} is no single word that the model can answer with; the most probable ones "
                 "here are {words}.",
@@ -360,7 +362,7 @@ def _of_small_model(
     ids = torch.tensor([numbers], device=place)
     model, rules = mini.with_edits(trained, trace.tokens, trace.edits)
     averaged = _means((mini.follow(trained, text) for text in baseline), str(place)) if baseline else ()
-    means = averaged or [None] * len(rules)
+    means: Sequence[Tensor | None] = averaged or [None] * len(rules)
 
     def logits(factors: Sequence[Tensor]) -> Tensor:
         switched = [
@@ -382,7 +384,7 @@ def _of_small_model(
     return experiment, at
 
 
-def _fields(rule: ScoreRule) -> dict[str, object]:
+def _fields(rule: ScoreRule) -> dict[str, Any]:
     return {field.name: getattr(rule, field.name) for field in fields(ScoreRule)}
 
 
@@ -430,7 +432,8 @@ def _of_transformers(
         lambda number: word_of(model.tokenizer, number),
         lambda word: () if model.tokenizer is None else switches.words_of(model.tokenizer, word),
     )
-    if not _answers(experiment, again.answers[position][0][1]):  # its output head needs all rows
+    answer = again.answers[position]
+    if answer is None or not _answers(experiment, answer[0][1]):  # its output head needs all rows
         module = twin(model.module)
         max_texts = min(experiment.max_texts, MAX_SCORES // (n_tokens * n_words))
         experiment = replace(experiment, logits=logits_by(module), max_texts=max(1, max_texts))

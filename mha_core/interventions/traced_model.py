@@ -1,12 +1,14 @@
 """Finds the model of a trace, which the trace does not contain, and checks that its numbers are the same."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError, named_type
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
+from mha_core.traces.source import MiniSource, ModelSource, Source
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
@@ -14,7 +16,7 @@ CLOSE = 1e-3  # largest difference of a text in two passes, or alone and in a ba
 HALF_CLOSE = 5e-2
 
 
-def trained_of(origin: TrainedSource) -> Trained:
+def trained_of(origin: Source) -> Trained:
     if not isinstance(origin, MiniSource):
         raise MhaError(
             "The model of the training {training!r} has to be at hand: source=….", training=origin.name
@@ -24,15 +26,16 @@ def trained_of(origin: TrainedSource) -> Trained:
 
 
 def transformers_model(
-    origin: ModelSource, source: object, tokenizer: object, *, answers: bool = False
+    origin: Source, source: Any, tokenizer: object, *, answers: bool = False
 ) -> huggingface.Model:
     """The model of a trace: `source`, a model in memory or its place; without it by the name in the trace."""
     if isinstance(source, huggingface.Model):
         return source
-    if source is not None:
+    if source is not None or not isinstance(origin, ModelSource):
         return huggingface.model_of(source, tokenizer=tokenizer, answers=answers)
-    settings = {"revision": origin.revision, "device": origin.device, "dtype": origin.dtype}
-    return huggingface.model_of(origin.name, answers=answers, **settings)
+    return huggingface.model_of(
+        origin.name, revision=origin.revision, device=origin.device, dtype=origin.dtype, answers=answers
+    )
 
 
 def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int] | None:
@@ -43,7 +46,8 @@ def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int
     if not model.has_target:
         return None
     text, pieces = trace.answered.text, trace.answered.pieces
-    if not trace.edits and not (text.strip() and _read(model, trace, text).target.pieces == pieces):
+    target = _read(model, trace, text).target if text.strip() and not trace.edits else None
+    if not trace.edits and (target is None or target.pieces != pieces):
         return _read(model, trace, None).inputs["decoder_input_ids"][0].tolist()
     return text
 
