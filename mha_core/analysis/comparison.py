@@ -76,8 +76,13 @@ def compare(first: LayerTrace, second: LayerTrace, *, heads: tuple[int, int]) ->
         cells = _between(layer.weights(head), rows, columns)
         index = pd.Index(map(_label, queries), name="query")
         tables.append(pd.DataFrame(cells, index, pd.Index(map(_label, keys), name="key")))
-    others = tuple(float(1 - table.to_numpy().sum(1).mean()) for table in tables)
-    return Comparison(*tables, others, tuple(one.positions for one, _ in queries))
+    one, other = tables
+    others = _missing(one), _missing(other)
+    return Comparison(one, other, others, tuple(word.positions for word, _ in queries))
+
+
+def _missing(table: pd.DataFrame) -> float:
+    return float(1 - table.to_numpy().sum(1).mean())
 
 
 def _label(pair: tuple[Word, Word]) -> str:
@@ -88,9 +93,10 @@ def _label(pair: tuple[Word, Word]) -> str:
 def aligned(first: Tokens, second: Tokens) -> list[tuple[Word, Word]]:
     """The pairs of corresponding words of two texts, in reading order."""
     one_text, other_text = _words(first), _words(second)
-    forms = ([word.form for word in text] for text in (one_text, other_text))
-    pairs = []
-    for kind, start, stop, other_start, other_stop in SequenceMatcher(None, *forms, False).get_opcodes():
+    one_forms, other_forms = ([word.form for word in text] for text in (one_text, other_text))
+    pairs: list[tuple[Word, Word]] = []
+    matcher = SequenceMatcher(None, one_forms, other_forms, False)
+    for kind, start, stop, other_start, other_stop in matcher.get_opcodes():
         if kind == "equal" or (kind == "replace" and stop - start == other_stop - other_start):
             pairs += zip(one_text[start:stop], other_text[other_start:other_stop], strict=True)
     return [(one, other) for one, other in pairs if one.special == other.special]

@@ -56,9 +56,10 @@ def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> 
     """
     in_range("tokens", tokens, 1, MAX_COUNT)
     in_range("batch", batch, 1, MAX_COUNT)
-    latent = isinstance(spec, LatentSpec)
-    width = spec.d_k + spec.rotary_width if latent else spec.d_k
-    n_kv = spec.n_heads if latent else spec.n_kv_heads
+    if isinstance(spec, LatentSpec):
+        width, n_kv = spec.d_k + spec.rotary_width, spec.n_heads
+    else:
+        width, n_kv = spec.d_k, spec.n_kv_heads
 
     def activation(symbol: str, axis: str, size: int) -> TensorShape:
         return TensorShape(symbol, ("batch", "token", axis), (batch, tokens, size))
@@ -77,7 +78,7 @@ def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> 
         of_heads("K", "d_k", n_kv, width),
         of_heads("V", "d_v", n_kv, spec.d_v),
     )
-    if latent:
+    if isinstance(spec, LatentSpec):
         queries, made_of = [], model
         if spec.q_rank is not None:
             made_of = ("q_rank", spec.q_rank)
@@ -186,7 +187,7 @@ def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
     (key, rotary_width): together they are the cache of a token. "q" for queries, (query, q_rank). Empty for
     any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
-    vectors = {}
+    vectors: dict[str, np.ndarray] = {}
     if layer.about.latent is None:
         return vectors
     if "kv_short" in layer.tensors:

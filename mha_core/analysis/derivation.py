@@ -5,7 +5,7 @@ There are nine steps, and a tenth for layers that adjust Q, K or V. A new step i
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -149,7 +149,14 @@ class HeadContext:
             "scale": f"{layer.scale:.4g}",
         }
 
-    def step(self, name: str, before: str, *after: Picture, notes: dict | None = None, **facts) -> Step:
+    def step(
+        self,
+        name: str,
+        before: str,
+        *after: Picture,
+        notes: Mapping[str, object] | None = None,
+        **facts: object,
+    ) -> Step:
         """A step; `before` names its input matrices, separated by spaces.
 
         `notes` maps the name of each sentence to whether it is shown; by default "why" is.
@@ -173,8 +180,7 @@ class HeadContext:
         head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
         values = self.layer_trace.tensor(stages[at])[head][self.rows(name)]
         frame = pd.DataFrame(values, index=drawn.frame.index, columns=drawn.frame.columns)
-        letter, *rest = drawn.symbol
-        return replace(drawn, frame=frame, symbol=f"{letter}{PRIMES[at]}{''.join(rest)}")
+        return replace(drawn, frame=frame, symbol=f"{drawn.symbol[0]}{PRIMES[at]}{drawn.symbol[1:]}")
 
     def packed(self, name: str) -> Picture:
         """The product X W of all heads side by side, the chosen head's columns framed."""
@@ -193,7 +199,7 @@ class HeadContext:
             symbol=name.upper() + (PRIMES[0] if len(stages) > 1 else ""),
             frame=frame,
             framed=(head * width, (head + 1) * width),
-            origin=replace(drawn.origin, head=None),
+            origin=None if drawn.origin is None else replace(drawn.origin, head=None),
         )
 
 
@@ -224,7 +230,7 @@ def project(view: HeadContext) -> Step:
     gap = _gap_to_output_before(view)
     stacked = gap is not None and gap <= STACKED
     notes = {"why": True, "stacked": stacked, "values": own_values}
-    notes |= {"cross": not one_text, "before": changed}
+    notes |= {"cross": not one_text, "before": bool(changed)}
     before = " ".join(name for name in ("x", "x_v") if view.layer_trace.knows(name))
     difference = product_difference(view.layer_trace) if changed else None
     after = (view.packed(name) for name in "qkv")
@@ -236,11 +242,11 @@ def project(view: HeadContext) -> Step:
 
 def _gap_to_output_before(view: HeadContext) -> float | None:
     """The largest difference between X and the output Z of the layer before; None if that is not known."""
-    before, layer = view.trace.layers[max(0, view.layer - 1)], view.layer_trace
-    if view.layer == 0 or not before.knows("w_o") or (before.n_query, before.d_model) != layer.x.shape:
+    before, x = view.trace.layers[max(0, view.layer - 1)], view.layer_trace.x
+    if view.layer == 0 or not before.knows("w_o") or x is None or (before.n_query, before.d_model) != x.shape:
         return None
     rows = view.rows("q")
-    return float(np.abs(before.result(rows=rows) - layer.x[rows]).max())
+    return float(np.abs(before.result(rows=rows) - x[rows]).max())
 
 
 def _position(view: HeadContext) -> str | None:
@@ -369,7 +375,8 @@ def output(view: HeadContext) -> Step:
     contributions = layer.contribution(rows=view.part.queries)
     difference = np.abs(contributions.sum(axis=0) + bias - after[1].frame.to_numpy()).max()
     notes = {"why": True, "low_rank": layer.knows("w_o_a")}
-    rank = layer.projections.w_o_a.shape[2] if layer.knows("w_o_a") else None
+    factor = layer.projections.w_o_a
+    rank = None if factor is None else factor.shape[2]
     return view.step("output", "concat", *after, notes=notes, difference=difference, rank=rank)
 
 

@@ -5,7 +5,7 @@ A new matrix is a function of a `Cell` and a line in `EXPLAINED`.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -129,14 +129,27 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The place of a number in a layer, all positions from 0; None on axes that its matrix does not have."""
+    """The place of a number in a layer, all positions from 0, by the names of the axes of its matrix."""
 
     layer: LayerTrace
     name: str
-    head: int | None
-    query: int | None
-    key: int | None
-    dimension: int | None
+    at: Mapping[str, int]
+
+    @property
+    def head(self) -> int:
+        return self.at["head"]
+
+    @property
+    def query(self) -> int:
+        return self.at["query"]
+
+    @property
+    def key(self) -> int:
+        return self.at["key"]
+
+    @property
+    def dimension(self) -> int:
+        return self.at["dimension"]
 
     @cached_property
     def rule(self) -> ScoreRule:
@@ -225,18 +238,20 @@ def explain(
     if name in ("q", "k") and code == "rotary":
         one_layer = _with_rotation(one_layer)
     texts = {"query": one_layer.sides.queries, "key": one_layer.sides.keys}
-    place: dict[str, int | None] = {
-        axis: None if at is None else _position(axis, at, text) if (text := texts.get(axis)) else at
-        for axis, at in picked.items()
+    place = {
+        axis: _position(axis, at, text)
+        for axis, text in texts.items()
+        if (at := query if axis == "query" else key) is not None
     }
     if head is not None:
         place["head"] = one_layer.head_index(head)
     if dimension is not None:
         place["dimension"] = index("dimension", dimension, _width(one_layer, name), of=LAYER)
-    labels = tuple(None if place[axis] is None else text.labels[place[axis]] for axis, text in texts.items())
+    of_query, of_key = (text.labels[place[axis]] if axis in place else None for axis, text in texts.items())
     edits = tuple(edit.describe() for edit in trace.edits)
-    steps = tuple(steps_to(Cell(one_layer, name, **place)))
-    return Explanation(name, layer, **place, labels=labels, edits=edits, steps=steps)
+    steps = tuple(steps_to(Cell(one_layer, name, place)))
+    at_axes = (place.get("head"), place.get("query"), place.get("key"), place.get("dimension"))
+    return Explanation(name, layer, *at_axes, (of_query, of_key), edits, steps)
 
 
 def _position(axis: str, at: int | str, text: Tokens) -> int:
@@ -437,7 +452,7 @@ def _of_concat(cell: Cell) -> list[Equation]:
     """The steps to a number of the heads' outputs side by side, after a gate and a rotation."""
     layer = cell.layer
     head, dimension = divmod(cell.dimension, layer.d_v)
-    steps = _of_output(replace(cell, head=head, dimension=dimension))
+    steps = _of_output(replace(cell, at={**cell.at, "head": head, "dimension": dimension}))
     recorded = float(layer.concat(rows=[cell.query])[0, cell.dimension])
     value = steps[-1].value
     gate = layer.tensor("gate")[head, cell.query] if layer.knows("gate") else None
@@ -457,8 +472,9 @@ def _of_contribution(cell: Cell) -> list[Equation]:
     """A head's term of the layer's output: its output times its rows of W^O."""
     layer, columns = cell.layer, slice(cell.head * cell.layer.d_v, (cell.head + 1) * cell.layer.d_v)
     recorded = float(layer.contribution(cell.head, rows=[cell.query])[0, cell.dimension])
-    outputs = layer.concat(rows=[cell.query])[0, columns]
-    matrix = array(layer.projections.w_o[columns, cell.dimension])
+    outputs, w_o = layer.concat(rows=[cell.query])[0, columns], layer.projections.w_o
+    assert w_o is not None  # else the contribution has raised an error
+    matrix = array(w_o[columns, cell.dimension])
     w = matrix, f"column {cell.dimension + 1} of its rows of W^O"
     code = pytorch.products("value = z @ w", z=(outputs, "the head's output"), w=w)
     step = _products("columns", r"\sum_c z_c W^O_c", outputs, matrix, code)
@@ -468,12 +484,12 @@ def _of_contribution(cell: Cell) -> list[Equation]:
 def _of_result(cell: Cell) -> list[Equation]:
     """A number of the layer's output: what each head adds, and the bias of W^O."""
     layer, at = cell.layer, cell.dimension
-    _width(layer, "result")  # raises if W^O is not known
-    recorded = float(layer.result(rows=[cell.query])[0, at])
-    outputs, matrix = layer.concat(rows=[cell.query])[0], array(layer.projections.w_o[:, at])
+    recorded, w_o = float(layer.result(rows=[cell.query])[0, at]), layer.projections.w_o
+    assert w_o is not None  # else the result has raised an error
+    outputs, matrix = layer.concat(rows=[cell.query])[0], array(w_o[:, at])
     products = outputs.astype(np.float64) * matrix
     terms = products.reshape(layer.n_heads, layer.d_v).sum(1)
-    labels = tuple(Phrase("head {head}", head=head + 1) for head in range(layer.n_heads))
+    labels: tuple[str, ...] = tuple(Phrase("head {head}", head=head + 1) for head in range(layer.n_heads))
     bias = None if layer.projections.b_o is None else float(layer.projections.b_o[at])
     z, w = (outputs, "the outputs of all heads"), (matrix, f"column {at + 1} of W^O")
     code = pytorch.products("value = z @ w", bias, z=z, w=w)
@@ -576,15 +592,16 @@ def _adjusted(
             latex = rf"{_number(previous)} \;\to\; {_number(value)} \quad (\pm {_number(step.at)})"
             code = pytorch.clipped("value", step.at)
             steps.append(_change("clip", value, latex, code, (previous, step.at)))
-        else:
-            if step.over == "all" and all_heads is None:
+        elif isinstance(step, Norm):
+            normed = row if step.over == "head" else all_heads
+            if normed is None:
                 raise MhaError(
                     "A {kind} over all heads of {name} stands behind another step there.",
                     kind=step.kind,
                     name=cell.name,
                 )
             if step.kind == "LayerNorm":
-                steps.append(_layer_norm(cell, step, previous, row if step.over == "head" else all_heads))
+                steps.append(_layer_norm(cell, step, previous, normed))
                 value = steps[-1].value
                 continue
             if step.kind != "RMSNorm":
@@ -596,7 +613,7 @@ def _adjusted(
                     kind=step.kind,
                 )
             others = segment[nth + 1 :]
-            numbers = (row if step.over == "head" else all_heads).ravel()
+            numbers = normed.ravel()
             root = float(np.sqrt(np.square(numbers, dtype=np.float64).mean()))
             value = _before(others, float(after[at]))
             gain = value * root / previous if previous else 0.0
@@ -717,7 +734,7 @@ def _change(
     code: str,
     factors: Sequence[float] = (),
     *,
-    terms: Sequence[float] | None = None,
+    terms: Sequence[float] | np.ndarray | None = None,
 ) -> Equation:
     """A step that changes one number; `factors` are its inputs, `terms` the numbers it adds."""
     numbers = np.array([value] if terms is None else terms)

@@ -28,7 +28,7 @@ class Span(NamedTuple):
     axis: str
     start: int
     stop: int
-    count: int
+    count: int  # type: ignore[assignment]  # in place of tuple.count, which nobody calls
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,13 @@ class Crop(NamedTuple):
 
     def spans(self, sides: Sides, axes: Iterable[str] = ("query", "key")) -> tuple[Span, ...]:
         """A `Span` for each of these axes that is cropped."""
-        texts = {axis: sides.keys if axis == "key" else sides.queries for axis in axes if self.of(axis)}
-        return tuple(
-            Span(axis, *self.of(axis).indices(len(text))[:2], len(text)) for axis, text in texts.items()
-        )
+        spans = []
+        for axis in axes:
+            if (part := self.of(axis)) is not None:
+                count = len(sides.keys if axis == "key" else sides.queries)
+                start, stop, _ = part.indices(count)
+                spans.append(Span(axis, start, stop, count))
+        return tuple(spans)
 
 
 def picture(

@@ -29,7 +29,7 @@ class Thumbnails:
         self.largest = np.zeros((layer.n_heads, height, width), np.float32)
         self.visible = np.zeros(self.largest.shape, bool)
 
-    def add(self, block: RowBlock) -> None:
+    def add(self, block: RowBlock[slice]) -> None:
         start, stop = block.rows.start, block.rows.stop
         first = np.searchsorted(self.rows, start, "right") - 1
         for row in range(first, np.searchsorted(self.rows, stop, "left")):

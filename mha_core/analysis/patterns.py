@@ -9,7 +9,7 @@ Attention in a Transformer Language Model" (mean distance).
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, Tokens, special_positions
 from mha_core.traces.trace import AttentionTrace
 
-Traced = TypeVar("Traced", AttentionTrace, LayerTrace)
+Rows = TypeVar("Rows", slice, np.ndarray)
 Without = Literal["special"] | Sequence[int]
 
 # Key position minus query position.
@@ -30,15 +30,15 @@ POSITIONS = (*DISTANCE, "first token")
 MEASURES = (*POSITIONS, "entropy", "distance")
 
 
-class RowBlock(NamedTuple):
+class RowBlock(NamedTuple, Generic[Rows]):
     """The weights of some rows in every head, and where a query may look (None: everywhere)."""
 
-    rows: slice | np.ndarray
+    rows: Rows
     weights: np.ndarray  # (head, row, key)
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[RowBlock]:
+def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[RowBlock[slice]]:
     """All weights of a layer, `CELLS` of them at a time.
 
     A block has all heads and at least one row. `each` is the number of values that the caller computes per
@@ -48,7 +48,7 @@ def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[RowBlock]:
         yield block_of(layer, rows)
 
 
-def block_of(layer: LayerTrace, rows: slice | np.ndarray) -> RowBlock:
+def block_of(layer: LayerTrace, rows: Rows) -> RowBlock[Rows]:
     """Some rows of a layer's weights in all heads."""
     return RowBlock(rows, layer.weights(rows=rows), _allowed(layer, rows))
 
@@ -69,7 +69,7 @@ class Patterns:
         self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
         self.buffer = np.empty(0)
 
-    def add(self, block: RowBlock) -> None:
+    def add(self, block: RowBlock[slice]) -> None:
         weights, allowed = block.weights, block.allowed
         n_key = weights.shape[2]
         queries = np.arange(block.rows.start, block.rows.stop)
@@ -175,7 +175,7 @@ def similarity(
     for part in row_blocks(count, n_key * n_heads * VALUES_PER_CELL):
         rows = part if queries is None else queries[part]
         p = np.concatenate([_shares(block_of(layer, rows)) for layer in layers])
-        entropy, counted = row_entropy(p), p.any(2)
+        entropy, counted = row_entropy(p), np.asarray(p.any(2))
         for head in range(n_heads - 1):
             others = slice(head + 1, None)
             mean_entropy = row_entropy((p[head] + p[others]) / 2)
@@ -206,13 +206,17 @@ def of_one_kind(trace: AttentionTrace) -> AttentionTrace:
     return trace
 
 
-def check_whole(trace: Traced) -> None:
+def check_whole(trace: AttentionTrace | LayerTrace) -> None:
     """Raise `MhaError` for a single layer where a whole trace is needed."""
     if isinstance(trace, LayerTrace):
         raise MhaError("A whole trace is needed, as mha.trace(text) returns it; got one of its layers.")
 
 
-def leave_out(trace: Traced, without: Without) -> Traced:
+@overload
+def leave_out(trace: AttentionTrace, without: Without) -> AttentionTrace: ...
+@overload
+def leave_out(trace: LayerTrace, without: Without) -> LayerTrace: ...
+def leave_out(trace: AttentionTrace | LayerTrace, without: Without) -> AttentionTrace | LayerTrace:
     """A trace or a layer without some of its tokens; the remaining weights are divided by their sum.
 
     `metrics` documents `without`.
@@ -233,7 +237,7 @@ def leave_out(trace: Traced, without: Without) -> Traced:
         without = _listed_positions(without)
         if not without:
             return trace
-    layers = (trace,) if isinstance(trace, LayerTrace) else trace.layers
+    layers: tuple[LayerTrace, ...] = (trace,) if isinstance(trace, LayerTrace) else trace.layers
     for layer in layers:
         if without == "special" and not layer.sides.named:
             raise MhaError("A layer by itself does not know its tokens: leave special ones out of its trace.")
@@ -323,11 +327,12 @@ def collapse(layer: LayerTrace) -> float | None:
     None too if X is not known, and in cross-attention. Source: Dong, Cordonnier & Loukas 2021, "Attention is
     not all you need: pure attention loses rank doubly exponentially with depth".
     """
-    if not layer.knows("x") or not layer.sides.same:
+    x = layer.x
+    if x is None or not layer.sides.same:
         return None
-    length = np.linalg.norm(layer.x)
-    distance = float(np.linalg.norm(layer.x - layer.x.mean(0)) / length) if length else 0.0
-    if distance > ALIKE or len(layer.x) < 2:
+    length = np.linalg.norm(x)
+    distance = float(np.linalg.norm(x - x.mean(0)) / length) if length else 0.0
+    if distance > ALIKE or len(x) < 2:
         return None
     rows = np.linspace(0, layer.n_query - 1, min(layer.n_query, MAX_SAMPLED_ROWS)).astype(int)
     visible = layer.allowed(rows=rows).sum(-1)

@@ -102,8 +102,9 @@ def _adjusted(name: str, step: Adjustment, width: int) -> list[str]:
     if isinstance(step, Clip):
         return [clipped(name, step.at)]
     # A rotation of only some dimensions needs more than a line.
-    is_whole = isinstance(step, Rotary) and (step.start, step.width) == (0, width)
-    return [rotated(name, step.form, width)] if is_whole else []
+    if isinstance(step, Rotary) and (step.start, step.width) == (0, width):
+        return [rotated(name, step.form, width)]
+    return []
 
 
 def _for_each_head(name: str, layer: LayerTrace) -> str:

@@ -1,5 +1,7 @@
 """Attention over several layers: through all heads of every layer, or through one head and then another."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,7 @@ from mha_core.traces.indices import Picked
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
-HEADS = {"mean": np.mean, "max": np.max, "min": np.min}
+HEADS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "max": np.max, "min": np.min}
 
 
 def rollout(
