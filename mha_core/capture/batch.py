@@ -6,6 +6,7 @@ it is looked up once, for the batch as one long row of tokens. Then each text ge
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -53,7 +54,7 @@ class Batch(Collector):
     def add_use(self, use: Use) -> None:
         super().add_use(use._replace(x=self._row(use.x), y=self._row(use.y)))
 
-    def _row(self, value: object) -> object:
+    def _row(self, value: Any) -> Any:
         """All tokens of all texts in one row, (text or 1, token, …) → (1, text · token, …)."""
         if isinstance(value, tuple):
             return tuple(self._row(part) for part in value)
@@ -99,7 +100,7 @@ class Batch(Collector):
             return [rule] * len(self.lengths)
         if key not in cropped:  # the rule is held, so that no other tensor can take the place of its own
             cropped[key] = rule, [self._cropped(rule, i) for i in range(len(self.lengths))]
-        numbers = {"scale": rule.scale, "soft_cap": rule.soft_cap, "sinks": rule.sinks}
+        numbers: dict[str, Any] = {"scale": rule.scale, "soft_cap": rule.soft_cap, "sinks": rule.sinks}
         return [ScoreRule(**numbers, **fields) for fields in cropped[key][1]]
 
     def _cropped(self, rule: ScoreRule, i: int) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +91,7 @@ class Call:
         return LayerTrace(
             MappingProxyType(tensors),
             self.rule.item(0).mapped(compact) if self.rule.tensors() else self.rule,
-            ModelProjections(projections | self.output),
+            ModelProjections({**projections, **self.output}),
             kind,
             self.name,
             facts,
@@ -103,7 +103,7 @@ class Call:
         return attention_weights(self.q, self.k, self.rule.at(slice(None), slice(None), **sizes))
 
 
-def attribute(module: nn.Module | None, name: str) -> object:
+def attribute(module: nn.Module | None, name: str) -> Any:
     """An attribute of a module, None where it has none: `getattr` is slow for a missing attribute."""
     return None if module is None else vars(module).get(name)
 

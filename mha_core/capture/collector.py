@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -119,8 +120,8 @@ class Collector:
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
         """Add to the call what made its q, k and v, as far as the modules of the attention show it."""
         children = {} if call.module is None else call.module._modules
-        uses = [use.unchanged() for use in self.uses if children.get(use.proof.name) is use.module]
-        uses = [use for use in uses if use is not None]
+        own = [use.unchanged() for use in self.uses if children.get(use.proof.name) is use.module]
+        uses = [use for use in own if use is not None]
         codes = inputs.get("position_embeddings")
         codes = codes if _are_codes(codes) else None
         origin = projections.provenance(
@@ -216,10 +217,9 @@ class Collector:
         if torch.equal(use.x.reshape(-1), joined.flatten()):
             return True
         call = self.calls[-1]
-        biases = () if call.module is None else call.module._parameters.values()
-        gate = projections.output_gate(
-            joined, use.x, [*self._previous_uses, *self.uses], [*filter(_is_vector, biases)]
-        )
+        parameters = {} if call.module is None else call.module._parameters
+        biases = [one for one in parameters.values() if one is not None and one.dim() == 1]
+        gate = projections.output_gate(joined, use.x, [*self._previous_uses, *self.uses], biases)
         if gate is not None:
             call.gate, values = gate
             call.tensors = {**call.tensors, "gate": copied(values)}
@@ -285,7 +285,7 @@ def attention(
     sinks = s_aux if sinks is None else sinks
     choice = _choice(module, indices, block_indices)
     rules = SharedRules() if collector is None else collector.rules
-    common = {
+    common: dict[str, Any] = {
         "n_heads": query.shape[1],
         "n_query": query.shape[-2],
         "n_key": key.shape[-2],
@@ -350,13 +350,9 @@ def _looks_outside(name: str) -> bool:
     return CROSS.search(name) is not None
 
 
-def _all_codes(embeddings: object) -> Iterable[object]:
+def _all_codes(embeddings: object) -> Iterable[Any]:
     """The rotary codes among the arguments; some models pass those of all kinds of layers, by name."""
     return embeddings.values() if isinstance(embeddings, dict) else (embeddings,)
-
-
-def _is_vector(parameter: Tensor | None) -> bool:
-    return parameter is not None and parameter.dim() == 1
 
 
 def _are_codes(codes: object) -> bool:

@@ -12,6 +12,7 @@ Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for T
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ class LinearOperation:
 
 
 Node = Leaf | LinearOperation
-Made = Callable[..., list[Node]]
+Made = Callable[..., Sequence[Node | None]]  # None where the result is no linear operation after all
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class Decomposition(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:  # otherwise the first operation loads torch's compiler: 3 seconds
         return False
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         known = [self._node(tensor) for tensor in _tensors((args, kwargs))]
@@ -177,7 +178,7 @@ class Decomposition(TorchDispatchMode):
             node = self._nodes[tensor] = self._leaf(tensor.clone(), "copy_")
         return node
 
-    def _leaf(self, value: Tensor, made_by: str, **more: object) -> Leaf:
+    def _leaf(self, value: Tensor, made_by: str, **more: Any) -> Leaf:
         self._order += 1
         return Leaf(value, made_by, self._order, **more)
 
@@ -238,13 +239,13 @@ class Decomposition(TorchDispatchMode):
         if name in MATRIX_PRODUCTS:
             return self._matrix_product(*args[:2])
         if name in BIASED_PRODUCTS and not kwargs:
-            return self._matrix_product(*args[1:3], args[0])
+            return self._matrix_product(args[1], args[2], args[0])
         if name in ("cat", "stack"):
             return self._joined(func, *args, **kwargs)
         if name in LIMITS and self._node(args[0]) is not None:
             given = args[0]
             return lambda result: [
-                LinearOperation(lambda x: x, (self._node(given),)) if torch.equal(given, result) else None
+                LinearOperation(lambda x: x, (self._summand(given),)) if torch.equal(given, result) else None
             ]
         if name == "where" and len(args) == 3:
             return self._chosen(*args)
@@ -259,11 +260,11 @@ class Decomposition(TorchDispatchMode):
         return None
 
     def _repeated(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made:
-        inputs = (self._node(args[0]),)
+        inputs = (self._summand(args[0]),)
         more = {key: value for key, value in kwargs.items() if key != "dtype"}
 
         def made(result: Tensor | Sequence[Tensor]) -> list[Node]:
-            if isinstance(result, tuple | list):
+            if not isinstance(result, Tensor):
                 outputs = range(len(result))
                 return [
                     LinearOperation(lambda x, at=at: func(x, *args[1:], **more)[at], inputs) for at in outputs
@@ -277,7 +278,7 @@ class Decomposition(TorchDispatchMode):
 
         return made
 
-    def _summand(self, value: object) -> Node:
+    def _summand(self, value: Any) -> Node:
         """The node of a tensor; a tensor without one is a constant of the model."""
         value = value if isinstance(value, Tensor) else torch.tensor(float(value))
         return self._node(value) or self._constant(value)
@@ -291,7 +292,7 @@ class Decomposition(TorchDispatchMode):
 
         return made
 
-    def _product(self, name: str, one: object, other: object) -> Made | None:
+    def _product(self, name: str, one: Any, other: Any) -> Made | None:
         of, by = (self._node(arg) if isinstance(arg, Tensor) else None for arg in (one, other))
         if of is None or (by is not None and name == "mul" and _is_scale(one, other)):
             one, other, of, by = other, one, by, of
@@ -302,19 +303,20 @@ class Decomposition(TorchDispatchMode):
                 return None
             other = other.clone()  # frozen
         operation = torch.mul if name == "mul" else torch.div
+        assert of is not None  # a product is asked for where one operand is known
         return lambda _: [LinearOperation(lambda x: operation(x, _like(other, x)), (of,))]
 
     def _matrix_product(
         self, one: Tensor, other: Tensor, bias: Tensor | None = None, weight: Tensor | None = None
     ) -> Made | None:
         left, right = self._node(one), self._node(other)
-        if (left is None) == (right is None):
-            return None
-        if right is None:
+        if left is not None and right is None:
             name = self._name(other if weight is None else weight)
             product = LinearOperation(lambda x: x @ _like(other, x), (left,), name, True)
-        else:
+        elif left is None and right is not None:
             product = LinearOperation(lambda x: _like(one, x) @ x, (right,), self._name(one), True)
+        else:
+            return None
         if bias is None:
             return lambda _: [product]
         summands = product, self._summand(bias)
@@ -326,9 +328,9 @@ class Decomposition(TorchDispatchMode):
 
     def _chosen(self, condition: Tensor, one: object, other: object) -> Made:
         inputs = self._summand(one), self._summand(other)
-        return lambda _: [LinearOperation(partial(torch.where, condition), inputs)]
+        return lambda _: [LinearOperation(lambda x, y: torch.where(condition, x, y), inputs)]
 
-    def _put(self, func: Callable, args: tuple, kwargs: dict, *, at: int) -> Made:
+    def _put(self, func: Any, args: tuple, kwargs: dict, *, at: int) -> Made:
         """Numbers that are written or added at some places of a tensor."""
         inputs, shapes = (self._summand(args[0]), self._summand(args[at])), (args[0].shape, args[at].shape)
         put = getattr(torch, func.overloadpacket.__name__.removesuffix("_"))
@@ -354,7 +356,7 @@ class Decomposition(TorchDispatchMode):
             even = (part - part.mean(axes, keepdim=True)) * _like(scale, part)
             return even if weight is None else even * _like(weight, part)
 
-        normed: Node = LinearOperation(operation, (self._node(x),))
+        normed: Node = LinearOperation(operation, (self._summand(x),))
         if bias is not None:
             normed = _added((normed, self._summand(bias)), (1, 1), x.shape)
         return [normed, *(self._leaf(each, "norm") for each in result[1:])]
@@ -366,7 +368,7 @@ class Decomposition(TorchDispatchMode):
             even = part * _like(scale, part)
             return even if weight is None else even * _like(weight, part)
 
-        return [LinearOperation(operation, (self._node(x),)), self._leaf(scale, "norm")]
+        return [LinearOperation(operation, (self._summand(x),)), self._leaf(scale, "norm")]
 
 
 class _Sum:
@@ -376,12 +378,13 @@ class _Sum:
         self._root, self._heads = root, heads
         self._gates: dict[Node, LinearOperation] = {}  # products of an attention's output and a gate
         self._leaves: dict[Node, frozenset[Leaf]] = {}
-        for node in _in_order(root, lambda each: each.inputs or tuple(part for part, _ in each.factors)):
+        for node in _in_order(root, _all_inputs):
             if isinstance(node, Leaf) and (gate := self._gate(node)) is not None:
                 self._gates[node] = gate
-            below = (self._leaves[part] for part in self._inputs(node))
-            is_leaf = isinstance(node, Leaf) and node not in self._gates
-            self._leaves[node] = frozenset([node]) if is_leaf else frozenset().union(*below)
+            if isinstance(node, Leaf) and node not in self._gates:
+                self._leaves[node] = frozenset([node])
+            else:
+                self._leaves[node] = frozenset().union(*(self._leaves[part] for part in self._inputs(node)))
 
     def contributions(self, places: Sequence[tuple[int, ...]]) -> list[Contribution]:
         """The contributions to the vectors at these places: the gradient of each number times the vectors."""
@@ -437,8 +440,7 @@ class _Sum:
             if node not in reached:  # it comes before a start
                 continue
             leaf = next(iter(self._leaves[node])) if len(self._leaves[node]) == 1 else None
-            written = leaf is not None and not leaf.constant and leaf.ids is None
-            if node is leaf or (written and isinstance(node, LinearOperation) and node.is_matrix):
+            if leaf is not None and (node is leaf or (_is_written(leaf) and _is_matrix(node))):
                 starts[node] = leaf, self._written(leaf, node)
             else:
                 reached |= set(self._inputs(node))
@@ -471,7 +473,22 @@ class _Sum:
         return self._gates.get(node, node).inputs
 
     def _apply(self, node: Node, parts: Sequence[Tensor]) -> Tensor:
-        return self._gates.get(node, node).apply(*parts)
+        operation = self._gates.get(node, node)
+        assert isinstance(operation, LinearOperation)  # a leaf without a gate has its value
+        return operation.apply(*parts)
+
+
+def _all_inputs(node: Node) -> tuple[Node, ...]:
+    """What a node is made of, of a product of two tensors either one."""
+    return tuple(part for part, _ in node.factors) if isinstance(node, Leaf) else node.inputs
+
+
+def _is_written(leaf: Leaf) -> bool:
+    return not leaf.constant and leaf.ids is None
+
+
+def _is_matrix(node: Node) -> bool:
+    return isinstance(node, LinearOperation) and node.is_matrix
 
 
 def _filled(view: Callable[[Tensor], Tensor], whole: Tensor, part: Tensor) -> Tensor:
@@ -486,7 +503,8 @@ def _added(inputs: tuple[Node, ...], factors: tuple[float, ...], shape: torch.Si
 
     def operation(*parts: Tensor) -> Tensor:
         summands = (part if by == 1 else part * by for part, by in zip(parts, factors, strict=True))
-        return sum(part.expand(shape) for part in summands)
+        first, *others = (part.expand(shape) for part in summands)
+        return sum(others, start=first)
 
     return LinearOperation(operation, inputs)
 
@@ -525,7 +543,7 @@ def _is_scale(factor: object, x: object) -> bool:
     return factor.numel() == 1 or (factor.shape[-1] == 1 < x.shape[-1])
 
 
-def _like(value: object, x: Tensor) -> object:
+def _like(value: Any, x: Tensor) -> Any:
     """A factor in the precision of x."""
     if not isinstance(value, Tensor):
         return value

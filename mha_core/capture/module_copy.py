@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ def drawing_alike() -> Iterator[None]:
         yield
 
 
-def tensors(value: object) -> Iterator[Tensor]:
+def tensors(value: Any) -> Iterator[Tensor]:
     """The tensors with numbers in what a module was given or has made, in their order."""
     if isinstance(value, Tensor):
         if not (value.is_nested or value.is_meta):
@@ -44,7 +45,7 @@ def tensors(value: object) -> Iterator[Tensor]:
             yield from tensors(part)
 
 
-def copied(value: object) -> object:
+def copied(value: Any) -> Any:
     """A copy of what a module was given, since it may write into it."""
     if isinstance(value, Tensor):
         return value.detach().clone()

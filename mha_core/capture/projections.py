@@ -46,7 +46,11 @@ WATCHED = {*(name for names in NAMES for name in names if name), *OUTPUTS, *LOW_
 WATCHED |= {*LATENT_QUERIES, *LATENT_KEYS, *SHORT}
 # The matrices of a gate for the heads' outputs; in some models half of the query matrix is the gate.
 GATES = ("gate_proj", "g_proj", "q_gate_proj", "q_proj")
-ACTIVATIONS = {"sigmoid": torch.sigmoid, "softplus": nn.functional.softplus, "silu": nn.functional.silu}
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "softplus": nn.functional.softplus,
+    "silu": nn.functional.silu,
+}
 
 NORMS = ("RMSNorm", "LayerNorm")
 MAX_EPSILON = 1e-2  # a larger number of a module is not the ε of its norm
@@ -99,7 +103,10 @@ class Use(NamedTuple):
             return self
         if version(self.x) != self.versions[0] or type(self.module).forward is not nn.Linear.forward:
             return None
-        product = nn.functional.linear(self.x, self.module.weight, self.module.bias)
+        parameters = self.module._parameters
+        weight, bias = parameters["weight"], parameters["bias"]
+        assert weight is not None  # it is an nn.Linear
+        product = nn.functional.linear(self.x, weight, bias)
         limit = self.y.abs().max().item()
         if not alike(product.clamp(-limit, limit), self.y):
             return None
@@ -192,7 +199,7 @@ def _projections(first: Mapping[str, Stage]) -> dict[str, Tensor | Part]:
     """The matrices and biases of the first stages of q, k and v, by the names of `Projections`."""
     projections: dict[str, Tensor | Part] = {}
     for name, stage in first.items():
-        for kind, whole in zip("wb", stage.matrix, strict=True):
+        for kind, whole in zip("wb", stage.matrix or (), strict=False):
             if whole is not None:
                 part = whole if stage.layout is None else Part(whole, stage.layout)
                 projections[f"{kind}_{name}"] = part
@@ -202,7 +209,8 @@ def _projections(first: Mapping[str, Stage]) -> dict[str, Tensor | Part]:
 def matrix(use: Use) -> Matrix | None:
     """W (in, out) and b of a module that computes ``x W + b``; None for any other module."""
     parameters, proven = use.module._parameters, use.proof.matrix  # attribute access takes ten times as long
-    weight, bias = parameters.get("weight"), parameters.get("bias")
+    weight: Tensor | None = parameters.get("weight")
+    bias: Tensor | None = parameters.get("bias")
     if weight is None or weight.dim() != 2 or not weight.is_floating_point():
         return None
     if proven is not None and _same_memory(proven, weight, bias):
@@ -256,7 +264,8 @@ def output_gate(
     are vectors of the attention module; one may be a bias for each head. None if no output of a module, after
     a known activation, gives `gated` when multiplied with the heads' outputs.
     """
-    shifts = [0.0, *(bias.detach()[:, None] for bias in biases if bias.shape == joined.shape[2:3])]
+    of_heads = (bias.detach()[:, None] for bias in biases if bias.shape == joined.shape[2:3])
+    shifts: list[Tensor | float] = [0.0, *of_heads]
     for use in reversed(uses):
         if use.proof.name not in GATES:
             continue
@@ -301,9 +310,9 @@ def _of_norm(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
     The gain of an RMSNorm is not needed: it follows from a number before and after the norm.
     """
     stage = next((stage for stage in path if stage.norm is not None), None)
-    if stage is None or stage.norm.kind != "LayerNorm":
+    if stage is None or (normed := stage.use.proof.norm) is None or normed.kind != "LayerNorm":
         return {}
-    module, above = stage.use.module, stage.use.proof.norm.above
+    module, above = stage.use.module, normed.above
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     one = stage.use.x.new_ones(1, stage.use.x.shape[-1])
     gain = one if weight is None or above is None else weight.detach() + above
@@ -318,10 +327,11 @@ def _norm(module: nn.Module, x: Tensor, y: Tensor) -> Normed | None:
     epsilons = [
         value for value in vars(module).values() if isinstance(value, float) and 0 < value <= MAX_EPSILON
     ]
-    gains = [(None, 1.0)] if weight is None else []
-    gains = gains or [(0.0, weight.float()), (1.0, 1.0 + weight.float()), (None, 1.0)]
+    gains: list[tuple[float | None, Tensor | float]] = [(None, 1.0)]
+    if weight is not None:
+        gains = [(0.0, weight.float()), (1.0, 1.0 + weight.float()), *gains]
     shift = 0.0 if bias is None else bias.float()
-    gaps = {}
+    gaps: dict[Normed, float] = {}
     for kind in NORMS:
         centred = x - x.mean(-1, keepdim=True) if kind == "LayerNorm" else x
         for epsilon in epsilons or EPSILONS:
@@ -330,7 +340,7 @@ def _norm(module: nn.Module, x: Tensor, y: Tensor) -> Normed | None:
                 if _fits(gain, even) and _fits(shift, even):
                     gaps[Normed(kind, epsilon, above)] = difference(even * gain + shift, y)
     # In half precision both kinds can fit where the mean is small: the one with the smaller gap.
-    nearest = min(gaps, key=gaps.get, default=None)
+    nearest = min(gaps, key=lambda one: gaps[one], default=None)
     return nearest if nearest is not None and gaps[nearest] <= ROUNDINGS else None
 
 
@@ -388,7 +398,7 @@ def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: in
             for order in orders:
                 before_q = _before(raw_q, order, code, own_q)
                 before_k = None if before_q is None else _before(keys, order, code, own_k)
-                if before_k is not None:
+                if before_q is not None and before_k is not None:
                     tensors = {"q_raw": _with(q, start, before_q), "k_raw": _with(k, start, before_k)}
                     return Provenance(tensors, code=code._replace(start=start))
     return None
@@ -423,9 +433,10 @@ def _last(
     """
 
     def stage(output: tuple, change: Factor | Clip | None = None, code: RotaryCode | None = None) -> Stage:
-        product = matrix(output[0])
-        own = norm(output[0], target.shape[3]) if product is None else None
-        return Stage(*output, change, code, target, product, own)
+        use, layout, heads = output
+        product = matrix(use)
+        own = norm(use, target.shape[3]) if product is None else None
+        return Stage(use, layout, heads, change, code, target, product, own)
 
     for output in outputs if None in codes else ():
         if _is_the_same(output[2], target):
@@ -531,9 +542,10 @@ def _rows(x: Tensor) -> Tensor:
 
 def _same_memory(proven: Matrix, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether a weight and a bias are in the memory of the proven matrix."""
-    if proven[0].data_ptr() != weight.data_ptr() or (bias is None) != (proven[1] is None):
-        return False
-    return bias is None or proven[1].data_ptr() == bias.data_ptr()
+    proven_weight, proven_bias = proven
+    if bias is None or proven_bias is None:
+        return proven_weight.data_ptr() == weight.data_ptr() and bias is proven_bias
+    return (proven_weight.data_ptr(), proven_bias.data_ptr()) == (weight.data_ptr(), bias.data_ptr())
 
 
 def _fits(gain: Tensor | float, even: Tensor) -> bool:

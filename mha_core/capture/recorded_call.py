@@ -228,12 +228,14 @@ def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
         return None
     n_query, n_key = first.sizes
     expanded = [rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key) for rule in rules]
-    sinks = None if rules[0].sinks is None else torch.cat([rule.sinks for rule in rules])
+    own_sinks = [rule.sinks for rule in rules if rule.sinks is not None]
+    sinks = torch.cat(own_sinks) if own_sinks else None
     mask = _of_heads([rule.mask for rule in expanded], True, first.sizes)
     bias = _of_heads([rule.bias for rule in expanded], 0.0, first.sizes)
     rule = replace(rules[0], mask=mask, bias=bias, distance_bias=None, sinks=sinks)
+    x = first.tensors.get("x")
     inputs = [call.tensors.get("x") for call in calls]
-    same_x = all(x is not None and torch.equal(x, inputs[0]) for x in inputs)
+    same_x = x is not None and all(one is not None and torch.equal(one, x) for one in inputs)
     names = {frozenset(call.matrices) for call in calls}
     changed = any(call.about.adjustments is not None for call in calls)
     matrices = {} if not same_x or changed or len(names) > 1 else first.matrices
@@ -245,7 +247,7 @@ def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
         v=torch.cat([call.v for call in calls]),
         about=replace(first.about, adjustments=None),
         ambiguity="",
-        tensors={"x": inputs[0]} if same_x else {},
+        tensors={"x": x} if x is not None and same_x else {},
         matrices={name: torch.cat([call.matrices[name] for call in calls], dim=-1) for name in matrices},
     )
 

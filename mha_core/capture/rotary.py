@@ -63,11 +63,12 @@ def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
         return []
     forms, width, d_k = [], cos.shape[1], shape[3]
     if width <= d_k and width % 2 == 0:
-        halves = (code[:, : width // 2].repeat_interleave(2, dim=1) for code in (cos, sin))
-        forms += [RotaryCode("half", cos, sin), RotaryCode("pairs", cos, sin), RotaryCode("pairs", *halves)]
+        cos_half, sin_half = (code[:, : width // 2].repeat_interleave(2, dim=1) for code in (cos, sin))
+        forms += [RotaryCode("half", cos, sin), RotaryCode("pairs", cos, sin)]
+        forms.append(RotaryCode("pairs", cos_half, sin_half))
     if 2 * width <= d_k:
-        forms.append(RotaryCode("half", *(torch.cat([code, code], dim=1) for code in (cos, sin))))
-        forms.append(RotaryCode("pairs", *(code.repeat_interleave(2, dim=1) for code in (cos, sin))))
+        forms.append(RotaryCode("half", torch.cat([cos, cos], dim=1), torch.cat([sin, sin], dim=1)))
+        forms.append(RotaryCode("pairs", cos.repeat_interleave(2, dim=1), sin.repeat_interleave(2, dim=1)))
     return [*forms, *(code._replace(sin=-code.sin) for code in forms)]
 
 
@@ -102,7 +103,8 @@ def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Ten
 
 def _rotation_codes(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None:
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
-        return x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
+        first, second = x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
+        return first, second
 
     # On the CPU: not every GPU computes in float64.
     (a, b), (to_a, to_b) = (pairs(x.to("cpu", torch.float64)) for x in (raw, used))
@@ -110,8 +112,8 @@ def _rotation_codes(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tenso
     cos, sin = (a * to_a + b * to_b).sum(1) / size, (a * to_b - b * to_a).sum(1) / size
     if not ((cos * cos + sin * sin - 1).abs() <= UNIT).all():
         return None
-    laid = [torch.cat([c, c], -1) if form == "half" else c.repeat_interleave(2, -1) for c in (cos, sin)]
-    return tuple(code.to(used) for code in laid)
+    cos, sin = (torch.cat([c, c], -1) if form == "half" else c.repeat_interleave(2, -1) for c in (cos, sin))
+    return cos.to(used), sin.to(used)
 
 
 def length_dependent(model: nn.Module) -> list[nn.Module]:
@@ -129,7 +131,9 @@ def recompute_codes(model: nn.Module) -> None:
     """
     for part in length_dependent(model):
         for name, buffer in list(part._buffers.items()):
-            if name.endswith("original_inv_freq"):  # the model may have read a long text before
+            if buffer is not None and name.endswith(
+                "original_inv_freq"
+            ):  # the model may have read a long text before
                 part._buffers[name.replace("original_", "")] = buffer.clone()
         for name in vars(part):
             if name.endswith("max_seq_len_cached"):
@@ -140,5 +144,7 @@ def recompute_codes(model: nn.Module) -> None:
 def _recomputed(part: nn.Module, *args: object, **kwargs: object) -> object:
     """The result of a part, computed by a copy that is then discarded."""
     fresh = copy.copy(part)
-    fresh._buffers = {name: buffer.clone() for name, buffer in part._buffers.items()}
+    fresh._buffers = {
+        name: None if buffer is None else buffer.clone() for name, buffer in part._buffers.items()
+    }
     return type(part).forward(fresh, *args, **kwargs)

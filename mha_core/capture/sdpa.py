@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from threading import Lock
 from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +49,7 @@ class SdpaMode(TorchFunctionMode):
         super().__init__()
         self.show = show
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func is OPERATOR:
@@ -70,7 +71,9 @@ def is_flex_attention(func: object) -> bool:
     return type(func).__name__ == "FlexAttentionHOP"
 
 
-def flex_arguments(q: Tensor, k: Tensor, v: Tensor, score_mod, block_mask, scale: float, *_) -> dict:
+def flex_arguments(
+    q: Tensor, k: Tensor, v: Tensor, score_mod: Callable, block_mask: Any, scale: float, *_: object
+) -> dict:
     """The arguments of `scaled_dot_product_attention` that compute the same as a call of flex_attention.
 
     The function of a block mask is evaluated for every cell. Raises `MhaError` where a function changes the
@@ -95,7 +98,7 @@ class HeadsReached(Exception):
     """Ends `multi_head_attention_forward` at its attention, with the arguments of that call."""
 
 
-def _stop(*args):
+def _stop(*args: object) -> None:
     raise HeadsReached(*args)
 
 
@@ -136,7 +139,7 @@ class _Uncompiled:
             if self.stance is None and not COMPILING.isdisjoint(sys.modules):
                 self.stance = torch.compiler.set_stance("force_eager")
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         with self.lock:
             self.count -= 1
             if not self.count and self.stance is not None:
@@ -171,8 +174,9 @@ class SdpaReader:
         return lead, text_axis(lead, batch, inner_axes(query), documented=query.dim() == 4, alone=alone)
 
     def attended(
-        self, lead: Sequence[int], axis: int | None, item: int, query, key, value, attn_mask=None,
-        dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
+        self, lead: Sequence[int], axis: int | None, item: int, query: Tensor, key: Tensor, value: Tensor,
+        attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False,
     ) -> tuple[Attended, Facts]:  # fmt: skip
         """One `item` of a call with these arguments, as a batch of one, and its facts.
 
@@ -190,7 +194,8 @@ class SdpaReader:
         if is_causal:
             mask = self._causal_mask(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
-        return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p)
+        attended = Attended(None, q[None], k[None], v[None], rule)  # type: ignore[arg-type]  # as in tiling
+        return attended, Facts(dropout=dropout_p)
 
     def _one(self, part: Tensor, axis: int | None, item: int) -> Tensor:
         """The queries, keys or values of one text, (head, position, width)."""

@@ -8,7 +8,7 @@ compared, too.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class TokenMixing:
     def __init__(
         self,
         names: dict[nn.Module, str],
-        lengths: Sequence[int],
+        lengths: Collection[int],
         attends: Callable[[nn.Module], bool],
         unseen: Callable[[], AbstractContextManager],
         *,
@@ -88,7 +88,7 @@ class TokenMixing:
                 self._hooks.append(module.register_forward_hook(self._end))
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -144,8 +144,10 @@ class TokenMixing:
         from mha_core.capture.own_code.rerun import rerun  # only recordings ask for it
 
         axes = self._shared_axes(run, output)
-        calm = None if axes is None else rerun(self._again(run))
-        if calm is None or not calm.is_followed or not calm.heads:
+        if axes is None:
+            return BESIDE
+        calm = rerun(self._again(run))
+        if not calm.is_followed or not calm.heads:
             return BESIDE
         of_tokens = [part.shape[-2] in self.lengths for heads in calm.heads for part in heads[:3]]
         if not all(of_tokens):
@@ -242,6 +244,7 @@ class TokenMixing:
             if token is not None:
                 _change(next(tensors((args, kwargs))), *token)
 
+        assert run.given is not None  # without it there are no axes of tokens
         return prepared(run.module, run.given, prepare)
 
 

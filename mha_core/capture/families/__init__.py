@@ -4,6 +4,9 @@
 part, and returns True if the part is a layer without softmax whose mixing matrix is recorded from then on.
 """
 
+# mypy: disable-error-code=no-redef
+# `file` in `_loaded` is a module of its own in each case, and only one case runs.
+
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -9,6 +9,7 @@ Source: Kitaev, Kaiser and Levskaya 2020, "Reformer: The Efficient Transformer",
 
 import copy
 import inspect
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ def watch(_place: str, part: nn.Module) -> bool:
     return False
 
 
-def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> tuple | None:
+def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> tuple | None:
     """The same output with weights (query, key), if it has weights and they can be read."""
     if not isinstance(getattr(output, "attention_probs", None), Tensor):  # no weights were requested
         return None
@@ -31,7 +32,7 @@ def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> 
     return None if weights is None else output._replace(attention_probs=weights)
 
 
-def _read(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> Tensor | None:
+def _read(module: Any, args: tuple, kwargs: dict, output: Any) -> Tensor | None:
     """The weights (1, head, query, key); None for a text in one chunk, or if they do not give the output."""
     arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     hidden, heads = arguments["hidden_states"], (module.num_attention_heads, module.attention_head_size)

@@ -7,6 +7,7 @@ Source: Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms", eq
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from mha_core.errors import Phrase
 FOURIER = Kernel(Phrase("Fourier transform (FNet)"), unit="component")
 
 
-def watch(place: str, part: nn.Module) -> bool:
+def watch(place: str, part: Any) -> bool:
     """Record the input and the output of a layer's transform."""
     part.self.register_forward_hook(partial(_on_leaving, place))
     return True

@@ -3,6 +3,8 @@
 DeepSeek V3.2, MiniMax M3 and others have such an index. It returns its choice, not its scores.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -32,7 +34,7 @@ class _Choices(TorchFunctionMode):
 
     scores: Tensor | None = None
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if getattr(func, "__name__", "") == "topk" and args and isinstance(args[0], Tensor):
             self.scores = args[0].detach()
         return func(*args, **(kwargs or {}))

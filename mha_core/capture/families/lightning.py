@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from mha_core.errors import Phrase
 LIGHTNING = Kernel(Phrase("lightning attention"), tokens=2, heads=1)
 
 
-def watch(place: str, part: nn.Module) -> bool:
+def watch(place: str, part: Any) -> bool:
     """Record the output of a layer's projection (q, k and v) and the input of its norm."""
     forward = inspect.unwrap(type(part).forward)
     projected: ContextVar[Tensor | None] = ContextVar(f"headscope_lightning {place}", default=None)

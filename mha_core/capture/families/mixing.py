@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -61,7 +62,7 @@ class KernelCall:
 
     kernel: Kernel
     function: Callable
-    arguments: dict[str, object]
+    arguments: dict[str, Any]
     result: Tensor
     dtype: torch.dtype
 
@@ -71,7 +72,7 @@ class KernelCall:
         columns = self._of_channels if self.kernel.channels else self._of_heads
         return torch.cat(list(columns(ungated, list(heads))), dim=-1)
 
-    def _of_heads(self, arguments: dict[str, object], heads: list[int]) -> Iterator[Tensor]:
+    def _of_heads(self, arguments: dict[str, Any], heads: list[int]) -> Iterator[Tensor]:
         """The columns of the matrices, d_v columns in one run."""
         kernel = self.kernel
         n_heads, n_tokens, width = kernel.by_head(arguments[kernel.value]).shape
@@ -82,7 +83,7 @@ class KernelCall:
             mixed = self._run({**arguments, kernel.value: kernel.as_values(units)})
             yield kernel.by_head(mixed)[heads, :, : len(at)]
 
-    def _of_channels(self, arguments: dict[str, object], heads: list[int]) -> Iterator[Tensor]:
+    def _of_channels(self, arguments: dict[str, Any], heads: list[int]) -> Iterator[Tensor]:
         """The columns of the matrices: each channel is repeated, with one unit vector for each column."""
         kernel = self.kernel
         n_tokens = kernel.by_head(arguments[kernel.value]).shape[1]
@@ -236,7 +237,8 @@ def _layer(name: str, calls: list[KernelCall], convolution: int) -> MixerTrace:
 
 def _of_calls(calls: Sequence[KernelCall], counts: Sequence[int], heads: Sequence[int]) -> Tensor:
     """The matrices of heads that come from several calls, numbered through."""
-    parts, start = {}, 0
+    parts: dict[int, Tensor] = {}
+    start = 0
     for call, count in zip(calls, counts, strict=True):
         if own := [head - start for head in heads if start <= head < start + count]:
             parts |= dict(zip([start + head for head in own], call(own), strict=True))

@@ -6,8 +6,9 @@ Source: Zeng et al. 2021, "You Only Sample (Almost) Once: Linear Cost Self-Atten
 import inspect
 from functools import partial
 from types import MethodType, SimpleNamespace
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from mha_core.capture.families.mixing import Kernel, current, with_globals
 from mha_core.errors import Phrase
@@ -15,7 +16,7 @@ from mha_core.errors import Phrase
 YOSO = Kernel(Phrase("expected hash collisions (YOSO)"), tokens=2, heads=1)
 
 
-def watch(place: str, part: nn.Module) -> bool:
+def watch(place: str, part: Any) -> bool:
     """Record the input and output of a layer's sum. False where it hashes at random or adds a convolution."""
     if not part.use_expectation or part.use_conv:
         return False
@@ -26,7 +27,7 @@ def watch(place: str, part: nn.Module) -> bool:
     return True
 
 
-def _cumulate(place: str, n_heads: int, cumulation: type, *args: object) -> Tensor:
+def _cumulate(place: str, n_heads: int, cumulation: Any, *args: Any) -> Tensor:
     """The layer's own result, recorded.
 
     The arguments are masks of queries and keys, queries, keys and values (head, token, width), and settings.
@@ -41,7 +42,7 @@ def _cumulate(place: str, n_heads: int, cumulation: type, *args: object) -> Tens
 
 
 def _yoso(
-    cumulation: type,
+    cumulation: Any,
     *,
     value: Tensor,
     query_mask: Tensor,

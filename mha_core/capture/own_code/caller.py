@@ -123,7 +123,8 @@ def caller(block: FrameType | None = None, model: nn.Module | None = None) -> Ca
     The root is the call of `model`, else of the outermost module, else of the outermost function below
     `block`; None for an operation in the block itself.
     """
-    frame, frames = sys._getframe(1), []
+    frame: FrameType | None = sys._getframe(1)
+    frames: list[FrameType] = []
     inner = outer = None
     while frame is not None and frame is not block:
         if frame.f_code is MODULE_CALL:

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ from mha_core.capture.own_code.scores import (
     Scores,
     SharedTerms,
     UnfollowedScores,
+    Unpermuted,
     Weights,
     are_same,
     as_product,
@@ -143,7 +145,7 @@ class EagerMode(TorchFunctionMode):
         # For the id of a tensor: the tensor, its version, and its known meaning.
         self._known: dict[int, tuple[weakref.ref, int, Known]] = {}
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         name = _name(func)
         if name == "setitem" and isinstance(known := self._known_of(args[0]), Scores | Rows):
@@ -169,7 +171,7 @@ class EagerMode(TorchFunctionMode):
         elif name == "softmax" and isinstance(result, Tensor):
             with self.undisturbed():
                 readable = result.layout is torch.strided and not result.is_nested and result.dim() > 1
-                attempt = self._attempt(tuple(result.shape[-2:]) if readable else (0, 0), UNREADABLE)
+                attempt = self._attempt(result.shape[-2:] if readable else (0, 0), UNREADABLE)
                 attempt.rearranged = not readable and result.dim() > 1
         return result
 
@@ -262,16 +264,19 @@ class EagerMode(TorchFunctionMode):
         """The known meaning of a tensor; None if it was changed in place since."""
         if not isinstance(tensor, Tensor):
             return None
-        reference, changes, known = self._known.get(id(tensor), (None, 0, None))
-        unchanged = reference is not None and reference() is tensor and changes == version(tensor)
-        return known if unchanged else None
+        if (entry := self._known.get(id(tensor))) is None:
+            return None
+        reference, changes, known = entry
+        is_same = reference() is tensor
+        return known if is_same and changes == version(tensor) else None
 
     def _note(self, tensor: Tensor, known: Known | None) -> None:
         if isinstance(known, Permuted) and known.order == tuple(range(len(known.order))):
             known = known.known
         if known is not None:
-            gone = weakref.ref(tensor, lambda _, key=id(tensor): self._known.pop(key, None))
-            self._known[id(tensor)] = (gone, version(tensor), known)
+            key = id(tensor)
+            gone = weakref.ref(tensor, lambda _: self._known.pop(key, None))
+            self._known[key] = (gone, version(tensor), known)
 
     def _mark_unfollowed(self, name: str, known: Known, result: object) -> None:
         """Mark scores or weights as lost after an operation that is not followed."""
@@ -288,7 +293,7 @@ class EagerMode(TorchFunctionMode):
                 self._note(part, UnfollowedScores(sizes, operation, attempt, learned, mixed))
 
     def _follow(
-        self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
+        self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: Any
     ) -> None:
         if name in PRODUCTS:
             self._product(name, args, kwargs, before, result)
@@ -343,12 +348,13 @@ class EagerMode(TorchFunctionMode):
         return self._elementwise(name, at, known, args, kwargs, before, result)
 
     def _elementwise(
-        self, name: str, at: int, known: Known, args: tuple, kwargs: dict, before: list, result: Tensor
-    ) -> Known | None:
+        self, name: str, at: int, known: Unpermuted, args: tuple, kwargs: dict, before: list, result: Tensor
+    ) -> Unpermuted | None:
         """Scores, exponentials or weights after an elementwise operation."""
         other = before[1 - at] if name in ("sub", "div") and len(before) > 1 else None
         if isinstance(other, RowNumbers | Log) and at == 0 and not kwargs:
             return self._by_row(name, known, other, result)
+        new: Scores | Exponentials | None
         if isinstance(known, Scores):
             new = scores_after(name, at, known, args, kwargs)
         elif isinstance(known, Exponentials) and name in ("mul", "masked_fill"):
@@ -363,15 +369,17 @@ class EagerMode(TorchFunctionMode):
             return known
         return new
 
-    def _by_row(self, name: str, known: Known, row: RowNumbers | Log, result: Tensor) -> Known | None:
+    def _by_row(
+        self, name: str, known: Unpermuted, row: RowNumbers | Log, result: Tensor
+    ) -> Unpermuted | None:
         """Scores or exponentials minus, or divided by, one number for each row."""
-        scores = getattr(known, "scores", known)
+        scores: Any = getattr(known, "scores", known)
         if row.scores is not scores:
             return None
         if name == "sub" and isinstance(known, Scores):
             if isinstance(row, Log):
                 return Log(scores, of_weights=True)
-            return scores if row.of == "largest" else None  # this does not change the softmax
+            return known if row.of == "largest" else None  # this does not change the softmax
         if name == "div" and isinstance(known, Exponentials) and getattr(row, "of", "") == "sum":
             return self._weights(scores, result)
         return None
@@ -419,17 +427,19 @@ class EagerMode(TorchFunctionMode):
             if isinstance(scores, Scores):
                 lost = Phrase("it sums to 1 over another axis than keys or queries")
             if isinstance(known, TRACKED):
-                attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
+                own, *factors = _sizes(known)
+                attempt = self._attempt(own, lost, tuple(factors))
                 is_lost = isinstance(known, UnfollowedScores) and known.attempt is None and not known.learned
                 attempt.rearranged = attempt.is_attention = is_lost
             elif axis == n - 1:
-                attempt = self._attempt(tuple(result.shape[-2:]), lost)
+                attempt = self._attempt(result.shape[-2:], lost)
                 self._note(result, UnfollowedScores(attempt.sizes, name, attempt))
             if axis == n - 1 and n > 2:
-                self.softmaxes[tuple(result.shape[-2:])] += 1
+                self.softmaxes[result.shape[-2], result.shape[-1]] += 1
 
-    def _attempt(self, sizes: tuple[int, int], lost: str = "", factors: tuple = ()) -> Attempt:
-        attempt = Attempt(sizes, self.locate(), lost, factors)
+    def _attempt(self, sizes: Sequence[int], lost: str = "", factors: tuple = ()) -> Attempt:
+        n_query, n_key = sizes
+        attempt = Attempt((n_query, n_key), self.locate(), lost, factors)
         self.attempts.append(attempt)
         return attempt
 
@@ -441,7 +451,7 @@ class EagerMode(TorchFunctionMode):
         attempt.is_attention = not scores.learned
         return Weights(scores, attempt)
 
-    def _softmax_step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
+    def _softmax_step(self, name: str, known: Known, args: tuple, kwargs: dict, result: Any) -> bool:
         """One of the steps of ``exp(s − max s) / Σ exp(s − max s)`` or ``exp(s − logsumexp(s))``."""
         if name == "exp":
             if isinstance(known, Log) and known.of_weights:
@@ -466,7 +476,7 @@ class EagerMode(TorchFunctionMode):
             return False
         return True
 
-    def _concatenated(self, args: tuple, parts: list, result: Tensor) -> None:
+    def _concatenated(self, args: tuple, parts: list, result: Any) -> None:
         """A concatenation: of scores and a sink, or of the outputs of heads."""
         tensors, axis = args[0], args[1] if len(args) > 1 else 0
         last = isinstance(axis, int) and axis in (-1, result.dim() - 1)
@@ -489,9 +499,9 @@ class EagerMode(TorchFunctionMode):
             operands = args[1] if isinstance(args[1], list | tuple) else args[1:]
             product = as_product(args[0], operands, result)
         elif min(args[0].dim(), args[1].dim()) > 1:
-            product = Product.of(*args[:2], result)
+            product = Product.of(args[0], args[1], result)
         else:
-            product = None
+            return
         if product is None:
             return
         for way in (product, product.transposed()):
@@ -512,14 +522,15 @@ class EagerMode(TorchFunctionMode):
         """Scores or weights that are a factor of a product, if their last axes are query and key there."""
         known = self._known_of(end)
         if isinstance(known, Permuted):
-            known, order = known.known, tuple(known.order[axis] for axis in order)
+            inner = known.order
+            known, order = known.known, tuple(inner[axis] for axis in order)
         return known if isinstance(known, TRACKED) and order == tuple(range(len(order))) else None
 
     def _baddbmm(self, args: tuple, kwargs: dict, result: Tensor) -> None:
         added, left, right = args
         product = Product.of(left, right, result)
-        scores = self._scores(product, [self._known_of(left), self._known_of(right)])
-        scores = scores.times(float(kwargs.get("alpha", 1.0)))
+        of_product = self._scores(product, [self._known_of(left), self._known_of(right)])
+        scores = of_product.times(float(kwargs.get("alpha", 1.0)))
         if scores is not None and (beta := float(kwargs.get("beta", 1.0))):
             scores = scores.plus(added, beta)
         self._note(result, scores)
@@ -533,18 +544,18 @@ class EagerMode(TorchFunctionMode):
         for n, known in enumerate(before):  # q and k before a factor, which becomes the rule's scale
             if isinstance(known, Multiple):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
-        inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
+        inside = tuple({*_inside(product.left, lead), *_inside(product.right.mT, lead)})
         learned = _is_parameter(product.left) or _is_parameter(product.right)
         factors = tuple(size for known in before if isinstance(known, TRACKED) for size in _sizes(known))
         mixed = self._mixes_tokens(product)
         mixed |= any(getattr(_unpermuted(known), "mixed", False) for known in before)
-        shape, inside = product.result.shape, tuple(inside)
+        shape = product.result.shape
         return Scores(q, k, shape, factor, inside=inside, learned=learned, factors=factors, mixed=mixed)
 
     def _not_weights(self, known: Known) -> None:
         """A product of values with a tensor in the place of weights that is not known to be weights."""
-        if getattr(known, "attempt", None) is not None:
-            known.attempt.is_attention = True
+        if (attempt := getattr(known, "attempt", None)) is not None:
+            attempt.is_attention = True
             return
         if getattr(known, "learned", False):
             return
@@ -571,9 +582,14 @@ class EagerMode(TorchFunctionMode):
             attempt.lost = attempt.lost or Phrase("its weights are multiplied with weights")
             self._mark_unfollowed("matmul", known, result)
             return
-        parts = (heads(part, lead) for part in (product.left, product.right, product.result))
         followed = followed_attention(
-            scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout
+            scores,
+            heads(product.left, lead),
+            heads(product.right, lead),
+            heads(product.result, lead),
+            self.shared,
+            every_row=self.every_row,
+            dropout=known.dropout,
         )
         if followed is not None:
             inside = tuple({*followed.inside, *_inside(product.right, lead)})
@@ -585,22 +601,24 @@ class EagerMode(TorchFunctionMode):
         known = _unpermuted(self._known_of(values))
         if isinstance(known, Scores):
             return values.shape[-2:] in known.factors
-        made = isinstance(known, Weights | UnfollowedScores) and known.attempt is not None
-        return made and values.shape[-2:] == _sizes(known)[0]
+        if isinstance(known, Weights | UnfollowedScores) and known.attempt is not None:
+            return values.shape[-2:] == _sizes(known)[0]
+        return False
 
 
 TRACKED = Scores | Weights | Exponentials | Log | Permuted | Rows | UnfollowedScores
 
 
-def _unpermuted(known: Known | None) -> Known | None:
+def _unpermuted(known: Known | None) -> Unpermuted | None:
     return known.known if isinstance(known, Permuted) else known
 
 
 def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     """The numbers of queries and keys of a tensor, and of the scores that are factors of it."""
-    known = _unpermuted(known)
-    known = known if isinstance(known, Scores | UnfollowedScores) else known.scores
-    return (known.sizes, *(known.factors if isinstance(known, Scores) else ()))
+    inner = known.known if isinstance(known, Permuted) else known
+    assert not isinstance(inner, Multiple)  # it is one of `TRACKED`
+    scores = inner if isinstance(inner, Scores | UnfollowedScores) else inner.scores
+    return (scores.sizes, *(scores.factors if isinstance(scores, Scores) else ()))
 
 
 def _filled(known: Scores | Rows, tensor: Tensor, cells: object, value: object) -> Scores | Rows | None:
@@ -716,7 +734,8 @@ def _is_strided(value: object) -> bool:
 def _unchanged(name: str, result: Tensor, operand: Tensor, args: tuple) -> bool:
     """Whether all numbers are unchanged, apart from those that hide a cell."""
     if result is operand:  # in place there is nothing to compare; the arguments of dropout decide
-        p, training = (*args[1:3], *(0.5, True)[max(0, len(args) - 1) :])
+        p = args[1] if len(args) > 1 else 0.5
+        training = args[2] if len(args) > 2 else True
         return name == "dropout" and not (p and training)
     return are_same(result, operand)
 
@@ -738,7 +757,7 @@ def attended(followed: FollowedAttention, lead: Sequence[int], axis: int | None,
     rows = numbers.flatten()
     k, v = (_shared_heads(part, followed.q.shape[1], rows) for part in (followed.k, followed.v))
     rule = followed.rule.mapped(lambda table: _of_heads(table, rows))
-    return Attended(None, followed.q[:, rows], k, v, rule)
+    return Attended(None, followed.q[:, rows], k, v, rule)  # type: ignore[arg-type]  # as in tiling
 
 
 def _shared_heads(part: Tensor, n_heads: int, rows: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class ModuleUses:
             if is_leaf and module._parameters.get("weight") is not None:
                 self._hooks.append(module.register_forward_hook(self._on_use))
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -73,8 +73,9 @@ class ModuleUses:
             return
         x = args[0]
         with torch._C.DisableTorchFunction():  # modes would see each question to a tensor
-            of_numbers = isinstance(x, Tensor) and isinstance(output, Tensor) and x.is_floating_point()
-            if not of_numbers or x.is_meta:
+            if not isinstance(x, Tensor) or not isinstance(output, Tensor):
+                return
+            if not x.is_floating_point() or x.is_meta:
                 return
             use = ModuleUse(module, x, output, (version(x), version(output)))
             self._uses.append(use)
@@ -92,13 +93,14 @@ class ModuleUses:
     ) -> Provenance:
         """The origin of q, k and v of one text, as far as the modules inside `module` show it."""
         uses, self._uses = self._uses, []
-        if module not in self._names:
+        if module is None or module not in self._names:
             return Provenance()
         inside = set(module.modules())
         # Each use is tried for q, k and v: the numbers show which is which.
         named = []
         for use in uses:
-            name = "c_attn" if use.module.weight.dim() == 2 else "qk_norm"
+            weight = use.module._parameters["weight"]
+            name = "c_attn" if weight is not None and weight.dim() == 2 else "qk_norm"
             if use.module in inside and (one := use.of_text(n_texts, item, name, tiled)) is not None:
                 named.append(one)
         q, k, v = attended.q, attended.k, attended.v

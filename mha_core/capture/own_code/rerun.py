@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class Operations(TorchFunctionMode):
         self.heads: list[Heads] = []
         self.results: dict[int, object] = {}
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         self.number += 1
         if (reached := _arguments(func, args, kwargs)) is not None:
@@ -83,7 +83,8 @@ def _arguments(func: Callable, args: tuple, kwargs: dict) -> tuple[Tensor, Tenso
     """The queries, keys and values of a call of one of torch's own functions."""
     if func is SDPA or func is OPERATOR:
         names = ("query", "key", "value")
-        return tuple(args[at] if at < len(args) else kwargs[name] for at, name in enumerate(names))
+        q, k, v = (args[at] if at < len(args) else kwargs[name] for at, name in enumerate(names))
+        return q, k, v
     if func is FORWARD:
         arguments = SIGNATURE.bind(*args, **kwargs).arguments
         try:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from string import ascii_letters
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -215,9 +215,8 @@ def followed_attention(
         return None
     k, v = unrepeated(scores.k, v, scores.q.shape[1])
     n_query, n_key = weights.shape[-2:]
-    rows = sorted({n * (n_query - 1) // (ROWS - 1) for n in range(ROWS)})
-    rows = torch.arange(n_query) if every_row else torch.tensor(rows)
-    rows = rows.to(weights.device)
+    few = sorted({n * (n_query - 1) // (ROWS - 1) for n in range(ROWS)})
+    rows = (torch.arange(n_query) if every_row else torch.tensor(few)).to(weights.device)
     rule_of_rows = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
     again, computed = (
         attention_weights(scores.q[:, :, rows], k, rule_of_rows).to(v.dtype),
@@ -274,9 +273,7 @@ def _any(weights: Tensor, cells: Tensor) -> bool:
     return any(bool(torch.where(cells[n % len(cells)], rows, 0.0).any()) for n, rows in enumerate(weights[0]))
 
 
-def _bias(
-    total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: SharedTerms
-) -> dict[str, Tensor]:
+def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: SharedTerms) -> dict[str, Any]:
     if total is None:
         return {}
     total = total.float() if total.dtype in HALF else total
@@ -357,7 +354,7 @@ class RowNumbers:
 class Permuted:
     """A known tensor with its axes in another order: axis n of this tensor is axis `order[n]` of `known`."""
 
-    known: "Scores | Weights | Exponentials"
+    known: "Unpermuted"
     order: tuple[int, ...]
 
     def back(self, tensor: Tensor) -> Tensor:
@@ -386,7 +383,8 @@ class UnfollowedScores:
     mixed: bool = False
 
 
-Known = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Permuted | Rows | UnfollowedScores
+Unpermuted = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Rows | UnfollowedScores
+Known = Unpermuted | Permuted
 
 
 def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
@@ -469,14 +467,12 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
     *terms, result_axes = _spelled_out(equation.replace(" ", ""), ends)
     if any(len(set(term)) != len(term) for term in (*terms, result_axes)):
         return None
-    over = set(terms[0]) & set(terms[1]) - set(result_axes)
+    summed = set(terms[0]) & set(terms[1]) - set(result_axes)
     sides = [[axis for axis in result_axes if axis in terms[n] and axis not in terms[1 - n]] for n in (0, 1)]
-    if len(over) != 1 or not all(sides):
+    if len(summed) != 1 or not all(sides):
         return None
-    over, (rows, columns) = (
-        *over,
-        (side[-1] for side in sides),
-    )  # earlier axes are heads that share the other factor
+    [over] = summed
+    rows, columns = (side[-1] for side in sides)  # earlier axes are heads that share the other factor
     lead = [axis for axis in result_axes if axis not in (rows, columns)]
     if any(set(term) - {*lead, rows, columns, over} for term in terms):
         return None
@@ -498,8 +494,8 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
 
 def _spelled_out(equation: str, ends: Sequence[Tensor]) -> list[str]:
     """The terms of an einsum and its result, with letters in place of ``...``."""
-    terms, result = equation.split("->")
-    terms = terms.split(",")
+    factors, result = equation.split("->")
+    terms = factors.split(",")
     spare = "".join(letter for letter in ascii_letters if letter not in equation)
     counts = [end.dim() - len(term.replace("...", "")) for term, end in zip(terms, ends, strict=True)]
     most = max(counts)
@@ -517,8 +513,7 @@ def _in_axes(tensor: Tensor, term: str, order: Sequence[str]) -> Tensor:
 
 def reshaped(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
     """Scores or weights in a tensor of another shape."""
-    scores = known if isinstance(known, Scores) else known.scores
-    scores = scores.reshaped(shape)
+    scores = (known if isinstance(known, Scores) else known.scores).reshaped(shape)
     return scores if scores is None or isinstance(known, Scores) else replace(known, scores=scores)
 
 

@@ -6,7 +6,7 @@ row of a part that moves in exactly one of the two runs, for each digit, is made
 are the number of this token.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -55,11 +55,14 @@ class Tiling:
     def attended(self, parts: Sequence[Attended]) -> Attended:
         """The attention of all parts as one over all tokens: those of other parts are hidden."""
         q, k, v = (self.whole(torch.cat([getattr(part, name) for part in parts], dim=2), 2) for name in "qkv")
-        return Attended(None, q, k, v, self._rule([part.rule.item(0) for part in parts]))
+        rule = self._rule([part.rule.item(0) for part in parts])
+        return Attended(None, q, k, v, rule)  # type: ignore[arg-type]  # nobody asks for the output
 
     def _rule(self, rules: Sequence[ScoreRule]) -> ScoreRule:
         size, sinks = self.tokens.shape[1], rules[0].sinks
-        if sinks is not None and not all(torch.equal(rule.sinks, sinks) for rule in rules):
+        if sinks is not None and not all(
+            rule.sinks is not None and torch.equal(rule.sinks, sinks) for rule in rules
+        ):
             raise MhaError("its parts have different sinks, which one layer cannot have.")
         laid = [rule.at(slice(None), slice(None), n_query=size, n_key=size) for rule in rules]
         mask = self._laid([rule.mask for rule in laid], torch.ones(size, size, dtype=torch.bool))
@@ -71,12 +74,12 @@ class Tiling:
     def _laid(self, tables: Sequence[Tensor | None], default: Tensor) -> Tensor:
         """Tables ([head,] row, row) of the parts as one (head or 1, token, token), 0 between two parts."""
         first = next((table for table in tables if table is not None), default)
-        tables = [default.to(first) if table is None else table for table in tables]
-        tables = [
-            table.expand(*table.shape[:-2], *default.shape).reshape(-1, *default.shape) for table in tables
+        filled = [default.to(first) if table is None else table for table in tables]
+        laid = [
+            table.expand(*table.shape[:-2], *default.shape).reshape(-1, *default.shape) for table in filled
         ]
-        whole = first.new_zeros(max(map(len, tables)), self.tokens.numel(), self.tokens.numel())
-        for table, own in zip(tables, self.tokens.to(whole.device), strict=True):
+        whole = first.new_zeros(max(map(len, laid)), self.tokens.numel(), self.tokens.numel())
+        for table, own in zip(laid, self.tokens.to(whole.device), strict=True):
             whole[:, own[:, None], own] = table
         return whole
 
@@ -123,7 +126,8 @@ def tiling(
     its code has them, and `by_part` brings these, its keys and its values into (part, head, row, width).
     Raises `MhaError` where it is not proven that each token stands in one place.
     """
-    failed, found, given_in_parts = _unproven(NO_WHOLE), None, None
+    failed, given_in_parts = _unproven(NO_WHOLE), None
+    found: Tiling | None = None
     for module, given in modules:
         starts = [Start("", *start) for start in _starts(tensors(given), shape)]
         shapes = [start.shape for start in starts]
@@ -137,8 +141,10 @@ def tiling(
         except Exception:  # of somebody else's code: what cannot be copied may not run
             failed = _unproven(NOT_AGAIN)
             break
-        if not own.is_part_by_part or found is not None:
-            return found if own.is_part_by_part else own
+        if not own.is_part_by_part:
+            return own
+        if found is not None:
+            return found
         # Its input may have the tokens in parts already: the module around it may have them in another order.
         found, given_in_parts = own, shapes[0]
     if found is None:
@@ -224,7 +230,7 @@ def _moved(
     start: Start,
     by_part: Callable[[Tensor], Tensor],
     calm: Heads,
-    held: dict[int, object],
+    held: Mapping[int, object],
     chosen: Tensor,
 ) -> list[Tensor]:
     """Which rows (part, row) of queries, keys and values are others once some tokens are changed."""
