@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import autocorrect_py
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -108,7 +109,7 @@ def messages() -> list[tuple[str, set[str]]]:
 
 
 def plain_sentences(code: str) -> list[str]:
-    """The sentences in code that are no templates; not docstrings, warnings, regular expressions, reprs."""
+    """The sentences in code that are no templates; not docstrings, types, warnings, patterns, reprs."""
     names, left_out = message_names(), set()
     for node in ast.walk(tree := ast.parse(code)):
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -116,6 +117,8 @@ def plain_sentences(code: str) -> list[str]:
         called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
         if is_docstring or is_repr or called in names | {"warn", "compile"} or called.endswith("Error"):
             left_out.update(ast.walk(node))
+        if isinstance(node, ast.arg) and node.annotation is not None:  # the axes of an array
+            left_out.update(ast.walk(node.annotation))
         if isinstance(node, ast.JoinedStr):  # one text with its parts
             left_out.update(node.values)
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr)]
@@ -491,7 +494,6 @@ def test_a_message_without_translation_is_shown_in_english(kind, monkeypatch):
 
 # Chinese (assets/languages/STYLE.md)
 
-HAN = "[\u4e00-\u9fff]"
 AVOIDED = [
     "您",
     "请(?!求)",
@@ -509,16 +511,14 @@ AVOIDED = [
     "尺寸",
     "推断",
 ]
-RULES = {
-    "a half-width mark after Chinese": rf"{HAN}(?:[,!?:;]|\.(?!\w))",
-    "no space between Chinese and Latin": rf"{HAN}[A-Za-z0-9]|[A-Za-z0-9]{HAN}",
-    "a space beside a full-width mark": "[，。：；？！、（）] | [，。：；？！、（）]",
-    "a word that our terms replace": "|".join(AVOIDED),
-}
+CHINESE_PAGES = ["assets/README.zh.md", "assets/deploy/README.zh.md", "assets/lessons/README.zh.md"]
 
 
-def broken_rules(words: str) -> set[str]:
-    return {rule for rule, form in RULES.items() if re.search(form, words)}
+def faults_of_style(words: str) -> list[str]:
+    """The words in it that our terms replace, and what autocorrect would write: spaces, full-width marks."""
+    lines = words.replace("|", "\n")  # between the names of columns
+    corrected = autocorrect_py.format(lines)
+    return [*re.findall("|".join(AVOIDED), words), *({corrected} - {lines})]
 
 
 @pytest.mark.parametrize(
@@ -526,11 +526,17 @@ def broken_rules(words: str) -> set[str]:
 )
 def test_chinese_texts_follow_the_rules_of_style(file):
     texts = json.loads(file.read_text(encoding="utf-8"))
-    assert {key: rules for key, words in texts.items() if (rules := broken_rules(words))} == {}
+    assert {key: faults for key, words in texts.items() if (faults := faults_of_style(words))} == {}
+
+
+@pytest.mark.parametrize("page", CHINESE_PAGES)
+def test_chinese_pages_follow_the_rules_of_style(page):
+    words = (ROOT / page).read_text(encoding="utf-8")
+    assert autocorrect_py.format_for(words, "markdown") == words
 
 
 @pytest.mark.parametrize(
     "words", ["第3 个头", "第 3个头", "权重,分数", "输出.", "查询 ，键", "令牌", "请输入"]
 )
-def test_broken_rules_of_chinese_style_are_found(words):
-    assert broken_rules(words)
+def test_faults_of_chinese_style_are_found(words):
+    assert faults_of_style(words)

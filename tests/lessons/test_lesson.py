@@ -12,7 +12,7 @@ from mha_core import resources
 from mha_core.lessons import lesson as lessons
 from mha_core.lessons.lesson import ANY, Lesson, LessonError, Screen, in_language, shipped
 from mha_core.lessons.question import KINDS, Choose, Estimate, Find, Flip, Order, Why
-from tests.house.test_texts import broken_rules
+from tests.house.test_texts import faults_of_style
 from tests.lessons.items import tracer
 
 SCENE = 'scene = "text=How are you?&source=random&layer=1&token=are"'
@@ -170,7 +170,7 @@ def test_the_chinese_of_a_lesson_keeps_the_rules_of_all_texts(lesson):
     for screen in lesson.screens:
         texts += [screen.ask, screen.notice, *({"zh": hint} for hint in screen.hints["zh"])]
     plain = (words["zh"].replace("*", "") for words in texts)
-    assert {words: rules for words in plain if (rules := broken_rules(words))} == {}
+    assert {words: rules for words in plain if (rules := faults_of_style(words))} == {}
 
 
 def test_a_screen_whose_scene_is_gone_is_named_and_the_others_go_on():
