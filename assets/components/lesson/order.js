@@ -35,7 +35,6 @@ export function order({ root, question, texts, answer, change }) {
       event.preventDefault();
       event.stopPropagation(); // Streamlit has keys of its own
       move(item, by);
-      item.focus();
     });
     item.addEventListener("pointerdown", (event) => {
       if (!(/** @type {Element} */ (event.target).closest("button"))) grab(item, event);
@@ -44,10 +43,16 @@ export function order({ root, question, texts, answer, change }) {
   }
 
   function move(item, by) {
-    const other = by < 0 ? item.previousElementSibling : item.nextElementSibling;
-    if (by < 0) other?.before(item);
-    else other?.after(item);
+    pass(item, by);
     moved(item);
+  }
+
+  // One place up or down. The other one is moved: what is put elsewhere loses the pointer and the keyboard.
+  function pass(item, by) {
+    const other = by < 0 ? item.previousElementSibling : item.nextElementSibling;
+    if (!other) return;
+    if (by < 0) item.after(other);
+    else item.before(other);
   }
 
   function grab(item, event) {
@@ -55,8 +60,8 @@ export function order({ root, question, texts, answer, change }) {
     item.classList.add("dragged");
     const drag = ({ clientY }) => {
       const over = (other) => other && clientY - middleAcross(other);
-      if (over(item.previousElementSibling) < 0) item.previousElementSibling.before(item);
-      else if (over(item.nextElementSibling) > 0) item.nextElementSibling.after(item);
+      while (over(item.previousElementSibling) < 0) pass(item, -1);
+      while (over(item.nextElementSibling) > 0) pass(item, 1);
       number();
     };
     item.addEventListener("pointermove", drag);
