@@ -46,22 +46,23 @@ Pair = Sequence[PairSide]  # one side or two
 SAME = Partners()
 
 
-def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = ()) -> None:
+def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = (), compact: bool = False) -> None:
     """Both in one head view, in which layer, head and token are chosen; two heads of a trace in one drawing.
 
     Traces with other layers or numbers of heads stand in two views. `answered` are those of the same texts
-    with the model's answers, where it was asked for them.
+    with the model's answers, where it was asked for them. A `compact` view has the words of a sentence in its
+    drawing alone, so that what stands below is on the first screen of a laptop.
     """
     shapes = st.session_state["shapes"] = [shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
-        _draw(sides[:1], key=key, heads=[side.head for side in sides])
+        _draw(sides[:1], key=key, heads=[side.head for side in sides], compact=compact)
     elif shapes[0] == shapes[-1]:
-        _draw(sides, key=key, answered=answered)
+        _draw(sides, key=key, answered=answered, compact=compact)
     else:
         for column, side, name in zip(st.columns(2), sides, NAMES, strict=True):
             with column:
                 st.caption(literal(side.heading))  # one view alone has no title
-                _draw([side], key=f"{key}_{name}")
+                _draw([side], key=f"{key}_{name}", compact=compact)
 
 
 def _draw(
@@ -70,6 +71,7 @@ def _draw(
     key: str,
     heads: Sequence[int] | None = None,
     answered: Sequence[AttentionTrace] = (),
+    compact: bool = False,
 ) -> None:
     head_view.of_traces(
         [side.trace for side in sides],
@@ -80,7 +82,8 @@ def _draw(
         titles=[f"{side.heading} · {side.trace.tokens.text}" for side in sides] if heads is None else None,
         key=key,
         more={
-            "strips": True,
+            "strips": not compact,
+            "compact": compact,
             "answers": [
                 answers.in_words(trace) for trace in list(answered)[: len(sides)] or [s.trace for s in sides]
             ],

@@ -7,6 +7,7 @@ import pytest
 from mha_core.lessons.lesson import Lesson, shipped
 from mha_core.lessons.question import KINDS
 from pages.learn._lessons import answers, library
+from tests.lessons.student import FIELDS, MORE_FIELDS
 
 PAGE = "learn/lessons.py"
 TIRED = "text=The animal didn't cross the street because it was too tired.&layer=2&head=1&token=it"
@@ -84,14 +85,7 @@ def test_every_kind_of_question_has_a_screen_here():
 def test_a_screen_says_nothing_of_the_truth_before_the_lock(kind, lesson, component):
     app = lesson(NUMBERS[kind])
     data = component(app, "lesson")
-    more = {
-        "order": {"heads"},
-        "choose": {"pictures"},
-        "estimate": {"low", "high", "quantity", "key"},
-        "flip": {"changes", "heads_of_layers"},
-        "find": {"text"},
-    }
-    assert set(data["question"]) == {"kind", "words", "queries", "query"} | more.get(kind, set())
+    assert set(data["question"]) == FIELDS | MORE_FIELDS.get(kind, set())
     assert data["question"]["query"] == (None if kind == "cell" else 8)
     assert "answer" not in data
     assert "Noticed" not in json.dumps(data)
@@ -114,7 +108,10 @@ def test_a_locked_answer_is_run_and_stands_in_the_link(kind, lesson, component, 
         assert reveal["mark"] == ("" if kind == "why" else english(marks[answer]))
         assert reveal["notice"] == f"Noticed *{kind}*."
         assert len(told(component, app)) == 2
-        assert len(eye(app, "lesson_view")[1]) == (1 if kind == "why" else 2)
+        if kind in ("cell", "choose"):
+            assert len(component(app, "lesson_view-weights")["matrices"]) == 2
+        else:
+            assert len(eye(app, "lesson_view")[1]) == (1 if kind == "why" else 2)
 
 
 def test_the_sentences_are_those_of_both_runs(lesson, component, act, eye):

@@ -53,6 +53,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
+ * @property {boolean} [compact] no button says how to unpin a word: what stands below is to be seen, too
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
@@ -373,7 +374,7 @@ export class HeadView {
       this.place = place;
       this.page.moved?.(); // which the address says, and what is below links to
     }
-    const isPinned = Boolean(selection.pinned?.some(Boolean));
+    const isPinned = !header.compact && Boolean(selection.pinned?.some(Boolean));
     const { fitted } = selection.state;
     const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
     const { edge } = this;

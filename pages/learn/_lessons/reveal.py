@@ -14,6 +14,7 @@ from pages.learn._lessons.place import Place
 
 KEY = "lesson_reveal"  # of the component
 HEIGHT = 220  # pixels until it is drawn
+MATRICES = ("cell", "choose")  # kinds that are asked on whole matrices, and shown on them again
 PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 
 _reveal = components.component(
@@ -24,15 +25,18 @@ _reveal = components.component(
 def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -> None:
     run = item.run(answer)
     projected = place.projected()
-    if not projected:
-        pair.view(_sides(item, answer, run), key="lesson_view")
+    sides = _sides(item, answer, run)
+    if item.question.kind in MATRICES and not projected:
+        pair.show_matrices(sides, ["weights"], key="lesson_view")
+    elif not projected:
+        pair.view(sides, key="lesson_view", compact=True)
     right = items.is_right(item, answer)
     like = bool(place.now(here).get("like"))
     end = here.number == len(here.lesson.screens)
     _reveal(
         key=KEY,
         data={
-            "sides": [_in_words(side) for side in _sides(item, answer, run)] if projected else [],
+            "sides": [_in_words(side) for side in sides] if projected else [],
             "sentences": [pieces(one) for one in interpretation.sentences(item, answer, run)],
             "right": right,
             "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
@@ -95,7 +99,9 @@ def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
     if run.executed is None:
         return [own]
     at, kind = query, item.question.kind
-    if kind == "find":
+    if kind == "cell":
+        at = int(answer.partition(",")[0]) - 1
+    elif kind == "find":
         try:
             at = item.question.posed(item, answer).place[2]
         except MhaError:  # its sentence does not have the word

@@ -40,7 +40,7 @@ def page(here: Place) -> None:
         _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))})
         return
     answer = _answer(here, item, now)
-    _look_at(here, item, now, answer)
+    _look_at(here, item, now)
     question = question_data.data(item)
     if answer is not None:
         _ask(here, {"question": question, "answer": answer}, item)
@@ -67,18 +67,13 @@ def _answer(here: Place, item: Item, now: Mapping) -> str | None:
     return None
 
 
-def _look_at(here: Place, item: Item, now: dict, answer: str | None) -> None:
-    """Let the pictures of the page look where the scene of the screen does, once it is another one.
-
-    After an answer they show the row of the cell that was pointed at, too.
-    """
-    row = answer.partition(",")[0] if answer and item.question.kind == "cell" else ""
-    at = (library.version(here.lesson), item.scene.link(), row)
+def _look_at(here: Place, item: Item, now: dict) -> None:
+    """Let the pictures of the page look where the scene of the screen does, once it is another one."""
+    at = (library.version(here.lesson), item.scene.link())
     if now.get("looks_at") != at:
         now["looks_at"] = at
         focus = item.scene.focus
-        pins = row if row and int(row) != item.place[2] + 1 else focus.pins
-        st.session_state["focus"] = replace(focus, heads=focus.heads or str(focus.head), pins=pins)
+        st.session_state["focus"] = replace(focus, heads=focus.heads or str(focus.head))
 
 
 def _ask(here: Place, more: dict, item: Item | None = None) -> None:
