@@ -1,4 +1,4 @@
-"""The browser and the server of the browser tests, for the benchmarks."""
+"""The browser and the server of the browser tests, for commands that measure."""
 
 import contextlib
 import importlib.util
@@ -14,7 +14,9 @@ _spec = importlib.util.spec_from_file_location("support", ROOT / "tests" / "brow
 _support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_support)
 
-program, Server = _support.program, _support.Server
+program, Server, settle, broken = _support.program, _support.Server, _support.settle, _support.broken
+WATCH, TWO_FRAMES = _support.WATCH, _support.TWO_FRAMES
+PHONE, MAX_PHONE_WIDTH = _support.PHONE, _support.MAX_PHONE_WIDTH
 
 
 @contextlib.contextmanager

@@ -1,0 +1,332 @@
+"""`python -m tests.lessons.drill`: every screen of the shipped lessons, answered in a real browser.
+
+Each screen is answered wrong and then right. Before the first lock nothing of the truth may be on the page or
+have come to it. After each lock the mark, the sentences and the drawn weights are compared with the answer
+run here. A lesson ends at its ending. Printed are, of each lesson, the acts a minute of somebody who is right
+at once, the most words before an act, and whatever failed; the last lines are one JSON object each.
+
+    python -m tests.lessons.drill heads --language zh --by keys --width 390
+    python -m tests.lessons.drill --shots shots --scheme dark    # a picture of each screen, before and after
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from playwright.sync_api import Error
+
+from mha_core.errors import MhaError
+from mha_core.lessons.item import Item, Run
+from mha_core.lessons.lesson import Lesson, Screen, in_language, shipped
+from mha_core.lessons.question import MAX_TRIED, Choose, Draw, Estimate, Find, Flip, Why
+from mha_core.lessons.sentences import variants
+from mha_core.scene import changes
+from mha_core.traces.answers import NOTHING
+from tests.bench import chromium
+from tests.lessons.items import simple_answers, tracer
+from tests.lessons.student import Student
+
+PATIENCE = 60_000  # milliseconds for what is expected on a page
+HEIGHTS = {1440: 900, 390: 844}  # of a screen, by its width
+MAX_WORDS = {"en": 40, "zh": 80}  # on a screen before the first act; in Chinese characters
+LEAST_ACTS = 2  # a minute
+CLOSE = 0.01  # of a drawn weight and the one computed here
+REASON = {"en": "Because of the words around it.", "zh": "因为它周围的词。"}
+HAN = re.compile(r"[\u4e00-\u9fff]")
+# What is to be read on a screen before the act, but for the words of the sentence.
+BEFORE = ".st-key-lesson :is(.ask, .act h2, .act p, .act .note, .hints)"
+
+
+class Drilled(NamedTuple):
+    """What came of one lesson: acts of somebody who is right at once, and of one who is wrong first."""
+
+    lesson: Lesson
+    language: str
+    acts: int
+    all_acts: int
+    words: int  # the most on a screen before the act
+    answered: int  # answers that were locked
+    failures: list[str]
+    seconds: float
+
+
+def drill(
+    student: Student, lesson: Lesson, language: str, seen: Callable[[str], None] = lambda name: None
+) -> Drilled:
+    """Answer each screen of a lesson, and look at its ending.
+
+    `seen` is told when a screen can be looked at: ``3-asked``, ``3-wrong``, ``3-right``.
+    """
+    started, failures, acts, words, answered = time.monotonic(), [], 0, 0, 0
+    student.acts, is_open = 0, False
+    for number, screen in enumerate(lesson.screens, start=1):
+        try:
+            if not is_open:
+                student.open(f"{lesson.name}&screen={number}&lang={language}")
+            item = screen.item(language, tracer)
+            words = max(words, _words(student, language))
+            seen(f"{number}-asked")
+            tries = [(one, "wrong") for one in wrong_answers(item)] + [
+                (right_answer(item, language), "right")
+            ]
+            for nth, (answer, name) in enumerate(tries):
+                if nth:
+                    student.again()
+                before = student.acts
+                given = student.answer(item, answer)
+                if nth == 0:
+                    notice = in_language(screen.notice, language)
+                    failures += [f"{number}: before the lock: {one}" for one in student.leaks(item, notice)]
+                student.lock()
+                answered += 1
+                failures += [f"{number} {name}: {one}" for one in faults(student, screen, item, given, name)]
+                seen(f"{number}-{name}")
+                last = student.acts - before
+            student.go_on()
+            acts += last + 1
+            is_open = True
+        except (Error, AssertionError, MhaError) as error:
+            failures.append(f"{number}: {str(error).strip()[:300]}")
+            is_open = False
+    if is_open:
+        failures += [f"the end: {one}" for one in _faults_of_end(student, lesson, language)]
+        seen("end")
+    seconds = time.monotonic() - started
+    return Drilled(lesson, language, acts, student.acts, words, answered, failures, seconds)
+
+
+def _words(student: Student, language: str) -> int:
+    """How many words stand on a screen before the act, besides the sentence."""
+    text = " ".join(student.page.locator(BEFORE).all_inner_texts())
+    return len(HAN.findall(text)) if language == "zh" else len(text.split())
+
+
+def wrong_answers(item: Item) -> list[str]:
+    """An answer that is not right: a usual mistake, if there is one; none to what is not scored."""
+    match item.question:
+        case Why():
+            return []
+        case Find():
+            tried = [one for one in _sentences(item) if one != item.scene.text]
+        case Draw():
+            tried = [f"{int(item.row.argmin()) + 1}:100"]
+        case Choose():
+            tried = ["1", "2"]
+        case Flip():
+            tried = [*simple_answers(item).values(), *map(changes.text, item.question.candidates(item))]
+        case Estimate():
+            tried = [*simple_answers(item).values(), *map(str, item.question.line(item))]
+        case _:
+            tried = [*simple_answers(item).values(), *map(str, range(1, len(item.words) + 1))]
+    return [next(one for one in tried if not item.is_right(one))]
+
+
+def right_answer(item: Item, language: str) -> str:
+    if isinstance(item.question, Why):
+        return REASON[language]
+    if isinstance(item.question, Find):
+        return next(one for one in _sentences(item) if item.is_right(one))
+    return item.key.answers[0]
+
+
+def _sentences(item: Item) -> list[str]:
+    return [*islice(variants(item, one_word=item.question.condition == "other_answer"), MAX_TRIED)]
+
+
+def faults(student: Student, screen: Screen, item: Item, answer: str, name: str) -> list[str]:
+    """What is wrong on the page after the lock, beside the answer run here."""
+    found, told, run = [], student.told(), item.run(answer)
+    expected = None if isinstance(item.question, Why) else name == "right"
+    if item.is_right(answer) != expected:
+        found.append(f"{answer} was not the {name} answer that was meant")
+    if (mark := student.mark()) != expected:
+        found.append(f"the mark is {mark}")
+    if len(told) != 2:
+        found.append(f"{len(told)} sentences: {told}")
+    text = " ".join(told)
+    found += [f"{one!r} is not told: {text}" for one in _to_tell(item, answer) if one not in text]
+    if run.refusal is not None:
+        found.append(f"it did not run: {run.refusal}")
+    found += _misdrawn(student, item, run)
+    if screen.light and not student.has_path():
+        found.append("the way of the number is not drawn")
+    return found
+
+
+def _misdrawn(student: Student, item: Item, run: Run) -> list[str]:
+    """What differs between the weights drawn beside an answer and those computed here."""
+    (layer, head, _), kind = item.place, item.question.kind
+    found = []
+    if kind in ("cell", "choose"):
+        pair = item.question.pictures(item) if kind == "choose" else (item, item)
+        traces = [one.trace for one in pair] if kind == "choose" else [run.executed, run.own]
+        computed = [
+            trace.layers[one.place[0]].weights(one.place[1]) for trace, one in zip(traces, pair, strict=True)
+        ]
+        drawn = [np.nan_to_num(one) for one in student.matrices()]
+        if len(drawn) != 2 or any(np.abs(a - b).max() > CLOSE for a, b in zip(drawn, computed, strict=False)):
+            found.append("the matrices are others")
+        return found
+    traces = [run.own] if run.executed is None else [run.executed, run.own]
+    drawings = student.lines()
+    if len(drawings) != len(traces):
+        found.append(f"{len(drawings)} drawings, not {len(traces)}")
+    for nth, (trace, lines) in enumerate(zip(traces, drawings, strict=False), start=1):
+        if not any(one == head for one, *_ in lines):
+            found.append(f"no line of head {head + 1} in drawing {nth}")
+        for head_, query, key, weight in lines:
+            if abs(trace.layers[layer].weights(head_)[query, key] - weight) > CLOSE:
+                found.append(f"drawing {nth}: {weight} from {query} to {key} in head {head_}")
+    return found
+
+
+def _to_tell(item: Item, answer: str) -> list[str]:
+    """Words and numbers that the sentences must have: of the answer, of its run, and of the model's own."""
+    question, at = item.question, item.place[2]
+    told = []
+    match question.kind:
+        case "point":
+            told = [item.words[int(answer) - 1]]
+        case "cell":
+            row, column = answer.split(",")
+            told, at = [item.queries[int(row) - 1], item.words[int(column) - 1]], int(row) - 1
+        case "draw":
+            first, _, share = max(answer.split(","), key=lambda one: int(one.split(":")[1])).partition(":")
+            told = [f"{item.words[int(first) - 1]}", f"{share}%"]
+        case "order" | "choose":
+            told = [answer.partition(",")[0]]
+        case "estimate":
+            number = f"{question.number(item):{'.2f' if question.quantity == 'weight' else '.4g'}}"
+            told = [one.replace("-", "−") for one in (f"{float(answer):.4g}", number)]
+        case "flip":
+            change = changes.values_of(changes.read(answer)[0][0])
+            if "from" in change:
+                told = [item.queries[change["from"] - 1], item.words[change["to"] - 1]]
+            else:
+                told = [str(change["layer"]), str(change["head"])]
+    if question.kind in ("point", "cell", "draw"):
+        told += [item.words[int(item.row.argmax())], f"{item.row.max():.2f}"]
+    if question.kind not in ("choose", "why"):
+        told += _says(item, answer, at)
+    return told
+
+
+def _says(item: Item, answer: str, at: int) -> list[str]:
+    """What the model says with the answer.
+
+    Nothing where it is asked at another word than the item's, or where it finds no answer in both runs.
+    """
+    executed = item.run(answer).executed
+    if executed is None or at != item.place[2]:
+        return []
+    posed = item.question.posed(item, answer) if isinstance(item.question, Find) else None
+    says = posed.answer if posed else item.answer_in(executed)
+    if says is None or (posed is None and says[0][0] == item.answer[0][0] == NOTHING):
+        return []
+    (word, share), *_ = says
+    return [f"{share:.0%}"] if word == NOTHING else [word, f"{share:.0%}"]
+
+
+def _faults_of_end(student: Student, lesson: Lesson, language: str) -> list[str]:
+    found, page = [], student.page
+    heading = page.locator(".st-key-lesson_end h1").inner_text()
+    if in_language(lesson.title, language) not in heading:
+        found.append(f"the heading is {heading}")
+    answered = page.locator(".scenes .answered").count()
+    if answered != len(lesson.screens):
+        found.append(f"{answered} of {len(lesson.screens)} are answered")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument(
+        "lessons", nargs="*", metavar="lesson", help=f"one of {', '.join(shipped())}; else all"
+    )
+    parser.add_argument("--language", nargs="*", default=[*MAX_WORDS], choices=[*MAX_WORDS])
+    parser.add_argument("--by", default="mouse", choices=("mouse", "keys"))
+    parser.add_argument(
+        "--width", type=int, default=1440, choices=[*HEIGHTS], help="of the screen, in pixels"
+    )
+    parser.add_argument("--scheme", default="light", choices=("light", "dark"))
+    parser.add_argument("--shots", type=Path, metavar="FOLDER", help="keep a picture of each screen there")
+    parser.add_argument("--app", metavar="URL", help="of a server that runs; else one is started")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    drilled = []
+    with chromium.app() if options.app is None else contextlib.nullcontext(options.app) as address:
+        for name in options.lessons or shipped():
+            for language in options.language:
+                drilled.append(_in_browser(shipped()[name], language, address, options))
+                print(_line(drilled[-1]), flush=True)
+    figures = {
+        "drill_failures": (sum(len(one.failures) for one in drilled), 0),
+        "drill_answers": (sum(one.answered for one in drilled), None),
+        "drill_acts_a_minute": (min(one.acts / one.lesson.minutes for one in drilled), LEAST_ACTS),
+    }
+    for language in options.language:
+        words = max(one.words for one in drilled if one.language == language)
+        figures[f"drill_words_{language}"] = words, MAX_WORDS[language]
+    for name, (value, target) in figures.items():
+        print(json.dumps({"name": name, "value": round(value, 2), "target": target}))
+
+
+def _in_browser(lesson: Lesson, language: str, address: str, options: argparse.Namespace) -> Drilled:
+    """One lesson in a browser of its own, which knows no answer of it."""
+    screen = {"width": options.width, "height": HEIGHTS[options.width]}
+    is_phone = options.width <= chromium.MAX_PHONE_WIDTH
+    how = {"viewport": screen, "color_scheme": options.scheme, "has_touch": is_phone, "locale": "en-US"}
+    if is_phone:
+        how["user_agent"] = chromium.PHONE
+    errors = []
+    with chromium.chromium() as browser, browser.new_context(**how) as context:
+        context.add_init_script(chromium.WATCH)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(f"a script: {error}"))
+        page.on(
+            "console", lambda said: errors.append(f"console: {said.text}") if chromium.broken(said) else None
+        )
+        student = Student(page, address, chromium.settle, keys=options.by == "keys")
+
+        def seen(name: str) -> None:
+            if options.shots is not None:
+                options.shots.mkdir(parents=True, exist_ok=True)
+                of = f"{lesson.name}-{name}-{language}-{options.width}-{options.scheme}.png"
+                _photograph(page, screen, options.shots / of)
+
+        drilled = drill(student, lesson, language, seen)
+    return drilled._replace(failures=[*drilled.failures, *errors])
+
+
+def _photograph(page, screen: dict[str, int], file: Path) -> None:
+    """The whole page, which scrolls inside the screen."""
+    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+    page.set_viewport_size({**screen, "height": max(screen["height"], height)})
+    page.evaluate(chromium.TWO_FRAMES)
+    page.screenshot(path=file)
+    page.set_viewport_size(screen)
+    page.evaluate(chromium.TWO_FRAMES)
+
+
+def _line(drilled: Drilled) -> str:
+    lesson, minutes = drilled.lesson, drilled.lesson.minutes
+    told = (
+        f"{lesson.name} ({drilled.language}): {len(lesson.screens)} screens, {drilled.answered} answers, "
+        f"{drilled.acts} acts in {minutes} minutes ({drilled.acts / minutes:.1f} a minute; "
+        f"{drilled.all_acts} acts with a wrong answer to each), at most {drilled.words} words before an act, "
+        f"{len(drilled.failures)} failures, {drilled.seconds:.0f} s"
+    )
+    return "\n  ".join([told, *drilled.failures])
+
+
+if __name__ == "__main__":
+    main()
