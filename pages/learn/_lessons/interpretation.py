@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.lessons.item import Item, Run
-from mha_core.lessons.question import Estimate, Order, read_row
+from mha_core.lessons.question import MARGIN, Estimate, Order, read_row
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING, is_known
 from pages._kit import answers
@@ -90,7 +90,7 @@ def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
     one, two = (_weights(side) for side in (chosen, other))
     if one.shape != two.shape:
         return given, ""
-    row, column = np.unravel_index(np.abs(one - two).argmax(), one.shape)
+    row, column = _most_different(chosen, other, np.abs(one - two))
     fact = t(
         "lessons.fact_choose",
         query=word(chosen.queries[row]),
@@ -99,6 +99,21 @@ def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
         two=short(float(two[row, column])),
     )
     return given, fact
+
+
+def _most_different(chosen: Item, other: Item, difference: np.ndarray) -> tuple[int, int]:
+    """Where two pictures differ most: in the row that is asked about, if they do there.
+
+    Only between words that both sentences have there, if they do between some.
+    """
+    same = np.equal(chosen.queries, other.queries)[:, None] & np.equal(chosen.words, other.words)[None]
+    shared = np.where(same, difference, 0.0)
+    if shared.max() < MARGIN:
+        shared = difference
+    row = chosen.place[2]
+    if shared[row].max() < MARGIN:
+        row = int(shared.max(1).argmax())
+    return row, int(shared[row].argmax())
 
 
 def _weights(item: Item) -> np.ndarray:
