@@ -24,9 +24,12 @@ export function makeMatrix(rows, columns, { from, to }, cell) {
   return box;
 }
 
+// Of scripts that are written downwards, too: their characters stand upright above a column.
+const UPRIGHT = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff00-\uffef]/u;
+
 function axisName(word, scope) {
   const name = make("th", scope);
   name.setAttribute("scope", scope === "row" ? "row" : "col");
-  name.append(make("bdi", "", word));
+  name.append(make("bdi", UPRIGHT.test(word) ? "upright" : "", word));
   return name;
 }
