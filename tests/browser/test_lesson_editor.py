@@ -43,11 +43,13 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
     expect(page.get_by_text("cannot see")).to_be_visible()  # its own answer
     assert len(acts) <= MAX_ACTS
 
+    page.get_by_text("Goal, and a question on paper").click()
+    fill("Question on paper, a week later", "Draw it again.")
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as a file").click()
     download.value.save_as(tmp_path / "lesson.toml")
     saved = tomllib.loads((tmp_path / "lesson.toml").read_text(encoding="utf-8"))
-    assert saved["title"] == "Whose hunger?"
+    assert (saved["title"], saved["paper"]) == ("Whose hunger?", "Draw it again.")
     assert [screen["kind"] for screen in saved["screens"]] == ["point", "draw", "flip"]
     link = page.locator("code", has_text="lesson=own").inner_text()
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mha_core import resources
 from mha_core.lessons.lesson import Lesson, shipped
 from mha_core.lessons.question import KINDS
 from pages.learn._lessons import answers, library
@@ -75,6 +76,24 @@ def test_the_cards_are_those_of_all_lessons_and_open_them(opened_on, component, 
     app = act(app, "lesson_cards", name="heads", number=2, code="1-3")
     assert component(app, "lesson")["number"] == 2
     assert link(app) == "1-3"
+
+
+@pytest.mark.parametrize(("content", "reason"), [("minutes = 5", "1 to 24 screens"), (None, "is missing")])
+def test_a_lesson_file_of_the_server_that_is_none_is_named(
+    content, reason, opened_on, component, monkeypatch, tmp_path
+):
+    file = tmp_path / "mine.toml"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    monkeypatch.setenv(resources.LESSON, str(file))
+    app = opened_on(PAGE)
+    assert reason in app.error[0].value
+    assert [card["name"] for card in component(app, "lesson_cards")["lessons"]] == list(shipped())
+
+
+def test_two_pictures_are_compared_where_the_question_looks(lesson, component, act):
+    app = act(lesson(NUMBERS["choose"]), do="lock", answer="1")
+    assert told(component, app)[1].startswith("There it gives ")
 
 
 def test_every_kind_of_question_has_a_screen_here():

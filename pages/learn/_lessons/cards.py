@@ -22,6 +22,9 @@ def page() -> None:
     st.caption(t("lessons.intro"))
     if st.query_params.get(place.LESSON) == library.OWN:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
+    if (refusal := library.refusal()) is not None:
+        reason = literal(said(refusal)) if isinstance(refusal, MhaError) else t("lessons.no_file")
+        st.error(t("lessons.not_offered", reason=reason))
     names = ("start", "go_on", "again", "done", "progress")
     _cards(
         key=KEY,

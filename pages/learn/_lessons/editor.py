@@ -125,6 +125,9 @@ def _about(draft: Lesson) -> None:
             key=key,
             on_change=lambda: _whole(minutes=st.session_state[key]),
         )
+    with st.expander(t("editor.whole")):
+        _text(t("editor.goal"), draft.goal, "goal", lambda words: _whole(goal=words))
+        _text(t("editor.paper"), draft.paper, "paper", lambda words: _whole(paper=words), tall=True)
 
 
 def _whole(**changes: object) -> None:

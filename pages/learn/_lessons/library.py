@@ -20,12 +20,18 @@ MAX_CODE = 6_000  # characters of a file in a link, which mail and chats still t
 
 def lessons() -> Mapping[str, Lesson]:
     """All of them by their names, the visitor's own last."""
-    try:
-        here = offered()
-    except (MhaError, OSError):  # the file with which the server was started is no lesson any more
-        here = shipped()
+    here = shipped() if refusal() else offered()
     own = opened()
     return here if own is None else {**here, OWN: own}
+
+
+def refusal() -> MhaError | OSError | None:
+    """Why the file with which the server was started is no lesson; None for one, and without a file."""
+    try:
+        offered()
+    except (MhaError, OSError) as error:
+        return error
+    return None
 
 
 def opened() -> Lesson | None:
