@@ -204,7 +204,7 @@ class Decomposition(TorchDispatchMode):
             node.value = target.clone()
         made = self._linear(func, name, args, kwargs)
         result = func(*args, **kwargs)
-        self._nodes[target] = self._leaf(target, name) if made is None else made(target)[0]
+        self._nodes[target] = (None if made is None else made(target)[0]) or self._leaf(target, name)
         part = target
         while part in self._views:  # a change of a view also changes the tensor it is a view of
             whole, view = self._views[part]
@@ -243,9 +243,9 @@ class Decomposition(TorchDispatchMode):
         if name in ("cat", "stack"):
             return self._joined(func, *args, **kwargs)
         if name in LIMITS and self._node(args[0]) is not None:
-            given = args[0]
+            node, given = self._summand(args[0]), args[0].clone()  # it may be written into now
             return lambda result: [
-                LinearOperation(lambda x: x, (self._summand(given),)) if torch.equal(given, result) else None
+                LinearOperation(lambda x: x, (node,)) if torch.equal(given, result) else None
             ]
         if name == "where" and len(args) == 3:
             return self._chosen(*args)
