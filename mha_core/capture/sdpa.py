@@ -269,9 +269,9 @@ class SdpaReader:
         return self._causal[n_query, n_key]
 
 
-def unpacked(tensor: Tensor | None, count: int) -> Tensor | None:
+def unpacked(tensor: Tensor, count: int) -> Tensor:
     """Queries, a mask or a result (text, kv_head, count, width), its rows turned into heads of one token."""
-    if tensor is None or count == 1 or tensor.dim() < 4 or tensor.shape[2] == 1:
+    if count == 1 or tensor.dim() < 4 or tensor.shape[2] == 1:
         return tensor
     return tensor.reshape(tensor.shape[0], -1, 1, tensor.shape[3])
 

@@ -414,7 +414,7 @@ def _of_transformers(
     means = dict(zip(sites, averaged, strict=True)) if baseline else {}
     n_tokens = len(again.answered)
 
-    def logits_by(module: nn.Module) -> Callable[[Sequence[Tensor]], Tensor]:
+    def logits_by(module: Any) -> Callable[[Sequence[Tensor]], Tensor]:
         def logits(factors: Sequence[Tensor]) -> Tensor:
             by_call = dict(zip(sites, factors, strict=True))
             return switches.logits(model, module, texts.inputs, position, by_call, means, edits)

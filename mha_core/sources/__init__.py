@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from os import PathLike
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeGuard, TypeVar, overload
 
 from torch import Tensor, nn
 
@@ -16,7 +16,7 @@ from mha_core import device as devices
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
-from mha_core.sources.huggingface import batches, model
+from mha_core.sources.huggingface import batches, logits, model
 from mha_core.sources.huggingface.tokenizer import Ids, PerToken
 from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
@@ -86,7 +86,7 @@ def trace(
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
     answers: bool | Sequence[int | str] = False,
-    max_bytes: int = model.MAX_BYTES,
+    max_bytes: int = logits.MAX_BYTES,
 ) -> AttentionTrace: ...
 
 
@@ -102,7 +102,7 @@ def trace(
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
     answers: bool | Sequence[int | str] = False,
-    max_bytes: int = model.MAX_BYTES,
+    max_bytes: int = logits.MAX_BYTES,
 ) -> AttentionTrace: ...
 
 
@@ -240,7 +240,7 @@ def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Calla
         yield trace if reduce is None else reduce(trace)
 
 
-def _is_built_in(source: Any) -> bool:
+def _is_built_in(source: Any) -> TypeGuard[str]:
     return isinstance(source, str) and source in SOURCES
 
 

@@ -59,6 +59,7 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
         return value
     if isinstance(value, str):
         return words(value)
+    pieces: list[Any]
     try:
         pieces = list(value)
     except TypeError:

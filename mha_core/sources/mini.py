@@ -179,8 +179,8 @@ def follow(
     )
     at_hidden = dict(zip(hidden, guessed, strict=True))
     answers = tuple(at_hidden.get(at, answer) for at, answer in enumerate(questions["noun"]))
-    origin = source(trained)
-    origin = EditedSource(origin, tuple(edits)) if edits else origin
+    own = source(trained)
+    origin = EditedSource(own, tuple(edits)) if edits else own
     return AttentionTrace(tokens, layers, origin, answers, questions=questions)
 
 
@@ -200,9 +200,9 @@ def main_tokens(trace: AttentionTrace) -> list[int]:
     if not isinstance(origin, TrainedSource) or origin.language not in LANGUAGES:  # as may be in a file
         return []
     asked = lexicon(origin.language).pronouns | {HIDDEN}
-    answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
+    answered = {at: answer for at, answer in enumerate(trace.answers) if answer is not None}
     first = [at for at in answered if normalized(trace.answered.pieces[at]) in asked]
-    return first or [at for at in answered if trace.answers[at][0][0] != NOTHING]
+    return first or [at for at, answer in answered.items() if answer[0][0] != NOTHING]
 
 
 def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple[SmallModel, list[ScoreRule]]:

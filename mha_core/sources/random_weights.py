@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +74,8 @@ def trace(
     than `limit` tokens; also, before anything is allocated, where `nbytes` exceeds `max_bytes` or `flops`
     exceeds `max_flops`.
     """
-    sizes = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v, "bias": bias}
+    sizes: dict[str, Any] = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v}
+    sizes["bias"] = bias
     spec = _spec(**sizes)
     in_range("seed", seed, 0, MAX_SEED)
     in_range("layers", layers, 1, MAX_LAYERS)
@@ -81,8 +83,8 @@ def trace(
     tokens = words(text, limit=limit)
     masked = not (mask is None or (isinstance(mask, str) and mask == "full"))
     _check_cost(tokens, sizes, layers, masked=masked, max_bytes=max_bytes, max_flops=max_flops)
-    settings = {"position": position, "mask": mask, "device": device, "edits": checked(edits)}
-    return follow(tokens, spec, seed=seed, layers=layers, **settings)
+    settings: dict[str, Any] = {"position": position, "mask": mask, "device": device}
+    return follow(tokens, spec, seed=seed, layers=layers, edits=checked(edits), **settings)
 
 
 def nbytes(spec: AttentionSpec, tokens: int, layers: int = 1, *, masked: bool = False) -> int:
@@ -135,7 +137,7 @@ def _check_cost(
 
     if fits():
         return
-    fixes = []
+    fixes: list[dict] = []
     for name in ("layers", "d_model", "h", "d_k", "d_v"):
         value = layers if name == "layers" else sizes[name]
         smaller = range((value or 1) - 1, 0, -1)
@@ -232,7 +234,8 @@ def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, rotary: bo
     q, k, v = module.project(x)
     if rotary:
         q, k = positions.rotate(q), positions.rotate(k)
-    layer = LayerTrace.of(Attended(None, q, k, v, rule), projections=module.projections())
+    attended = Attended(None, q, k, v, rule)  # type: ignore[arg-type]  # nobody asks for the output
+    layer = LayerTrace.of(attended, projections=module.projections())
     # X is not copied, since nothing else uses it: memory use peaks here.
     return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": on_cpu(x[0])}))
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType, MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import index, whole
-from mha_core.traces.layer import KINDS, with_texts
+from mha_core.traces.layer import KINDS, LayerTrace, with_texts
 from mha_core.traces.source import RecordedSource, SourceValue, array_source
 from mha_core.traces.tensors import compact, contiguous_copy, version
 from mha_core.traces.tokens import Sides, Tokens
@@ -168,7 +168,7 @@ def record(
         model=model,
         batch=batch,
         misfit=misfit,
-        part=part if part == ALL else whole("part", part),
+        part=part if isinstance(part, str) else whole("part", part),
         check=check,
     )
 
@@ -233,7 +233,7 @@ class Recorder:
         self._modes.enter_context(SdpaMode(self._record_call))
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._modes.__exit__(*error)
         self._block = self._root = self._frame = None
         self._results.clear()
@@ -298,9 +298,9 @@ class Recorder:
 
     def _attends(self, module: nn.Module) -> bool:
         """Whether a module's own code has attention."""
-        calls = (call for each in self._passes for call in each.calls)
-        attempts = (each for each in self._eager_mode.attempts if each.is_attention)
-        return any(each.place.module is module for each in (*calls, *attempts)) or module in self._unread
+        places = [call.place for each in self._passes for call in each.calls]
+        places += [each.place for each in self._eager_mode.attempts if each.is_attention]
+        return any(place.module is module for place in places) or module in self._unread
 
     def _reason_for_no_trace(self, passes: "Sequence[SortedPass]") -> Listed:
         """The reason why there is no trace."""
@@ -319,8 +319,10 @@ class Recorder:
 
     def _trace(self, forward: "SortedPass", elsewhere: list[str]) -> AttentionTrace:
         shared, calls = SharedTensors(), forward.calls
-        kinds = self._kinds_by_lengths(calls) if self.kinds is None else self._kinds_by_caller(calls)
-        layers = [call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)]
+        kinds = self._kinds_by_lengths(calls) if self.kinds is None else _kinds_by_caller(calls, self.kinds)
+        layers: Sequence[LayerTrace] = [
+            call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)
+        ]
         notes = [call.note for call in calls if call.note is not None]
         notes += [NOT_CHECKED] if self._mixing is None else []
         source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
@@ -370,7 +372,7 @@ class Recorder:
     def _misfit(self, call: RecordedCall) -> str:
         """The reason why a call is not a layer."""
         kinds, (n_query, n_key) = self._kinds_by_sizes(), call.sizes
-        reason = Phrase(
+        reason: str = Phrase(
             "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
             n_query=n_query,
             n_key=n_key,
@@ -411,15 +413,6 @@ class Recorder:
         )
         return _at(place, reason)
 
-    def _kinds_by_caller(self, calls: Sequence[RecordedCall]) -> Sequence[str]:
-        if len(self.kinds) != len(calls):
-            raise MhaError(
-                "kinds names {n_kinds} calls, and {n_calls} were recorded.",
-                n_kinds=len(self.kinds),
-                n_calls=len(calls),
-            )
-        return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in self.kinds]
-
     def _kinds_by_lengths(self, calls: Sequence[RecordedCall]) -> list[str]:
         """The kind of each call, by its numbers of queries and keys."""
         kinds, length = self._kinds_by_sizes(), len(self.sides.queries)
@@ -437,7 +430,7 @@ class Recorder:
     @property
     def _index(self) -> int:
         """The index of the item, or of its part, in the batch of the current call."""
-        return self.item if self._n_parts == 1 else self.part
+        return self.part if self._n_parts > 1 and isinstance(self.part, int) else self.item
 
     def _n_sequences(self, where: Caller, lengths: Sequence[int], q_shape: Sequence[int]) -> int | None:
         """How many sequences are read at once; more than one text where that is read in parts."""
@@ -464,7 +457,7 @@ class Recorder:
                 given=given,
             )
         index("item", self.item, 1, of=Phrase("The batch"))
-        if self.part == ALL:
+        if isinstance(self.part, str):  # all
             self._check_sizes(n_read, *lengths)
         else:
             index("part", self.part, n_read, of=Phrase("The item"))
@@ -535,7 +528,7 @@ class Recorder:
         called = None if where.root is None else where.root.called
         return not (isinstance(called, tuple) and called[1] in map(id, self._names))
 
-    def _record_call(self, function: Callable, args: tuple, kwargs: dict, result: object) -> None:
+    def _record_call(self, function: Callable, args: tuple, kwargs: dict, result: Any) -> None:
         """Record a call of one of torch's functions; an error here does not reach the model."""
         # In this order: leaving inference mode turns gradients on again.
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
@@ -569,18 +562,29 @@ class Recorder:
 
     @memory_errors(Phrase("Its recording"))
     def _add_sdpa(
-        self, place: Place, where: Caller, result: Tensor, query, key, value, attn_mask=None, *args, **kwargs
+        self,
+        place: Place,
+        where: Caller,
+        result: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         """A call of `scaled_dot_product_attention`, as one layer."""
         packed = 1 if query.is_nested else where.packed_heads(query.shape)
         asked, folding = query, None
-        query, attn_mask, output = (unpacked(tensor, packed) for tensor in (query, attn_mask, result))
+        query, output = unpacked(query, packed), unpacked(result, packed)
+        attn_mask = None if attn_mask is None else unpacked(attn_mask, packed)
         batch = self.batch
         if query.dim() > 1 and not query.is_nested:
             batch = self._n_sequences(where, (query.shape[-2], key.shape[-2]), query.shape)
         if query.dim() == value.dim() == 3 and (folding := self._folding(value, batch)) is not None:
-            parts = (query, key, value, attn_mask, output)
-            query, key, value, attn_mask, output = (_unfolded(part, *folding) for part in parts)
+            parts = (query, key, value, output)
+            query, key, value, output = (_unfolded(part, *folding) for part in parts)
+            attn_mask = None if attn_mask is None else _unfolded(attn_mask, *folding)
             result = output
         lengths = (query.shape[-2], key.shape[-2]) if query.dim() > 1 else ()
         lead, axis = self._reader.lead(batch, query, key, value, alone=where.items(lengths) == {1})
@@ -667,7 +671,8 @@ class Recorder:
         if self._is_outside(where):
             self._skip(place, OUTSIDE)
             return True
-        lead, sizes = output.shape[:-2], (followed.q.shape[2], followed.k.shape[2])
+        lead: tuple[int, ...] = output.shape[:-2]
+        sizes = followed.q.shape[2], followed.k.shape[2]
         try:
             batch = self._n_sequences(where, sizes, (*lead, *followed.q.shape[2:]))
             with torch.inference_mode(False), torch.no_grad():
@@ -719,8 +724,8 @@ class Recorder:
             k,
             v,
             replace(about, adjustments=origin.adjustments),
-            copies(origin.tensors | tensors),
-            copies(origin.projections | matrices),
+            copies({**origin.tensors, **tensors}),
+            copies({**origin.projections, **matrices}),
             looks_outside or CROSS.search(name) is not None,
             n_parts=1 if tiled is not None else self._n_parts,
             note=None if tiled is None else self._whole_note(place, tiled),
@@ -757,8 +762,9 @@ class Recorder:
 
         `concat` are the concatenated outputs of the heads for the text, (query, h · d_v).
         """
-        gone = weakref.ref(result, lambda _, key=id(result): self._results.pop(key, None))
-        self._results[id(result)] = (gone, version(result), axis, self._index, call)
+        key = id(result)
+        gone = weakref.ref(result, lambda _: self._results.pop(key, None))
+        self._results[key] = (gone, version(result), axis, self._index, call)
         self._modules.await_output(call, concat, 1 if axis is None else result.shape[axis], self._index)
 
     def _added(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
@@ -772,10 +778,12 @@ class Recorder:
 
     def _add_joined(self, parts: Sequence[Tensor], joined: Tensor) -> None:
         """Results were concatenated: calls of one head each are then the heads of one layer."""
-        calls, axis, at = [], None, 0
+        calls: list[RecordedCall] = []
         for part in parts:
-            reference, changes, axis, at, call = self._results.get(id(part), (None, 0, None, 0, None))
-            if reference is None or reference() is not part or version(part) != changes:
+            if (result := self._results.get(id(part))) is None:
+                return
+            reference, changes, axis, at, call = result
+            if reference() is not part or version(part) != changes:
                 return
             calls.append(call)
         forward = calls[0].place.forward_pass
@@ -787,15 +795,27 @@ class Recorder:
             self._watch_result(layer, joined, axis, one.reshape(-1, one.shape[-1]))
 
 
-def _unfolded(part: Tensor | None, lead: tuple[int, int], axis: int) -> Tensor | None:
+def _unfolded(part: Tensor, lead: tuple[int, int], axis: int) -> Tensor:
     """Queries, keys, values, a mask or a result (text and head, …) as (text, head, …)."""
-    if part is None or part.dim() != 3 or len(part) != lead[0] * lead[1]:
+    if part.dim() != 3 or len(part) != lead[0] * lead[1]:
         return part
     return part.unflatten(0, lead).transpose(0, axis)
 
 
-def by_part(tensor: Tensor, lead: Sequence[int], axis: int) -> Tensor:
+def _kinds_by_caller(calls: Sequence[RecordedCall], kinds: Sequence[str]) -> list[str]:
+    """The kind of each call, as the caller names them."""
+    if len(kinds) != len(calls):
+        raise MhaError(
+            "kinds names {n_kinds} calls, and {n_calls} were recorded.",
+            n_kinds=len(kinds),
+            n_calls=len(calls),
+        )
+    return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in kinds]
+
+
+def by_part(tensor: Tensor, lead: Sequence[int], axis: int | None) -> Tensor:
     """A tensor (…, row, width) as (part, head, row, width); `axis` of `lead` counts the parts."""
+    assert axis is not None  # an item in parts has such an axis
     tensor = tensor.reshape((1,) * (len(lead) + 2 - tensor.dim()) + tuple(tensor.shape))
     if tensor.shape[axis] == 1:
         tensor = tensor.expand(*(lead[axis] if at == axis else -1 for at in range(tensor.dim())))

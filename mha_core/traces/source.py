@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, overload
 
 from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
@@ -226,6 +226,7 @@ class EditedSource(DerivedSource):
 
 
 SourceValue = str | Mapping[str, FactValue] | ArraySource
+Arrays = TypeVar("Arrays", bound=ArraySource)
 TYPES: Mapping[str, type[Source]] = {
     source.kind: source
     for source in (
@@ -250,6 +251,10 @@ READ: Mapping[type, Callable[[Any], object]] = {  # the entries of a tuple from 
 }
 
 
+@overload
+def array_source(value: SourceValue) -> ArraySource: ...
+@overload
+def array_source(value: SourceValue, kind: type[Arrays]) -> Arrays: ...
 def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> ArraySource:
     """The source of type `kind` for a name, or for a mapping of simple values with a "name".
 

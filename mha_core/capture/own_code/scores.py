@@ -310,7 +310,7 @@ class Attempt:
     """
 
     sizes: tuple[int, int]
-    place: object
+    place: Any
     lost: str = ""
     factors: tuple[tuple[int, int], ...] = ()
     rearranged: bool = False

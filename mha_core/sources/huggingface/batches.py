@@ -1,6 +1,7 @@
 """Traces of many texts, several in one pass of the model, each as if the text were alone."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice, repeat, zip_longest
 from typing import TypeVar
 
@@ -47,6 +48,7 @@ def follow_many(
     reduce = reduce or (lambda trace: trace)
     together = batch > 1 and targets is None and _texts_are_independent(model)
     pairs = enumerate(zip(texts, repeat(None)) if targets is None else _pairs(texts, targets), start=1)
+    results: Iterable
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         numbers = [number for number, _ in ahead]
         if together:
@@ -91,23 +93,23 @@ def _followed(
 ) -> list:
     """The reduced traces of texts, or their errors, in their order; similar lengths share a pass."""
     results: list = [text if isinstance(text, MhaError) else None for text in texts]
-    order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
-    order.sort(key=lambda n: len(texts[n][0]))
+    read = {n: text for n, text in enumerate(texts) if not isinstance(text, MhaError)}
+    order = sorted(read, key=lambda n: len(read[n][0]))
     # The first token has the rotary angle 0, so a single token does not show whether there is a rotary code.
-    single = sum(len(texts[n][0]) == 1 for n in order)
+    single = sum(len(read[n][0]) == 1 for n in order)
     parts = [[n] for n in order[:single]]
     parts += [order[start : start + batch] for start in range(single, len(order), batch)]
     for part in parts:
-        inputs = [texts[n][1] for n in part]
+        inputs = [read[n][1] for n in part]
         # An error in the model: reading each text alone shows which text causes it.
-        flows = trial.attempt(lambda inputs=inputs: _flow_many(model, inputs)) if len(part) > 1 else None
-        flows = flows or [_outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
+        together = trial.attempt(partial(_flow_many, model, inputs)) if len(part) > 1 else None
+        flows: list = together or [_outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
         for n in part:
             layers = flows.pop(0)
             if isinstance(layers, MhaError):
                 results[n] = layers
             else:
-                trace = _outcome(trace_of, model, texts[n][0], *layers)
+                trace = _outcome(trace_of, model, read[n][0], *layers)
                 results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
     return results
 
@@ -161,12 +163,12 @@ def _texts_are_independent(model: Model) -> bool:
     together = trial.attempt(lambda: _flow_many(model, texts))
     if together is None:
         return False
-    return all(map(agree, together, (flow(model, inputs_of(model, ids)) for ids in texts)))
+    return all(map(agree, together, (flow(model, inputs_of(model, ids))[:2] for ids in texts)))
 
 
 def agree(one: PassLayers, other: PassLayers) -> bool:
     """Whether the layers of two passes are equal up to rounding, with the same parts left out."""
-    (layers, skipped), (others, skipped_there) = one[:2], other[:2]
+    (layers, skipped), (others, skipped_there) = one, other
     return len(layers) == len(others) and skipped == skipped_there and all(map(same_layer, layers, others))
 
 

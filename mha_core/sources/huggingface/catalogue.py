@@ -56,8 +56,8 @@ def local_models(
     newest = {name: (folder, revision) for name, folder, revision in reversed(in_hub_cache(cache))}
     for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
-    for folder in folders:  # with the name as given, as in links
-        models += _in_folder(folder) or [model for inner in _inner(folder) for model in _in_folder(inner)]
+    for place in folders:  # with the name as given, as in links
+        models += _in_folder(place) or [model for inner in _inner(place) for model in _in_folder(inner)]
     return tuple(models)
 
 

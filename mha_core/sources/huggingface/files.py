@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import regex
 import torch
@@ -329,7 +330,7 @@ def _download(
         info = HfApi(endpoint=endpoint).model_info(
             name, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT
         )
-        files = {file.rfilename: file.size or 0 for file in info.siblings}
+        files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         sizes = {file: size for file, size in files.items() if MODEL_FILE.fullmatch(file)}
         if "model.safetensors" in sizes:  # some models also have the same weights in parts
             sizes = {f: s for f, s in sizes.items() if not (f.endswith(".safetensors") and "-of-" in f)}
@@ -398,10 +399,10 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
 
 def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[], bool] | None) -> type:
     """A progress bar for the hub's library that reports the bytes and raises `Stopped`."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
     class Bar(tqdm):
-        def __init__(self, *args: object, **settings: object):
+        def __init__(self, *args: Any, **settings: Any):
             settings["disable"] = True
             super().__init__(*args, **settings)
             self.reached = done + int(settings.get("initial") or 0)

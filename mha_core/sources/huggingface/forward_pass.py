@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,9 @@ from mha_core.capture import families
 from mha_core.capture.call import Call
 from mha_core.errors import Phrase
 from mha_core.traces.layer import LayerTrace
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PassLayers = tuple[tuple[LayerTrace, ...], tuple[str, ...]]  # and sentences about the layers left out
 PROBE = 7  # tokens of a trial
@@ -34,7 +38,7 @@ def left_out(name: str, reason: str) -> Phrase:
     return Phrase("{name}: {reason}", name=name, reason=reason)
 
 
-def has_target(module: nn.Module) -> bool:
+def has_target(module: "PreTrainedModel") -> bool:
     """Whether a model is an encoder–decoder. A decoder alone can have the configuration of one."""
     takes = inspect.signature(type(module).forward).parameters
     return bool(module.config.is_encoder_decoder) and "decoder_input_ids" in takes
@@ -52,14 +56,15 @@ def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> 
 @contextmanager
 def keeping_result() -> Iterator[list]:
     """The result of the last pass in this block and thread, as a list of one."""
-    token = _results.set([])
+    own: list = []
+    token = _results.set(own)
     try:
-        yield _results.get()
+        yield own
     finally:
         _results.reset(token)
 
 
-def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
+def probe(module: "PreTrainedModel", n: int = PROBE) -> dict[str, Tensor]:
     """Inputs of a few tokens, different ones for text and target, without repetition if possible."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     n_ids = getattr(config, "vocab_size", None) or 8
@@ -84,7 +89,7 @@ def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     return {**of_text, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
 
 
-def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
+def kind(call: Call, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping) -> str | None:
     """The kind of a call: encoder, self, decoder or cross; None if its sizes fit none of them."""
     n_text = inputs["input_ids"].shape[1]
     if call.q.shape[0] != 1:
@@ -101,13 +106,13 @@ def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mappin
     return "decoder" if sizes == (n_target, n_target) else None
 
 
-def output(result: object) -> Tensor:
+def output(result: Any) -> Tensor:
     """The first floating-point tensor of a model's result: hidden states or logits."""
     values = result.values() if hasattr(result, "values") else result
     return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
 
 
-def returned(module: nn.Module, result: object) -> list[tuple[str, Tensor]]:
+def returned(module: "PreTrainedModel", result: object) -> list[tuple[str, Tensor]]:
     """The kind and the weights of each layer, as the model itself returns them.
 
     Weights are (1, head, query, key), or have more axes where the model reads a text in parts.

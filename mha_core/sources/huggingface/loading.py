@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.files import Folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Weights that may be missing from the files: heads for a task, and computed numbers.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
@@ -25,7 +28,7 @@ WRITERS = {  # mappings of transformers, by the kind of answers
 }
 
 
-def config(transformers, folder: Folder):
+def config(transformers: Any, folder: Folder) -> Any:
     """The configuration. Raises `MhaError` for an architecture that is not part of transformers."""
     entries = folder.config
     family = entries.get("model_type")
@@ -48,9 +51,9 @@ def config(transformers, folder: Folder):
         ) from error
 
 
-def tokenizer(transformers, folder: Folder):
+def tokenizer(transformers: Any, folder: Folder) -> Any:
     """The tokenizer. Raises `MhaError` for one that is missing or cannot be read."""
-    reason = Phrase("there is no file of it")
+    reason: str = Phrase("there is no file of it")
     if any(TOKENIZER.fullmatch(file.name) for file in folder.path.iterdir()):
         try:
             loaded = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
@@ -68,8 +71,8 @@ def tokenizer(transformers, folder: Folder):
 
 
 def module(
-    transformers, folder: Folder, settings, dtype: torch.dtype, *, writes: bool = False
-) -> tuple[nn.Module, str | None]:
+    transformers: Any, folder: Folder, settings: Any, dtype: torch.dtype, *, writes: bool = False
+) -> "tuple[PreTrainedModel, str | None]":
     """The model, with its output head for an encoder–decoder or for answers, else without a head.
 
     → the model, and the name of the output head's matrix if the files lack it: its numbers are then random.
@@ -114,7 +117,7 @@ def module(
     return loaded, next(iter(lacking), _untrained_head(loaded, folder, missing))
 
 
-def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict]:
+def _loaded(auto: Any, folder: Folder, settings: Any, dtype: torch.dtype) -> "tuple[PreTrainedModel, dict]":
     """A model of a class, and the report on its weights. Raises `MhaError` with transformers' reason."""
     try:
         return auto.from_pretrained(
@@ -142,7 +145,9 @@ def _misfits(report: Mapping) -> list[str]:
     return [*lost, *sorted(name for name, *_ in report["mismatched_keys"])]
 
 
-def _as_saved(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict] | None:
+def _as_saved(
+    transformers: Any, folder: Folder, settings: Any, dtype: torch.dtype
+) -> "tuple[PreTrainedModel, dict] | None":
     """The model without its head, loaded as the class that wrote the folder; None if that is no better.
 
     Some families rename weights by rules that work only for the class with the head.
@@ -150,18 +155,19 @@ def _as_saved(transformers, folder: Folder, settings, dtype: torch.dtype) -> tup
     if (kind := _own_class(transformers, folder, settings)) is None:
         return None
     loaded, report = _loaded(kind, folder, settings, dtype)
-    return None if _misfits(report) else (loaded.base_model, report)
+    headless: Any = loaded.base_model
+    return None if _misfits(report) else (headless, report)
 
 
-def _own_class(transformers, folder: Folder, settings) -> type | None:
+def _own_class(transformers: Any, folder: Folder, settings: Any) -> type | None:
     """The class that wrote the folder, if it is part of transformers: text encoders are in no mapping."""
     names = folder.config.get("architectures")
-    kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
+    kind: Any = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
     fits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
     return kind if fits and kind.config_class is type(settings) else None
 
 
-def kind_of(transformers, module: nn.Module | type, config) -> str | None:
+def kind_of(transformers: Any, module: "PreTrainedModel | type", config: Any) -> str | None:
     """The kind of a model's answers, a key of `WRITERS`; None without a language-model head."""
     name = (module if isinstance(module, type) else type(module)).__name__
     kinds = [kind for kind, mapping in WRITERS.items() if name in _classes(transformers, mapping)]
@@ -172,7 +178,7 @@ def kind_of(transformers, module: nn.Module | type, config) -> str | None:
     return next(iter(kinds), None)
 
 
-def writing_class(transformers, own: type | None, config) -> type | None:
+def writing_class(transformers: Any, own: type | None, config: Any) -> type | None:
     """The class with a language-model head for a configuration; `own` is the class that wrote the files."""
     if own is not None and kind_of(transformers, own, config) is not None:
         return own
@@ -183,26 +189,26 @@ def writing_class(transformers, own: type | None, config) -> type | None:
     return next((mapping[type(config)] for mapping in mappings if type(config) in mapping), None)
 
 
-def _classes(transformers, mapping: str) -> set[str]:
+def _classes(transformers: Any, mapping: str) -> set[str]:
     """The names of the classes in a mapping of transformers."""
     names: Mapping[str, str | tuple[str, ...]] = getattr(transformers, mapping)._model_mapping
     return {one for name in names.values() for one in ((name,) if isinstance(name, str) else name)}
 
 
-def writes_sounds(settings) -> bool:
+def writes_sounds(settings: object) -> bool:
     """Whether a model has a text encoder and a decoder of audio codes, as MusicGen has."""
     return hasattr(settings, "text_encoder") and hasattr(settings, "audio_encoder")
 
 
-def _untrained_head(loaded: nn.Module, folder: Folder, missing: set[str]) -> str | None:
+def _untrained_head(loaded: "PreTrainedModel", folder: Folder, missing: set[str]) -> str | None:
     """The name of the output head's matrix if it does not come from the files.
 
     Some classes tie it to the embeddings even if config.json says that they are not tied.
     """
     head = loaded.get_output_embeddings() if loaded.can_generate() else None
     for name, part in loaded.named_modules():
-        if part is head:
-            tied = part.weight is getattr(loaded.get_input_embeddings(), "weight", None)
+        if head is not None and part is head:
+            tied = head.weight is getattr(loaded.get_input_embeddings(), "weight", None)
             untied = folder.config.get("tie_word_embeddings") is False
             return f"{name}.weight" if f"{name}.weight" in missing or (tied and untied) else None
     return None

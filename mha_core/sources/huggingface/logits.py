@@ -6,9 +6,10 @@ every token with the next one. The answers are ``softmax(logits)`` of the traced
 
 import inspect
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError, Phrase
@@ -17,6 +18,9 @@ from mha_core.sources.huggingface.token_labels import readable
 from mha_core.sources.huggingface.tokenizer import letters_of
 from mha_core.traces.answers import Answer, most_probable
 from mha_core.traces.tokens import Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 MAX_BYTES = 1 << 30  # of the logits of one text
 Asked = bool | Sequence[int | str]  # all rows with an answer, or some
@@ -29,7 +33,7 @@ def rows(
     answers: Asked,
     *,
     unread: Sequence[int],
-    tokenizer: object,
+    tokenizer: Any,
     name: str,
 ) -> list[int]:
     """The positions at which the model answers: all of them, or those in `answers`.
@@ -49,8 +53,8 @@ def rows(
             mask=mask and tokenizer.mask_token,
         )
     everything = masks if kind == "masked" else [at for at in range(len(ids)) if at not in unread]
-    if answers is True:
-        return everything
+    if isinstance(answers, bool):
+        return everything if answers else []
     chosen = []
     for one in answers:
         at = tokens.index(one) if isinstance(one, str) else one
@@ -68,7 +72,7 @@ def rows(
     return sorted(set(chosen))
 
 
-def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
+def check_bytes(module: "PreTrainedModel", n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
     """Raise `MhaError` where the logits of these rows, in the model's dtype and in fp32, are too large.
 
     They need ``rows · words · (bytes of a number + 4)``; if the model computes all rows, all tokens count.
@@ -95,12 +99,12 @@ def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int
     )
 
 
-def leaves_rows_out(module: nn.Module) -> bool:
+def leaves_rows_out(module: "PreTrainedModel") -> bool:
     """Whether the model can compute the logits of some rows only."""
     return "logits_to_keep" in inspect.signature(type(module).forward).parameters
 
 
-def asked(module: nn.Module, at: Sequence[int]) -> dict[str, Tensor]:
+def asked(module: "PreTrainedModel", at: Sequence[int]) -> dict[str, Tensor]:
     """The argument with which the model computes only the logits of these rows; empty if it cannot."""
     device = next(module.parameters()).device
     return {"logits_to_keep": torch.tensor(at, device=device)} if leaves_rows_out(module) else {}
@@ -127,9 +131,7 @@ def logits_of(result: object, at: Sequence[int], *, n_tokens: int, name: str) ->
     )
 
 
-def at_tokens(
-    logits: Tensor, at: Sequence[int], n_tokens: int, tokenizer: object
-) -> tuple[Answer | None, ...]:
+def at_tokens(logits: Tensor, at: Sequence[int], n_tokens: int, tokenizer: Any) -> tuple[Answer | None, ...]:
     """The answer of each token, None without one. `logits` are (row, word) for the rows `at`."""
     answers: list[Answer | None] = [None] * n_tokens
     for row, position in zip(logits, at, strict=True):
@@ -137,7 +139,7 @@ def at_tokens(
     return tuple(answers)
 
 
-def word_of(tokenizer: object, number: int) -> str:
+def word_of(tokenizer: Any, number: int) -> str:
     """A word of the vocabulary, written as tokens are; without a tokenizer, or outside of it, its id."""
     piece = None if tokenizer is None else tokenizer.convert_ids_to_tokens([number])[0]
     if piece is None:
@@ -146,7 +148,7 @@ def word_of(tokenizer: object, number: int) -> str:
     return readable([str(piece)], special=[special], letters=letters_of(tokenizer))[0]
 
 
-def reads_ahead(module: nn.Module) -> bool:
+def reads_ahead(module: "PreTrainedModel") -> bool:
     """Whether the scores for the next token depend on later tokens: then they are not a prediction."""
     inputs = forward_pass.probe(module)
     key = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"

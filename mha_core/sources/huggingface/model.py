@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -57,6 +57,9 @@ from mha_core.traces.source import EditedSource, ModelSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MAX_MODELS = 2  # kept in memory by `trace`
@@ -77,8 +80,8 @@ class Model:
     """A model ready to be traced, by several threads at once; it does not change."""
 
     name: str
-    module: nn.Module = field(repr=False)
-    tokenizer: object = field(repr=False)
+    module: "PreTrainedModel" = field(repr=False)
+    tokenizer: Any = field(repr=False)
     revision: str | None
     device: str
     dtype: str
@@ -91,7 +94,7 @@ class Model:
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
     # The model as you run it, and the attention functions of your own that it calls. If there is one, each
     # text is compared with the result of this model.
-    as_run: nn.Module | None = field(default=None, repr=False)
+    as_run: "PreTrainedModel" = field(default=None, repr=False)  # type: ignore[assignment]  # set by `adopt`
     foreign: tuple[str, ...] = ()
 
     @property
@@ -155,7 +158,7 @@ def load(
     files.check_stopped(cancelled)
     report("load", 0, 1)
     module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind], writes=answers)
-    module = module.to(place).requires_grad_(False)
+    module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
     report("load", 1, 1)
     files.check_stopped(cancelled)
     report("check", 0, 1)
@@ -165,7 +168,7 @@ def load(
     return replace(model, untrained_head=untrained_head, as_run=module, foreign=foreign)
 
 
-def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
+def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
     """Prepare a transformers model that is already in memory; it and its config do not change.
 
     The prepared model is a twin: new modules and configs around the same parameters and buffers. You can go
@@ -179,14 +182,14 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
     return replace(model, as_run=twin(module), foreign=foreign_functions(module))
 
 
-def foreign_functions(module: nn.Module) -> tuple[str, ...]:
+def foreign_functions(module: "PreTrainedModel") -> tuple[str, ...]:
     """The user's own attention functions that a model calls now, by name."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     return trial.foreign_functions(module, ALL_ATTENTION_FUNCTIONS)
 
 
-def unwrapped(module: object) -> nn.Module:
+def unwrapped(module: Any) -> "PreTrainedModel":
     """The transformers model inside its wrappers; the weights of an adapter are part of its layers.
 
     Raises `MhaError` for an object without one, and for an adapter that puts vectors in front of the text.
@@ -223,7 +226,7 @@ def _adapter_configs(module: object) -> list:
     return list(configs.values()) if isinstance(configs, dict) else []
 
 
-def _traceable(module: nn.Module) -> nn.Module:
+def _traceable(module: "PreTrainedModel") -> "PreTrainedModel":
     """The model itself. Raises `MhaError` if it does not read text or its weights are not in memory."""
     # The text part of a vision model has the main input name of the whole model.
     _, first, *_ = inspect.signature(type(module).forward).parameters
@@ -241,7 +244,7 @@ def _traceable(module: nn.Module) -> nn.Module:
     return module
 
 
-def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None = None) -> Model:
+def _prepared(module: "PreTrainedModel", tokenizer: Any, *, name: str, revision: str | None = None) -> Model:
     """A model of our own, set to the best route that its trial has proven.
 
     Raises `MhaError` if there is no such route.
@@ -249,7 +252,8 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     register()
     writes_sounds = loading.writes_sounds(module.config)
     unread = (forward_pass.left_out("decoder", loading.SOUNDS),) if writes_sounds else ()
-    module = (module.text_encoder if unread else module).eval()
+    reads: Any = module.text_encoder if unread else module
+    module = reads.eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # each pass needs the keys of all tokens
         config._attn_implementation = (
@@ -285,7 +289,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     return model
 
 
-def _convolutions(module: nn.Module, route: trial.Route) -> tuple[str, ...]:
+def _convolutions(module: "PreTrainedModel", route: trial.Route) -> tuple[str, ...]:
     """Sentences about the convolutions that mix the tokens of a text."""
     run = twin(module) if route.changes else module
     return tuple(
@@ -293,7 +297,7 @@ def _convolutions(module: nn.Module, route: trial.Route) -> tuple[str, ...]:
     )
 
 
-def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
+def _proven(module: "PreTrainedModel", watched: Mapping[str, int]) -> Mapping[str, int]:
     """The watched layers without softmax whose matrices give their output for a few tokens."""
     from mha_core.capture.families import mixing
 
@@ -597,7 +601,7 @@ def complete(
     Raises `MhaError` if there is nothing to show.
     """
     # KimiLinearAttention is a class with a softmax
-    shown = {f"{layer.name}:" for layer in (*layers, *mixers)}
+    shown = {f"{name}:" for name in (*(layer.name for layer in layers), *(mixer.name for mixer in mixers))}
     skipped = (*skipped, *(entry for entry in model.not_shown if entry.split(" ")[0] not in shown))
     if not layers and not mixers:
         raise MhaError(
@@ -635,7 +639,7 @@ def trace(
     text: str | Ids,
     *,
     source: str | nn.Module,
-    tokenizer=None,
+    tokenizer: Any = None,
     revision: str | None = None,
     target: str | Ids | None = None,
     attention_mask: PerToken | None = None,
@@ -673,14 +677,23 @@ def trace(
         dtype=dtype,
         answers=answers is not False,
     )
-    given = {"attention_mask": attention_mask, "position_ids": position_ids, "target": target, "edits": edits}
-    return follow(model, text, limit=limit, answers=answers, max_bytes=max_bytes, **given)
+    return follow(
+        model,
+        text,
+        target=target,
+        attention_mask=attention_mask,
+        position_ids=position_ids,
+        edits=edits,
+        limit=limit,
+        answers=answers,
+        max_bytes=max_bytes,
+    )
 
 
 def model_of(
-    source: str | nn.Module,
+    source: str | PathLike[str] | nn.Module,
     *,
-    tokenizer=None,
+    tokenizer: Any = None,
     revision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
@@ -709,8 +722,8 @@ def model_of(
         def compute(_key: tuple) -> tuple[tuple | None, Model]:
             _loaded.make_room(0)
             free()
-            options = {"revision": revision, "device": device, "dtype": dtype, "answers": answers}
-            return fingerprint, load(str(source), **options)
+            loaded = load(str(source), revision=revision, device=device, dtype=dtype, answers=answers)
+            return fingerprint, loaded
 
         _, model = _loaded.get(key, compute)
     return model
@@ -724,19 +737,18 @@ def _is_current(known: tuple[tuple | None, Model] | None, fingerprint: tuple | N
     return previous == fingerprint and foreign_functions(model.as_run) == model.foreign
 
 
-def _adopted(source: object, tokenizer) -> Model:
+def _adopted(source: object, tokenizer: Any) -> Model:
     """The twin of a model in memory: the previous one if the model has not changed, else a new one."""
     module = unwrapped(source)
     with _loading:
         state = _state(module)
-        previous, model = _twins.get(module, (None, None))
-        if previous != state:
-            model = adopt(module)
+        known = _twins.get(module)
+        model = known[1] if known is not None and known[0] == state else adopt(module)
         _twins[module] = state, model
     return replace(model, tokenizer=tokenizer)
 
 
-def _state(module: nn.Module) -> tuple:
+def _state(module: "PreTrainedModel") -> tuple:
     """The state of a model that its twin copies; tensors are left out, since the two share them."""
     parts = [
         (id(part), type(part), _comparable({k: v for k, v in vars(part).items() if k != "training"}))
@@ -773,7 +785,7 @@ def free() -> None:
         torch.cuda.empty_cache()
 
 
-def _library():
+def _library() -> Any:
     try:
         import transformers
     except ImportError:

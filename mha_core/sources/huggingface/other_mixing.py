@@ -7,6 +7,7 @@ is changed and another token of the output changes, too, something else has mixe
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,9 @@ from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.trial import Route, attempt
 from mha_core.sources.huggingface.twin import twin
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 BESIDE = Phrase("it mixes tokens beside what is shown")
 REARRANGED = (
     "bands",
@@ -29,7 +33,7 @@ REARRANGED = (
 NOT_CHECKED = Phrase("Whether anything beside its attention mixes tokens could not be checked.")
 
 
-def checked(route: Route, module: nn.Module, known: Iterable[str]) -> Route:
+def checked(route: Route, module: "PreTrainedModel", known: Iterable[str]) -> Route:
     """The route, with the parts that mix tokens beside the shown attention, by a trial of a few tokens.
 
     `known` are the names of the parts that are already shown or named.
@@ -41,7 +45,7 @@ def checked(route: Route, module: nn.Module, known: Iterable[str]) -> Route:
 
 
 def mixing(
-    route: Route, module: nn.Module, known: Iterable[str], inputs: Mapping[str, Tensor]
+    route: Route, module: "PreTrainedModel", known: Iterable[str], inputs: Mapping[str, Tensor]
 ) -> dict[str, str]:
     """The parts of a model that mix tokens beside the shown attention, each with a sentence about it.
 
@@ -64,7 +68,7 @@ def mixing(
 
 def _found(
     route: Route,
-    module: nn.Module,
+    module: "PreTrainedModel",
     names: dict[nn.Module, str],
     given: list[nn.Module],
     inputs: Mapping[str, Tensor],

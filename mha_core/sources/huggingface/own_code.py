@@ -7,9 +7,10 @@ returns.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Collector, collecting
@@ -27,6 +28,9 @@ from mha_core.sources.huggingface.forward_pass import (
     left_out,
     sizes,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BY_WORDS = Phrase(
     "What is added to the scores of this layer depends on the words, too: it is made for this text, "
@@ -47,13 +51,14 @@ class OwnCode:
     softmaxes: int  # the number of softmaxes, followed or not
 
     def layers(
-        self, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
+        self, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
     ) -> PassLayers | None:
         """The layers of a pass, and sentences about what is left out; None if other code ran this time."""
         calls, watcher = collect(module, names, inputs, close, every_row=False)
         if tuple(call.name for call in calls) != self.calls:
             return None
-        layers, skipped, shared = [], [*self.skipped], {}
+        layers, skipped = [], [*self.skipped]
+        shared: dict = {}
         if watcher.softmaxes.total() > self.softmaxes:
             skipped.append(
                 Phrase(
@@ -76,7 +81,7 @@ class OwnCode:
 
 
 def try_own_code(
-    module: nn.Module,
+    module: "PreTrainedModel",
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     weights: list[tuple[str, Tensor]],
@@ -120,7 +125,7 @@ def try_own_code(
 
 
 def collect(
-    module: nn.Module,
+    module: "PreTrainedModel",
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     close: float,
@@ -159,7 +164,7 @@ def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, i
     """Sentences about returned weights whose sizes no call has."""
     left, unseen = call_counts.copy(), []
     for name, matrix in weights:
-        size = tuple(matrix.shape[2:])
+        size = matrix.shape[2], matrix.shape[3]
         left[size] -= 1
         if left[size] < 0:
             unseen.append(left_out(Phrase("{kind} layer", kind=name), IN_PARTS))

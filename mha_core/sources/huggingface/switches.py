@@ -6,6 +6,7 @@ the factor at 1 is the first-order estimate of that.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,11 @@ from mha_core.capture.collector import Attend, Collector, collecting
 from mha_core.sources.huggingface import trial
 from mha_core.sources.huggingface.logits import asked, leaves_rows_out, logits_of
 from mha_core.sources.huggingface.twin import twin
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from mha_core.sources.huggingface.model import Model
 
 
 class Switches(Collector):
@@ -47,7 +53,8 @@ class Switches(Collector):
     def add_arguments(self, *_: object) -> None:
         """Keep nothing, like the next two methods."""
 
-    add_use = add_index_scores = add_arguments
+    def add_use(self, *_: object) -> None: ...
+    def add_index_scores(self, *_: object) -> None: ...
 
 
 def interpolated(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:
@@ -56,7 +63,7 @@ def interpolated(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tenso
     return outputs * factors if mean is None else torch.lerp(mean.to(outputs), outputs, factors)
 
 
-def for_one_row(module: nn.Module, at: int, n_tokens: int) -> nn.Module:
+def for_one_row(module: "PreTrainedModel", at: int, n_tokens: int) -> "PreTrainedModel":
     """A twin whose output head gets one row only, if the model would pass it all `n_tokens` rows."""
     other = twin(module)
     head = None if leaves_rows_out(module) else other.get_output_embeddings()
@@ -71,8 +78,8 @@ def for_one_row(module: nn.Module, at: int, n_tokens: int) -> nn.Module:
 
 
 def logits(
-    model: object,
-    module: nn.Module,
+    model: "Model",
+    module: "PreTrainedModel",
     inputs: Mapping[str, Tensor],
     at: int,
     factors: Mapping[int, Tensor],
@@ -97,7 +104,7 @@ def logits(
     return logits_of(result, [at], n_tokens=n_tokens, name=model.title)[:, 0]
 
 
-def words_of(tokenizer: object, word: str) -> Sequence[int]:
+def words_of(tokenizer: Any, word: str) -> Sequence[int]:
     """The ids of the single tokens that can be a word, with and without a space in front."""
     numbers = [tokenizer.convert_tokens_to_ids(word)] if word in tokenizer.get_vocab() else []
     for written in (f" {word}", word):

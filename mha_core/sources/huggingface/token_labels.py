@@ -67,7 +67,8 @@ def _runs(
     raw: Sequence[str], special: Sequence[bool], letters: Mapping[str, int] | None
 ) -> Iterator[tuple[int, int, list[bytes]]]:
     """Runs of neighbouring pieces of text, as bytes: a character may be split over several pieces."""
-    start, contents = 0, []
+    start = 0
+    contents: list[bytes] = []
     for at, piece in enumerate(raw):
         if special[at]:
             if contents:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import index
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,9 @@ from mha_core.errors import MhaError, Phrase, named_type
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.sources.huggingface.token_labels import BYTES, LATIN, readable_tokens
 from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 MAX_ID = 2**31 - 1
 POSITIONS = (
@@ -27,7 +31,7 @@ PerToken = Sequence[int] | Tensor  # a number for each token of one text
 _tokenizer_lock = threading.Lock()  # tokenizers in Rust raise an error for two callers at once
 
 
-def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
+def encoded(tokenizer: Any, text: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens and the model's inputs of a text, or of the ids of one.
 
     Raises `MhaError` for a text that is empty, too long or has a lone surrogate, for a text without a
@@ -76,7 +80,7 @@ def using_tokenizer(name: str) -> Iterator[None]:
             ) from error
 
 
-def check_tokenizer(tokenizer, name: str) -> None:
+def check_tokenizer(tokenizer: Any, name: str) -> None:
     """Raise `MhaError` without a tokenizer, and for one that is not of transformers."""
     if tokenizer is None:
         raise MhaError(
@@ -100,7 +104,7 @@ def check_length(n: int, limit: int, name: str, what: str = Phrase("text")) -> N
         )
 
 
-def token_ids(tokenizer, ids: Ids) -> list[int]:
+def token_ids(tokenizer: Any, ids: Any) -> list[int]:
     """The ids of tokens, which may also be the tokenizer's own pieces.
 
     Raises `MhaError` for an empty list, more than one row, and for an entry that is no token.
@@ -139,7 +143,7 @@ def token_ids(tokenizer, ids: Ids) -> list[int]:
     return [index(number) for number in ids]
 
 
-def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False) -> Tokens:
+def tokens_of(tokenizer: Any, ids: Sequence[int], text: str | None = None, *, start: bool = False) -> Tokens:
     """The tokens of ids; without a tokenizer their labels are the ids.
 
     `text` is their text if it is known. With `start` the first token is the start token.
@@ -158,7 +162,7 @@ def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: 
     return readable_tokens(text, raw, special=special, letters=letters)
 
 
-def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
+def check_ids(module: "PreTrainedModel", ids: list[int], *, name: str) -> None:
     """Raise `MhaError` for ids without an embedding in the model."""
     embedding = _table_size(module)
     if embedding is not None and max(ids) >= embedding:
@@ -171,7 +175,7 @@ def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
         )
 
 
-def _table_size(module: nn.Module) -> int | None:
+def _table_size(module: "PreTrainedModel") -> int | None:
     """The number of ids with an embedding; None where every id has one: CANINE hashes characters.
 
     If transformers does not name the embedding table, it is the size of the model's largest table.
@@ -213,14 +217,14 @@ def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int
     return table.flatten().long().tolist()
 
 
-def max_position(module: nn.Module) -> int:
+def max_position(module: "PreTrainedModel") -> int:
     """The largest position that a token of a text may have."""
     config = module.config.get_text_config()
     limits = [limit for name in POSITIONS if isinstance(limit := getattr(config, name, None), int)]
     return min((limit - 1 for limit in limits if limit > 0), default=MAX_ID)
 
 
-def max_tokens(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:
+def max_tokens(module: "PreTrainedModel", tokenizer: Any, *, side: str = "encoder") -> int:
     """The largest number of tokens: the lowest limit of the tokenizer, the positions and Headscope.
 
     `side` is "encoder" for a text and "decoder" for a target.
@@ -239,7 +243,7 @@ def max_tokens(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:
     return min(limits)
 
 
-def _special(tokenizer, ids: Sequence[int], encoding=None) -> list[bool]:
+def _special(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> list[bool]:
     """For each token whether it is special, without text of its own; the unknown token is not special."""
     encodings = getattr(encoding, "encodings", None)
     marks = encodings[0].special_tokens_mask if encodings else [0] * len(ids)
@@ -247,7 +251,7 @@ def _special(tokenizer, ids: Sequence[int], encoding=None) -> list[bool]:
     return [bool(mark) or number in special_ids for mark, number in zip(marks, ids, strict=True)]
 
 
-def letters_of(tokenizer) -> Mapping[str, int] | None:
+def letters_of(tokenizer: Any) -> Mapping[str, int] | None:
     """The byte of each letter in this tokenizer's pieces; None if it writes plain letters."""
     if type(tokenizer).__name__ == "ByT5Tokenizer":
         return LATIN

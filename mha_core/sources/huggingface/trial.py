@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -52,6 +52,8 @@ from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.tokens import Tokens
 
 if TYPE_CHECKING:  # loaded only if a trial follows a model's own code
+    from transformers import PreTrainedModel
+
     from mha_core.sources.huggingface.own_code import OwnCode
 
 WEIGHTS_ALONE = Phrase("It returns its weights; queries, keys and values are not known.")
@@ -107,13 +109,13 @@ class Route:
     layers: tuple[str, ...] = ()  # the names of the layers in the trace of a short text
 
 
-def foreign_functions(module: nn.Module, functions: Mapping[str, Callable]) -> tuple[str, ...]:
+def foreign_functions(module: "PreTrainedModel", functions: Mapping[str, Callable]) -> tuple[str, ...]:
     """The user's own attention functions that a model may call, by name.
 
     They are registered among the `functions` of transformers, or replace a function of transformers or torch.
     The libraries' own functions compute what is traced; a user's function may compute anything.
     """
-    registered = [name for name in implementations(module) if name in functions]
+    registered = [name for name in implementations(module) if name is not None and name in functions]
     names = [name for name in registered if not _is_of_library(functions[name])]
     files = {type(part).__module__ for part in module.modules()}
     for file in sorted(file for file in files if file.startswith("transformers.")):
@@ -129,18 +131,19 @@ def _is_of_library(function: Callable) -> bool:
     """Whether it is a function of transformers or torch, perhaps with some arguments set."""
     function = getattr(function, "func", function)
     code = getattr(function, "__code__", None)
-    folders = [os.path.dirname(sys.modules[name].__file__) for name in ("transformers", "torch")]
+    files = (sys.modules[name].__file__ for name in ("transformers", "torch"))
+    folders = [os.path.dirname(file) for file in files if file is not None]
     return code is None or code.co_filename.startswith(tuple(folders))
 
 
-def same_result(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
+def same_result(as_run: "PreTrainedModel", module: "PreTrainedModel", inputs: Mapping[str, Tensor]) -> bool:
     """Whether the user's model gives the same result for a text as `module`.
 
     Both run in fp32 if memory allows, and without a head, which may read only one row of the result. Rows of
     padding are left out.
     """
-    one, other = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
-    one, other = one.base_model, other.base_model
+    models = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
+    one, other = (model.base_model for model in models)
     inputs = {name: tensor for name, tensor in inputs.items() if name != "logits_to_keep"}
     theirs = attempt(lambda: output(forward(one, inputs)))
     own = attempt(lambda: output(forward(other, inputs)))
@@ -152,13 +155,13 @@ def same_result(as_run: nn.Module, module: nn.Module, inputs: Mapping[str, Tenso
     return gap(theirs, own) <= _close(other)
 
 
-def implementations(module: nn.Module) -> list[str | None]:
+def implementations(module: "PreTrainedModel") -> list[str | None]:
     """The names of the attention functions set in a model and its parts."""
     configs = (vars(part).get("config") for part in module.modules())
     return list(dict.fromkeys(getattr(config, "_attn_implementation", None) for config in configs))
 
 
-def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
+def choose(module: "PreTrainedModel", ours: str) -> tuple[Route, dict[int, str]]:
     """The best route with the same numbers as the model itself; the model is then set to it.
 
     The trial runs in a twin of the model, in fp32 if memory allows: in half precision, rounding can exceed
@@ -181,7 +184,7 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
     return replace(route, layers=layers), names
 
 
-def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | None:
+def _route_of_copy(module: "PreTrainedModel", half: list[Tensor], ours: str) -> Route | None:
     """The route chosen by a trial in fp32. None if there is no memory for a copy.
 
     Raises the errors of the model in its own precision.
@@ -194,7 +197,7 @@ def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | 
     return route
 
 
-def _adjusted(module: nn.Module, route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
+def _adjusted(module: "PreTrainedModel", route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
     """Set a model to a route. → the names of its parts by their ids, and the names of its shown layers
 
     The names of parts are empty if twins of the model run instead of it.
@@ -206,7 +209,7 @@ def _adjusted(module: nn.Module, route: Route, ours: str) -> tuple[dict[int, str
     return names, tuple(layer.name for layer in layers)
 
 
-def _tried(module: nn.Module, ours: str) -> Route:
+def _tried(module: "PreTrainedModel", ours: str) -> Route:
     """The best route of a model of our own. Raises `MhaError` if there is none."""
     inputs = probe(module)
     has_interface = _set(module, "eager")
@@ -225,16 +228,18 @@ def _tried(module: nn.Module, ours: str) -> Route:
     return replace(route, changes=_classes(module) != before or _keeps_buckets(module))
 
 
-def _keeps_buckets(module: nn.Module) -> bool:
+def _keeps_buckets(module: "PreTrainedModel") -> bool:
     """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
     return has(module, "chunks") and module.config.num_buckets is None
 
 
-def _classes(module: nn.Module) -> dict[str, type]:
+def _classes(module: "PreTrainedModel") -> dict[str, type]:
     return {name: type(part) for name, part in module.named_modules()}
 
 
-def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, reference: object) -> Route:
+def _route(
+    module: "PreTrainedModel", names: Mapping[int, str], ours: str, inputs: dict, reference: object
+) -> Route:
     returned_weights, difference, reason = returned(module, reference), None, ""
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
     skipped = tuple(
@@ -280,7 +285,7 @@ class Unproven(MhaError):
     """A model calls our attention function with arguments that are not known to be supported."""
 
 
-def depends_on_name(module: nn.Module) -> bool:
+def depends_on_name(module: "PreTrainedModel") -> bool:
     """Whether the code of a model compares the name of its attention function with certain names.
 
     It may then pass other arguments to our function, perhaps only for longer texts.
@@ -297,7 +302,7 @@ def _file_depends_on_name(file: str) -> bool:
         return True
 
 
-def _prove_long_text(module: nn.Module, names: Mapping[int, str], ours: str, by: Attend) -> None:
+def _prove_long_text(module: "PreTrainedModel", names: Mapping[int, str], ours: str, by: Attend) -> None:
     """A trial with a text longer than a token may look at. Raises `Unproven` unless it succeeds.
 
     For the trial the limits on keys, blocks or windows are made small: real ones are thousands of tokens.
@@ -327,7 +332,7 @@ def _prove_long_text(module: nn.Module, names: Mapping[int, str], ours: str, by:
 
 
 @contextmanager
-def small_budgets(module: nn.Module, budget: int) -> Iterator[bool]:
+def small_budgets(module: "PreTrainedModel", budget: int) -> Iterator[bool]:
     """In this block modules and configs allow at most `budget` keys. → whether any allowed more before"""
     holders = [part for place, part in module.named_modules() if ATTENTION.search(place)]
     configs = {id(config): config for part in module.modules() if (config := vars(part).get("config"))}
@@ -346,7 +351,9 @@ def small_budgets(module: nn.Module, budget: int) -> Iterator[bool]:
             setattr(holder, name, value)
 
 
-def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict, close: float) -> bool:
+def _has_mixers_alone(
+    module: "PreTrainedModel", names: Mapping[int, str], inputs: dict, close: float
+) -> bool:
     """Whether the model has layers that mix tokens by other means, and nothing that could be attention."""
     if not without_attention(module):
         return False
@@ -361,7 +368,7 @@ Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # by the number of the call
 
 def run(
     route: Route,
-    module: nn.Module,
+    module: "PreTrainedModel",
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     edits: Edits = MappingProxyType({}),
@@ -371,14 +378,14 @@ def run(
     Only the route "attend" accepts `edits`. Raises `MhaError` if the calls are not those that `sites` found.
     """
     module, names = _to_run(route, module, names, inputs)
-    if route.name == "watch":
+    if route.own_code is not None:
         followed = route.own_code.layers(module, names, inputs, _close(module))
         if followed is None or not followed[0]:
             return _weights_alone(ANOTHER_WAY, module, inputs)
         layers, skipped = followed
         return layers, (*route.skipped, *skipped)
     if route.name == "weights":
-        return _weights_alone(route.missing, module, inputs)
+        return _weights_alone(route.missing or WEIGHTS_ALONE, module, inputs)
     if route.name == "mixing":
         forward(module, inputs)
         return (), route.skipped
@@ -392,7 +399,7 @@ def run(
 
 def sites(
     route: Route,
-    module: nn.Module,
+    module: "PreTrainedModel",
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     texts: Mapping[str, Tokens | None],
@@ -417,13 +424,15 @@ def sites(
         layer_kind = kind(call, module, names, inputs)
         if layer_kind is not None:
             queries, keys = (texts[side] for side in KINDS[layer_kind])
+            assert queries is not None  # a model with such a layer has read both
+            assert keys is not None
             attentions[number] = Site(layer_kind, call.q.shape[1], call.v.shape[3], queries, keys)
     return attentions
 
 
 def _to_run(
-    route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
-) -> tuple[nn.Module, Mapping[int, str]]:
+    route: Route, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping[str, Tensor]
+) -> "tuple[PreTrainedModel, Mapping[int, str]]":
     """The model to run, and the names of its modules; for a model that changes itself, a new twin."""
     if not route.changes:
         return module, names
@@ -433,10 +442,15 @@ def _to_run(
 
 
 def layers_of(
-    route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], calls: list[Call]
+    route: Route,
+    module: "PreTrainedModel",
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    calls: list[Call],
 ) -> PassLayers:
     """The calls as layers, and sentences about what is left out. The list of calls is emptied."""
-    layers, skipped, shared = [], [*route.skipped], {}
+    layers, skipped = [], [*route.skipped]
+    shared: dict = {}
     calls.reverse()
     while calls:  # each call is freed once it is copied
         call = calls.pop()
@@ -473,7 +487,7 @@ def attempt(trial: Callable[[], Result | None]) -> Result | None:
 
 
 def _trial(
-    module: nn.Module,
+    module: "PreTrainedModel",
     names: Mapping[int, str],
     inputs: dict,
     reference: object,
@@ -523,9 +537,11 @@ def _weights_gap(call: Call, model_weights: Tensor) -> float:
     return difference
 
 
-def _set(module: nn.Module, implementation: str) -> bool:
+def _set(module: "PreTrainedModel", implementation: str) -> bool:
     """Set the attention implementation; False for a model that only has its own."""
-    able = [part for part in module.modules() if hasattr(type(part), "_can_set_attn_implementation")]
+    able: list[Any] = [
+        part for part in module.modules() if hasattr(type(part), "_can_set_attn_implementation")
+    ]
     able = [part for part in able if part._can_set_attn_implementation()]
     if module in able:
         able = [module]  # it also sets its parts
@@ -534,7 +550,7 @@ def _set(module: nn.Module, implementation: str) -> bool:
     return bool(able) or implementation == "eager"
 
 
-def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]) -> PassLayers:
+def _weights_alone(missing: str, module: "PreTrainedModel", inputs: Mapping[str, Tensor]) -> PassLayers:
     reference = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
     for layer_kind, matrix in returned(module, reference):

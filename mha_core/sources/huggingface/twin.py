@@ -5,8 +5,9 @@ can exceed the effect of an error.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,10 @@ from mha_core.attention.functional import HALF
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import memory
 
+Net = TypeVar("Net", bound=nn.Module)
 
-def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
+
+def twin(module: Net, others: Mapping[int, Tensor] = MappingProxyType({})) -> Net:
     """A copy of a model's modules and configs with the same tensors, or with `others` by their ids."""
     try:
         other = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
@@ -29,7 +32,8 @@ def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({}))
             type=type(error).__name__,
             reason=str(error),
         ) from error
-    for part in other.modules():
+    parts: Iterable[Any] = other.modules()
+    for part in parts:
         if getattr(part, "layers_are_rescaled", None) is False:
             part.config.rescale_every = 0  # RWKV would divide the shared weights in place
     return other
@@ -46,7 +50,7 @@ def halves(module: nn.Module) -> list[Tensor]:
     return list({id(tensor): tensor for tensor in tensors_of(module) if tensor.dtype in HALF}.values())
 
 
-def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
+def in_float32(module: Net, half: list[Tensor]) -> Net | None:
     """A twin that computes in fp32, with copies of the tensors in half precision.
 
     If memory is too small for all copies at once, each layer copies its own tensors while it runs. None if
@@ -83,7 +87,8 @@ def _precise(tensor: Tensor) -> Tensor:
 
 def _layers_of(module: nn.Module) -> list[nn.Module]:
     """The parts of a model that are in lists, such as its layers; parts inside of others are left out."""
-    layers, places = [], []
+    layers: list[nn.Module] = []
+    places: list[str] = []
     for place, part in module.named_modules():
         if isinstance(part, nn.ModuleList) and not any(place.startswith(f"{outer}.") for outer in places):
             places.append(place)
@@ -96,7 +101,8 @@ def _make_precise_while_it_runs(layer: nn.Module) -> None:
 
     def replace_all(*_: object) -> None:
         for part in layer.modules():
-            for holder in (part._parameters, part._buffers, vars(part)):
+            holders: tuple[dict, ...] = (part._parameters, part._buffers, vars(part))
+            for holder in holders:
                 for name, tensor in holder.items():
                     if isinstance(tensor, Tensor) and tensor.dtype in HALF:
                         replaced.append((holder, name, tensor))
