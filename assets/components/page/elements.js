@@ -4,6 +4,47 @@ import { cleaned } from "./wording.js";
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
+ * What must be there; where it is not, the error names it.
+ * @template Thing
+ * @param {Thing | null | undefined} thing
+ * @param {string} name
+ * @returns {Thing}
+ */
+export function required(thing, name) {
+  if (thing === null || thing === undefined) throw new Error(`There is no ${name}.`);
+  return thing;
+}
+
+/**
+ * The first element inside another one that a selector finds.
+ * @param {ParentNode} parent
+ * @param {string} selector
+ * @returns {HTMLElement}
+ */
+export function elementIn(parent, selector) {
+  return required(/** @type {HTMLElement | null} */ (parent.querySelector(selector)), selector);
+}
+
+/**
+ * The element at which an event began; null for a document or a window.
+ * @param {Event} event
+ */
+export const targetOf = ({ target }) => (target instanceof Element ? target : null);
+
+/**
+ * The document or the component's own tree that an element is in.
+ * @param {Node} node
+ */
+export const treeOf = (node) => /** @type {Document | ShadowRoot} */ (node.getRootNode());
+
+/**
+ * What draws on a canvas.
+ * @param {HTMLCanvasElement} canvas
+ * @param {CanvasRenderingContext2DSettings} [settings]
+ */
+export const penOf = (canvas, settings) => required(canvas.getContext("2d", settings), "context of a canvas");
+
+/**
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} name
  * @returns {HTMLElementTagNameMap[Name]}
@@ -15,7 +56,7 @@ export function make(name, className = "", text = "") {
   return element;
 }
 
-/** @param {(event: MouseEvent) => void} act */
+/** @param {string} text @param {string} className @param {((event: MouseEvent) => void) | null} act */
 export function makeButton(text, className, act) {
   const button = make("button", className, text);
   button.type = "button";
@@ -36,17 +77,18 @@ export function emphasized(tag, pieces) {
 }
 
 // A link to another page of ours, in this tab.
+/** @param {string} text @param {string} href */
 export const makeLink = (text, href) => Object.assign(make("a", "", text), { href, target: "_self" });
 
 /**
  * An element of an SVG drawing.
  * @param {string} name
- * @param {Record<string, any>} attributes
+ * @param {Record<string, string | number | boolean>} attributes
  * @returns {SVGElement}
  */
 export function makeSvg(name, attributes, text = "") {
   const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
   if (text) element.textContent = cleaned(text);
   return /** @type {SVGElement} */ (element);
 }
@@ -54,13 +96,15 @@ export function makeSvg(name, attributes, text = "") {
 /**
  * So many pixels of a page for a canvas, sharp on every screen; `ratio` of its own pixels for each of them.
  * @param {HTMLCanvasElement} canvas
+ * @param {number} width
+ * @param {number} height
  */
 export function fit(canvas, width, height, ratio = window.devicePixelRatio || 1) {
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+  penOf(canvas).setTransform(ratio, 0, 0, ratio, 0, 0);
 }
 
 /**
@@ -71,8 +115,8 @@ export function fit(canvas, width, height, ratio = window.devicePixelRatio || 1)
 export function renew(container, elements) {
   const controls = () =>
     /** @type {HTMLElement[]} */ ([...container.querySelectorAll("a, button, input, select, summary")]);
-  const root = /** @type {Document | ShadowRoot} */ (container.getRootNode());
-  const focused = controls().indexOf(/** @type {HTMLElement} */ (root.activeElement));
+  const { activeElement } = treeOf(container);
+  const focused = controls().indexOf(/** @type {HTMLElement} */ (activeElement));
   const open = [...container.querySelectorAll("details")].map((menu) => menu.open);
   container.replaceChildren(...elements);
   container.querySelectorAll("details").forEach((menu, i) => {

@@ -3,15 +3,14 @@
 
 import { openPayload } from "../numbers/payload.js";
 import { showView } from "../view/head_view.js";
+import { elementIn } from "./elements.js";
 
-/** @type {Uint8Array} */
-const inside = /** @type {any} */ (globalThis).headscopeNumbers;
+const inside = /** @type {typeof globalThis & { headscopeNumbers: Uint8Array }} */ (globalThis).headscopeNumbers;
 const start = 4 + new DataView(inside.buffer).getUint32(0, true);
 /** @type {import("../view/head_view.js").Header} */
 const header = JSON.parse(new TextDecoder().decode(inside.subarray(4, start)));
 const panels = openPayload(inside.slice(start));
-/** @type {HTMLElement} */
-const root = document.querySelector(".view");
+const root = elementIn(document, ".view");
 const draw = () => showView(root, header, panels, { open: null, moved: null, hide: null, page: null });
 document.documentElement.lang = header.texts.lang;
 document.title = `${header.file} · Headscope`;

@@ -5,22 +5,25 @@ const CHUNK = 0x8000; // bytes that are written as letters at once
  * The page with these numbers and this view inside.
  * @param {string} template a page with `__NUMBERS__` in place of its numbers
  * @param {import("../view/head_view.js").Header} header
- * @param {Uint8Array} payload
+ * @param {import("../numbers/blobs.js").Bytes} payload
  */
 export async function pageOf(template, header, payload) {
   const encoded = new TextEncoder().encode(JSON.stringify(header));
   const size = new DataView(new ArrayBuffer(4));
   size.setUint32(0, encoded.length, true);
   const packing = new CompressionStream("deflate");
-  const stream = new Blob([size, encoded, /** @type {any} */ (payload)]).stream().pipeThrough(packing);
+  const stream = new Blob([size, encoded, payload]).stream().pipeThrough(packing);
   const packed = new Uint8Array(await new Response(stream).arrayBuffer());
+  /** @type {Record<string, string>} */
   const parts = { OLD: escaped(header.texts.old_browser), NUMBERS: base64(packed) };
   return template.replace(/__([A-Z]+)__/g, (whole, name) => parts[name] ?? whole);
 }
 
 // Text in HTML, whatever the encoding of the page.
+/** @param {string} text */
 const escaped = (text) => text.replace(/[^\w .,:;!?()-]/gu, (character) => `&#${character.codePointAt(0)};`);
 
+/** @param {Uint8Array} bytes */
 function base64(bytes) {
   let text = "";
   for (let i = 0; i < bytes.length; i += CHUNK) text += String.fromCharCode(...bytes.subarray(i, i + CHUNK));

@@ -1,16 +1,20 @@
 // Saves a figure: SVG and PNG with its title above and its source below, CSV with its numbers. Everything is built from
 // nodes, so no token can be taken for markup.
-import { make, makeSvg } from "./elements.js";
+import { make, makeSvg, penOf, required } from "./elements.js";
 
-/** @typedef {{ figure: SVGElement, width: number, height: number }} Drawn */
+/** @typedef {{ figure: Element, width: number, height: number }} Drawn */
+/** @typedef {{ title?: string, caption?: string[], file?: string }} FigureMeta `file` is a name without its ending */
+/** @typedef {{ paper: string, ink: string, font: string }} FigureLook */
+/** @typedef {string | number | null | undefined} TableCell */
+/** @typedef {typeof FORMATS[number]} FileFormat */
 
 /**
  * A figure that can be saved.
  * @typedef {object} Figure
- * @property {{ title?: string, caption?: string[], file?: string }} meta `file` is a name without its ending
- * @property {() => { paper: string, ink: string, font: string }} look
+ * @property {FigureMeta} meta
+ * @property {() => FigureLook} look
  * @property {() => Drawn | Promise<Drawn>} drawn
- * @property {() => any[][] | Promise<any[][]>} [lines] a table: its header and its rows
+ * @property {() => TableCell[][] | Promise<TableCell[][]>} [lines] a table: its header and its rows
  * @property {boolean} [printed] in the colours of print: its PNG is a slide, its SVG has no ground of its own
  */
 
@@ -25,18 +29,19 @@ export const SLIDE = { width: 1920, height: 1080 };
 const MOST = 3.5; // times its own size: a figure of a few words would be shouted
 export const SPARE = 1.3; // how much wider letters are where a file is opened without our fonts
 
-export const FORMATS = { png: pngFile, svg: svgFile, csv: csvFile }; // the last one of figures that have `lines`
+export const FORMATS = /** @type {const} */ (["png", "svg", "csv"]); // the last one of figures that have `lines`
 
 /**
  * Make the file and offer it as a download.
  * @param {Figure} figure
- * @param {string} format
+ * @param {FileFormat} format
  */
 export async function save(figure, format) {
-  download(await FORMATS[format](figure), `${figure.meta.file ?? "headscope"}.${format}`);
+  const files = { png: pngFile, svg: svgFile, csv: csvFile };
+  download(await files[format](figure), `${figure.meta.file ?? "headscope"}.${format}`);
 }
 
-/** @param {Blob} content */
+/** @param {Blob} content @param {string} name */
 export function download(content, name) {
   const link = make("a");
   link.href = URL.createObjectURL(content);
@@ -61,13 +66,16 @@ async function pngFile(figure) {
   await picture.decode();
   const sheet = figure.printed ? slideOf(width, height) : asOnScreen(width, height);
   const canvas = Object.assign(make("canvas"), { width: sheet.width, height: sheet.height });
-  const pen = canvas.getContext("2d");
+  const pen = penOf(canvas);
   pen.fillStyle = paper;
   pen.fillRect(0, 0, sheet.width, sheet.height);
   pen.drawImage(picture, sheet.x, sheet.y, sheet.scale * width, sheet.scale * height);
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  /** @type {Blob | null} */
+  const file = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  return required(file, "room for a picture of this size");
 }
 
+/** @param {number} width @param {number} height */
 const scaleOnSlide = (width, height) => Math.min(SLIDE.width / width, SLIDE.height / height);
 
 /**
@@ -84,11 +92,15 @@ export function inColumns(count, wide, high, gap) {
     width: (at + 1) * (wide + gap) - gap,
     height: Math.ceil(count / (at + 1)) * (high + gap) - gap,
   }));
+  /** @param {typeof sizes[0]} size */
   const worth = ({ across: columns, width: all, height: tall }) =>
     (scaleOnSlide(all, tall + WRITTEN) * count) / (columns * Math.ceil(count / columns));
   const { across, width, height } = sizes.reduce((best, size) => (worth(size) >= worth(best) ? size : best));
-  const place = (_, nth) => [(nth % across) * (wide + gap), Math.floor(nth / across) * (high + gap)];
-  return { width, height, places: Array.from({ length: count }, place) };
+  const places = Array.from({ length: count }, (_, nth) => [
+    (nth % across) * (wide + gap),
+    Math.floor(nth / across) * (high + gap),
+  ]);
+  return { width, height, places };
 }
 
 /**
@@ -103,13 +115,14 @@ export function slideOf(width, height) {
 }
 
 // Twice as many pixels as on screen.
+/** @param {number} width @param {number} height */
 function asOnScreen(width, height) {
   const scale = Math.min(2, MAX_EDGE / Math.max(width, height));
   return { width: Math.floor(scale * width), height: Math.floor(scale * height), scale, x: 0, y: 0 };
 }
 
 // The figure as it is drawn, zoom and all, between its title and its caption, on its ground where it has one.
-/** @param {Figure} figure */
+/** @param {Figure} figure @param {{ ground?: string, style?: string }} more */
 async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
   const { ink, font } = look();
   const { figure, width: wide, height: high } = await drawn();
@@ -123,6 +136,7 @@ async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
   const page = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": font });
   if (style) page.append(makeSvg("style", {}, style));
   if (ground) page.append(makeSvg("rect", { width, height, fill: ground }));
+  /** @type {(line: string, y: number, more: Record<string, number>) => void} */
   const write = (line, y, more) => page.append(makeSvg("text", { x: PAD, y, fill: ink, ...more }, line));
   head.forEach((line, i) => {
     write(line, PAD + (i + 0.8) * LEADING * TITLE, { "font-size": TITLE, "font-weight": 600 });
@@ -142,7 +156,7 @@ async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
  * @returns {(text: string) => number}
  */
 export function measured(font) {
-  const pen = make("canvas").getContext("2d");
+  const pen = penOf(make("canvas"));
   pen.font = font;
   return (text) => pen.measureText(text).width;
 }
@@ -164,8 +178,10 @@ export function spacious(font) {
  * @param {(text: string) => number} widthOf
  */
 export function wrapped(text, width, widthOf) {
+  /** @type {string[]} */
   const lines = [];
   let rest = [...text.replace(/\s+/g, " ").trim()];
+  /** @param {number} count */
   const fits = (count) => widthOf(rest.slice(0, count).join("")) <= width;
   while (rest.length) {
     let count = 1;
@@ -180,6 +196,7 @@ export function wrapped(text, width, widthOf) {
 }
 
 // The page's own font files of these families, inside the style itself.
+/** @param {string} families */
 async function fontFaces(families) {
   const names = families.split(",").map((name) => name.replace(/["']/g, "").trim());
   const rules = [...document.styleSheets].flatMap((sheet) => {
@@ -193,31 +210,36 @@ async function fontFaces(families) {
   return faces.join("");
 }
 
+/** @param {CSSRule} rule @param {string} base @param {string[]} names */
 async function fontFace(rule, base, names) {
   if (!(rule instanceof CSSFontFaceRule)) return "";
   const named = rule.style.getPropertyValue("font-family").replace(/["']/g, "");
   if (!names.includes(named) || rule.style.getPropertyValue("font-style") === "italic") return "";
   const [, address] = rule.style.getPropertyValue("src").match(/url\(["']?([^"')]+)/) ?? [];
-  const answer = address && (await fetch(new URL(address, base)).catch(() => null));
+  if (!address) return "";
+  const answer = await fetch(new URL(address, base)).catch(() => null);
   if (!answer?.ok) return "";
   const data = await dataUrl(await answer.blob());
   const weight = rule.style.getPropertyValue("font-weight") || "normal";
   return `@font-face{font-family:"${names[0]}";font-weight:${weight};src:url(${data})}`;
 }
 
+/** @param {Blob} blob @returns {Promise<string>} */
 function dataUrl(blob) {
   return new Promise((resolve) => {
     const reader = new FileReader();
-    reader.onload = () => resolve(reader.result);
+    reader.onload = () => resolve(String(reader.result));
     reader.readAsDataURL(blob);
   });
 }
 
+/** @param {Figure} figure */
 async function csvFile(figure) {
-  return new Blob([csvText(await figure.lines())], { type: "text/csv" });
+  return new Blob([csvText(await required(figure.lines, "table of this figure")())], { type: "text/csv" });
 }
 
 // Lines of values as CSV for spreadsheets, with the byte order mark that they look for.
+/** @param {TableCell[][]} lines */
 export function csvText(lines) {
   return `\ufeff${lines.map((line) => line.map(cellText).join(",")).join("\r\n")}\r\n`;
 }
@@ -226,6 +248,7 @@ export function csvText(lines) {
 const FORMULA = /^([\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠])/;
 
 // A word or a number. Words that a spreadsheet would run as a formula are made harmless, as in our other tables.
+/** @param {TableCell} value */
 function cellText(value) {
   if (typeof value === "number") return Number.isFinite(value) ? String(shortest(value)) : "";
   const text = String(value ?? "");
@@ -234,6 +257,7 @@ function cellText(value) {
 }
 
 // The shortest digits that give a single-precision number back.
+/** @param {number} value */
 function shortest(value) {
   const digits = [6, 7, 8, 9].map((count) => Number(value.toPrecision(count)));
   return digits.find((number) => Math.fround(number) === value) ?? value;

@@ -1,7 +1,11 @@
 // One Tab stop for a row of controls: arrow keys walk through it, Home and End go to its ends (the toolbar pattern of
 // the ARIA Authoring Practices). Where the row wraps, up and down go to the nearest control of the next line.
 
-const rows = new WeakSet(); // that listen already
+/** @type {WeakSet<HTMLElement>} */
+import { treeOf } from "./elements.js";
+
+/** @type {WeakSet<HTMLElement>} that listen already */
+const rows = new WeakSet();
 
 /**
  * Called again when the controls of the row are others.
@@ -11,11 +15,11 @@ const rows = new WeakSet(); // that listen already
 export function oneTabStop(row, selector = "button, summary") {
   const all = () => /** @type {HTMLElement[]} */ ([...row.querySelectorAll(selector)]);
   const stops = () => all().filter((one) => !one.matches(":disabled") && !one.closest("[hidden]"));
-  /** @param {EventTarget | undefined} stop */
+  /** @param {EventTarget | null | undefined} stop */
   const stand = (stop) => {
     for (const one of all()) one.tabIndex = one === stop ? 0 : -1;
   };
-  const { activeElement } = /** @type {Document | ShadowRoot} */ (row.getRootNode());
+  const { activeElement } = treeOf(row);
   const now = stops();
   const pressed = now.find((one) => one.matches('[aria-pressed="true"], [aria-expanded="true"]'));
   stand(now.find((one) => one === activeElement) ?? pressed ?? now[0]);
@@ -33,6 +37,7 @@ export function oneTabStop(row, selector = "button, summary") {
 }
 
 // Where a key leads from one of the stops; undefined for nowhere.
+/** @param {HTMLElement[]} stops @param {HTMLElement} from @param {string} key */
 function stepFrom(stops, from, key) {
   const at = stops.indexOf(from);
   if (at < 0) return undefined;
@@ -40,11 +45,13 @@ function stepFrom(stops, from, key) {
   if (key === "ArrowRight" || key === "ArrowLeft") return stops[at + (key === onward ? 1 : -1)];
   if (key === "Home" || key === "End") return stops.at(key === "Home" ? 0 : -1);
   if (key !== "ArrowUp" && key !== "ArrowDown") return undefined;
+  /** @param {HTMLElement} stop */
   const box = (stop) => stop.getBoundingClientRect();
   const own = box(from);
   const beyond = stops.filter((stop) =>
     key === "ArrowUp" ? box(stop).bottom <= own.top : box(stop).top >= own.bottom,
   );
+  /** @param {HTMLElement} stop */
   const away = (stop) => [Math.abs(box(stop).top - own.top), Math.abs(box(stop).left - own.left)];
   return beyond.toSorted((a, b) => away(a)[0] - away(b)[0] || away(a)[1] - away(b)[1])[0];
 }

@@ -4,32 +4,43 @@ const NO_WORD = /^(\[[A-Z]+\]|<[^\s<>]+>)$/; // [CLS], </s>: not of the text
 
 // A token in a sentence keeps to itself the direction it is written in: two Arabic words would turn the
 // numbers between them round.
+/** @param {string} token */
 export const isolated = (token) => (RTL.test(token) ? `\u2068${token}\u2069` : token);
 
 // Does the text run from right to left? The first letter that has a direction decides (Unicode, UAX 9).
+/** @param {string[]} tokens */
 export function isRtl(tokens) {
   const text = tokens.filter((token) => !NO_WORD.test(token)).join(" ");
   return RTL.test(text.match(/\p{L}/u)?.[0] ?? "");
 }
 
 // A template with {names} filled in. What is filled in is never a template itself.
+/** @param {string} template @param {Record<string, string | number>} values */
 export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
 // Sentences in a row; a language without spaces has none between them.
-export const paragraph = (sentences, texts) =>
-  sentences.filter(Boolean).reduce((first, last) => (first ? fill(texts.two_sentences, { first, last }) : last), "");
+/** @param {(string | false | null | undefined)[]} sentences @param {Record<string, string>} texts @returns {string} */
+export function paragraph(sentences, texts) {
+  let first = "";
+  for (const last of sentences) if (last) first = first ? fill(texts.two_sentences, { first, last }) : last;
+  return first;
+}
 
 // Digits of a weight: two beside a token, four where it is asked for.
+/** @param {number} weight */
 export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "<0.01");
+/** @param {number} weight */
 export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));
 
 // A number of any size with four digits.
+/** @param {number | null} value */
 export const written = (value) =>
   value === -Infinity || value === null ? "−∞" : Number(value).toPrecision(4).replace("-", "−");
 
 // What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
+/** @param {string[]} titles */
 export function apart(titles) {
   // Chinese has no spaces: there each character is a word.
   const gap = titles.some((title) => title.includes(" ")) ? " " : "";
@@ -42,6 +53,7 @@ export function apart(titles) {
 
 // What no XML may hold, control characters and halves of surrogate pairs, is replaced.
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+/** @param {string} text */
 export const cleaned = (text) => text.replace(NOT_XML, "\ufffd");
 
 // A name for a question to the server, which no other has.
