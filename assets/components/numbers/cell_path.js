@@ -1,9 +1,11 @@
 // The path of one cell of a head: the products of a query and a key, their score, the softmax of its row, the mixture
 // of values. Its stages are the steps of an explanation (explanation.js) and what becomes of them.
+import { required } from "../page/elements.js";
 import { explanationOf } from "./explanation.js";
 
 /** @typedef {import("./payload.js").Layer} Layer */
 /** @typedef {import("./explanation.js").Step} Step */
+/** @typedef {import("./explanation.js").Place} Place */
 
 /**
  * A line of the softmax: a key, all keys that have no line of their own, or the sink.
@@ -37,7 +39,7 @@ import { explanationOf } from "./explanation.js";
  * The path of a cell; null where the layer has no queries, keys and values. Of a long row the keys with the largest
  * weights have a line of their own, `limit` lines in all; a path of the cell always has one.
  * @param {Layer} layer
- * @param {{ head: number, row: number, column: number }} place
+ * @param {Place} place
  * @param {string[]} keys
  * @param {string[]} queries
  * @returns {CellPath | null}
@@ -45,7 +47,7 @@ import { explanationOf } from "./explanation.js";
 export function cellPathOf(layer, place, keys, queries, limit = Infinity) {
   if (!layer.q || !layer.v) return null;
   const { head, row, column } = place;
-  const [score, ...others] = explanationOf(layer, "weights", place, keys, queries).steps;
+  const [score, ...others] = required(explanationOf(layer, "weights", place, keys, queries), "way to a weight").steps;
   const at = others.findIndex(({ name }) => name === "softmax");
   const [changes, softmax] = [others.slice(0, at), others[at]];
   const scores = Array.from(softmax.factors[0]);
@@ -53,6 +55,7 @@ export function cellPathOf(layer, place, keys, queries, limit = Infinity) {
   const powers = scores.map((one) => (one === -Infinity ? 0 : Math.exp(one - largest)));
   const sum = powers.reduce((all, one) => all + one, 0);
   const hidden = !layer.sees(head, row, column);
+  /** @param {number} key */
   const isReplaced = (key) => layer.sees(head, row, key) && layer.isPatched(head, row, key);
   const stages = ["vectors", "products", ...changes.map(({ name }) => name), "powers", "shares"];
   if (keys.some((_, key) => isReplaced(key))) stages.push("patch");
@@ -75,14 +78,22 @@ export function cellPathOf(layer, place, keys, queries, limit = Infinity) {
   };
 }
 
-/** @returns {PathLine[]} */
+/**
+ * @param {Layer} layer
+ * @param {Place} place
+ * @param {{ scores: number[], powers: number[], sum: number }} row
+ * @param {number} limit
+ * @returns {PathLine[]}
+ */
 function linesOfRow(layer, { head, row, column }, { scores, powers, sum }, limit) {
   const weights = layer.row(head, row);
   const every = Array.from(weights, (_, key) => key);
   const largest = every.toSorted((a, b) => weights[b] - weights[a] || a - b);
   const own = every.length <= limit ? every : [column, ...largest.filter((key) => key !== column)].slice(0, limit - 1);
   const others = every.filter((key) => !own.includes(key));
+  /** @type {(list: ArrayLike<number>, keys: number[]) => number} */
   const total = (list, keys) => keys.reduce((all, key) => all + list[key], 0);
+  /** @type {(kind: PathLine["kind"], keys: number[]) => PathLine} */
   const line = (kind, keys) => ({
     kind,
     keys,
@@ -99,8 +110,14 @@ function linesOfRow(layer, { head, row, column }, { scores, powers, sum }, limit
 }
 
 // The sum of these keys' weights times their values.
+/**
+ * @param {Layer} layer
+ * @param {number} head
+ * @param {number[]} keys
+ * @param {Float32Array} weights
+ */
 function mixed(layer, head, keys, weights) {
-  const part = new Float64Array(layer.v.shape[2]);
+  const part = new Float64Array(layer.vector("v", head, 0).length);
   for (const key of keys) {
     if (!weights[key]) continue; // of a sink, which has no value, and of hidden keys
     layer.vector("v", head, key).forEach((value, dimension) => {
@@ -113,6 +130,7 @@ function mixed(layer, head, keys, weights) {
 /**
  * Where a position is on a path: the stage, and how much of it is done, 0 to 1. Positions count in stages.
  * @param {CellPath} path
+ * @param {number} position
  */
 export function momentOf({ length }, position) {
   const reached = Math.min(Math.max(position, 0), length);
@@ -121,9 +139,11 @@ export function momentOf({ length }, position) {
 }
 
 // How many of some terms have been added when so much of their stage is done.
+/** @param {number} part @param {number} count */
 export const countDone = (part, count) => Math.floor(part * count + 1e-9);
 
 // The sum of the first terms.
+/** @param {ArrayLike<number>} terms @param {number} count */
 export function partialSum(terms, count) {
   let sum = 0;
   for (let at = 0; at < count; at++) sum += terms[at];
@@ -133,6 +153,7 @@ export function partialSum(terms, count) {
 /**
  * The output after the first lines have been added: the output itself after the last.
  * @param {CellPath} path
+ * @param {number} count
  */
 export function partialOutput({ lines, output }, count) {
   if (count >= lines.length) return Float64Array.from(output);

@@ -1,8 +1,11 @@
 // Where one number of a layer comes from, computed from what the browser has: the steps to a score, to a weight and to
 // a number of a head's output, as mha_core/analysis/explanation.py has them, and code for torch that prints it.
+import { required } from "../page/elements.js";
 import { MAX_KEY_NUMBERS } from "../scene/schema.js";
 
 /** @typedef {import("./payload.js").Layer} Layer */
+/** @typedef {{ head: number, row: number, column: number }} Place of a number in the matrices of a head */
+/** @typedef {[step: string, by: number]} Change of a score */
 
 /**
  * One step: what is done, and the number behind it. `factors` are what was multiplied for each of its terms; a step
@@ -38,7 +41,7 @@ const MAX_FORMULA = 6; // terms that a formula writes out
  * The steps to a number, its code and its formula; null where the browser does not have what it is made of.
  * @param {Layer} layer
  * @param {string} name
- * @param {{ head: number, row: number, column: number }} place
+ * @param {Place} place
  * @param {string[]} keys the tokens that are looked at
  * @param {string[]} queries those that look
  * @param {string[]} edits of the attention, in words
@@ -49,9 +52,10 @@ export function explanationOf(layer, name, place, keys, queries, edits = [], sin
   const { head, row, column } = place;
   const isPair = name === "scores" || name === "weights";
   if (!layer.q || !(isPair || (name === "output" && layer.v))) return null;
+  const width = layer.vector("q", head, row).length;
   const found = isPair ? pair(layer, name, place, keys, sink) : mixture(layer, place, keys);
   const symbol = isPair ? `q_{${latexText(queries[row])}} \\cdot k_{${latexText(keys[column])}}` : "\\sum_n a_n v_n";
-  const lines = found.steps.map((step) => formulaOf(step, symbol, layer, isPair));
+  const lines = found.steps.map((step) => formulaOf(step, symbol, width, isPair));
   const to = isPair ? JSON.stringify(keys[column]) : `dimension ${column + 1}`;
   const where = [`layer ${layer.number + 1}`, `head ${head + 1}`, JSON.stringify(queries[row]), to];
   const about = [`# ${name}: ${where.join(", ")}`, ...edits.map((edit) => `# edited: ${JSON.stringify(edit)}`), ""];
@@ -59,11 +63,19 @@ export function explanationOf(layer, name, place, keys, queries, edits = [], sin
   return { ...found, code: about.join("\n") + found.code, latex, edits };
 }
 
-/** @returns {{ value: number, steps: Step[], code: string }} */
+/**
+ * @param {Layer} layer
+ * @param {string} name
+ * @param {Place} place
+ * @param {string[]} keys
+ * @param {string} sink
+ * @returns {{ value: number, steps: Step[], code: string }}
+ */
 function pair(layer, name, { head, row, column }, keys, sink) {
   const [q, k] = [layer.vector("q", head, row), layer.vector("k", head, column)];
   /** @type {Step[]} */
   const steps = [];
+  /** @type {Change[]} */
   const changes = [];
   layer.logit(head, row, column, (step, value, by) => {
     changes.push([step, by]);
@@ -90,15 +102,22 @@ function pair(layer, name, { head, row, column }, keys, sink) {
 }
 
 // The mask stands before the temperature: what it hides is −∞ from there on.
+/** @param {Step[]} steps @param {boolean} seen */
 function hide(steps, seen) {
   const at = steps.findIndex(({ name }) => name === "temperature");
   const [before, after] = at < 0 ? [steps, []] : [steps.slice(0, at), steps.slice(at)];
-  const value = seen ? before.at(-1).value : Number.NEGATIVE_INFINITY;
+  const value = seen ? lastOf(before).value : Number.NEGATIVE_INFINITY;
   const others = after.map((step) => (seen ? step : { ...step, value, factors: [[value], step.factors[1]] }));
   steps.splice(before.length, after.length, { name: "mask", value, labels: [], factors: [], terms: [] }, ...others);
 }
 
 // What each key takes of a row, and a sink where the row sums to less than 1.
+/**
+ * @param {Layer} layer
+ * @param {Place} place
+ * @param {string[]} keys
+ * @param {string} sink
+ */
 function shares(layer, { head, row, column }, keys, sink) {
   const scores = keys.map((_, key) => (layer.sees(head, row, key) ? layer.logit(head, row, key) : -Infinity));
   const sum = layer.logSumExp(head, row);
@@ -114,17 +133,26 @@ function shares(layer, { head, row, column }, keys, sink) {
   return { name: "softmax", value, labels, factors: [scores], terms, chosen: column };
 }
 
+/**
+ * @param {Layer} layer
+ * @param {Place} place
+ * @param {Step[]} steps
+ * @param {Change[]} changes
+ */
 function weightCode(layer, { head, row, column }, steps, changes) {
-  const softmax = steps.find(({ name }) => name === "softmax");
-  const value = steps.at(-1).value;
-  const [q, width] = [layer.vector("q", head, row), layer.k.shape[2]];
+  const softmax = required(
+    steps.find(({ name }) => name === "softmax"),
+    "softmax",
+  );
+  const { name: last, value } = lastOf(steps);
+  const q = layer.vector("q", head, row);
   const sums = softmax.factors[0];
   const isHidden = sums[column] === -Infinity;
-  if (steps.at(-1).name === "patch")
+  if (last === "patch")
     return codeOf([`value = torch.tensor(${digits(value)})  # an edit puts it in place of the computed weight`]);
   if (isHidden) return codeOf(["value = torch.tensor(0.0)  # the key is hidden from the query"]);
   const rule = changes.filter(([step]) => step !== "score");
-  if (layer.nKey * width > MAX_KEY_NUMBERS || rule.some(([step]) => step === "bias")) {
+  if (layer.nKey * q.length > MAX_KEY_NUMBERS || rule.some(([step]) => step === "bias")) {
     const lines = [`q = ${tensor(q)}`, `k = ${tensor(layer.vector("k", head, column))}`, "value = k @ q"];
     lines.push(...rule.map((change) => changeCode("value", change)));
     return codeOf([
@@ -144,13 +172,19 @@ function weightCode(layer, { head, row, column }, steps, changes) {
   return codeOf([...lines, `value = torch.softmax(${sink}, 0)[${column}]`]);
 }
 
+/** @param {string} variable @param {Change} change */
 function changeCode(variable, [step, by]) {
   if (step === "cap") return `${variable} = ${by} * torch.tanh(${variable} / ${by})  # soft cap`;
   if (step === "bias") return `${variable} = ${variable} + ${digits(by)}  # bias`;
   return `${variable} = ${variable} ${step === "scale" ? "*" : "/"} ${by}  # ${step}`;
 }
 
-/** @returns {{ value: number, steps: Step[], code: string }} */
+/**
+ * @param {Layer} layer
+ * @param {Place} place
+ * @param {string[]} keys
+ * @returns {{ value: number, steps: Step[], code: string }}
+ */
 function mixture(layer, { head, row, column }, keys) {
   const weights = layer.row(head, row);
   const values = Float32Array.from(keys, (_, key) => layer.vector("v", head, key)[column]);
@@ -167,12 +201,19 @@ function mixture(layer, { head, row, column }, keys) {
   return { value, steps, code: codeOf(code) };
 }
 
+/** @param {Step[]} steps */
+const lastOf = (steps) => required(steps.at(-1), "step");
+/** @param {number} count */
 const numbers = (count) => Array.from({ length: count }, (_, at) => String(at + 1));
+/** @param {string[]} lines */
 const codeOf = (lines) => ["import torch", "", ...lines, "print(value.item())", ""].join("\n");
+/** @param {ArrayLike<number>} values */
 const tensorList = (values) => `[${Array.from(values, digits).join(", ")}]`;
+/** @param {ArrayLike<number>} values */
 const tensor = (values) => `torch.tensor(${tensorList(values)})`;
 
 // A number of 32 bits with as few digits as say it.
+/** @param {number} value */
 function digits(value) {
   for (let count = 6; count < 9; count++) {
     const text = Number(value.toPrecision(count));
@@ -182,18 +223,25 @@ function digits(value) {
 }
 
 // In Python 1 is no float.
+/** @param {number} value */
 const asFloat = (value) => (Number.isInteger(value) && Math.abs(value) < 1e21 ? `${value}.0` : String(value));
 
 // A step in LaTeX with its numbers.
-/** @param {Step} step */
-function formulaOf({ name, value, factors, terms, chosen }, symbol, layer, isPair) {
+/**
+ * @param {Step} step
+ * @param {string} symbol
+ * @param {number} width d_k
+ * @param {boolean} isPair
+ */
+function formulaOf({ name, value, factors, terms, chosen = 0 }, symbol, width, isPair) {
   const [before, by] = factors.map((factor) => latexNumber(factor[0]));
   const after = latexNumber(value);
-  const root = Math.abs(factors[1]?.[0] - layer.k.shape[2] ** -0.5) < 1e-6;
+  const root = Math.abs(factors[1]?.[0] - width ** -0.5) < 1e-6;
+  /** @param {string[]} written */
   const few = (written) => [...written.slice(0, MAX_FORMULA), ...(terms.length > MAX_FORMULA ? ["\\cdots"] : [])];
   switch (name) {
     case "scale":
-      return `s = ${before} \\cdot ${root ? `\\frac{1}{\\sqrt{${layer.k.shape[2]}}}` : by} = ${after}`;
+      return `s = ${before} \\cdot ${root ? `\\frac{1}{\\sqrt{${width}}}` : by} = ${after}`;
     case "cap":
       return `${by} \\tanh(${before} / ${by}) = ${after}`;
     case "bias":
@@ -209,6 +257,7 @@ function formulaOf({ name, value, factors, terms, chosen }, symbol, layer, isPai
       const most = scores.reduce((one, other) => Math.max(one, other), Number.NEGATIVE_INFINITY);
       if (most === Number.NEGATIVE_INFINITY) return "a = 0 \\quad \\text{(every key is hidden)}";
       const sum = scores.reduce((all, score) => all + Math.exp(score - most), 0);
+      /** @param {number} score */
       const power = (score) => `e^{${latexNumber(score - most)}}`;
       const share = `\\frac{${latexNumber(Math.exp(scores[chosen] - most))}}{${latexNumber(sum)}}`;
       return `a = \\frac{${power(scores[chosen])}}{${few(scores.map(power)).join(" + ")}} = ${share} = ${after}`;
@@ -221,6 +270,7 @@ function formulaOf({ name, value, factors, terms, chosen }, symbol, layer, isPai
 }
 
 // Four digits.
+/** @param {number} value */
 function latexNumber(value) {
   if (!Number.isFinite(value)) return value < 0 ? "-\\infty" : "\\infty";
   const [digits, power] = value.toPrecision(4).split("e");
@@ -232,4 +282,5 @@ function latexNumber(value) {
 /** @type {Record<string, string>} */
 const ESCAPES = { "\\": "∖", "^": "＾", "~": "∼", "\n": "⏎" };
 for (const letter of "{}_#$%&") ESCAPES[letter] = `\\${letter}`;
+/** @param {string} label */
 const latexText = (label) => `\\text{${Array.from(label, (letter) => ESCAPES[letter] ?? letter).join("")}}`;

@@ -1,8 +1,26 @@
 // A panel as it is drawn: two lists of tokens, those that look and those that are looked at. Where a text looks at
 // itself they are one list. Pieces can be joined into words, and special tokens left out.
 
-/** @typedef {import("./payload.js").Layer | Grouped | Rescaled} AnyLayer */
 /** @typedef {"query" | "key"} Side */
+/** @typedef {Side | "token"} TokenSide of an element of a token, "token" where there is one for both sides */
+/** @typedef {import("../view/head_view.js").Header} Header */
+
+/**
+ * The weights of a layer as they are drawn: as they were sent, of words, or without special tokens.
+ * @typedef {object} AnyLayer
+ * @property {number} number
+ * @property {number[]} heads
+ * @property {number} nHeads
+ * @property {number} nQuery
+ * @property {number} nKey
+ * @property {(head: number, query: number, key: number) => boolean} sees
+ * @property {(head: number, query: number, key: number) => number} weight
+ * @property {(head: number, query: number) => Float32Array} row
+ * @property {(head: number, key: number) => Float32Array} column
+ * @property {(head: number, query: number, key: number) => number} [score]
+ * @property {(head: number, query: number) => number} [away] what a query takes from the keys that are left out
+ * @property {Set<number>} [hidden] these keys
+ */
 
 /**
  * One sentence as it is drawn. `two` says that it has two lists of tokens; `wordOf` and `pieceOf` where a token of
@@ -23,14 +41,17 @@
  */
 
 // The tokens of one side of a panel: those that look, or those that are looked at.
+/** @param {{ tokens: string[], keys?: string[] }} panel @param {TokenSide} side */
 export const listOf = (panel, side) => (side === "key" ? (panel.keys ?? panel.tokens) : panel.tokens);
 
 // How many tokens a panel has, on its longer side.
+/** @param {{ tokens: string[], keys?: string[] }} panel */
 export const longestOf = (panel) => Math.max(panel.tokens.length, listOf(panel, "key").length);
 
 // A layer whose pieces are joined to words: a word takes the mean of its pieces' rows and gives their sum
 // (Clark et al. 2019). `queries` and `keys` have the word's number for each piece, rising from 0.
 export class Grouped {
+  /** @param {AnyLayer} layer @param {number[]} queries @param {number[]} keys */
   constructor(layer, queries, keys = queries) {
     this.layer = layer;
     this.keys = keys;
@@ -43,16 +64,19 @@ export class Grouped {
     this.nKey = this.to.length;
   }
 
+  /** @param {number} head @param {number} query @param {number} key */
   sees(head, query, key) {
     return this.from[query].some((q) => this.to[key].some((k) => this.layer.sees(head, q, k)));
   }
 
+  /** @param {number} head @param {number} query @param {number} key */
   weight(head, query, key) {
     const from = this.from[query];
     const sum = from.reduce((s, q) => s + this.to[key].reduce((t, k) => t + this.layer.weight(head, q, k), 0), 0);
     return sum / from.length;
   }
 
+  /** @param {number} head @param {number} query */
   row(head, query) {
     const joined = new Float32Array(this.nKey);
     const from = this.from[query];
@@ -64,12 +88,15 @@ export class Grouped {
     return joined;
   }
 
+  /** @param {number} head @param {number} key */
   column(head, key) {
     return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
   }
 }
 
+/** @param {number[]} groups */
 function piecesOf(groups) {
+  /** @type {number[][]} */
   const pieces = [];
   groups.forEach((word, piece) => {
     pieces[word] = [...(pieces[word] ?? []), piece];
@@ -79,6 +106,10 @@ function piecesOf(groups) {
 
 // A layer without the keys that are hidden: what went to them is shared out, so that each row sums to 1.
 export class Rescaled {
+  /**
+   * @param {AnyLayer} layer
+   * @param {Set<number>} hidden
+   */
   constructor(layer, hidden) {
     this.layer = layer;
     this.hidden = hidden;
@@ -87,39 +118,46 @@ export class Rescaled {
     this.nHeads = layer.nHeads;
     this.nQuery = layer.nQuery;
     this.nKey = layer.nKey;
+    /** @type {Map<number, { kept: number, away: number }>} */
     this.sums = new Map();
   }
 
   // What a query takes from the keys that stay, and from those that do not.
+  /** @param {number} head @param {number} query */
   shares(head, query) {
     const name = head * this.nQuery + query;
-    let shares = this.sums.get(name);
-    if (!shares) {
-      shares = { kept: 0, away: 0 };
-      this.layer.row(head, query).forEach((w, key) => {
-        shares[this.hidden.has(key) ? "away" : "kept"] += w;
-      });
-      this.sums.set(name, shares);
-    }
+    const known = this.sums.get(name);
+    if (known) return known;
+    const shares = { kept: 0, away: 0 };
+    this.layer.row(head, query).forEach((w, key) => {
+      shares[this.hidden.has(key) ? "away" : "kept"] += w;
+    });
+    this.sums.set(name, shares);
     return shares;
   }
 
+  /** @param {number} head @param {number} query */
   away = (head, query) => this.shares(head, query).away;
 
+  /** @param {number} head @param {number} query @param {number} key */
   sees = (head, query, key) => !this.hidden.has(key) && this.layer.sees(head, query, key);
 
+  /** @param {number} head @param {number} query @param {number} key */
   score = (head, query, key) => this.layer.score?.(head, query, key) ?? NaN;
 
+  /** @param {number} head @param {number} query @param {number} key */
   weight(head, query, key) {
     const { kept } = this.shares(head, query);
     return this.hidden.has(key) || !kept ? 0 : this.layer.weight(head, query, key) / kept;
   }
 
+  /** @param {number} head @param {number} query */
   row(head, query) {
     const { kept } = this.shares(head, query);
     return this.layer.row(head, query).map((w, key) => (this.hidden.has(key) || !kept ? 0 : w / kept));
   }
 
+  /** @param {number} head @param {number} key */
   column(head, key) {
     return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
   }
@@ -128,18 +166,19 @@ export class Rescaled {
 /**
  * A panel of a payload with its words joined or not.
  * @param {import("./payload.js").PayloadPanel} panel
- * @param {import("../view/head_view.js").Header} header
+ * @param {Header} header
  * @param {number} nth
  * @param {boolean} words
  * @returns {Panel}
  */
 export function prepared(panel, header, nth, words) {
-  const groups = header.groups?.[nth] ?? null; // of each side { of, labels }
+  const groups = header.groups?.[nth] ?? null;
   const two = panel.keys !== panel.tokens;
   const [queries, keys] = header.special[nth] ?? [[], []];
   const special = { query: new Set(queries), key: new Set(keys) };
   const strange = unknownIn(header, nth);
   const unknown = { query: new Set(strange.query), key: new Set(strange.key) };
+  /** @param {Side} _ @param {number} at */
   const same = (_, at) => at;
   const pieces = {
     ...panel,
@@ -153,7 +192,9 @@ export function prepared(panel, header, nth, words) {
     pieceOf: same,
   };
   if (!words || !groups) return pieces;
+  /** @type {Panel["wordOf"]} */
   const wordOf = (side, at) => groups[side].of[at] ?? 0;
+  /** @type {(side: Side, positions: Set<number>) => Set<number>} */
   const wordsOf = (side, positions) => new Set([...positions].map((at) => wordOf(side, at)));
   const { labels } = groups.query;
   return {
@@ -170,7 +211,7 @@ export function prepared(panel, header, nth, words) {
 
 /**
  * The positions of the words of a panel that are outside the vocabulary, as it was sent.
- * @param {import("../view/head_view.js").Header} header
+ * @param {Header} header
  * @param {number} nth
  */
 export function unknownIn(header, nth) {
@@ -180,7 +221,7 @@ export function unknownIn(header, nth) {
 
 /**
  * What each head of a layer of a panel is asked; only in the last layer heads are asked.
- * @param {import("../view/head_view.js").Header} header
+ * @param {Header} header
  * @param {number} nth
  * @param {number} number
  */
@@ -189,7 +230,7 @@ export const questionsOf = (header, nth, number) =>
 
 /**
  * The rows of a layer of a panel in which none of these heads has anything to find.
- * @param {import("../view/head_view.js").Header} header
+ * @param {Header} header
  * @param {number} nth
  * @param {number} number
  * @param {number[]} heads
@@ -210,8 +251,10 @@ export function nothingIn(header, nth, number, heads, wordOf = (_, at) => at) {
  * @returns {AnyLayer}
  */
 export function layerOf(panel, number, rescaled) {
-  const layer = panel.layers.get(number) ?? panel.layers.values().next().value;
+  const [first] = panel.layers.values();
+  const layer = panel.layers.get(number) ?? first;
   if (!rescaled || !panel.special.key.size) return layer;
-  if (!panel.rescaled.has(layer.number)) panel.rescaled.set(layer.number, new Rescaled(layer, panel.special.key));
-  return panel.rescaled.get(layer.number);
+  const known = panel.rescaled.get(layer.number) ?? new Rescaled(layer, panel.special.key);
+  panel.rescaled.set(layer.number, known);
+  return known;
 }

@@ -2,11 +2,14 @@
 //
 // A layer is either its weights, 8 or 16 bits of each square root, or q, k, v, the score rule and each row's
 // log-sum-exp, from which a weight is exp(score / temperature − lse). Numbers are float64 here.
+import { required } from "../page/elements.js";
+
 const ARRAYS = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array };
 const ROWS_KEPT = 512; // rows that are remembered
-/** @type {WeakMap<Uint8Array, PayloadPanel[]>} of bytes their panels: what one picture has computed others have, too */
+/** @type {WeakMap<Bytes, PayloadPanel[]>} of bytes their panels: what one picture has computed others have, too */
 const opened = new WeakMap();
 
+/** @typedef {import("./blobs.js").Bytes} Bytes */
 /** @typedef {{ shape: number[], data: Uint8Array | Uint16Array | Int32Array | Float32Array }} Tensor */
 /** @typedef {{ scale: number, cap: number | null, temperature: number }} Rule */
 /**
@@ -14,25 +17,43 @@ const opened = new WeakMap();
  *   layers: Map<number, Layer> }} PayloadPanel
  */
 
+/** @typedef {{ at: number, shape: number[], type: keyof typeof ARRAYS }} PackedArray and where it begins */
+/**
+ * @typedef {"weights" | "q" | "k" | "v" | "lse" | "bias" | "distance_bias" | "patched_weights" | "patched_outputs"
+ *   | "range" | "visible"} ArrayName
+ */
+/**
+ * A layer in the header of a payload, whose score rule is left out where its weights are sent.
+ * @typedef {{ number: number, heads: number[], n_heads: number, scale: number, soft_cap: number | null,
+ *   temperature: number, kv: number[] } & Partial<Record<ArrayName, PackedArray>>} PackedLayer
+ */
+/**
+ * @typedef {{ title: string, tokens: string[], names: string[], keys?: string[], key_names?: string[],
+ *   layers: PackedLayer[] }} PackedPanel
+ */
+
 /**
  * The panels of a payload, the same ones each time. `keys` are the tokens that are looked at: the same list as
  * `tokens` unless they belong to another text. `names` and `keyNames` are what a link calls the tokens.
- * @param {Uint8Array} bytes
+ * @param {Bytes} bytes
  * @returns {PayloadPanel[]}
  */
 export function openPayload(bytes) {
-  if (!opened.has(bytes)) opened.set(bytes, panelsOf(bytes));
-  return opened.get(bytes);
+  const panels = opened.get(bytes) ?? panelsOf(bytes);
+  opened.set(bytes, panels);
+  return panels;
 }
 
-/** @param {Uint8Array} bytes */
+/** @param {Bytes} bytes @returns {PayloadPanel[]} */
 function panelsOf(bytes) {
   const mark = new TextDecoder().decode(bytes.subarray(0, 4));
   if (mark !== "mha0") throw new Error(`not attention: ${mark}`);
   const aligned = bytes.byteOffset % 4 ? bytes.slice() : bytes;
   const size = new DataView(aligned.buffer, aligned.byteOffset).getUint32(4, true);
+  /** @type {{ panels: PackedPanel[] }} */
   const header = JSON.parse(new TextDecoder().decode(aligned.subarray(8, 8 + size)));
   const start = aligned.byteOffset + 8 + size; // a multiple of 4, as each array's place behind it
+  /** @type {(packed: PackedArray) => Tensor} */
   const array = ({ at, shape, type }) => {
     const length = shape.reduce((a, b) => a * b, 1);
     return { shape, data: new ARRAYS[type](aligned.buffer, start + at, length) };
@@ -49,9 +70,13 @@ function panelsOf(bytes) {
 
 // One layer. `heads` are the numbers of the heads that are here; every method takes such a number.
 export class Layer {
+  /** @param {PackedLayer} described @param {(packed: PackedArray) => Tensor} array */
   constructor(described, array) {
-    /** @type {(name: string) => Tensor | null} */
-    const tensor = (name) => (described[name] ? array(described[name]) : null);
+    /** @type {(name: ArrayName) => Tensor | null} */
+    const tensor = (name) => {
+      const packed = described[name];
+      return packed ? array(packed) : null;
+    };
     this.weights = tensor("weights");
     this.q = tensor("q");
     this.k = tensor("k");
@@ -64,11 +89,8 @@ export class Layer {
     this.patchedOutputs = tensor("patched_outputs");
     this.range = tensor("range");
     this.visible = tensor("visible");
-    /** @type {number} */
     this.number = described.number;
-    /** @type {number[]} */
     this.heads = described.heads;
-    /** @type {number} */
     this.nHeads = described.n_heads;
     /** @type {Rule} */
     this.rule = { scale: described.scale, cap: described.soft_cap, temperature: described.temperature };
@@ -77,16 +99,17 @@ export class Layer {
     /** @type {Map<number, number>} */
     this.place = new Map(described.heads.map((head, place) => [head, place]));
     /** the code of the weight 1 */
-    this.levels = this.weights && 256 ** this.weights.data.BYTES_PER_ELEMENT - 1;
-    this.nQuery = (this.weights ?? this.q).shape[1];
-    this.nKey = this.weights ? this.weights.shape[2] : this.k.shape[1];
+    this.levels = this.weights ? 256 ** this.weights.data.BYTES_PER_ELEMENT - 1 : NaN;
+    this.nQuery = required(this.weights ?? this.q, "weights or queries").shape[1];
+    this.nKey = this.weights ? this.weights.shape[2] : required(this.k, "keys").shape[1];
     /** @type {Map<number, Float32Array>} */
     this.rows = new Map();
   }
 
   // May this query look at this key?
+  /** @param {number} head @param {number} query @param {number} key */
   sees(head, query, key) {
-    const place = this.place.get(head);
+    const place = this.#placeOf(head);
     if (this.range) {
       const at = 2 * (this.#shared(this.range, place) * this.nQuery + query);
       return key >= this.range.data[at] && key < this.range.data[at + 1];
@@ -98,9 +121,10 @@ export class Layer {
   }
 
   // q · k, or NaN where it was not sent.
+  /** @param {number} head @param {number} query @param {number} key */
   score(head, query, key) {
-    if (this.weights) return NaN;
-    const place = this.place.get(head);
+    if (!this.q || !this.k) return NaN;
+    const place = this.#placeOf(head);
     const [, nKey, width] = this.k.shape;
     const from = (place * this.nQuery + query) * width;
     const to = (this.kv[place] * nKey + key) * width;
@@ -109,8 +133,9 @@ export class Layer {
     return dot;
   }
 
+  /** @param {number} head @param {number} query @param {number} key */
   weight(head, query, key) {
-    const place = this.place.get(head);
+    const place = this.#placeOf(head);
     if (this.weights) {
       const code = this.weights.data[(place * this.nQuery + query) * this.nKey + key] / this.levels;
       return code * code;
@@ -122,9 +147,14 @@ export class Layer {
 
   // What the softmax takes of a cell, without its mask. `note` hears of each step on the way: its name, the number
   // behind it, and by what it was changed.
-  /** @param {((step: string, value: number, by: number) => void) | null} note */
+  /**
+   * @param {number} head
+   * @param {number} query
+   * @param {number} key
+   * @param {((step: string, value: number, by: number) => void) | null} note
+   */
   logit(head, query, key, note = null) {
-    const place = this.place.get(head);
+    const place = this.#placeOf(head);
     const { scale, cap, temperature } = this.rule;
     let s = this.score(head, query, key);
     note?.("score", s, 1);
@@ -147,28 +177,36 @@ export class Layer {
   }
 
   // The logarithm of the sum over all keys, and a sink, of a row.
+  /** @param {number} head @param {number} query */
   logSumExp(head, query) {
-    return this.lse.data[this.place.get(head) * this.nQuery + query];
+    return required(this.lse, "sums of rows").data[this.#placeOf(head) * this.nQuery + query];
   }
 
   // Does an experiment put a number in place of a weight, or of a number of an output?
-  isPatched = (head, query, key) => this.#at(this.patchedWeights, this.place.get(head), query, key) !== Infinity;
-  isPatchedOutput = (head, query, at) => this.#at(this.patchedOutputs, this.place.get(head), query, at) !== Infinity;
+  /** @param {number} head @param {number} query @param {number} key */
+  isPatched = (head, query, key) => this.#at(this.patchedWeights, this.#placeOf(head), query, key) !== Infinity;
+  /** @param {number} head @param {number} query @param {number} at */
+  isPatchedOutput = (head, query, at) => this.#at(this.patchedOutputs, this.#placeOf(head), query, at) !== Infinity;
 
   // What a query takes from every key; kept for the next time. Float32Array of nKey.
+  /** @param {number} head @param {number} query */
   row(head, query) {
     const name = head * this.nQuery + query;
     let row = this.rows.get(name);
     if (!row) {
       row = new Float32Array(this.nKey);
       for (let key = 0; key < row.length; key++) row[key] = this.weight(head, query, key);
-      if (this.rows.size >= ROWS_KEPT) this.rows.delete(this.rows.keys().next().value);
+      if (this.rows.size >= ROWS_KEPT) {
+        const [oldest] = this.rows.keys();
+        this.rows.delete(oldest);
+      }
       this.rows.set(name, row);
     }
     return row;
   }
 
   // What every query takes from a key. Float32Array of nQuery.
+  /** @param {number} head @param {number} key */
   column(head, key) {
     const column = new Float32Array(this.nQuery);
     for (let query = 0; query < column.length; query++) column[query] = this.weight(head, query, key);
@@ -176,23 +214,25 @@ export class Layer {
   }
 
   // The numbers of a token in "q", "k" or "v" of a head. Float32Array of d_k or d_v.
+  /** @param {"q" | "k" | "v"} name @param {number} head @param {number} at */
   vector(name, head, at) {
-    const { shape, data } = this[name];
-    const place = this.place.get(head);
+    const { shape, data } = required(this[name], name);
+    const place = this.#placeOf(head);
     const from = ((name === "q" ? place : this.kv[place]) * shape[1] + at) * shape[2];
     return /** @type {Float32Array} */ (data.subarray(from, from + shape[2]));
   }
 
   // What a query takes from all values: Σ weight · v. Float32Array of d_v.
+  /** @param {number} head @param {number} query */
   output(head, query) {
-    const mixture = new Float32Array(this.v.shape[2]);
+    const mixture = new Float32Array(required(this.v, "values").shape[2]);
     this.row(head, query).forEach((weight, key) => {
       if (weight)
         this.vector("v", head, key).forEach((value, d) => {
           mixture[d] += weight * value;
         });
     });
-    const place = this.place.get(head);
+    const place = this.#placeOf(head);
     return mixture.map((value, d) => {
       const patched = this.#at(this.patchedOutputs, place, query, d);
       return patched === Infinity ? value : patched;
@@ -200,6 +240,12 @@ export class Layer {
   }
 
   // A number of a table whose axes (head, query, column) may each be shared; Infinity where there is no table.
+  /**
+   * @param {Tensor | null} table
+   * @param {number} place
+   * @param {number} query
+   * @param {number} at
+   */
   #at(table, place, query, at) {
     if (!table) return Infinity;
     const { shape, data } = table;
@@ -208,7 +254,14 @@ export class Layer {
     return data[(this.#shared(table, place) * shape[1] + row) * shape[2] + column];
   }
 
+  /** @param {Tensor} table @param {number} place */
   #shared(table, place) {
     return table.shape[0] === 1 ? 0 : place;
+  }
+
+  // Where the numbers of a head are; NaN, and so are they, for one that is not here.
+  /** @param {number} head */
+  #placeOf(head) {
+    return this.place.get(head) ?? NaN;
   }
 }
