@@ -20,6 +20,9 @@ MODULE = """\
 /** the focus of a link that says nothing of it (mha_core/scene/focus.py) */
 export const DEFAULTS = {defaults};
 
+/** the fields of a focus, in their order in a link */
+export const FIELDS = /** @type {{(keyof typeof DEFAULTS)[]}} */ (Object.keys(DEFAULTS));
+
 /** the fields of a focus that have a few values; the first is the default */
 export const CHOICES = {choices};
 

@@ -7,23 +7,25 @@
 // every change if it has registered with `follow`. Before it sends a message of its own it calls `report`, or puts
 // `unreported` into the message.
 
+import { targetOf } from "../page/elements.js";
 import { reduceMotion, undoByBack } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
 import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { queryOf } from "./focus_link.js";
-import { DEFAULTS } from "./schema.js";
+import { DEFAULTS, FIELDS } from "./schema.js";
 
-/** @typedef {Record<string, string>} LinkFocus by the names of the link; "" where nothing is chosen */
+/** @typedef {Record<keyof typeof DEFAULTS, string>} LinkFocus "" where nothing is chosen */
+/** @typedef {{ count: number, link: LinkFocus }} Report */
+/** @typedef {{ focus: LinkFocus, received: Partial<LinkFocus> }} ServerFocus and what it had heard of */
 
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
 
-/** @type {LinkFocus} */
-let held = {};
+let held = inOrder({});
 let known = ""; // what the server has heard last
 let taken = ""; // the focus that was taken from the server last
 let weights = ""; // the edition of the trained weights
 let count = 0; // of what it has heard: the same focus may be sent twice
-/** @type {((state: object) => void) | null} */
+/** @type {((state: Report) => void) | null} */
 let send = null;
 /** @type {Map<HTMLElement, (focus: LinkFocus) => void>} */
 const followers = new Map();
@@ -37,7 +39,7 @@ export const ready = new Promise((resolve) => {
 export const heldFocus = () => held;
 
 // A picture looks at something else, which becomes an entry of the browser's history.
-/** @param {LinkFocus} changes */
+/** @param {Partial<LinkFocus>} changes */
 export function move(changes) {
   if (send) hold({ ...held, ...changes });
 }
@@ -45,13 +47,13 @@ export function move(changes) {
 // Report the focus to the server, in a message that leaves in a moment. Returns whether it was not known there yet.
 export function report() {
   const { moved } = unreported();
-  if (moved) send(moved);
+  if (moved) send?.(moved);
   return moved !== undefined;
 }
 
 // The focus that the server does not know yet, as a part of another message. That one may run a part of the page alone;
 // the component of the frame would run all of it.
-/** @returns {{ moved?: { count: number, link: LinkFocus } }} */
+/** @returns {{ moved?: Report }} */
 export function unreported() {
   const now = JSON.stringify(held);
   if (!send || now === known) return {};
@@ -61,12 +63,13 @@ export function unreported() {
 }
 
 // As long as the element is on the page it hears of each focus that something else has moved to.
-/** @param {HTMLElement} element */
+/** @param {HTMLElement} element @param {(focus: LinkFocus) => void} act */
 export function follow(element, act) {
   followers.set(element, act);
 }
 
 // What the server says: its focus, and the one that it had heard of from the browser when it did.
+/** @param {ServerFocus & { weights: string }} server @param {(state: Report) => void} setState */
 export function connect(server, setState) {
   const first = !send;
   send = setState;
@@ -89,6 +92,7 @@ export function connect(server, setState) {
 }
 
 // The server has moved the focus, in a run of the page or of a part of it.
+/** @param {ServerFocus} server */
 export function take(server) {
   // An answer to what was held before comes too late: the user has moved on meanwhile.
   // The server can move it several times before it hears of it anew.
@@ -114,14 +118,27 @@ function callFollowers() {
   }
 }
 
-const inOrder = (focus) => Object.fromEntries(Object.keys(DEFAULTS).map((name) => [name, focus[name] ?? ""]));
+/**
+ * @param {(field: keyof LinkFocus) => string} read
+ * @returns {LinkFocus}
+ */
+function focusFrom(read) {
+  return /** @type {LinkFocus} */ (Object.fromEntries(FIELDS.map((field) => [field, read(field)])));
+}
 
-const focusOf = (search) => {
+/** @param {Partial<LinkFocus>} focus */
+function inOrder(focus) {
+  return focusFrom((field) => focus[field] ?? "");
+}
+
+/** @param {string} search */
+function focusOf(search) {
   const link = new URLSearchParams(search);
-  return Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, link.get(name) ?? value]));
-};
+  return focusFrom((field) => link.get(field) ?? DEFAULTS[field]);
+}
 
 // An address with the focus in it, whoever writes it.
+/** @param {string | URL | null} [address] */
 function addressOf(address) {
   const url = new URL(address ?? location.href, document.baseURI);
   url.search = queryOf(url.search.slice(1), held, weights);
@@ -137,13 +154,15 @@ function goBack() {
 
 // A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once,
 // and the message about the focus would leave behind that and ask for this page again: the link is followed next.
-/** @param {any} event */
+/** @param {Event} event */
 function reportBefore(event) {
-  const control = event.target.closest?.(CONTROLS);
-  if (!control || event.target.shadowRoot || event.key === "Tab") return;
-  const link = event.target.closest("a[href]");
+  const target = targetOf(event);
+  if (!target?.closest(CONTROLS) || target.shadowRoot) return;
+  if (event instanceof KeyboardEvent && event.key === "Tab") return;
+  /** @type {HTMLAnchorElement | null} */
+  const link = target.closest("a[href]");
   if (!link) report();
-  else if (event.type === "click" && !event.ctrlKey && !event.metaKey && !event.shiftKey && report()) {
+  else if (event instanceof MouseEvent && !event.ctrlKey && !event.metaKey && !event.shiftKey && report()) {
     event.preventDefault();
     event.stopImmediatePropagation();
     setTimeout(() => link.click());

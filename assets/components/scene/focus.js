@@ -5,9 +5,14 @@
 import { listOf } from "../numbers/panel.js";
 import { exact, fill, isolated, paragraph, short } from "../page/wording.js";
 
+/** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../numbers/panel.js").Panel} Panel */
+/** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
+/** @typedef {Record<Side, Set<number>>} TokensOfSides positions from 0 */
+
 /**
  * @typedef {object} Focus
- * @property {import("../numbers/panel.js").Side} side
+ * @property {Side} side
  * @property {number[]} tokens positions from 0
  * @property {string[]} [absent] the tokens that were chosen in another sentence and are not in this one
  */
@@ -17,10 +22,20 @@ const NAMED = 5; // tokens that a sentence names
 const WORTH_NAMING = 0.005;
 
 // Arcs need one list of tokens: no text that looks at another one is drawn so.
-/** @param {boolean} two do the tokens that look and those that are looked at belong to two texts? */
+/**
+ * @param {string} drawing
+ * @param {boolean} two do the tokens that look and those that are looked at belong to two texts?
+ */
 export const isDrawable = (drawing, two) => drawing !== "arcs" || !two;
 
 // The heads that are on after a click on one: "toggle", "solo" (again: all), or "range" from the last one.
+/**
+ * @param {Set<number>} on
+ * @param {number} head
+ * @param {"toggle" | "solo" | "range"} how
+ * @param {number[]} every
+ * @param {number} [last]
+ */
 export function afterClick(on, head, how, every, last) {
   if (how === "solo") return new Set(on.size === 1 && on.has(head) ? every : [head]);
   if (how === "range") {
@@ -33,12 +48,20 @@ export function afterClick(on, head, how, every, last) {
 }
 
 // The one head that follows, or leads, the first that is on; of several or none the first, or the one before.
+/** @param {Set<number>} on @param {number[]} every @param {number} by */
 export function nextHead(on, every, by) {
   const at = Math.max(every.indexOf(Math.min(...on)), 0);
   return every[(at + (on.size !== 1 && by > 0 ? 0 : by) + every.length) % every.length];
 }
 
 // Tokens after a click on one: alone, or, with `more`, added to or taken from those that were chosen.
+/**
+ * @param {Focus | null | undefined} pinned
+ * @param {Side} side
+ * @param {number} token
+ * @param {boolean} more
+ * @returns {Focus | null}
+ */
 export function afterPick(pinned, side, token, more) {
   const same = pinned && pinned.side === side;
   if (!more || !same) {
@@ -53,6 +76,12 @@ export function afterPick(pinned, side, token, more) {
 
 // What is chosen in sentence `nth`, in each sentence: the same token in the same place or else where it is.
 // Where there is none of them nothing is chosen, and `absent` says which.
+/**
+ * @param {Panel[]} panels
+ * @param {number} nth
+ * @param {Focus | null} focus
+ * @returns {(Focus | null)[]}
+ */
 export function everywhere(panels, nth, focus) {
   if (!focus) return panels.map(() => focus);
   const own = listOf(panels[nth], focus.side);
@@ -68,6 +97,7 @@ export function everywhere(panels, nth, focus) {
 }
 
 // For one head the weights between the focus and every token of the other side, summed over the focus.
+/** @param {AnyLayer} layer @param {number} head @param {Focus} focus */
 export function across(layer, head, focus) {
   if (!focus.tokens.length) return new Float32Array(focus.side === "query" ? layer.nKey : layer.nQuery);
   const [first, ...others] = focus.tokens.map((token) =>
@@ -78,6 +108,7 @@ export function across(layer, head, focus) {
 }
 
 // The mean over heads of `across`; zeros where no head is on.
+/** @param {AnyLayer} layer @param {number[]} heads @param {Focus} focus */
 export function meanAcross(layer, heads, focus) {
   const length = focus.side === "query" ? layer.nKey : layer.nQuery;
   const sum = new Float32Array(length);
@@ -90,15 +121,23 @@ export function meanAcross(layer, heads, focus) {
 }
 
 // The weight below which nothing is drawn unless the user sets one: lower in a long text, whose weights are.
+/** @param {number} tokens */
 export const defaultThreshold = (tokens) => Math.min(0.02, 1 / tokens);
 
 // The lines to draw: { head, query, key, weight }. Without a focus those of the queries from..to.
 // `threshold` is the smallest weight, `count` the number for each token and head (0: all), `hidden` the tokens of
 // each side that are left out.
+/**
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @param {{ focus: Focus | null, from?: number, to?: number, threshold: number, count: number,
+ *   hidden: TokensOfSides }} options
+ */
 export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, threshold, count, hidden }) {
   const side = focus?.side ?? "query";
   const away = hidden[side === "query" ? "key" : "query"];
   const tokens = focus?.tokens ?? Array.from({ length: to - from }, (_, i) => from + i);
+  /** @type {import("../pictures/curves.js").Line[]} */
   const lines = [];
   for (const head of heads) {
     for (const token of tokens) {
@@ -114,7 +153,9 @@ export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, thre
 }
 
 // Positions of the weights from `threshold` on, the largest `count` of them (0: all), largest first.
+/** @param {ArrayLike<number>} weights @param {{ threshold?: number, count?: number, hidden?: Set<number> }} how */
 export function strongest(weights, { threshold = 0, count = 0, hidden = new Set() } = {}) {
+  /** @type {number[]} */
   const positions = [];
   for (let i = 0; i < weights.length; i++) if (weights[i] >= threshold && !hidden.has(i)) positions.push(i);
   positions.sort((a, b) => weights[b] - weights[a] || a - b);
@@ -122,10 +163,18 @@ export function strongest(weights, { threshold = 0, count = 0, hidden = new Set(
 }
 
 // "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.
+/**
+ * @param {Panel} panel
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @param {Focus | null} focus
+ * @param {TokensOfSides} hidden
+ * @param {Record<string, string>} texts
+ */
 export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
   if (!focus) return paragraph([texts.nothing_chosen, layer.away && texts.rescaled], texts);
-  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.map(isolated).join(" + ") });
+  if (!focus.tokens.length) return fill(texts.absent, { tokens: (focus.absent ?? []).map(isolated).join(" + ") });
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
   const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");
@@ -145,6 +194,14 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
 }
 
 // The largest weights of one head, or of the mean of many.
+/**
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @param {Focus} focus
+ * @param {Set<number>} hidden
+ * @param {string[]} others
+ * @param {Record<string, string>} texts
+ */
 function ofMean(layer, heads, focus, hidden, others, texts) {
   const weights = meanAcross(layer, heads, focus);
   // In a very long text no weight is worth naming, and yet the row is not empty.
@@ -158,6 +215,14 @@ function ofMean(layer, heads, focus, hidden, others, texts) {
 }
 
 // The largest weight of each of a few heads.
+/**
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @param {Focus} focus
+ * @param {Set<number>} hidden
+ * @param {string[]} others
+ * @param {Record<string, string>} texts
+ */
 function ofEach(layer, heads, focus, hidden, others, texts) {
   const said = heads.flatMap((head) => {
     const weights = across(layer, head, focus);
@@ -169,16 +234,26 @@ function ofEach(layer, heads, focus, hidden, others, texts) {
 }
 
 // How much of what the tokens take comes from keys that are hidden, the mean over heads.
+/** @param {AnyLayer} layer @param {number[]} heads @param {Focus} focus */
 function shareOfHidden(layer, heads, focus) {
-  if (!layer.away || focus.side === "key") return 0;
-  const sum = heads.reduce((s, head) => focus.tokens.reduce((t, token) => t + layer.away(head, token), s), 0);
+  const { away } = layer;
+  if (!away || focus.side === "key") return 0;
+  const sum = heads.reduce((s, head) => focus.tokens.reduce((t, token) => t + away(head, token), s), 0);
   return sum / heads.length;
 }
 
 // The weights that are drawn, as rows of a table: for the focus alone, or for every pair of tokens. Keys that
 // are hidden have no row.
+/**
+ * @param {Panel} panel
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @param {Focus | null} focus
+ * @returns {(string | number)[][]}
+ */
 export function table(panel, layer, heads, focus) {
   const [from, to] = [listOf(panel, "query"), listOf(panel, "key")];
+  /** @param {string[]} list */
   const every = (list) => list.map((_, i) => i);
   const queries = focus?.side === "query" ? focus.tokens : every(from);
   const keys = (focus?.side === "key" ? focus.tokens : every(to)).filter((key) => !layer.hidden?.has(key));

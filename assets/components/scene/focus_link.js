@@ -2,25 +2,47 @@
 // from the server, with the tokens (mha_core/scene/token_names.py), fields and values from the schema.
 
 import { isDrawable } from "./focus.js";
-import { CHOICES, DEFAULTS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./schema.js";
+import { CHOICES, DEFAULTS, FIELDS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./schema.js";
 
 /** @typedef {import("./address.js").LinkFocus} LinkFocus */
+/** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
+
+/**
+ * What a view looks at and how it draws it. Layers, heads and tokens count from 0; tokens are pieces.
+ * @typedef {object} ViewPlace
+ * @property {number} layer
+ * @property {number} head the chosen one
+ * @property {number[] | null} on the heads that were switched on
+ * @property {number} nth of the sentence
+ * @property {Side} side of the tokens
+ * @property {number[]} tokens the last one is where the keyboard is
+ * @property {string} drawing
+ * @property {number | null} threshold
+ * @property {number} maxLines for each token and head; 0: all
+ * @property {boolean} rescaled special tokens are left out
+ * @property {boolean} words pieces are joined
+ * @property {boolean} fitted small weights are brought out
+ * @property {string} matrix that is large
+ * @property {string} number of it that is explained: its row and column, from 1
+ */
 
 // The position from 0 of the token of that name, or of that number from 1; -1 where there is none.
+/** @param {string[]} names @param {string} name */
 export function positionOf(names, name) {
   return /^\d+$/.test(name) ? Math.min(Number(name), names.length) - 1 : names.indexOf(name);
 }
 
 /**
  * The names of the tokens of one side of a panel.
- * @param {import("../numbers/payload.js").PayloadPanel} panel
- * @param {import("../numbers/panel.js").Side} side
+ * @param {PayloadPanel} panel
+ * @param {Side} side
  */
 const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
 
 // What a view looks at; the other text's token stays as it is in the focus.
 /**
- * @param {Pick<import("../view/selection.js").Selection, "looked" | "original" | "two">} selection
+ * @param {{ looked: ViewPlace, original: PayloadPanel[], two: boolean }} selection
  * @param {LinkFocus} focus
  */
 export function linkOf({ looked, original, two }, focus) {
@@ -50,7 +72,12 @@ export function linkOf({ looked, original, two }, focus) {
 }
 
 // Where a view of these panels looks then, as HeadView.goTo takes it; a token that is not there is the server's.
-/** @param {LinkFocus} focus */
+/**
+ * @param {LinkFocus} focus
+ * @param {import("../view/head_view.js").Header} header
+ * @param {PayloadPanel[]} panels
+ * @returns {ViewPlace}
+ */
 export function placeOf(focus, header, panels) {
   const layer = Math.min(numberOf(focus.layer) || header.layer + 1, header.layers) - 1;
   const head = Math.min(numberOf(focus.head) || header.head + 1, header.heads) - 1;
@@ -60,11 +87,13 @@ export function placeOf(focus, header, panels) {
   const name = two && side === "key" ? focus.key_token : focus.token;
   const names = [...focus.pins.split(" "), name].filter(Boolean);
   const sentence = Math.min(numberOf(focus.sentence) || 1, panels.length) - 1;
+  /** @type {(nth: number, one: string) => number} */
   const find = (nth, one) => {
     const at = positionOf(namesOf(panels[nth], side), one);
     const meant = nth === header.asked?.nth && header.asked[side].find(([asked]) => asked === one);
     return at < 0 && meant ? meant[1] : at;
   };
+  /** @param {number} nth */
   const has = (nth) => find(nth, name) >= 0;
   const nth = name ? ([sentence, ...panels.keys()].find(has) ?? 0) : sentence;
   const at = names.map((one) => find(nth, one)).filter((position) => position >= 0);
@@ -91,9 +120,11 @@ export function placeOf(focus, header, panels) {
   };
 }
 
+/** @param {number[]} heads */
 const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 
 // The whole number that a field of a link is; null where it is none that can be (mha_core/scene/focus.py).
+/** @param {string} text */
 export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MAX_NUMBER ? Number(text) : null);
 
 // The query of an address with the focus in it; what is as it begins is left out. One that names a layer or a head of a
@@ -104,10 +135,11 @@ export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MA
  * @param {string} weights
  */
 export function queryOf(query, focus, weights) {
+  /** @param {string} part */
   const nameOf = (part) => part.split("=")[0];
   const others = query.split("&").filter((part) => part && nameOf(part) !== "weights" && !(nameOf(part) in DEFAULTS));
-  const said = Object.entries(focus).filter(([name, value]) => value !== DEFAULTS[name]);
-  const written = said.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%20", "+")}`);
+  const said = FIELDS.filter((field) => focus[field] !== DEFAULTS[field]);
+  const written = said.map((field) => `${field}=${encodeURIComponent(focus[field]).replaceAll("%20", "+")}`);
   const link = new URLSearchParams([...others, ...written].join("&"));
   const namesHeads =
     OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));

@@ -22,6 +22,9 @@ export const DEFAULTS = {
   hop2: "",
 };
 
+/** the fields of a focus, in their order in a link */
+export const FIELDS = /** @type {(keyof typeof DEFAULTS)[]} */ (Object.keys(DEFAULTS));
+
 /** the fields of a focus that have a few values; the first is the default */
 export const CHOICES = {
   drawing: ["lines", "text", "arcs", "matrix"],

@@ -11,6 +11,7 @@ let watching = false;
 export const stepInFocus = () => current;
 
 // The steps that there are, in their order; the address says at which one the page begins.
+/** @param {string[]} names */
 export function offerSteps(names) {
   steps = names;
   if (!watching) window.addEventListener("popstate", fromAddress);
@@ -19,11 +20,12 @@ export function offerSteps(names) {
 }
 
 function fromAddress() {
-  const linked = new URLSearchParams(location.search).get(NAME);
+  const linked = new URLSearchParams(location.search).get(NAME) ?? "";
   pass(steps.includes(linked) ? linked : steps[0]);
 }
 
 // A step becomes an entry of the browser's history (streamlit/adapter.js).
+/** @param {string} name */
 export function goToStep(name) {
   if (!steps.includes(name) || name === current) return;
   const url = new URL(location.href);
@@ -32,14 +34,19 @@ export function goToStep(name) {
   pass(name);
 }
 
+/** @param {number} by */
 export const goBySteps = (by) => goToStep(steps[steps.indexOf(current) + by] ?? current);
 
-/** @param {HTMLElement} element as long as it is on the page */
+/**
+ * @param {HTMLElement} element as long as it is on the page
+ * @param {(step: string) => void} act
+ */
 export function followStep(element, act) {
   stepFollowers.set(element, act);
   if (current) act(current);
 }
 
+/** @param {string} name */
 function pass(name) {
   current = name;
   for (const [element, act] of stepFollowers) {
