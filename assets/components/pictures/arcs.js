@@ -37,8 +37,10 @@ function placed(widths, { letters, gap, number }, rtl) {
 }
 
 export class Arcs extends Curved {
+  /** @type {import("../numbers/panel.js").TokenSide[]} */
   sides = ["token"];
   line = placed([], WAYS[0], false);
+  width = 0; // pixels
 
   get isAcross() {
     return true;
@@ -63,6 +65,7 @@ export class Arcs extends Curved {
   }
 
   range() {
+    /** @param {{ x: number, size: number }} place */
     const inside = ({ x, size }) => x + size > this.scroll.scrollLeft && x < this.scroll.scrollLeft + this.width;
     const from = this.line.places.findIndex(inside);
     const to = this.line.places.findLastIndex(inside);
@@ -79,22 +82,31 @@ export class Arcs extends Curved {
     return [left.length, right.length];
   }
 
+  /** @param {HTMLElement} element @param {import("../numbers/panel.js").TokenSide} _ @param {number} at */
   put(element, _, at) {
     const { x, size } = this.line.places[at];
     for (const [name, value] of Object.entries({ left: x, width: size, top: this.line.tall }))
-      element.style[name] = `${value}px`;
+      element.style.setProperty(name, `${value}px`);
   }
 
   // One number has room below a word, the mean where several heads are on.
+  /** @param {import("../scene/focus.js").Focus} focus */
   numbersOf(focus) {
     const { selection, panel } = this;
     const head = selection.heads.length === 1 ? selection.heads[0] : null;
     return [{ head, values: meanAcross(selection.layer(panel), selection.heads, focus) }];
   }
 
+  /**
+   * @param {number} from
+   * @param {number} to
+   * @param {number} x
+   * @param {number} y
+   */
   curvesOf(from, to, x, y, { places, tall } = this.line) {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
+    /** @param {number} at */
     const middle = (at) => places[at].x + places[at].size / 2 - this.scroll.scrollLeft + x;
     return this.lines(from, to).map((line) => {
       const aside = (heads.indexOf(line.head) - (heads.length - 1) / 2) * gap * Math.sign(line.key - line.query || 1);
@@ -104,6 +116,7 @@ export class Arcs extends Curved {
   }
 
   // A token in the middle of what is in sight, or, where both fit, between it and what it looks at most.
+  /** @param {number} at */
   centre(at) {
     const { selection, panel } = this;
     const focus = selection.of(panel).pinned;
@@ -113,6 +126,7 @@ export class Arcs extends Curved {
       count: 1,
       hidden: selection.hidden(panel).key,
     });
+    /** @param {number[]} tokens */
     const ends = (tokens) => {
       const places = tokens.map((token) => this.line.places[token]);
       return [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x, size }) => x + size))];
@@ -122,12 +136,14 @@ export class Arcs extends Curved {
     this.scroll.scrollLeft = (left + right - this.width) / 2;
   }
 
+  /** @param {number} at */
   reveal(at) {
     const { x, size } = this.line.places[at];
     if (x < this.scroll.scrollLeft) this.scroll.scrollLeft = x - 12;
     if (x + size > this.scroll.scrollLeft + this.width) this.scroll.scrollLeft = x + size - this.width + 12;
   }
 
+  /** @returns {import("./drawing.js").Shapes} */
   scene() {
     const { selection, panel, theme } = this;
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);

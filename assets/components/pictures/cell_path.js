@@ -1,13 +1,10 @@
 // A drawing of how one cell is computed: the query and the key, their products, the score, the softmax of the row, the
 // mixture of values. A slider moves through the stages: those behind it are coloured, those ahead are grey and empty.
-// Data: { name, digest: those of the layer (blobs.js), head, query, key: positions, or null for the key with the largest
-// weight, steps: for each step of the page the stage that makes its matrix, or null where the page has no steps,
-// symbols: of Q, K and the output, shared: how many heads share the key, edits: changes of the attention in words, texts }.
 
 import { arrival } from "../numbers/blobs.js";
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
 import { openPayload } from "../numbers/payload.js";
-import { make, makeButton, makeSvg } from "../page/elements.js";
+import { elementIn, make, makeButton, makeSvg, penOf, required, targetOf } from "../page/elements.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
 import { follow, heldFocus, move, ready } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
@@ -22,7 +19,26 @@ import { largestOf } from "./matrix_gallery.js";
 import { themeOf } from "./theme.js";
 
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
+/** @typedef {import("../numbers/cell_path.js").PathLine} PathLine */
+/** @typedef {import("./cell_path_plan.js").Layout} Layout */
+/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 /** @typedef {(name: string) => number} Progress of the stage of that name, 0 to 1 */
+
+/**
+ * What the page says of the path.
+ * @typedef {object} PathPage
+ * @property {string} name of the layer (blobs.js)
+ * @property {string} digest
+ * @property {number} head
+ * @property {number} query position
+ * @property {number | null} key position; null for the key with the largest weight
+ * @property {Record<string, string> | null} steps for each step of the page the stage that makes its matrix; null where
+ *   the page has no steps
+ * @property {{ q: string, k: string, output: string }} symbols
+ * @property {number} shared how many heads share the key
+ * @property {string[]} edits changes of the attention in words
+ * @property {Record<string, string>} texts
+ */
 
 const ORDER = [
   "vectors",
@@ -49,8 +65,11 @@ class CellPathPicture {
   drawnFrom = "";
   /** @type {string | undefined} */
   keyInFocus;
+  shownPlace = { head: 0, row: 0, column: 0 };
   /** @type {CellPath | null} */
-  path = null;
+  #path = null;
+  /** @type {Layout | null} */
+  #layout = null;
   /** @type {((progress: Progress) => void)[]} each draws one element for the progress of its stage */
   parts = [];
   /** @type {Map<Element, () => string>} what a cell says */
@@ -58,8 +77,17 @@ class CellPathPicture {
   /** @type {SVGElement[]} the lines of the keys */
   choices = [];
 
-  constructor(root) {
+  /**
+   * @param {HTMLElement} root
+   * @param {PathPage} data
+   * @param {PayloadPanel} panel
+   */
+  constructor(root, data, panel) {
     this.root = root;
+    this.data = data;
+    this.panel = panel;
+    this.theme = themeOf(root);
+    this.svg = this.into = makeSvg("svg", {});
     this.drawing = make("div", "drawing");
     this.sentence = make("p", "sentence");
     this.slider = make("input");
@@ -79,17 +107,17 @@ class CellPathPicture {
       this.goTo(Number(value));
     });
     this.slider.addEventListener("keydown", (event) => this.#press(event));
-    this.drawing.addEventListener("pointerover", ({ target }) => this.#read(/** @type {Element} */ (target)));
+    this.drawing.addEventListener("pointerover", (event) => this.#read(targetOf(event)));
     this.drawing.addEventListener("pointerleave", () => this.#read(null));
     this.drawing.addEventListener("keydown", (event) => this.#walk(event));
     followHighlight(root, () => this.#markPointed());
     new ResizeObserver(() => this.update()).observe(root);
   }
 
+  /** @param {PathPage} data @param {PayloadPanel} panel */
   open(data, panel) {
     this.data = data;
     this.panel = panel;
-    this.layer = panel.layers.values().next().value;
     this.key = -1;
     this.keyInFocus ??= heldFocus().key_token;
     this.edits.textContent = data.edits.map((edit) => fill(data.texts.edited, { edit })).join(" ");
@@ -110,16 +138,17 @@ class CellPathPicture {
   // The page shows another step: the slider moves to the stage that makes its matrix.
   #followStep() {
     const step = stepInFocus();
-    const stage = this.data.steps[step];
+    const stage = this.data.steps?.[step];
     this.root.hidden = stage === undefined;
     this.update();
-    if (!this.path || step === this.step) return;
+    if (!this.#path || step === this.step) return;
     this.step = step;
     this.pause();
     if (stage !== undefined) this.goTo(this.#endOf(stage));
   }
 
   // The end of a stage, or of the one before it where the path has no such stage, as without a mask.
+  /** @param {string} stage */
   #endOf(stage) {
     return this.path.stages.filter((name) => ORDER.indexOf(name) <= ORDER.indexOf(stage)).length;
   }
@@ -128,10 +157,25 @@ class CellPathPicture {
     return this.data.texts;
   }
 
+  get layer() {
+    const [layer] = this.panel.layers.values();
+    return layer;
+  }
+
+  get path() {
+    return required(this.#path, "path of this cell");
+  }
+
+  get layout() {
+    return required(this.#layout, "layout of this path");
+  }
+
   // The cell in focus, or the one that the page names or that was clicked. Without a key: the largest weight.
   get place() {
     const { data, panel, layer } = this;
-    const { token = "", key_token: key = "" } = data.steps ? heldFocus() : {};
+    /** @type {Partial<import("../scene/address.js").LinkFocus>} */
+    const held = data.steps ? heldFocus() : {};
+    const { token = "", key_token: key = "" } = held;
     const named = positionOf(panel.names, token);
     const row = named >= 0 ? named : data.query;
     const chosen = data.steps ? positionOf(panel.keyNames, key) : this.key;
@@ -142,14 +186,14 @@ class CellPathPicture {
 
   update() {
     const width = this.root.clientWidth;
-    if (!this.data || !width) return;
+    if (!width) return;
     const { place, panel, layer } = this;
     this.theme = themeOf(this.root);
     const from = JSON.stringify([place, width, this.theme, this.data]);
     if (from !== this.drawnFrom) {
       this.drawnFrom = from;
       this.shownPlace = place;
-      this.path = cellPathOf(layer, place, panel.keys, panel.tokens, MAX_LINES);
+      this.#path = cellPathOf(layer, place, panel.keys, panel.tokens, MAX_LINES);
       this.#build(width);
     }
     this.#light();
@@ -157,6 +201,7 @@ class CellPathPicture {
 
   // ----- along the path
 
+  /** @param {number} position */
   goTo(position) {
     this.position = Math.min(Math.max(position, 0), this.path.stages.length);
     this.#light();
@@ -176,6 +221,7 @@ class CellPathPicture {
       return jump();
     }
     let before = performance.now();
+    /** @param {number} now */
     const advance = (now) => {
       if (!this.playing || !this.root.isConnected) return;
       this.goTo(this.position + (now - before) / stage);
@@ -191,14 +237,18 @@ class CellPathPicture {
     cancelAnimationFrame(this.playing);
     clearTimeout(this.playing);
     this.playing = 0;
-    if (this.path) this.#light();
+    if (this.#path) this.#light();
   }
 
   // Arrow keys move to the next end of a stage, with Shift by a sixteenth of one.
+  /** @param {KeyboardEvent} event */
   #press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const at = Math.min(this.position, this.path.length);
-    const onward = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    /** @type {Record<string, number>} */
+    const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
+    const onward = steps[event.key];
+    /** @type {Record<string, number>} */
     const ends = { Home: 0, End: this.path.length };
     if (!onward && !(event.key in ends)) return;
     event.preventDefault();
@@ -212,6 +262,7 @@ class CellPathPicture {
   #light() {
     const { path } = this;
     const { at, part } = momentOf(path, this.position);
+    /** @type {Progress} */
     const progress = (name) => {
       const nth = path.stages.indexOf(name);
       return nth < 0 || nth > at ? 0 : nth < at ? 1 : part;
@@ -238,7 +289,7 @@ class CellPathPicture {
   // The pointer is on an element of the drawing, or left it.
   /** @param {Element | null} target */
   #read(target) {
-    const says = this.readings.get(target)?.();
+    const says = target && this.readings.get(target)?.();
     if (says) this.sentence.textContent = says;
     else this.#say();
     const key = this.choices.findIndex((line) => line.contains(target));
@@ -246,6 +297,7 @@ class CellPathPicture {
     this.#markPointed();
   }
 
+  /** @param {number} nth */
   #keyOf = (nth) => this.panel.keys[this.path.lines[nth].keys[0]];
 
   #markPointed() {
@@ -255,6 +307,7 @@ class CellPathPicture {
     });
   }
 
+  /** @param {{ at: number, part: number }} moment */
   #sentence(moment) {
     const { path, data, texts } = this;
     const [query, key] = this.#words();
@@ -268,11 +321,12 @@ class CellPathPicture {
 
   // ----- the drawing
 
+  /** @param {number} width */
   #build(width) {
     const { path } = this;
     this.parts = [];
     this.readings.clear();
-    this.layout = layoutOf(path, width);
+    this.#layout = layoutOf(path, width);
     const { height } = this.layout;
     this.svg = this.into = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
     this.#vectors();
@@ -291,27 +345,48 @@ class CellPathPicture {
     );
   }
 
+  /** @param {string} name @param {Record<string, string | number | boolean>} attributes @param {string} text */
   #add(name, attributes, text = "") {
     const element = makeSvg(name, attributes, text);
     this.into.append(element);
     return element;
   }
 
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {string} text
+   * @param {string} className
+   * @param {string} anchor
+   */
   #text(x, y, text, className = "", anchor = "start") {
     return this.#add("text", { x, y, class: className, "text-anchor": anchor }, text);
   }
 
   // A number, empty until its stage is reached.
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {(progress: Progress) => string} textOf
+   * @param {string} className
+   */
   #number(x, y, textOf, className = "number") {
     const element = this.#text(x, y, "", className, "end");
     this.parts.push((progress) => {
-      const text = textOf(progress) ?? "";
+      const text = textOf(progress);
       if (element.textContent !== text) element.textContent = text;
     });
     return element;
   }
 
   // A cell, which has its colour and its reading once its stage is reached.
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {number} size
+   * @param {(progress: Progress) => string | null} colourOf
+   * @param {() => string} says
+   */
   #cell(x, y, size, colourOf, says) {
     const cell = this.#add("rect", { x: x + 0.5, y, width: size - 1.5, height: NUMBER.height, class: "cell" });
     let reached = false;
@@ -325,6 +400,7 @@ class CellPathPicture {
   }
 
   // A grey line, coloured from its start up to a share of its length.
+  /** @param {string} d @param {(progress: Progress) => number} shareOf */
   #wire(d, shareOf) {
     this.#add("path", { d, class: "way" });
     const light = this.#add("path", { d, class: "light", pathLength: 1 });
@@ -336,6 +412,7 @@ class CellPathPicture {
     });
   }
 
+  /** @param {number} value @param {number} end */
   #signed = (value, end) => `rgb(${shade(this.theme.diverging, 0.5 + value / (2 * end || 1))})`;
 
   #vectors() {
@@ -351,8 +428,10 @@ class CellPathPicture {
     const end = Math.max(largestOf(q), largestOf(k));
     for (const [vector, symbol, word, top, begins] of rows) {
       this.#label(symbol, word, top);
+      /** @param {Progress} progress */
       const done = (progress) => countDone(Math.min(Math.max(2 * (progress("vectors") - begins), 0), 1), vector.length);
       for (let at = 0; at < shown; at++) {
+        /** @param {Progress} progress */
         const colour = (progress) => (done(progress) > at ? this.#signed(vector[at], end) : null);
         const values = { symbol, row: word, column: at + 1, value: written(vector[at]) };
         this.#cell(NAME_WIDTH + at * number, top, number, colour, () => fill(texts.cell_number, values));
@@ -361,12 +440,15 @@ class CellPathPicture {
     }
     this.#label("q · k", "", y.products);
     const most = largestOf(terms);
+    /** @param {Progress} progress */
     const done = (progress) => countDone(progress("products"), terms.length);
     for (let at = 0; at < shown; at++) {
       const x = NAME_WIDTH + at * number;
       const middle = x + number / 2;
+      /** @param {Progress} progress */
       const isDone = (progress) => (done(progress) > at ? 1 : 0);
       this.#wire(`M${middle} ${y.k + NUMBER.height}V${y.products}`, isDone);
+      /** @param {Progress} progress */
       const colour = (progress) => (isDone(progress) ? this.#signed(terms[at], most) : null);
       const values = { column: at + 1, q: inBrackets(q[at]), k: inBrackets(k[at]), value: written(terms[at]) };
       this.#cell(x, y.products, number, colour, () => fill(texts.cell_product, values));
@@ -374,6 +456,7 @@ class CellPathPicture {
     this.#more(terms.length - shown, NAME_WIDTH + shown * number, y.products);
   }
 
+  /** @param {string} symbol @param {string} word @param {number} y */
   #label(symbol, word, y) {
     const name = this.#text(0, y + 11, "", "label");
     name.append(
@@ -382,12 +465,14 @@ class CellPathPicture {
     );
   }
 
+  /** @param {string} word @param {number} width */
   #short(word, width) {
-    const context = make("canvas").getContext("2d");
+    const context = penOf(make("canvas"));
     context.font = `12px ${this.theme.font}`;
     return shortenedTo(context, word, width);
   }
 
+  /** @param {number} count @param {number} x @param {number} y */
   #more(count, x, y) {
     if (count > 0) this.#text(x + 4, y + 11, `+${count}`, "more");
   }
@@ -399,6 +484,7 @@ class CellPathPicture {
     const { terms } = path.score;
     const begin = placeOf(0);
     const [x, y] = [begin.x + SCORE_BOX.width / 2, begin.y - 16];
+    /** @param {Progress} progress */
     const done = (progress) => countDone(progress("products"), terms.length);
     const last = terms.length > shown ? shown : shown - 1;
     for (let at = 0; at <= last; at++) {
@@ -423,13 +509,22 @@ class CellPathPicture {
       this.#wire(d, (progress) => Math.min(2 * progress(name), 1));
       const by = factors[1]?.[0];
       const root = name === "scale" && isRoot(by, path) ? `÷ √${terms.length}` : null;
-      const sign = { scale: "×", cap: "±", bias: by < 0 ? "−" : "+", temperature: "÷" }[name];
+      /** @type {Record<string, string>} */
+      const signs = { scale: "×", cap: "±", bias: by < 0 ? "−" : "+", temperature: "÷" };
+      const sign = signs[name];
       const title = root ?? (sign ? `${sign} ${brief(name === "bias" ? Math.abs(by) : by)}` : texts[`stage_${name}`]);
+      /** @param {Progress} progress */
       const arrived = (progress) => (progress(name) >= 0.5 ? written(value) : "");
       this.#box(to, title, arrived, name === "mask" && path.hidden);
     });
   }
 
+  /**
+   * @param {import("./cell_path_plan.js").Point} place
+   * @param {string} title
+   * @param {(progress: Progress) => string} textOf
+   * @param {boolean} isHidden
+   */
   #box({ x, y }, title, textOf, isHidden = false) {
     const box = this.#add("rect", {
       x,
@@ -454,7 +549,9 @@ class CellPathPicture {
     const { path, texts, data } = this;
     const { lines } = path;
     const { isWide, left, top, columns: x, right, number: size, shownV } = this.layout;
+    /** @param {number} nth */
     const yOf = (nth) => top + ABOVE + nth * LINE_HEIGHT;
+    /** @type {Record<string, (progress: Progress) => number>} */
     const done = {
       powers: (progress) => powersDone(progress("powers"), lines.length),
       shares: (progress) => countDone(progress("shares"), lines.length),
@@ -480,6 +577,7 @@ class CellPathPicture {
       this.into = groups[nth]; // a click on any part of a line chooses its word
       const y = yOf(nth) + 12;
       const isHidden = line.kind !== "others" && line.score === -Infinity;
+      /** @param {Progress} progress */
       const scored = (progress) =>
         done.powers(progress) > nth || (nth === path.chosen && arrivalOf(progress("powers")) === 1);
       const scoreText = isHidden ? "−∞" : written(line.score);
@@ -493,6 +591,7 @@ class CellPathPicture {
       });
       if (line.kind === "sink") return;
       for (let at = 0; at < shownV; at++) {
+        /** @param {Progress} progress */
         const colour = (progress) => (done.mixture(progress) > nth ? this.#signed(line.part[at], end) : null);
         this.#cell(x.cells + at * size, yOf(nth), size, colour, () => this.#partText(line, at));
       }
@@ -501,6 +600,7 @@ class CellPathPicture {
     const y = yOf(lines.length) + 6;
     this.#add("path", { d: `M${left} ${y - 4}H${right}`, class: "way" });
     this.#text(x.word, y + 12, "Σ", "symbol");
+    /** @param {number[]} list @param {number} count */
     const total = (list, count) => (count ? written(partialSum(list, count)) : "");
     const powers = lines.map(({ power }) => power);
     const weights = lines.map(shareOrWeight);
@@ -517,6 +617,7 @@ class CellPathPicture {
     const name = { symbol: data.symbols.output, row: this.#words()[0] };
     for (let at = 0; at < shownV; at++) {
       let value = 0;
+      /** @param {Progress} progress */
       const colour = (progress) => {
         const count = done.mixture(progress);
         value = count ? partialOutput(path, count)[at] : 0;
@@ -528,6 +629,7 @@ class CellPathPicture {
     if (isWide) this.#text(right + 5, y + 12, data.symbols.output, "symbol");
   }
 
+  /** @param {PathLine} line @param {number} at */
   #partText(line, at) {
     const { texts, layer, data, panel } = this;
     if (line.kind === "others") {
@@ -541,6 +643,7 @@ class CellPathPicture {
   }
 
   // A weight, on the colour that the scale gives it.
+  /** @param {number} x @param {number} y @param {(progress: Progress) => number | null} weightOf */
   #weight(x, y, weightOf) {
     const ground = this.#add("rect", { x: x - 44, y: y - 12, width: 47, height: LINE_HEIGHT - 2, class: "ground" });
     const number = this.#text(x, y, "", "number", "end");
@@ -554,6 +657,7 @@ class CellPathPicture {
   }
 
   // The words that are looked at, one of them chosen: a group for each line.
+  /** @param {number} left @param {number} right @param {(nth: number) => number} yOf */
   #choice(left, right, yOf) {
     const { path, panel, texts } = this;
     const group = this.#add("g", { role: "radiogroup", "aria-label": texts.choose });
@@ -575,6 +679,7 @@ class CellPathPicture {
     });
   }
 
+  /** @param {number} key */
   #choose(key) {
     this.key = key;
     if (this.data.steps) move({ key_token: this.panel.keyNames[key] });
@@ -582,9 +687,12 @@ class CellPathPicture {
   }
 
   // Arrow keys choose among the words.
+  /** @param {KeyboardEvent} event */
   #walk(event) {
-    const by = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const at = this.choices.indexOf(event.target);
+    /** @type {Record<string, number>} */
+    const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 };
+    const by = steps[event.key];
+    const at = this.choices.indexOf(/** @type {SVGElement} */ (event.target));
     if (!by || at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation(); // Streamlit has keys of its own
@@ -594,16 +702,21 @@ class CellPathPicture {
   }
 }
 
+/** @param {PathLine} line */
 const shareOrWeight = ({ kind, share, weight }) => (kind === "sink" ? share : weight);
+/** @param {number} value */
 const brief = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
 
+/** @param {import("../streamlit/adapter.js").Mounted<PathPage>} mounted */
 export default async function ({ data, parentElement }) {
-  const root = parentElement.querySelector(".cell-path");
+  /** @type {HTMLElement & { turn?: number, picture?: CellPathPicture }} */
+  const root = elementIn(parentElement, ".cell-path");
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
   const [bytes] = await Promise.all([arrival(data.name, data.digest), ready]);
   if (root.turn !== turn) return; // another head has come meanwhile
-  root.path ??= new CellPathPicture(root);
-  root.path.open(data, openPayload(bytes)[0]);
+  const [panel] = openPayload(bytes);
+  root.picture ??= new CellPathPicture(root, data, panel);
+  root.picture.open(data, panel);
   fitHeight(root);
 }

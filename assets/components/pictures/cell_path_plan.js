@@ -1,6 +1,8 @@
 // The places and sizes of the drawing of one cell's path (cell_path.js).
 
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
+/** @typedef {{ x: number, y: number }} Point */
+/** @typedef {ReturnType<typeof layoutOf>} Layout */
 
 export const NUMBER = { least: 11, most: 24, height: 15 }; // pixels of a number of a vector
 export const LINE_HEIGHT = 18; // from one key to the next
@@ -15,7 +17,7 @@ const WIDE = 760; // pixels in which the softmax has room beside the vectors
 const MIN_CELLS = 4;
 
 // Places and sizes: the softmax is beside the vectors, on a phone below them.
-/** @param {CellPath} path */
+/** @param {CellPath} path @param {number} width */
 export function layoutOf({ score, changes, lines, output }, width) {
   const isWide = width >= WIDE;
   const [nK, nV] = [score.terms.length, output.length];
@@ -25,6 +27,7 @@ export function layoutOf({ score, changes, lines, output }, width) {
   const room = width - before; // of the numbers of a query, and on a wide screen of a value
   const size = Math.floor(room / (isWide ? nK + nV : nK));
   const number = Math.min(Math.max(size, NUMBER.least), NUMBER.most);
+  /** @param {number} count @param {number} space */
   const fitting = (count, space) => Math.min(count, Math.max(MIN_CELLS, Math.floor(space / number)));
   const shownK = fitting(nK, isWide ? Math.max(room / 2, room - nV * number) : room);
   const shownV = fitting(nV, isWide ? room - shownK * number : width - table - 14);
@@ -34,6 +37,7 @@ export function layoutOf({ score, changes, lines, output }, width) {
   const begin = isWide ? NAME_WIDTH : 0;
   const space = isWide ? shownK * number + MORE_WIDTH : width;
   const across = Math.max(1, Math.floor((space + SCORE_BOX.gap) / (SCORE_BOX.width + SCORE_BOX.gap)));
+  /** @param {number} nth */
   const placeOf = (nth) => ({
     x: begin + (nth % across) * (SCORE_BOX.width + SCORE_BOX.gap),
     y: rows.boxes + Math.floor(nth / across) * BOX_ROW,
@@ -51,6 +55,12 @@ export function layoutOf({ score, changes, lines, output }, width) {
 }
 
 // From the last box to the line of the key.
+/**
+ * @param {Point} box the upper left corner of the last box
+ * @param {Point} to
+ * @param {boolean} isWide
+ * @param {number} top
+ */
 export function wireTo({ x, y }, to, isWide, top) {
   if (isWide) {
     const [from, middle] = [x + SCORE_BOX.width, y + SCORE_BOX.height / 2];

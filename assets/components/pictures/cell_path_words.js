@@ -3,16 +3,22 @@ import { countDone, partialSum } from "../numbers/cell_path.js";
 import { exact, fill, written } from "../page/wording.js";
 
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
+/** @typedef {import("../numbers/explanation.js").Step} Step */
+/** @typedef {(name: string, values?: Record<string, string | number>) => string} Say a sentence with these values */
 
 const ARRIVES = 0.2; // progress of the exponentials at which the score reaches its line
 
 // How many lines have their exponential at a progress of that stage, and how far the score is on its way to its line.
+/** @param {number} part @param {number} count */
 export const powersDone = (part, count) => countDone(Math.max(part - ARRIVES, 0) / (1 - ARRIVES), count);
+/** @param {number} part */
 export const arrivalOf = (part) => Math.min(part / ARRIVES, 1);
 
+/** @param {number} value */
 export const inBrackets = (value) => (value < 0 ? `(${written(value)})` : written(value));
 
 // Is a score divided by √d_k?
+/** @param {number} by @param {CellPath} path */
 export const isRoot = (by, { score }) => Math.abs(by * Math.sqrt(score.terms.length) - 1) < 1e-5;
 
 /**
@@ -25,6 +31,7 @@ export const isRoot = (by, { score }) => Math.abs(by * Math.sqrt(score.terms.len
 export function sentenceOf(path, { at, part }, names, texts) {
   const { score, changes } = path;
   const count = score.terms.length;
+  /** @type {Say} */
   const say = (name, values = {}) => fill(texts[name], { ...names, width: count, ...values });
   const name = path.stages[at];
   if (at === 0 && part === 0) return say("start");
@@ -39,6 +46,12 @@ export function sentenceOf(path, { at, part }, names, texts) {
   return ofRow(path, name, part, say);
 }
 
+/**
+ * @param {CellPath} path
+ * @param {Step} change
+ * @param {Step} before
+ * @param {Say} say
+ */
 function ofChange(path, { name, value, factors }, before, say) {
   if (name === "mask") return say(path.hidden ? "mask_hides" : "mask_shows", { value: written(value) });
   const by = factors[1][0];
@@ -48,9 +61,15 @@ function ofChange(path, { name, value, factors }, before, say) {
 }
 
 // Of how many keys, and the sink, the first lines are.
+/** @param {CellPath["lines"]} lines @param {number} done */
 const countKeys = (lines, done = lines.length) => lines.slice(0, done).reduce((all, { keys }) => all + keys.length, 0);
 
-/** @param {CellPath} path */
+/**
+ * @param {CellPath} path
+ * @param {string} name
+ * @param {number} part
+ * @param {Say} say
+ */
 function ofRow({ lines, chosen, largest, patch, patchedOutput, ...path }, name, part, say) {
   const { power, share, score } = lines[chosen];
   const sum = written(path.sum);

@@ -2,13 +2,42 @@
 // block of code. Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
 // A plotly chart describes itself in layout.meta: { title, caption, file, rows, columns, corner, words }, where `words`
 // has the word of each token's label.
-import { make, makeButton, makeSvg } from "../page/elements.js";
+import { make, makeButton, makeSvg, required, treeOf } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { reachCode } from "../streamlit/adapter.js";
 
 /** @typedef {import("../page/saving.js").Figure} Figure */
+/** @typedef {import("../page/saving.js").TableCell} TableCell */
+
+/** @typedef {{ type: "heatmap", x: string[], y: string[], z: ArrayLike<number[]> }} HeatmapTrace */
+/**
+ * @typedef {object} PointTrace
+ * @property {"scatter" | "scatter3d" | "bar"} type
+ * @property {string} name
+ * @property {ArrayLike<TableCell>} x
+ * @property {ArrayLike<TableCell>} y
+ * @property {ArrayLike<TableCell>} [z]
+ * @property {TableCell[]} [customdata] the label of each point
+ * @property {string} hoverinfo
+ * @property {boolean | "legendonly"} visible
+ */
+/**
+ * @typedef {import("../page/saving.js").FigureMeta & { rows?: string[], columns?: string[], corner?: string,
+ *   words?: Record<string, string> }} PlotMeta
+ */
+/**
+ * A chart of plotly's, as far as we read it.
+ * @typedef {object} PlotParts
+ * @property {{ meta?: PlotMeta }} [layout]
+ * @property {{ paper_bgcolor: string, font: { family: string }, width: number, height: number }} [_fullLayout]
+ * @property {(HeatmapTrace | PointTrace)[]} [_fullData]
+ * @property {(event: string, act: (hovered: { points: { customdata?: unknown }[] }) => void) => void} on
+ */
+/** @typedef {HTMLElement & PlotParts} Plot */
+/** @typedef {{ format: string, width: number, height: number }} PlotPicture */
+/** @typedef {{ toImage: (plot: Plot, how: PlotPicture) => Promise<string> }} Plotly */
 
 const PLOT = ".js-plotly-plot";
 const WORDS = `${PLOT} .textpoint text`;
@@ -17,7 +46,7 @@ const OFFERED = "data-headscope-saveable";
 const pointing = new WeakSet();
 /** @type {WeakMap<Element, Figure>} drawings of our own, by the element that they are in */
 const offered = new WeakMap();
-const mounted = { watching: false, waiting: false, words: null };
+const mounted = { watching: false, waiting: false, words: { open: "", png: "", svg: "", csv: "" } };
 
 /**
  * Offer a drawing of our own to the Save menus of the page.
@@ -25,8 +54,9 @@ const mounted = { watching: false, waiting: false, words: null };
  * @param {Figure} figure
  */
 export function saveable(root, figure) {
-  const { host } = /** @type {ShadowRoot} */ (root.getRootNode());
-  if (!host) return;
+  const tree = treeOf(root);
+  if (!(tree instanceof ShadowRoot)) return;
+  const { host } = tree;
   offered.set(host, figure);
   host.setAttribute(OFFERED, "");
   addMenusSoon();
@@ -34,7 +64,9 @@ export function saveable(root, figure) {
 
 // The menu in a box: one quiet button, which opens three, on the paper of the figure, which changes with the theme.
 // `figure` returns the figure that is in it by now.
+/** @param {HTMLElement} box @param {() => Figure} figure */
 function addMenu(box, figure) {
+  /** @type {HTMLElement | null} */
   const there = box.querySelector(":scope > .headscope-save");
   if (there) return paint(there, figure());
   const { words } = mounted;
@@ -46,7 +78,7 @@ function addMenu(box, figure) {
   });
   name(opener, words.open);
   opener.append(icon());
-  for (const format of Object.keys(FORMATS)) {
+  for (const format of FORMATS) {
     const choice = makeButton(words[format], "", () => {
       close();
       save(figure(), format);
@@ -58,6 +90,7 @@ function addMenu(box, figure) {
   box.append(menu);
   show(false);
 
+  /** @param {boolean} open */
   function show(open) {
     choices.hidden = !open;
     opener.setAttribute("aria-expanded", String(open));
@@ -78,11 +111,13 @@ function addMenu(box, figure) {
   });
 }
 
+/** @param {HTMLElement} menu @param {Figure} figure */
 function paint(menu, figure) {
   const { paper } = figure.look();
   if (paper && menu.style.getPropertyValue("--paper") !== paper) menu.style.setProperty("--paper", paper);
 }
 
+/** @param {HTMLButtonElement} button @param {string} words */
 function name(button, words) {
   button.title = words;
   button.setAttribute("aria-label", words);
@@ -97,53 +132,63 @@ function icon() {
 
 /**
  * A figure of plotly's, as it is asked for a file.
+ * @param {Plot} plot
  * @returns {Figure}
  */
 function plotFigure(plot) {
-  const { paper_bgcolor: paper, font = {} } = plot._fullLayout ?? {};
+  const { paper_bgcolor: paper = "", font = { family: "" } } = plot._fullLayout ?? {};
   return {
     meta: plot.layout?.meta ?? {},
     look: () => ({
       paper,
       font: font.family,
       get ink() {
-        return getComputedStyle(plot.parentElement).color; // asked for only when a file is made
+        return getComputedStyle(boxAround(plot)).color; // asked for only when a file is made
       },
     }),
     drawn: async () => {
-      const { width, height } = plot._fullLayout;
-      const url = await plotly().toImage(plot, { format: "svg", width, height });
+      const { width, height } = required(plot._fullLayout, "layout of the chart");
+      const url = await required(plotly(), "plotly").toImage(plot, { format: "svg", width, height });
       const source = cleaned(decodeURIComponent(url.slice(url.indexOf(",") + 1)));
       const parsed = new DOMParser().parseFromString(source, "image/svg+xml");
-      return { figure: /** @type {any} */ (parsed.documentElement), width, height };
+      return { figure: parsed.documentElement, width, height };
     },
     // A heatmap as the matrix that is drawn, empty where a cell is hidden; of others a line for each point.
-    lines: () => (plot._fullData[0].type === "heatmap" ? matrixLines(plot) : pointLines(plot)),
+    lines: () => {
+      const traces = plot._fullData ?? [];
+      return traces[0].type === "heatmap" ? matrixLines(traces[0], plot.layout?.meta ?? {}) : pointLines(traces);
+    },
   };
 }
 
-const plotly = () => /** @type {any} */ (window).Plotly;
+const plotly = () => /** @type {typeof window & { Plotly?: Plotly }} */ (window).Plotly;
 
-function matrixLines(plot) {
-  const [cells] = plot._fullData;
-  const { rows = cells.y, columns = cells.x, corner = "" } = plot.layout.meta ?? {};
+/** @param {Element} element of a figure */
+const boxAround = (element) => required(element.parentElement, "box around the figure");
+
+/** @param {HeatmapTrace} cells @param {PlotMeta} meta */
+function matrixLines(cells, { rows = cells.y, columns = cells.x, corner = "" }) {
   const body = Array.from(cells.z, (row, i) => [rows[i], ...row]);
   return [[corner, ...columns], ...body];
 }
 
-function pointLines(plot) {
-  const traces = plot._fullData.filter((trace) => trace.hoverinfo !== "skip" && trace.visible === true);
-  const axes = traces.some((trace) => trace.z) ? ["x", "y", "z"] : ["x", "y"];
+/** @param {(HeatmapTrace | PointTrace)[]} every */
+function pointLines(every) {
+  const traces = every.filter((trace) => trace.type !== "heatmap");
+  const shown = traces.filter(({ hoverinfo, visible }) => hoverinfo !== "skip" && visible === true);
+  const axes = /** @type {const} */ (["x", "y", "z"]).slice(0, shown.some((trace) => trace.z) ? 3 : 2);
+  /** @param {PointTrace} trace */
   const of = (trace) =>
     Array.from(trace.x, (_, i) => [
       unmarked(trace.name),
-      ...axes.map((axis) => trace[axis][i]),
+      ...axes.map((axis) => trace[axis]?.[i]),
       Array.isArray(trace.customdata) ? trace.customdata[i] : "",
     ]);
-  return [["series", ...axes, "label"], ...traces.flatMap(of)];
+  return [["series", ...axes, "label"], ...shown.flatMap(of)];
 }
 
 // The text of plotly's pseudo-HTML, in which we escape everything.
+/** @param {string} text */
 function unmarked(text) {
   return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
 }
@@ -152,13 +197,14 @@ function unmarked(text) {
 function lightWords() {
   const lit = litOf("token");
   for (const word of document.querySelectorAll(WORDS)) {
-    const { words = {} } = /** @type {any} */ (word.closest(PLOT)).layout?.meta ?? {};
-    const wordOf = (token) => (Object.hasOwn(words, token) ? words[token] : token);
-    word.classList.toggle("lit", lit !== undefined && word.textContent === wordOf(lit));
+    const { words = {} } = /** @type {Plot | null} */ (word.closest(PLOT))?.layout?.meta ?? {};
+    const own = lit !== undefined && Object.hasOwn(words, lit) ? words[lit] : lit;
+    word.classList.toggle("lit", own !== undefined && word.textContent === own);
   }
 }
 
 // And the other way round.
+/** @param {Plot} plot */
 function highlightHovered(plot) {
   if (pointing.has(plot)) return;
   pointing.add(plot);
@@ -177,17 +223,20 @@ function highlightHovered(plot) {
 function addMenus() {
   mounted.waiting = false;
   reachCode();
-  for (const plot of plotly()?.toImage ? /** @type {any} */ (document.querySelectorAll(PLOT)) : []) {
+  /** @type {NodeListOf<Plot>} */
+  const plots = document.querySelectorAll(PLOT);
+  for (const plot of plotly()?.toImage ? plots : []) {
     plot.toggleAttribute(
       "data-headscope-full",
       (plot._fullData ?? []).some(({ type }) => type === "heatmap" || type === "scatter3d"),
     );
-    addMenu(plot.parentElement, () => plotFigure(plot));
+    addMenu(boxAround(plot), () => plotFigure(plot));
     highlightHovered(plot);
   }
   for (const host of document.querySelectorAll(`[${OFFERED}]`)) {
-    host.parentElement.dataset.headscopeBox = "";
-    addMenu(host.parentElement, () => offered.get(host));
+    const box = boxAround(host);
+    box.dataset.headscopeBox = "";
+    addMenu(box, () => required(offered.get(host), "figure in the box"));
   }
 }
 
@@ -198,6 +247,7 @@ function addMenusSoon() {
   }
 }
 
+/** @param {import("../streamlit/adapter.js").Mounted<typeof mounted.words>} arrived */
 export default function ({ data }) {
   mounted.words = data;
   if (mounted.watching) return;

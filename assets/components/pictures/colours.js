@@ -21,6 +21,7 @@ export function themeColours(element, scale = "sequential") {
 }
 
 // Of "#rrggbb".
+/** @param {string} hex */
 export const colourOf = (hex) => /** @type {Colour} */ ([1, 3, 5].map((i) => parseInt(hex.trim().slice(i, i + 2), 16)));
 
 /**
@@ -36,6 +37,7 @@ export function shade(colours, share) {
 }
 
 // Relative luminance of a colour, 0 to 1 (WCAG 2).
+/** @param {number[]} colour */
 function luminance(colour) {
   const linear = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
@@ -69,14 +71,17 @@ export function textColour(colour, ink, ground) {
  * @returns {(share: number) => number}
  */
 export function pixelOf(colours) {
-  if (!tables.has(colours)) {
-    const bytes = new Uint8ClampedArray(4 * (SHADES + 1));
-    for (let at = 0; at < SHADES; at++) bytes.set([...shade(colours, at / (SHADES - 1)), 255], 4 * at);
-    bytes.set(HIDDEN_COLOUR, 4 * SHADES);
-    tables.set(colours, new Uint32Array(bytes.buffer));
-  }
-  const table = tables.get(colours);
+  const table = tables.get(colours) ?? tableOfShades(colours);
+  tables.set(colours, table);
   return (share) => table[Number.isNaN(share) ? SHADES : Math.round(Math.min(Math.max(share, 0), 1) * (SHADES - 1))];
+}
+
+/** @param {Colour[]} colours */
+function tableOfShades(colours) {
+  const bytes = new Uint8ClampedArray(4 * (SHADES + 1));
+  for (let at = 0; at < SHADES; at++) bytes.set([...shade(colours, at / (SHADES - 1)), 255], 4 * at);
+  bytes.set(HIDDEN_COLOUR, 4 * SHADES);
+  return new Uint32Array(bytes.buffer);
 }
 
 /**

@@ -7,16 +7,32 @@ const SAMPLES = 24;
 /** @typedef {Line & { strength: number, points: number[] }} Curve eight numbers, and how strong it is drawn */
 
 // From the right end of a query to the left end of a key.
+/**
+ * @param {number} x0
+ * @param {number} y0
+ * @param {number} x1
+ * @param {number} y1
+ */
 export const between = (x0, y0, x1, y1) => [x0, y0, x0 + 0.45 * (x1 - x0), y0, x0 + 0.55 * (x1 - x0), y1, x1, y1];
 
 // Above a line of text, higher the farther apart; the curve of a token to itself is a small loop.
+/**
+ * @param {number} from
+ * @param {number} to
+ * @param {number} base
+ * @param {number} maxHeight
+ */
 export function arc(from, to, base, maxHeight) {
   if (from === to) return [from - 4, base, from - 14, base - 26, from + 14, base - 26, from + 4, base];
   const height = Math.min(maxHeight, 14 + 0.45 * Math.abs(to - from)) / 0.75; // a cubic reaches 3/4 of its handles
   return [from, base, from, base - height, to, base - height, to, base];
 }
 
-/** @param {number[]} curve eight numbers */
+/**
+ * @param {number[]} curve eight numbers
+ * @param {number} t
+ * @returns {[number, number]}
+ */
 export function point([x0, y0, x1, y1, x2, y2, x3, y3], t) {
   const s = 1 - t;
   const [a, b, c, d] = [s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t];
@@ -24,6 +40,12 @@ export function point([x0, y0, x1, y1, x2, y2, x3, y3], t) {
 }
 
 // How far a place is from a curve, in pixels; Infinity where it is clearly elsewhere.
+/**
+ * @param {number[]} curve
+ * @param {number} x
+ * @param {number} y
+ * @param {number} reach
+ */
 export function distance(curve, x, y, reach = 8) {
   const [xs, ys] = [0, 1].map((odd) => curve.filter((_, i) => i % 2 === odd));
   if (x < Math.min(...xs) - reach || x > Math.max(...xs) + reach) return Infinity;
@@ -41,7 +63,14 @@ export function distance(curve, x, y, reach = 8) {
 }
 
 // The curve under the pointer, the strongest of those that are as near.
+/**
+ * @param {Curve[]} curves
+ * @param {number} x
+ * @param {number} y
+ * @param {number} reach
+ */
 export function under(curves, x, y, reach = 6) {
+  /** @type {{ curve: Curve, d: number } | null} */
   let nearest = null;
   for (const curve of curves) {
     const d = distance(curve.points, x, y, reach);
@@ -52,18 +81,27 @@ export function under(curves, x, y, reach = 6) {
   return nearest?.curve ?? null;
 }
 
+/** @param {number} weight @param {boolean} thin */
 export const strokeOf = (weight, thin = false) => ({
   width: (thin ? 0.5 : 1) * (0.7 + 3.6 * Math.min(weight, 1)),
   opacity: 0.1 + 0.9 * Math.min(weight, 1),
 });
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Curve[]} curves
+ * @param {string[]} palette
+ * @param {Curve | null} marked
+ */
 export function drawCurves(context, curves, palette, marked) {
+  /** @type {Map<string, { head: number, level: number, curves: Curve[] }>} */
   const groups = new Map(); // one path for all curves that look alike: thousands of strokes are slow
   for (const curve of curves) {
     const level = Math.round(Math.min(curve.strength, 1) * 24);
     const name = `${curve.head} ${level}`;
-    if (!groups.has(name)) groups.set(name, { head: curve.head, level, curves: [] });
-    groups.get(name).curves.push(curve);
+    const group = groups.get(name) ?? { head: curve.head, level, curves: [] };
+    groups.set(name, group);
+    group.curves.push(curve);
   }
   const ordered = [...groups.values()].sort((a, b) => a.level - b.level); // the strongest on top
   for (const group of ordered) stroke(context, group.curves, palette, group.head, group.level / 24);
@@ -73,6 +111,14 @@ export function drawCurves(context, curves, palette, marked) {
   }
 }
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Curve[]} curves
+ * @param {string[]} palette
+ * @param {number} head
+ * @param {number} weight
+ * @param {number} [width]
+ */
 function stroke(context, curves, palette, head, weight, width) {
   const { colour, dash, thin } = lookOf(palette, head);
   const look = strokeOf(weight, thin);
@@ -83,7 +129,8 @@ function stroke(context, curves, palette, head, weight, width) {
   context.beginPath();
   for (const { points } of curves) {
     context.moveTo(points[0], points[1]);
-    context.bezierCurveTo(...points.slice(2));
+    const [, , x1, y1, x2, y2, x3, y3] = points;
+    context.bezierCurveTo(x1, y1, x2, y2, x3, y3);
   }
   context.stroke();
   context.globalAlpha = 1;

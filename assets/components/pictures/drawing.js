@@ -5,7 +5,7 @@
 // to save, in the theme of the file. Only the visible part is made, so a text may have thousands of tokens.
 
 import { listOf, longestOf } from "../numbers/panel.js";
-import { make, makeButton } from "../page/elements.js";
+import { make, makeButton, penOf } from "../page/elements.js";
 import { exact, fill, isolated, short } from "../page/wording.js";
 import { across, linesOf, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { drawCurves, under } from "./curves.js";
@@ -21,16 +21,43 @@ const STRONG = 0.1; // a weight from which on its token is written in bold
 const FEW_LETTERS = 3; // of a token that is never shortened
 const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scrolls
 
+/** @typedef {import("../numbers/panel.js").Panel} Panel */
+/** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
+/** @typedef {import("./curves.js").Curve} Curve */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../view/selection.js").Selection} Selection */
 /** @typedef {{ text: string, unknown?: boolean, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
+
+/** @typedef {{ head: number | null, values: Float32Array }} HeadNumbers of every token, null for the mean of heads */
+
+/**
+ * What is under the pointer between tokens: a line, or a cell of a matrix.
+ * @typedef {{ head: number | null, query: number, key: number, weight: number, hidden?: boolean }} Hit
+ */
+
+/**
+ * One sentence drawn with its weights: by lines, as shaded text, by arcs, as a matrix.
+ * @typedef {object} SentenceDrawing
+ * @property {HTMLElement} list its tokens, to the keyboard and to screen readers
+ * @property {number} strongest weight of those in sight
+ * @property {() => void} draw from scratch
+ * @property {() => void} update when the focus alone has moved
+ * @property {(theme: import("./theme.js").Theme) => Shapes} scene all of it, in the theme of the file
+ * @property {(event: MouseEvent) => Hit | null} hit
+ * @property {(at: number) => void} reveal
+ * @property {(at: number) => void} [centre]
+ * @property {(marked?: Curve | null) => void} paint with one of its lines marked
+ * @property {Curve[]} [curves]
+ * @property {(cell: import("./heatmap.js").Cell | null) => void} [mark] a cell under the pointer
+ * @property {import("./heatmap.js").Heatmap} [map]
+ */
 
 /**
  * A drawing as shapes, to be saved.
  * @typedef {object} Shapes
  * @property {number} width
  * @property {number} height
- * @property {import("./curves.js").Curve[]} curves
+ * @property {Curve[]} curves
  * @property {Label[]} labels
  * @property {{ x: number, y: number, width: number, height: number, fill: string }[]} [rectangles]
  * @property {{ href: string, x: number, y: number, width: number, height: number }} [image]
@@ -39,33 +66,46 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
 /** @param {import("../view/head_view.js").Header} header */
 export const tallestOf = ({ matrices }) => (matrices ? TALLEST.above : TALLEST.alone);
 
-/** @param {Record<string, string>} texts */
+/**
+ * @param {Panel} panel
+ * @param {TokenSide} side
+ * @param {number} at
+ * @param {Record<string, string>} texts
+ */
 export function tokenElement(panel, side, at, texts) {
   const element = make("div", `token ${side}`);
   const text = listOf(panel, side)[at];
   element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
-  Object.assign(element.dataset, { side, at });
+  Object.assign(element.dataset, { side, at: String(at) });
   element.id = `${panel.id}-${side}-${at}`;
   if (panel.unknown[side === "key" ? "key" : "query"].has(at)) {
     element.classList.add("unknown");
     element.title = fill(texts.unknown, { token: isolated(text) });
   }
   element.setAttribute("role", "option");
-  element.setAttribute("aria-posinset", at + 1);
-  element.setAttribute("aria-setsize", listOf(panel, side).length);
+  element.setAttribute("aria-posinset", String(at + 1));
+  element.setAttribute("aria-setsize", String(listOf(panel, side).length));
   return element;
 }
 
+/**
+ * The token that an element stands for.
+ * @param {HTMLElement} element
+ */
+export const tokenOf = ({ dataset }) => ({ side: /** @type {TokenSide} */ (dataset.side), at: Number(dataset.at) });
+
 // The weight's own figures beside a token: each head's, named where there are several, or the mean.
 /**
+ * @param {HTMLElement} element
+ * @param {HeadNumbers[]} weights
  * @param {number} threshold
  * @param {string[]} textColours of heads
  */
 function putNumbers(element, weights, threshold, textColours) {
-  const at = Number(element.dataset.at);
+  const { at } = tokenOf(element);
   const seen = weights.filter(({ values }) => values[at] >= threshold);
   const { length } = weights;
-  element.lastChild.replaceChildren(
+  element.lastElementChild?.replaceChildren(
     ...seen.map(({ head, values }) => {
       const number = make("i", "", short(values[at]));
       if (head !== null) number.style.color = textColours[head % textColours.length];
@@ -85,7 +125,12 @@ export function broughtOut({ header, state }, { strongest }) {
   return state.fitted && strongest > 0 ? fill(header.texts.brought_out, { weight: exact(strongest) }) : "";
 }
 
-/** @param {Selection} selection */
+/**
+ * @param {Selection} selection
+ * @param {Panel} panel
+ * @param {Focus} focus
+ * @returns {HeadNumbers[]}
+ */
 export function numbersOf(selection, panel, focus) {
   const { heads } = selection;
   const layer = selection.layer(panel);
@@ -93,14 +138,14 @@ export function numbersOf(selection, panel, focus) {
   return heads.map((head) => ({ head, values: across(layer, head, focus) }));
 }
 
-/** @param {Selection} selection */
+/** @param {Selection} selection @param {Panel} panel @param {HTMLElement} element */
 export function mark(selection, panel, element) {
-  const at = Number(element.dataset.at);
+  const { side, at } = tokenOf(element);
   const { pinned, focus } = selection.of(panel);
-  const side = element.dataset.side; // where there is one element for both, "token"
+  /** @param {Focus | null} chosen */
   const isIn = (chosen) => Boolean(chosen?.tokens.includes(at) && (side === "token" || side === chosen.side));
   element.classList.toggle("focus", isIn(focus));
-  element.setAttribute("aria-selected", isIn(pinned));
+  element.setAttribute("aria-selected", String(isIn(pinned)));
   element.classList.toggle("away", selection.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
@@ -110,8 +155,14 @@ const movesSmoothly = () => matchMedia("(prefers-reduced-motion: no-preference)"
 // How much of a text goes on beyond its drawing: "← 12 more" and "23 more →", which a press scrolls to. They
 // stand at the beginning and the end of what is in sight; keys and screen readers have the tokens themselves.
 class More {
-  // `way` is "left" and "right", or "up" and "down", of the box that scrolls; `texts` are the view's words.
+  /**
+   * @param {HTMLElement} stage
+   * @param {HTMLElement} scroll the box that scrolls
+   * @param {boolean} across from left to right
+   * @param {Record<string, string>} texts
+   */
   constructor(stage, scroll, across, texts) {
+    /** @type {Record<string, string>} */
     this.words = { left: texts.more_left, right: texts.more_right, up: texts.more_up, down: texts.more_down };
     this.ends = (across ? ["left", "right"] : ["up", "down"]).map((way, nth) => {
       const button = makeButton("", `more ${way}`, (event) => {
@@ -128,6 +179,7 @@ class More {
   }
 
   // So many tokens are not in sight before and after.
+  /** @param {...number} counts */
   show(...counts) {
     this.ends.forEach((button, nth) => {
       const [count, way] = [counts[nth], button.classList[1]];
@@ -140,18 +192,18 @@ class More {
 
 // What all drawings with curves share: a box that scrolls, a canvas that stays, tokens that come and go.
 export class Curved {
-  /** @type {import("./curves.js").Curve[]} */
+  /** @type {Curve[]} */
   curves = [];
   /** @type {Map<string, HTMLElement>} the elements of tokens, by side and position */
   shown = new Map();
   strongest = 0;
-  /** @type {string[]} of the tokens: "query" and "key", or "token" for both */
+  /** @type {TokenSide[]} of the tokens: "query" and "key", or "token" for both */
   sides = [];
 
   /**
    * @param {Selection} selection
    * @param {import("./theme.js").Theme} theme
-   * @param {import("../numbers/panel.js").Panel} panel
+   * @param {Panel} panel
    * @param {HTMLElement} stage
    */
   constructor(selection, theme, panel, stage) {
@@ -195,18 +247,24 @@ export class Curved {
 
   /**
    * The curves of the tokens in sight, moved by (x, y).
-   * @returns {import("./curves.js").Curve[]}
+   * @param {number} _from
+   * @param {number} _to
+   * @param {number} _x
+   * @param {number} _y
+   * @returns {Curve[]}
    */
   curvesOf(_from, _to, _x, _y) {
     throw new Error("each drawing has curves of its own");
   }
 
   // Put a token in its place.
+  /** @param {HTMLElement} _element @param {TokenSide} _side @param {number} _at */
   put(_element, _side, _at) {
     throw new Error("each drawing has places of its own");
   }
 
   // Does a side have numbers beside it?
+  /** @param {TokenSide} _side @param {Focus} _focus */
   answers(_side, _focus) {
     return true;
   }
@@ -214,7 +272,9 @@ export class Curved {
   // Tokens that are in sight get an element, the others lose theirs.
   arrange() {
     const { selection, panel } = this;
+    /** @type {Map<string, [TokenSide, number]>} */
     const inSight = new Map();
+    /** @param {TokenSide} side @param {number} at */
     const add = (side, at) => inSight.set(`${side} ${at}`, [side, at]);
     const [from, to] = this.range();
     for (const side of this.sides)
@@ -243,10 +303,10 @@ export class Curved {
     const numbers = focus ? this.numbersOf(focus) : [];
     for (const element of this.shown.values()) {
       mark(selection, panel, element);
-      if (focus && this.answers(element.dataset.side, focus))
+      if (focus && this.answers(tokenOf(element).side, focus))
         putNumbers(element, numbers, selection.threshold, this.theme.textColours);
       else {
-        element.lastElementChild.replaceChildren();
+        element.lastElementChild?.replaceChildren();
         element.classList.remove("strong");
       }
     }
@@ -256,16 +316,19 @@ export class Curved {
     this.paint();
   }
 
+  /** @param {Curve | null} marked */
   paint(marked = null) {
-    const context = this.canvas.getContext("2d");
+    const context = penOf(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     drawCurves(context, this.curves, this.theme.palette, marked);
   }
 
+  /** @param {Focus} focus */
   numbersOf(focus) {
     return numbersOf(this.selection, this.panel, focus);
   }
 
+  /** @param {Panel} panel @param {number} from @param {number} to */
   linesIn(panel, from, to) {
     const { selection } = this;
     const { focus } = selection.of(panel);
@@ -276,6 +339,7 @@ export class Curved {
 
   // A weight is drawn as strong as it is. Where small weights are brought out, the strongest in sight is drawn as one
   // of 1 would be, the same in all sentences, since they are there to be compared.
+  /** @param {number} from @param {number} to */
   lines(from, to) {
     const lines = this.linesIn(this.panel, from, to);
     const others = this.selection.panels.filter((panel) => panel !== this.panel);
@@ -286,6 +350,7 @@ export class Curved {
   }
 
   // The curve under a pointer, in the place where the event was.
+  /** @param {MouseEvent} event */
   hit(event) {
     const box = this.canvas.getBoundingClientRect();
     return under(this.curves, event.clientX - box.left, event.clientY - box.top);

@@ -8,6 +8,7 @@ import { fill, isolated, written } from "../page/wording.js";
 /** @typedef {import("../numbers/explanation.js").Step} Step */
 
 const MAX_BARS = 200; // of a step: of more the largest are drawn
+/** @type {Record<string, string>} */
 const SIGNS = { scale: "×", temperature: "÷", bias: "+", gate: "×" };
 
 export class ExplanationPanel {
@@ -66,15 +67,16 @@ export class ExplanationPanel {
 
   draw() {
     const { explanation, texts } = this;
+    if (!explanation) return;
     const { value, steps = [], refusal, code, latex, edits = [], without } = explanation;
-    const title = this.#title();
+    const title = this.#title(explanation);
     const heading = make("h3", "", value === undefined ? title : `${title} = ${written(value)}`);
     const order = makeButton(texts.explain_sort, "", () => {
       this.sorted = !this.sorted;
       this.draw();
     });
     order.setAttribute("aria-pressed", String(this.sorted));
-    const copies = [this.#copy(texts.explain_copy, code), this.#copy(texts.explain_latex, latex)].filter(Boolean);
+    const copies = [this.#copy(texts.explain_copy, code), this.#copy(texts.explain_latex, latex)].flat();
     const close = makeButton("✕", "", () => this.close());
     close.setAttribute("aria-label", texts.explain_close);
     const trial = without ? [makeLink(without.text, without.href)] : [];
@@ -88,16 +90,17 @@ export class ExplanationPanel {
   }
 
   // The matrix of the number, and its place there.
-  #title() {
-    const { symbol, from, to } = this.explanation;
+  /** @param {Explanation} explanation */
+  #title({ symbol, from, to = "" }) {
     if (from === undefined) return symbol;
     const isNumber = typeof to === "number";
     const place = { symbol, from: isolated(from), to: isNumber ? to : isolated(to) };
     return fill(this.texts[isNumber ? "explain_number" : "explain_cell"], place);
   }
 
+  /** @param {string} name @param {string} [text] */
   #copy(name, text) {
-    if (!text) return null;
+    if (!text) return [];
     const button = makeButton(name, "", async () => {
       try {
         await navigator.clipboard.writeText(text);
@@ -107,7 +110,7 @@ export class ExplanationPanel {
       }
     });
     button.setAttribute("aria-live", "polite");
-    return button;
+    return [button];
   }
 
   /** @param {Step} step */
@@ -123,7 +126,7 @@ export class ExplanationPanel {
 
   // A step in one line: its number, and what it was before.
   /** @param {Step} step */
-  #line({ name, value, factors, terms, chosen }) {
+  #line({ name, value, factors, terms, chosen = 0 }) {
     if (name === "mask") return this.texts[Number.isFinite(value) ? "explain_visible" : "explain_hidden"];
     if (name === "softmax") return this.#quotient(factors[0], chosen, value);
     if (terms.length > 1 || factors.length < 2) return `= ${written(value)}`;
@@ -134,6 +137,7 @@ export class ExplanationPanel {
   }
 
   // A weight as the exponential of its score over the sum of all, each less the largest as it is computed.
+  /** @param {ArrayLike<number | null>} scores @param {number} chosen @param {number} value */
   #quotient(scores, chosen, value) {
     const known = Array.from(scores, (score) => score ?? Number.NEGATIVE_INFINITY);
     const most = known.reduce((one, other) => Math.max(one, other), Number.NEGATIVE_INFINITY);
@@ -184,7 +188,7 @@ export class ExplanationPanel {
   }
 
   // The terms as they stand, or the largest first; of too many the largest alone.
-  /** @returns {number[]} */
+  /** @param {ArrayLike<number>} terms @returns {number[]} */
   #order(terms) {
     const all = Array.from(terms, (_, at) => at);
     const largest = () => all.sort((one, other) => Math.abs(terms[other]) - Math.abs(terms[one]) || one - other);

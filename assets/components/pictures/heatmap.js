@@ -1,7 +1,7 @@
 // Numbers as coloured cells on a canvas, from all of them at once to single cells, with the tokens of rows and columns
 // where there is room.
 
-import { fit, make } from "../page/elements.js";
+import { fit, make, penOf, required } from "../page/elements.js";
 import { fill, paragraph, short } from "../page/wording.js";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
 import { Viewport } from "./viewport.js";
@@ -53,11 +53,16 @@ const HATCH_STRENGTH = 0.45;
 const hatchings = new Map();
 /** @type {Marks} */
 const NONE = { rows: [], columns: [], cell: null };
+/** @type {Numbers} */
+const NO_NUMBERS = { rows: [], columns: [], values: new Float32Array(0), signed: false, end: 1 };
+/** @type {MatrixLook} */
+const NO_LOOK = { sequential: [], diverging: [], ink: "", accent: "", font: "" };
 
 /**
  * The colour of a value: red, green, blue, opacity.
  * @param {Numbers} numbers
  * @param {MatrixLook} look
+ * @param {number} value
  */
 export function cellColour(numbers, look, value) {
   if (Number.isNaN(value)) return HIDDEN_COLOUR;
@@ -67,6 +72,7 @@ export function cellColour(numbers, look, value) {
 /**
  * How far along its scale a value is, 0 to 1.
  * @param {Pick<Numbers, "signed" | "end" | "roots">} numbers
+ * @param {number} value
  */
 function shareOf({ signed, end, roots }, value) {
   const share = end ? value / end : 0 * value;
@@ -75,10 +81,8 @@ function shareOf({ signed, end, roots }, value) {
 }
 
 export class Heatmap {
-  /** @type {Numbers | null} */
-  numbers = null;
-  /** @type {MatrixLook | null} */
-  look = null;
+  numbers = NO_NUMBERS;
+  look = NO_LOOK;
   /** @type {Marks} */
   marks = NONE;
   /** @type {HTMLCanvasElement | null} one pixel for each of the values */
@@ -87,8 +91,7 @@ export class Heatmap {
   hidden = null;
   /** @type {{ name: string, picture: HTMLCanvasElement, hidden: Path2D | null } | null} cells in sight of a long text */
   closer = null;
-  /** @type {Viewport | null} */
-  viewport = null;
+  viewport = new Viewport(0, 0, 0);
   named = false;
   /** pixels of all of it */
   width = 0;
@@ -109,6 +112,10 @@ export class Heatmap {
    * `above` pixels of them above. What is zoomed stays so while as many cells have the same room.
    * @param {Numbers} numbers
    * @param {MatrixLook} look
+   * @param {number} width
+   * @param {number} height
+   * @param {boolean} named
+   * @param {number} above
    */
   show(numbers, look, width, height, named, above = 0) {
     const { rows, columns } = numbers;
@@ -120,7 +127,8 @@ export class Heatmap {
     const [wide, high] = [width - this.left - margins.right, height - this.above - (named ? FRAME_ROOM : 0)];
     const tall = high / rows.length / (wide / columns.length);
     const viewport = new Viewport(columns.length, wide, high, rows.length, tall);
-    const same = ["columns", "rows", "width", "height"].every((side) => this.viewport?.[side] === viewport[side]);
+    const sides = /** @type {const} */ (["columns", "rows", "width", "height"]);
+    const same = sides.every((side) => this.viewport[side] === viewport[side]);
     if (!same || !this.viewport.zoomed) this.viewport = viewport;
     Object.assign(this, { width, height });
     fit(this.canvas, width, height);
@@ -129,6 +137,7 @@ export class Heatmap {
   /**
    * Other numbers in the same place.
    * @param {Numbers} numbers
+   * @param {MatrixLook} look
    */
   replace(numbers, look = this.look) {
     const width = Math.ceil(numbers.columns.length / (numbers.step ?? 1));
@@ -160,6 +169,7 @@ export class Heatmap {
   /**
    * A place of the window as one among the cells.
    * @param {{ clientX: number, clientY: number }} place
+   * @returns {[x: number, y: number]}
    */
   inside({ clientX, clientY }) {
     const box = this.canvas.getBoundingClientRect();
@@ -172,15 +182,17 @@ export class Heatmap {
    */
   at(place) {
     const [x, y] = this.inside(place);
-    return this.viewport?.at(x, y) ?? null;
+    return this.viewport.at(x, y);
   }
 
+  /** @param {Cell} cell */
   value({ row, column }) {
     const { values, columns, exact } = this.numbers;
     return exact ? exact(row, column) : values[row * columns.length + column];
   }
 
   // The middle stays where it is, or the place that is named.
+  /** @param {number} by @param {number} x @param {number} y */
   zoom(by, x = this.viewport.width / 2, y = this.viewport.height / 2) {
     this.viewport.zoom(by, x, y);
     this.paint();
@@ -191,26 +203,28 @@ export class Heatmap {
     this.paint();
   }
 
+  /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
     this.viewport.pan(dx, dy);
     this.paint();
   }
 
   // Where it is painted next, the cell is in sight.
+  /** @param {Cell} cell */
   reveal(cell) {
     if (this.viewport.zoomed) this.viewport.reveal(cell);
   }
 
   /**
    * Draw the cells, the frames around marked rows and columns, and the names.
-   * @param {MatrixLook | null} look
+   * @param {MatrixLook} look
    * @param {Marks} marks
    */
   paint(look = this.look, marks = this.marks) {
     Object.assign(this, { look, marks });
-    const context = this.canvas.getContext("2d");
+    const context = penOf(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    if (!this.numbers?.values.length) return;
+    if (!this.numbers.values.length) return;
     context.save();
     context.translate(this.left, this.above);
     context.beginPath();
@@ -240,6 +254,7 @@ export class Heatmap {
   }
 
   // What the colours mean, and what zooms.
+  /** @param {Record<string, string>} texts */
   caption(texts) {
     const { step = 1, end, roots, signed } = this.numbers;
     const pooled = step > 1 && this.viewport.cell < CLOSE && fill(texts.scale_pooled, { cells: `${step} × ${step}` });
@@ -250,7 +265,7 @@ export class Heatmap {
   }
 }
 
-/** @param {Heatmap} map */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
 function drawCells(map, context) {
   const { numbers, look } = map;
   const { x, y, cell, high } = map.viewport;
@@ -264,15 +279,17 @@ function drawCells(map, context) {
 }
 
 // Exactly the cells in sight, of a matrix that is too large to be kept.
+/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
 function drawSingleCells(map, context) {
   const { numbers, look } = map;
+  const exact = required(numbers.exact, "value of a single cell");
   const { x, y, cell, high } = map.viewport;
   const [[left, right], [top, bottom]] = [map.viewport.seen("x"), map.viewport.seen("y")];
   const name = [left, right, top, bottom].join();
   if (map.closer?.name !== name) {
     const values = new Float32Array((bottom - top) * (right - left));
     for (let row = top, at = 0; row < bottom; row++)
-      for (let column = left; column < right; column++, at++) values[at] = numbers.exact(row, column);
+      for (let column = left; column < right; column++, at++) values[at] = exact(row, column);
     const picture = pixels({ ...numbers, values }, look, right - left);
     map.closer = { name, picture, hidden: hiddenCells(values, right - left) };
   }
@@ -286,6 +303,7 @@ function drawSingleCells(map, context) {
 /**
  * The cells that a mask hides, in rows of so many, each cell 1 wide and 1 high; null for none.
  * @param {Float32Array} values
+ * @param {number} width
  */
 function hiddenCells(values, width) {
   const path = new Path2D();
@@ -301,7 +319,12 @@ function hiddenCells(values, width) {
 }
 
 // Slanted lines over hidden cells: in every theme and at every size they are no value near 0.
-/** @param {number[]} place as of `setTransform` */
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {MatrixLook} look
+ * @param {Path2D} cells
+ * @param {number[]} place as of `setTransform`
+ */
 function hatch(context, { ink }, cells, place) {
   const path = new Path2D();
   path.addPath(cells, new DOMMatrix(place));
@@ -315,29 +338,30 @@ function hatch(context, { ink }, cells, place) {
  */
 function hatching(ink, ratio) {
   const name = `${ink} ${ratio}`;
-  if (!hatchings.has(name)) {
-    const tile = make("canvas");
-    const pen = tile.getContext("2d");
-    Object.assign(tile, { width: HATCH * ratio, height: HATCH * ratio });
-    pen.scale(ratio, ratio);
-    pen.strokeStyle = ink;
-    pen.globalAlpha = HATCH_STRENGTH;
-    for (const x of [-HATCH, 0, HATCH]) {
-      pen.moveTo(x - 1, HATCH + 1);
-      pen.lineTo(x + HATCH + 1, -1);
-    }
-    pen.stroke();
-    const pattern = pen.createPattern(tile, "repeat");
-    pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-    hatchings.set(name, pattern);
+  const known = hatchings.get(name);
+  if (known) return known;
+  const tile = make("canvas");
+  const pen = penOf(tile);
+  Object.assign(tile, { width: HATCH * ratio, height: HATCH * ratio });
+  pen.scale(ratio, ratio);
+  pen.strokeStyle = ink;
+  pen.globalAlpha = HATCH_STRENGTH;
+  for (const x of [-HATCH, 0, HATCH]) {
+    pen.moveTo(x - 1, HATCH + 1);
+    pen.lineTo(x + HATCH + 1, -1);
   }
-  return hatchings.get(name);
+  pen.stroke();
+  const pattern = required(pen.createPattern(tile, "repeat"), "pattern");
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  hatchings.set(name, pattern);
+  return pattern;
 }
 
+/** @param {Numbers} numbers @param {MatrixLook} look @param {number} width */
 function pixels(numbers, look, width) {
   const picture = make("canvas");
   Object.assign(picture, { width, height: numbers.values.length / width });
-  putPixels(picture.getContext("2d"), numbers, look, width);
+  putPixels(penOf(picture), numbers, look, width);
   return picture;
 }
 
@@ -346,6 +370,9 @@ function pixels(numbers, look, width) {
  * @param {CanvasRenderingContext2D} context
  * @param {Pick<Numbers, "values" | "signed" | "end" | "roots">} numbers
  * @param {Pick<MatrixLook, "sequential" | "diverging">} look
+ * @param {number} width
+ * @param {number} x
+ * @param {number} y
  */
 export function putPixels(context, numbers, look, width, x = 0, y = 0) {
   const { values, signed } = numbers;
@@ -357,7 +384,7 @@ export function putPixels(context, numbers, look, width, x = 0, y = 0) {
 }
 
 // The number of each cell in sight, where there is room for it.
-/** @param {Heatmap} map */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
 function writeValues(map, context) {
   const { numbers, look, viewport } = map;
   const { x, y, cell, high } = viewport;
@@ -377,11 +404,12 @@ function writeValues(map, context) {
     }
 }
 
-/** @param {Heatmap} map */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
 function drawMarks({ marks, look, viewport, named, numbers }, context) {
   const { x, y, cell, high, width, height } = viewport;
   const { rows, columns } = viewport;
   context.strokeStyle = look.accent;
+  /** @param {number} size */
   const frame = (size) => {
     context.lineWidth = size < THIN ? 1 : 2;
     return size < THIN ? 0.5 : 0; // beyond the cells
@@ -418,18 +446,19 @@ function drawMarks({ marks, look, viewport, named, numbers }, context) {
 }
 
 // Names of rows on the left and of columns above: as many as there is room for.
-/** @param {Heatmap} map */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
 function writeNames({ left, above, numbers, look, marks, viewport }, context) {
   const { x, y, cell, high } = viewport;
   context.fillStyle = look.ink;
   context.textBaseline = "middle";
+  /** @param {string} name @param {boolean} bold @param {boolean} [dotted] */
   const write = (name, bold, dotted) => {
     context.font = nameFont(look, bold);
     const text = shortenedTo(context, name, LONGEST_NAME);
     context.fillText(text, 0, 0);
     if (dotted) underline(context, context.measureText(text).width, look.ink);
   };
-  /** @param {number[]} seen */
+  /** @param {[from: number, to: number]} seen @param {number} size @param {number} room */
   const shown = ([from, to], size, room = NAME_ROOM) => {
     const every = Math.max(1, Math.ceil(room / size));
     const first = Math.ceil(from / every) * every;
@@ -456,8 +485,11 @@ function writeNames({ left, above, numbers, look, marks, viewport }, context) {
 }
 
 // Dots below a text that has just been written at (0, 0).
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {string} ink */
 function underline(context, width, ink) {
-  const from = { right: -width, center: -width / 2, left: 0 }[context.textAlign];
+  /** @type {Partial<Record<CanvasTextAlign, number>>} */
+  const begins = { right: -width, center: -width / 2 };
+  const from = begins[context.textAlign] ?? 0;
   context.setLineDash([1.5, 2]);
   context.strokeStyle = ink;
   context.lineWidth = 1;
@@ -467,11 +499,14 @@ function underline(context, width, ink) {
   context.stroke();
 }
 
+/** @param {MatrixLook} look @param {boolean} bold */
 const nameFont = (look, bold) => `${bold ? 600 : 400} ${NAME_SIZE}px ${look.font}`;
+/** @param {string[]} names */
 const areNumbers = (names) => names.every((name) => /^\d+$/.test(name));
 
+/** @param {string[]} names @param {MatrixLook} look */
 function widestName(names, look) {
-  const context = make("canvas").getContext("2d");
+  const context = penOf(make("canvas"));
   context.font = nameFont(look, true);
   return Math.min(
     LONGEST_NAME,
@@ -480,12 +515,14 @@ function widestName(names, look) {
 }
 
 // The pixels that the names of columns take above the cells.
+/** @param {Numbers} numbers @param {MatrixLook} look */
 export function namesAbove({ columns }, look) {
   if (areNumbers(columns)) return ABOVE_NUMBERS;
   return widestName(columns, look) * Math.abs(Math.sin(SLANT)) + NAME_SIZE;
 }
 
 // The pixels that names take around the cells: on the right the last slanted ones reach over.
+/** @param {Numbers} numbers @param {MatrixLook} look */
 export function marginsOf(numbers, look) {
   const { rows, columns } = numbers;
   const right = areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
@@ -493,12 +530,14 @@ export function marginsOf(numbers, look) {
 }
 
 // The pixels from side to side of cells that are so wide, with their names.
+/** @param {Numbers} numbers @param {MatrixLook} look @param {number} cell */
 export function widthOf(numbers, look, cell) {
   const { left, right } = marginsOf(numbers, look);
   return left + right + numbers.columns.length * cell;
 }
 
 // The text, cut at its end where it is wider than so many pixels.
+/** @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
 export function shortenedTo(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const characters = [...text];

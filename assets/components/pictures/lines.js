@@ -5,7 +5,12 @@ import { fit } from "../page/elements.js";
 import { measured, SLIDE, spacious } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf } from "./drawing.js";
+import { Curved, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf, tokenOf } from "./drawing.js";
+
+/** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
+/** @typedef {import("../scene/focus.js").Focus} Focus */
+/** @typedef {import("./drawing.js").Shapes} Shapes */
 
 const MAX_BESIDE = 2; // numbers that a token has room for
 const BOLD = 1.1; // how much wider a token in focus is
@@ -15,7 +20,14 @@ const WORD_MARGIN = 18; // pixels beside the words of a side
 const AROUND = 84; // pixels of the words above and below a file, less its margins
 
 export class Lines extends Curved {
+  /** @type {Side[]} */
   sides = ["query", "key"];
+  // pixels
+  height = 0;
+  left = 0;
+  middle = 0;
+  right = 0;
+  numbers = 0;
 
   draw() {
     const { selection, panel, stage } = this;
@@ -40,6 +52,7 @@ export class Lines extends Curved {
   }
 
   // Pixels of the widest token of a side.
+  /** @param {Side} side */
   #widest(side) {
     const textWidth = measured(`14.4px ${this.theme.font}`);
     return listOf(this.panel, side).reduce((widest, token) => Math.max(widest, textWidth(token)), 0) * BOLD;
@@ -57,10 +70,11 @@ export class Lines extends Curved {
     return [Math.ceil((scrollTop - 1) / ROW), below].map((count) => Math.max(0, count));
   }
 
+  /** @param {HTMLElement} element @param {TokenSide} side @param {number} at */
   put(element, side, at) {
     const own = side === "query" ? { left: 0, width: this.left } : { left: this.left + this.middle, width: this.right };
     for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW }))
-      element.style[name] = `${value}px`;
+      element.style.setProperty(name, `${value}px`);
   }
 
   // As in the matrices the names of rows in which no head that is on has anything to find are dim.
@@ -68,17 +82,28 @@ export class Lines extends Curved {
     super.update();
     const { selection, panel } = this;
     const dim = selection.nothing(panel);
-    for (const element of this.shown.values())
-      element.classList.toggle("dim", element.dataset.side === "query" && dim.includes(Number(element.dataset.at)));
+    for (const element of this.shown.values()) {
+      const { side, at } = tokenOf(element);
+      element.classList.toggle("dim", side === "query" && dim.includes(at));
+    }
   }
 
+  /** @param {TokenSide} side @param {Focus} focus */
   answers(side, focus) {
     return side !== focus.side;
   }
 
+  /**
+   * @param {number} from
+   * @param {number} to
+   * @param {number} x
+   * @param {number} y
+   * @param {number} middle
+   */
   curvesOf(from, to, x, y, middle = this.middle) {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
+    /** @type {(at: number, head: number) => number} */
     const level = (at, head) =>
       (at + 0.5) * ROW - this.scroll.scrollTop + y + (heads.indexOf(head) - (heads.length - 1) / 2) * gap;
     return this.lines(from, to).map((line) => ({
@@ -87,10 +112,12 @@ export class Lines extends Curved {
     }));
   }
 
+  /** @param {number} at */
   centre(at) {
     this.scroll.scrollTop = (at + 0.5) * ROW - this.height / 2;
   }
 
+  /** @param {number} at */
   reveal(at) {
     const [top, { scrollTop }] = [at * ROW, this.scroll];
     if (top < scrollTop) this.scroll.scrollTop = top;
@@ -98,18 +125,23 @@ export class Lines extends Curved {
   }
 
   // As large as its words need where their font is missing; of two sentences both together have the shape of a slide.
+  /** @returns {Shapes} */
   scene() {
     const { selection, panel, theme } = this;
     const length = Math.min(longestOf(panel), SCENE_TOKENS);
     const { focus } = selection.of(panel);
     const numbers = focus ? numbersOf(selection, panel, focus) : [];
+    /** @param {number | null} head */
     const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
+    /** @type {(side: Side, at: number) => string} */
     const note = (side, at) => {
       const seen = side === focus?.side ? [] : numbers.filter(({ values }) => values[at] >= selection.threshold);
       return seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
     };
+    /** @param {Side} side */
     const every = (side) => Array.from({ length: Math.min(length, listOf(panel, side).length) }, (_, at) => at);
     const [wordWidth, numberWidth] = [LABEL.word, LABEL.number].map((size) => spacious(`${size}px ${theme.font}`));
+    /** @param {Side} side */
     const room = (side) =>
       every(side).reduce((most, at) => {
         const beside = note(side, at);
@@ -120,6 +152,7 @@ export class Lines extends Curved {
     const { length: count } = selection.panels;
     const shaped = ((SLIDE.width / SLIDE.height) * (length * ROW + AROUND)) / count - left - right;
     const middle = Math.min(Math.max(shaped, STEEPEST), MAX_WIDTH[count > 1 ? "beside" : "alone"]);
+    /** @type {(side: Side, at: number) => import("./drawing.js").Label} */
     const label = (side, at) => {
       const isKey = side === "key";
       return {

@@ -8,6 +8,9 @@ import { Heatmap, marginsOf } from "./heatmap.js";
 import { seenByAny, WeightGrid } from "./weight_grid.js";
 import { followFingers, zoomTools } from "./zoom.js";
 
+/** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
+/** @typedef {import("./heatmap.js").Cell} Cell */
+
 const SLICE = 8; // milliseconds of work between two frames
 const PAUSE = 120; // and from one picture of what is computed so far to the next
 const SIZE = { few: 260, cell: 26 }; // pixels of all cells of a short text, and of a cell
@@ -17,8 +20,9 @@ export class Matrix {
   map = new Heatmap();
   /** @type {WeightGrid | null} the weights of the heads that are on; null for none */
   pooled = null;
-  /** @type {{ row: number, column: number } | null} the cell under the pointer */
+  /** @type {Cell | null} under the pointer */
   cursor = null;
+  /** @type {AnyLayer | null} */
   drawnFrom = null;
   heads = "";
   painted = 0;
@@ -66,6 +70,7 @@ export class Matrix {
     return this.pooled?.maximum ?? 0;
   }
 
+  /** @param {AnyLayer} layer @param {number} query @param {number} key */
   #weight(layer, query, key) {
     const { heads } = this.selection;
     return heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
@@ -87,10 +92,10 @@ export class Matrix {
     if (this.#pool()) this.map.replace(this.numbers);
     const { selection, panel } = this;
     const active = selection.active(panel);
-    this.spoken.replaceChildren(
-      ...(active ? [tokenElement(panel, selection.sideOf(active.side), active.token, selection.header.texts)] : []),
-    );
-    for (const element of this.spoken.children) mark(selection, panel, element);
+    const { texts } = selection.header;
+    const said = active ? [tokenElement(panel, selection.sideOf(active.side), active.token, texts)] : [];
+    this.spoken.replaceChildren(...said);
+    for (const element of said) mark(selection, panel, element);
     this.paint();
   }
 
@@ -105,6 +110,7 @@ export class Matrix {
     return true;
   }
 
+  /** @param {WeightGrid | null} pooled */
   #work(pooled) {
     if (!pooled || pooled !== this.pooled || !this.map.canvas.isConnected) return;
     pooled.advance(performance.now() + SLICE);
@@ -123,6 +129,7 @@ export class Matrix {
   }
 
   // The cell of an event: hovering marks it.
+  /** @param {MouseEvent} event */
   hit(event) {
     if (event.target !== this.map.canvas) return null;
     const cell = this.map.at(event);
@@ -141,12 +148,14 @@ export class Matrix {
     };
   }
 
+  /** @param {Cell | null} cell */
   mark(cell) {
     if (this.cursor?.row === cell?.row && this.cursor?.column === cell?.column) return;
     this.cursor = cell;
     this.paint();
   }
 
+  /** @param {number} at */
   reveal(at) {
     const { viewport } = this.map;
     const [row, column] = [viewport.seen("y")[0], viewport.seen("x")[0]];
@@ -155,7 +164,7 @@ export class Matrix {
     this.paint();
   }
 
-  /** @param {import("./theme.js").Theme} theme */
+  /** @param {import("./theme.js").Theme} theme @returns {import("./drawing.js").Shapes} */
   scene(theme) {
     const { width, height } = this.map;
     return { width, height, curves: [], labels: [], image: this.map.printed(theme) };

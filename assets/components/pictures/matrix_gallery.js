@@ -1,8 +1,8 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The classes that extend this one supply the matrices.
 
-import { make, makeButton, makeSvg, renew } from "../page/elements.js";
-import { save } from "../page/saving.js";
+import { elementIn, make, makeButton, makeSvg, renew, required } from "../page/elements.js";
+import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
 import { ExplanationPanel } from "./explanation_panel.js";
@@ -12,6 +12,7 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 
 /** @typedef {import("./heatmap.js").Numbers} Numbers */
 /** @typedef {import("./heatmap.js").Cell} Cell */
+/** @typedef {import("../page/saving.js").TableCell} TableCell */
 
 /**
  * A matrix with what it is called and what a file of it says.
@@ -29,12 +30,19 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 const SIDE = 168; // pixels of a small picture
 const TALL = 440; // of the cells of the large one
 const CELL = { width: 56, height: 30 }; // the largest
+/** @type {Record<string, [down: number, right: number]>} */
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-export const largestOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
+/** @param {ArrayLike<number>} values */
+export function largestOf(values) {
+  let most = 0;
+  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
+  return most;
+}
 
 // The least and the largest of the numbers that are not hidden; zeros where all are. One by one: as arguments of
 // Math.min there may be more than an engine takes.
+/** @param {Iterable<number>} values */
 export function rangeOf(values) {
   let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const value of values) {
@@ -45,10 +53,18 @@ export function rangeOf(values) {
 }
 
 // The cell to which a key moves from another one, at the edges the same; null for other keys.
+/**
+ * @param {string} key
+ * @param {Cell} here
+ * @param {number} rows
+ * @param {number} columns
+ * @returns {Cell | null}
+ */
 export function cellAfter(key, { row, column }, rows, columns) {
   if (key === "Home" || key === "End") return { row, column: key === "Home" ? 0 : columns - 1 };
   if (!(key in STEPS)) return null;
   const [down, right] = STEPS[key];
+  /** @param {number} at @param {number} length */
   const within = (at, length) => Math.min(Math.max(at, 0), length - 1);
   return { row: within(row + down, rows), column: within(column + right, columns) };
 }
@@ -111,11 +127,15 @@ export class MatrixGallery {
     throw new Error("the words are those of who extends this");
   }
 
+  get look() {
+    return required(this.theme, "theme of these matrices");
+  }
+
   // The focus, the size or the theme may have changed, or which matrix is large.
   update() {}
 
   // A cell of a matrix is pointed at, or none.
-  /** @param {string} _name @param {Cell | null} _cell */
+  /** @param {string | null} _name @param {Cell | null} _cell */
   point(_name, _cell) {}
 
   // A cell of the large matrix is chosen, perhaps with others.
@@ -161,7 +181,7 @@ export class MatrixGallery {
     if (figures.some((figure, at) => this.row.children[at] !== figure) || this.row.children.length > figures.length)
       this.row.replaceChildren(...figures);
     // Rows of one token stand at one height in all of them.
-    const above = this.named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.theme))) : 0;
+    const above = this.named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
     for (const name of names) this.#small(name, above);
     this.#enlarge();
     oneTabStop(this.row);
@@ -169,10 +189,10 @@ export class MatrixGallery {
 
   /** @param {(name: string) => import("./heatmap.js").Marks} marks */
   paint(marks) {
-    for (const [name, { map }] of Object.entries(this.pictures)) map.paint(this.theme, marks(name));
+    for (const [name, { map }] of Object.entries(this.pictures)) map.paint(this.look, marks(name));
     if (!this.largeName) return;
     if (this.cell?.name === this.largeName) this.enlarged.reveal(this.cell);
-    this.enlarged.paint(this.theme, marks(this.largeName));
+    this.enlarged.paint(this.look, marks(this.largeName));
   }
 
   /** @param {string} text */
@@ -180,14 +200,17 @@ export class MatrixGallery {
     if (this.reading.textContent !== text) this.reading.textContent = text;
   }
 
+  /** @param {string} name */
   #picture(name) {
     const map = new Heatmap();
     const figure = make("figure");
-    const press = (/** @type {PointerEvent} */ event) => {
+    /** @param {MouseEvent} event */
+    const press = (event) => {
       this.largeName = this.largeName === name ? null : name;
       this.update();
       if (!this.largeName) return;
-      const cell = !this.named && event.pointerType === "mouse" ? map.at(event) : null; // a finger covers many
+      const isMouse = event instanceof PointerEvent && event.pointerType === "mouse"; // a finger covers many cells
+      const cell = !this.named && isMouse ? map.at(event) : null;
       if (cell && this.explainsAtOnce(name)) this.explain(name, cell);
       this.large.scrollIntoView({ block: "nearest" });
     };
@@ -206,17 +229,18 @@ export class MatrixGallery {
     return { map, figure, button };
   }
 
+  /** @param {string} name @param {number} above */
   #small(name, above) {
     const { map, figure, button } = this.pictures[name];
     const { symbol, meaning, numbers, result, axes, hatched, span = 1 } = this.matrices[name];
     figure.style.gridColumn = `span ${span}`;
     const room = figure.clientWidth || this.tall;
-    const width = this.named ? Math.min(room, widthOf(numbers, this.theme, CELL.width)) : room;
-    map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
-    figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
-    figure.querySelector("span").textContent = meaning;
+    const width = this.named ? Math.min(room, widthOf(numbers, this.look, CELL.width)) : room;
+    map.show(numbers, this.look, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
+    elementIn(figure, "b").textContent = `${result ? "→ " : ""}${symbol}`;
+    elementIn(figure, "span").textContent = meaning;
     const masked = map.hidden && (hatched ?? this.texts.colours_masked);
-    figure.querySelector("small").textContent = [this.#colours(numbers), masked, axes].filter(Boolean).join(" · ");
+    elementIn(figure, "small").textContent = [this.#colours(numbers), masked, axes].filter(Boolean).join(" · ");
     const described = this.#described(name);
     button.setAttribute("aria-label", this.named ? `${this.texts.matrices_enlarge}: ${described}` : described);
     button.setAttribute("aria-expanded", String(this.largeName === name));
@@ -224,10 +248,12 @@ export class MatrixGallery {
     map.canvas.classList.toggle("paints", this.paints(name));
   }
 
+  /** @param {Numbers} numbers */
   #colours({ signed, end }) {
     return fill(signed ? this.texts.colours_signed : this.texts.colours_weights, { end: end.toPrecision(3) });
   }
 
+  /** @param {string} name */
   #described(name) {
     const { symbol, meaning, numbers } = this.matrices[name];
     const [least, most] = rangeOf(numbers.values);
@@ -242,28 +268,35 @@ export class MatrixGallery {
   }
 
   // Pointing at a cell says its number; a press on one of the large picture chooses its tokens.
+  /** @param {Heatmap} map @param {() => string | null} name */
   #follow(map, name) {
     map.canvas.addEventListener("pointermove", (event) => this.#at(name(), map.at(event)));
     map.canvas.addEventListener("pointerleave", () => this.#at(name(), null));
     if (map !== this.enlarged && !this.named) return;
     this.#paintAlong(map.canvas, name, (event) => map.at(event));
     map.canvas.addEventListener("click", (event) => {
-      const cell = map.at(event);
-      if (!cell || this.paints(name())) return;
+      const [cell, pressed] = [map.at(event), name()];
+      if (!cell || !pressed || this.paints(pressed)) return;
       this.cell = null;
-      this.choose(name(), cell, event.shiftKey || event.ctrlKey || event.metaKey);
-      this.explain(name(), cell);
+      this.choose(pressed, cell, event.shiftKey || event.ctrlKey || event.metaKey);
+      this.explain(pressed, cell);
     });
   }
 
   // A drag paints the cells between where it begins and where it ends; one that leaves the cells ends at the last.
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {() => string | null} name
+   * @param {(event: PointerEvent) => Cell | null} at
+   */
   #paintAlong(canvas, name, at) {
     canvas.addEventListener("pointerdown", (event) => {
-      const cell = event.button === 0 && this.paints(name()) ? at(event) : null;
-      if (!cell) return;
+      const pressed = name();
+      const cell = event.button === 0 && this.paints(pressed) ? at(event) : null;
+      if (!cell || !pressed) return;
       canvas.setPointerCapture(event.pointerId);
-      this.area = { name: name(), from: cell, to: cell };
-      this.point(name(), cell);
+      this.area = { name: pressed, from: cell, to: cell };
+      this.point(pressed, cell);
     });
     canvas.addEventListener("pointerup", () => {
       if (!this.area) return;
@@ -278,12 +311,14 @@ export class MatrixGallery {
   }
 
   // Arrow keys walk the cells of a picture with names, Enter chooses one, Esc makes the large one small.
+  /** @param {HTMLCanvasElement} canvas @param {() => string | null} nameOf */
   #walk(canvas, nameOf) {
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
     canvas.removeAttribute("aria-hidden");
     canvas.addEventListener("keydown", (event) => {
       const name = nameOf();
+      if (!name) return;
       const { rows, columns } = this.matrices[name].numbers;
       const here = this.cell?.name === name ? this.cell : null;
       const after = here ? cellAfter(event.key, here, rows.length, columns.length) : { row: 0, column: 0 };
@@ -301,9 +336,10 @@ export class MatrixGallery {
     canvas.addEventListener("blur", () => this.#at(null, null));
   }
 
+  /** @param {string | null} name @param {Cell | null} cell */
   #at(name, cell) {
     const before = JSON.stringify(this.cell);
-    this.cell = cell && name && { name, ...cell };
+    this.cell = cell && name ? { name, ...cell } : null;
     if (cell && this.area?.name === name) this.area.to = cell;
     if (JSON.stringify(this.cell) !== before) this.point(name, cell);
   }
@@ -312,7 +348,7 @@ export class MatrixGallery {
     const name = this.largeName;
     this.largeName = null;
     this.update();
-    this.pictures[name].button.focus({ preventScroll: true });
+    if (name) this.pictures[name].button.focus({ preventScroll: true });
   }
 
   // One picture large, with the names of its rows and columns and, where there is room, its numbers.
@@ -322,18 +358,16 @@ export class MatrixGallery {
     this.enlarged.canvas.classList.toggle("paints", this.paints(name));
     if (!name) return;
     const { symbol, meaning, numbers } = this.matrices[name];
-    this.enlarged.fit(numbers, this.theme, this.root.clientWidth - 26, TALL, CELL);
+    this.enlarged.fit(numbers, this.look, this.root.clientWidth - 26, TALL, CELL);
     this.enlarged.canvas.setAttribute("aria-label", this.#described(name));
     renew(this.zoom, zoomTools(this.enlarged, this.texts));
-    const files = ["png", "svg", "csv"].map((format) =>
-      makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)),
-    );
+    const files = FORMATS.map((format) => makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)));
     const table = makeButton(this.texts.matrices_table, "", () => {
       this.tabled = !this.tabled;
       this.#tabulate(name, table);
     });
     this.#tabulate(name, table);
-    const plot = makeButton(this.texts.matrices_plot, "", () => this.plot(name));
+    const plot = makeButton(this.texts.matrices_plot, "", () => this.plot?.(name));
     plot.title = this.texts.matrices_plot_hint;
     const close = makeButton("✕", "", () => this.#close());
     close.setAttribute("aria-label", this.texts.matrices_close);
@@ -343,22 +377,24 @@ export class MatrixGallery {
   }
 
   // What the hatching of the large picture means, where it has one.
+  /** @param {string} name */
   #hatched = (name) => {
     const words = this.matrices[name].hatched ?? this.texts.colours_masked;
     return this.enlarged.hidden ? [fill(this.texts.sentence, { words })] : [];
   };
 
   // The numbers of the large picture for those who do not see it, where they are asked for.
+  /** @param {string} name @param {HTMLButtonElement} button */
   #tabulate(name, button) {
     const { symbol, meaning, numbers } = this.matrices[name];
     button.setAttribute("aria-pressed", String(this.tabled));
     this.table.hidden = !this.tabled;
     this.table.setAttribute("aria-label", `${symbol} ${meaning}`);
-    this.table.replaceChildren(...(this.tabled ? [tableOf(linesOfMatrix(numbers), this.texts.matrices_hidden)] : []));
+    this.table.replaceChildren(...(this.tabled ? [tableOf(numbers, this.texts.matrices_hidden)] : []));
   }
 
   // The large picture as a file: what of it is in sight, or its numbers as a table.
-  /** @returns {import("../page/saving.js").Figure} */
+  /** @param {string} name @returns {import("../page/saving.js").Figure} */
   #file(name) {
     const { symbol, meaning, numbers, saved } = this.matrices[name];
     const theme = printTheme(this.root);
@@ -377,36 +413,42 @@ export class MatrixGallery {
   }
 }
 
-// Lines as a table: the first names the columns, the first of each its row; `hidden` stands for no number.
 /**
- * @param {any[][]} lines
- * @param {string} hidden
+ * A matrix as a table.
+ * @param {Numbers} numbers
+ * @param {string} hidden what stands for no number
  */
-function tableOf(lines, hidden) {
-  const [[corner, ...columns], ...others] = lines;
-  const cell = (name, text, scope) => {
-    const element = make(name, "", text);
-    if (scope) element.setAttribute("scope", scope);
-    return element;
-  };
+function tableOf(numbers, hidden) {
+  /** @type {(text: string, scope: "row" | "col") => HTMLElement} */
+  const header = (text, scope) => Object.assign(make("th", "", text), { scope });
+  /** @param {number} value */
+  const written = (value) => (Number.isNaN(value) ? hidden : value.toPrecision(4));
+  /** @param {HTMLElement[]} cells */
   const row = (...cells) => {
     const element = make("tr");
     element.append(...cells);
     return element;
   };
-  const written = (value) => (Number.isNaN(value) ? hidden : value.toPrecision(4));
   const [table, head, body] = [make("table"), make("thead"), make("tbody")];
-  head.append(row(cell("td", corner), ...columns.map((name) => cell("th", name, "col"))));
-  for (const [name, ...values] of others)
-    body.append(row(cell("th", name, "row"), ...values.map((value) => cell("td", written(value)))));
+  head.append(row(make("td"), ...numbers.columns.map((name) => header(name, "col"))));
+  numbers.rows.forEach((name, at) => {
+    body.append(row(header(name, "row"), ...rowOf(numbers, at).map((value) => make("td", "", written(value)))));
+  });
   table.append(head, body);
   return table;
 }
 
+/** @param {Cell} cell @param {Numbers | undefined} numbers */
 const isInside = ({ row, column }, numbers) => numbers && row < numbers.rows.length && column < numbers.columns.length;
 
-// A matrix as the lines of a table: its columns' names, then each row.
-function linesOfMatrix({ rows, columns, values, corner = "" }) {
-  const row = (at) => [...values.subarray(at * columns.length, (at + 1) * columns.length)];
-  return [[corner, ...columns], ...rows.map((name, at) => [name, ...row(at)])];
+/** @param {Numbers} numbers @param {number} at */
+const rowOf = ({ columns, values }, at) => [...values.subarray(at * columns.length, (at + 1) * columns.length)];
+
+/**
+ * A matrix as the lines of a table: its columns' names, then each row.
+ * @param {Numbers} numbers
+ * @returns {TableCell[][]}
+ */
+function linesOfMatrix(numbers) {
+  return [["", ...numbers.columns], ...numbers.rows.map((name, at) => [name, ...rowOf(numbers, at)])];
 }

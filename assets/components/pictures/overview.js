@@ -3,7 +3,7 @@
 
 import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
-import { make, makeButton, makeSvg, renew } from "../page/elements.js";
+import { elementIn, make, makeButton, makeSvg, penOf, renew, required } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { report } from "../scene/address.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
@@ -28,12 +28,59 @@ import {
 } from "./overview_plan.js";
 import { WeightGrid } from "./weight_grid.js";
 
+/** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
+/** @typedef {import("./overview_plan.js").HeadPlace} HeadPlace */
+/** @typedef {import("./overview_plan.js").Plan} Plan */
+
+/**
+ * What is known of all heads, one after the other as their pictures are.
+ * @typedef {object} OverviewFacts
+ * @property {import("../page/saving.js").FigureMeta} meta
+ * @property {number[]} heads how many each layer has
+ * @property {number[]} shared of each layer how many heads have one head of keys and values together
+ * @property {string[]} measures
+ * @property {(number | null)[][]} values of each head its measures
+ * @property {{ name: string, label: string, down: boolean }[]} orders
+ * @property {{ name: string, label: string, digits: number }[]} facts measures that are written beside the pictures
+ * @property {(string | null)[]} roles
+ * @property {string[]} labels of the roles; "" for none
+ * @property {Record<string, string>} texts
+ */
+
+/**
+ * @typedef {object} OverviewScene
+ * @property {OverviewFacts} header
+ * @property {AnyLayer[]} layers
+ * @property {HeadPlace} chosen
+ * @property {string | null} link to the page that a chosen head opens
+ */
+
+/**
+ * The element of an overview, with what stays from call to call; `at` is the head at which the keyboard is.
+ * @typedef {HTMLElement & { at: number, ui?: ReturnType<typeof build>, order?: { by: string, reversed: boolean },
+ *   shown?: string, described?: number | null, finger?: boolean, fit?: () => void, turn?: number, leaving?: number
+ *   }} OverviewRoot
+ */
+
+/**
+ * @typedef {object} OverviewPage
+ * @property {string} digest of the facts
+ * @property {[name: string, digest: string]} weights
+ * @property {HeadPlace} chosen
+ * @property {string | null} link
+ */
+
+/** @typedef {(head: number, name: string) => number} ValueOf a measure of a head */
+/** @typedef {import("./overview_plan.js").PlanLabel} PlanLabel */
+/** @typedef {Plan & { of: Map<number, number>, labels: PlanLabel[], brackets: string }} Sheet where each head is */
+
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
 const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
 const MAX_SIDE = 96; // cells of a picture
 
 // What stays from call to call.
+/** @param {OverviewRoot} root */
 function build(root) {
   const ui = {
     orders: make("div", "orders"),
@@ -62,11 +109,13 @@ function build(root) {
 
 // What is known of the heads and the layers of their payload, with the head that is `chosen`, in an element that may
 // have shown others.
+/** @param {OverviewRoot} root @param {OverviewScene} scene @param {(head: HeadPlace) => void} pick */
 function showOverview(root, { header, layers, chosen: own, link }, pick) {
   root.ui ??= build(root);
   root.order ??= { by: "", reversed: false };
   const { ui, order } = root;
   const all = headsOf(header.heads);
+  /** @type {ValueOf} */
   const value = (head, name) => header.values[head][header.measures.indexOf(name)] ?? NaN;
   const chosen = all.findIndex(({ layer, head }) => layer === own.layer && head === own.head);
   if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
@@ -76,9 +125,9 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   const text = style.getPropertyValue("--st-text-color");
   const primary = style.getPropertyValue("--st-primary-color");
   const atlas = paintAtlas(layers, { sequential: themeColours(root), diverging: [] });
-  const context = ui.canvas.getContext("2d");
+  const context = penOf(ui.canvas);
   const sheet = make("canvas");
-  let plan = null;
+  let plan = planned(root.clientWidth);
   let ratio = 1;
   let hovered = -1; // a head, as `chosen` and `root.at` are
 
@@ -90,16 +139,33 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
         all.map((_, head) => value(head, "role")),
         order.reversed,
       );
-    const down = header.orders.find(({ name }) => name === order.by).down;
+    const down = required(
+      header.orders.find(({ name }) => name === order.by),
+      order.by,
+    ).down;
     return ranking(
       all.map((_, head) => value(head, order.by)),
       down !== order.reversed,
     );
   }
 
+  /**
+   * @param {number} room pixels from side to side
+   * @returns {Sheet}
+   */
+  function planned(room) {
+    const places = arrange(header.heads, room < NARROW ? room : room - ASIDE, ranked());
+    return {
+      ...places,
+      of: new Map(places.slots.map((head, slot) => [head, slot])),
+      labels: order.by ? captions(places, all) : axes(places),
+      brackets: order.by ? "" : brackets(places, bracketed(header.shared)),
+    };
+  }
+
   // The sheet: every picture, the numbers of layers and heads, captions. Drawn when its size changes.
   function drawSheet() {
-    const pen = sheet.getContext("2d");
+    const pen = penOf(sheet);
     [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
     pen.scale(ratio, ratio);
     drawPictures(pen, plan, atlas, atlas.side / ratio);
@@ -118,10 +184,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     const room = root.clientWidth;
     if (!room) return; // in a closed fold
     root.classList.toggle("narrow", room < NARROW);
-    plan = arrange(header.heads, room < NARROW ? room : room - ASIDE, ranked());
-    plan.of = new Map(plan.slots.map((head, slot) => [head, slot]));
-    plan.labels = order.by ? captions(plan, all) : axes(plan);
-    plan.brackets = order.by ? "" : brackets(plan, bracketed(header.shared));
+    plan = planned(room);
     ratio = globalThis.devicePixelRatio || 1;
     drawSheet();
     [ui.canvas.width, ui.canvas.height] = [sheet.width, sheet.height];
@@ -131,6 +194,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     outline();
   }
 
+  /** @type {[x: number, y: number][]} */
   let outlined = [];
   function outline() {
     for (const [x, y] of outlined) restore(x, y);
@@ -142,6 +206,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     describe(shown);
   }
 
+  /** @param {number} x @param {number} y */
   function restore(x, y) {
     const box = [x - 3, y - 3, plan.size + 6, plan.size + 6].map((edge) => Math.round(edge * ratio));
     const [left, top] = [Math.max(0, box[0]), Math.max(0, box[1])];
@@ -150,6 +215,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     context.drawImage(sheet, left, top, wide, high, left, top, wide, high);
   }
 
+  /** @param {number} head @param {string} colour @param {number} weight */
   function frame(head, colour, weight) {
     const slot = plan.of.get(head);
     if (slot === undefined) return;
@@ -164,6 +230,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   }
 
   // One head in words and as a larger picture.
+  /** @param {number} head */
   function describe(head) {
     if (root.described === head) return;
     root.described = head;
@@ -178,11 +245,12 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
       }),
     );
     ui.open.style.visibility = (link || root.at !== chosen) && head === root.at ? "visible" : "hidden";
-    const pen = ui.preview.getContext("2d");
+    const pen = penOf(ui.preview);
     pen.clearRect(0, 0, atlas.side, atlas.side);
     pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, atlas.side, atlas.side);
   }
 
+  /** @param {number} head */
   function open(head) {
     root.at = head;
     outline();
@@ -207,10 +275,12 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     });
   }
 
+  /** @param {MouseEvent} event */
   const under = ({ offsetX, offsetY }) => {
-    const slot = plan ? placeAt(plan, offsetX, offsetY) : -1;
+    const slot = placeAt(plan, offsetX, offsetY);
     return slot < 0 ? -1 : plan.slots[slot];
   };
+  /** @param {number} head */
   const point = (head) => {
     if (head === hovered) return;
     hovered = head;
@@ -238,8 +308,9 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   ui.canvas.onkeydown = (event) => {
     if (event.key === "Enter" || event.key === " ") open(root.at);
     else {
-      const slot = stepTo(plan, plan.of.get(root.at), event.key);
-      if (slot === plan.of.get(root.at) && !/^(Arrow|Home|End)/.test(event.key)) return;
+      const before = plan.of.get(root.at) ?? 0;
+      const slot = stepTo(plan, before, event.key);
+      if (slot === before && !/^(Arrow|Home|End)/.test(event.key)) return;
       hovered = -1;
       root.described = null;
       root.at = plan.slots[slot];
@@ -258,7 +329,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   root.described = null;
   root.fit = fit;
   fit();
-  followHighlight(root, () => plan && outline());
+  followHighlight(root, () => root.clientWidth && outline());
   fitHeight(root, "overview_fold");
   saveable(root, {
     meta: header.meta,
@@ -270,22 +341,26 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
 }
 
 // All pictures side by side at their own size, colours by the root of the weight.
+/** @param {AnyLayer[]} layers @param {Pick<import("./heatmap.js").MatrixLook, "sequential" | "diverging">} look */
 function paintAtlas(layers, look) {
   const pictures = layers.flatMap((layer) => layer.heads.map((head) => pictureOf(layer, head)));
   const side = Math.max(...pictures.map(({ rows, columns }) => Math.max(rows, columns)));
   const across = Math.ceil(Math.sqrt(pictures.length));
   const atlas = make("canvas");
   [atlas.width, atlas.height] = [across * side, Math.ceil(pictures.length / across) * side];
-  const context = atlas.getContext("2d", { willReadFrequently: true });
+  const context = penOf(atlas, { willReadFrequently: true });
+  /** @type {(head: number) => [x: number, y: number, width: number, height: number]} */
   const at = (head) => [(head % across) * side, Math.floor(head / across) * side, side, side];
   pictures.forEach((picture, head) => {
     const values = squareOf(picture, side);
-    putPixels(context, { values, signed: false, end: 1, roots: true }, look, side, ...at(head).slice(0, 2));
+    const [x, y] = at(head);
+    putPixels(context, { values, signed: false, end: 1, roots: true }, look, side, x, y);
   });
   return { canvas: atlas, side, at };
 }
 
 // The weights of a head, of a long text the largest of each block.
+/** @param {AnyLayer} layer @param {number} head */
 function pictureOf(layer, head) {
   const picture = new WeightGrid(layer, [head], MAX_SIDE);
   picture.advance(Number.POSITIVE_INFINITY);
@@ -293,6 +368,7 @@ function pictureOf(layer, head) {
 }
 
 // A picture of two texts has the shorter one stretched.
+/** @param {WeightGrid} picture @param {number} side */
 function squareOf({ values, rows, columns }, side) {
   if (rows === columns && rows === side) return values;
   return Float32Array.from({ length: side ** 2 }, (_, at) => {
@@ -302,6 +378,12 @@ function squareOf({ values, rows, columns }, side) {
 }
 
 // The pictures where they stand; `side` is how many pixels of the screen one has by itself.
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Plan} plan
+ * @param {ReturnType<typeof paintAtlas>} atlas
+ * @param {number} side
+ */
 function drawPictures(pen, plan, atlas, side) {
   pen.imageSmoothingEnabled = plan.size < side; // smaller: the mean of pixels; larger: as they are
   plan.slots.forEach((head, slot) => {
@@ -310,11 +392,12 @@ function drawPictures(pen, plan, atlas, side) {
 }
 
 // The overview as a file: its pictures as they stand, numbers and captions as letters.
+/** @param {Sheet} plan @param {ReturnType<typeof paintAtlas>} atlas @param {string} ink */
 function overviewDrawn(plan, atlas, ink) {
   const { width, height } = plan;
   const pictures = make("canvas");
   [pictures.width, pictures.height] = [FINER * width, FINER * height];
-  const pen = pictures.getContext("2d");
+  const pen = penOf(pictures);
   pen.scale(FINER, FINER);
   drawPictures(pen, plan, atlas, atlas.side / FINER);
   const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
@@ -328,6 +411,7 @@ function overviewDrawn(plan, atlas, ink) {
 }
 
 // Every measure as a table.
+/** @param {OverviewFacts} facts @param {HeadPlace[]} all @param {ValueOf} value */
 function overviewLines({ texts, facts, labels }, all, value) {
   const names = facts.map(({ label }) => label);
   const body = all.map(({ layer, head }, at) => [
@@ -342,14 +426,16 @@ function overviewLines({ texts, facts, labels }, all, value) {
 // On a page where the head is shown on another page, opening one leads there: first the scene moves to it,
 // and when the server has answered, the link on the page is followed. So Back leads back to this page. The link stands
 // below the overview: before the page has run to its end there may be none to follow.
+/** @param {{ leaving?: number }} root @param {string | null} link @param {number} chosen */
 export function leads(root, link, chosen) {
   const follow = () => {
     root.leaving = undefined;
-    atRest(() => followLink(link));
+    if (link) atRest(() => followLink(link));
   };
   if (link && root.leaving === chosen) follow();
   return {
     // Opens a head; one that is chosen already is nothing new to the server.
+    /** @param {number} head @param {() => void} choose */
     open(head, choose) {
       if (!link) return choose();
       if (head === chosen) return follow();
@@ -361,8 +447,9 @@ export function leads(root, link, chosen) {
 
 // Inside Streamlit: which head is chosen comes as JSON, all else by itself (blobs.js). The weights are those of the
 // head view where it has them all.
+/** @param {import("../streamlit/adapter.js").Mounted<OverviewPage>} mounted */
 export default async function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".overview");
+  const root = /** @type {OverviewRoot} */ (elementIn(parentElement, ".overview"));
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
   const [facts, weights] = await Promise.all([arrival("overview", data.digest), arrival(...data.weights)]);

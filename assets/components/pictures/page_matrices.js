@@ -2,7 +2,7 @@
 // The page chooses the matrices and what a click on a cell does (pages/_kit/heatmaps.py).
 
 import { arrival } from "../numbers/blobs.js";
-import { makeButton } from "../page/elements.js";
+import { elementIn, makeButton, required } from "../page/elements.js";
 import { fill, isolated, questionId } from "../page/wording.js";
 import { follow, heldFocus, unreported } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
@@ -13,6 +13,7 @@ import { MatrixGallery } from "./matrix_gallery.js";
 import { themeOf } from "./theme.js";
 
 /** @typedef {import("../scene/highlight.js").HighlightKind} HighlightKind */
+/** @typedef {import("./heatmap.js").Cell} Cell */
 
 /**
  * A matrix as the page describes it.
@@ -60,6 +61,7 @@ import { themeOf } from "./theme.js";
  * @param {Uint8Array} bytes
  */
 export function withNumbers(described, bytes) {
+  /** @param {string[] | number} columns */
   const named = (columns) =>
     typeof columns === "number" ? Array.from({ length: columns }, (_, at) => String(at + 1)) : columns;
   const all = described.map((one) => ({ ...one, columns: named(one.columns) }));
@@ -80,17 +82,19 @@ export function withNumbers(described, bytes) {
 
 class PageMatrices extends MatrixGallery {
   /** @type {MatrixPage | null} */
-  scene = null;
+  #scene = null;
   /** @type {ReturnType<typeof withNumbers>} */
   all = [];
   named = true;
   pen = false; // a press paints cells instead of explaining their numbers
 
-  /** @type {(event: string, value: any) => void} to the server */
+  /** @type {(event: string, value: object) => void} to the server */
   send = () => {};
 
+  /** @param {HTMLElement} root */
   constructor(root) {
     super();
+    /** @param {string} name */
     this.plot = (name) => this.send("plotted", { name });
     this.row.classList.add("named");
     this.penButton = makeButton("", "pen", () => {
@@ -103,13 +107,17 @@ class PageMatrices extends MatrixGallery {
     followHighlight(this.root, () => this.light());
   }
 
+  get scene() {
+    return required(this.#scene, "matrices of the page");
+  }
+
   get texts() {
     return this.scene.texts;
   }
 
-  /** @param {MatrixPage} scene */
+  /** @param {MatrixPage} scene @param {Uint8Array} bytes */
   open(scene, bytes) {
-    this.scene = scene;
+    this.#scene = scene;
     this.all = withNumbers(scene.matrices, bytes);
     this.tall = scene.tall;
     this.row.classList.toggle("stacked", scene.stacked);
@@ -122,11 +130,12 @@ class PageMatrices extends MatrixGallery {
   }
 
   update() {
-    if (!this.scene || !this.root.clientWidth) return;
+    if (!this.#scene || !this.root.clientWidth) return;
     this.theme = themeOf(this.root);
     this.penButton.setAttribute("aria-pressed", String(this.pen));
     const step = this.scene.steps?.[stepInFocus()];
     const shown = step ? step.matrices.map((name) => this.#of(name)) : this.all;
+    /** @param {Described} one */
     const result = (one) => (step ? step.results.includes(one.name) : one.result);
     const matrices = Object.fromEntries(shown.map((one) => [one.name, { ...titled(one), result: result(one) }]));
     this.row.style.setProperty("--across", String(step?.across ?? this.scene.across));
@@ -142,36 +151,50 @@ class PageMatrices extends MatrixGallery {
     this.read(this.cell ? this.#cellText(this.cell) : this.pen ? this.texts.paint : this.texts.how);
   }
 
+  /** @param {string | null} name @param {Cell | null} cell */
   point(name, cell) {
-    highlight(this.root, cell && this.#pointed(name, cell));
+    highlight(this.root, cell && name ? this.#pointed(name, cell) : null);
     this.light();
   }
 
+  /** @param {string} name @param {Cell} cell */
   choose(name, cell) {
     const { start, partners, explains } = this.#of(name);
     if (!start && !explains) return;
+    /** @param {0 | 1} axis @param {number} place */
     const at = (axis, place) => {
-      if (start?.[axis] == null) return null;
-      const position = start[axis] + place;
-      return partners[axis] ? partners[axis][position] : position;
+      const first = start?.[axis] ?? null;
+      if (first === null) return null;
+      return partners[axis] ? partners[axis][first + place] : first + place;
     };
     const explained = explains ? { name, row: cell.row, column: cell.column, id: questionId() } : null;
     this.send("picked", { row: at(0, cell.row), column: at(1, cell.column), explained });
   }
 
+  /** @param {string | null} name */
   paints(name) {
-    const { paints = false, explains = false } = name ? this.#of(name) : {};
+    if (!name) return false;
+    const { paints, explains } = this.#of(name);
     return paints && (this.pen || !explains);
   }
 
+  /** @param {string} name @param {Cell} from @param {Cell} to */
   painted(name, from, to) {
+    /** @param {"row" | "column"} axis */
     const between = (axis) => [Math.min(from[axis], to[axis]), Math.max(from[axis], to[axis])];
     this.send("painted", { name, rows: between("row"), columns: between("column") });
   }
 
-  #of = (name) => this.all.find((one) => one.name === name);
+  /** @param {string} name */
+  #of(name) {
+    return required(
+      this.all.find((one) => one.name === name),
+      `matrix ${name}`,
+    );
+  }
 
   // What the row and the column of a cell are.
+  /** @param {string} name @param {Cell} cell @returns {import("../scene/highlight.js").Highlight} */
   #pointed(name, { row, column }) {
     const { kinds, rows, columns } = this.#of(name);
     const [one, other] = [nameAt(kinds[0], rows, row), nameAt(kinds[1], columns, column)];
@@ -179,6 +202,7 @@ class PageMatrices extends MatrixGallery {
   }
 
   // A cell that is pointed at lights its row and column here, and in the other pictures what these are.
+  /** @param {string} name @returns {import("./heatmap.js").Marks} */
   #marks(name) {
     const { kinds, rows, columns } = this.#of(name);
     const row = this.#framed(name);
@@ -189,40 +213,46 @@ class PageMatrices extends MatrixGallery {
     return { rows: [...framed, ...lit], columns: across, cell: null };
   }
 
+  /** @param {string} name */
   #framed(name) {
     const { row, start } = this.#of(name);
     const at = row !== null && this.scene.names ? positionOf(this.scene.names, heldFocus().token ?? "") : -1;
-    return at < 0 ? row : at - start[0];
+    return at < 0 ? row : at - (start?.[0] ?? 0);
   }
 
+  /** @param {Cell & { name: string }} cell */
   #cellText({ name, row, column }) {
     const { symbol, rows, columns, values, hidden, masked, cell_text } = this.#of(name);
     const at = row * columns.length + column;
-    const value = hidden?.[at] ? masked : values[at].toPrecision(4);
+    const value = hidden?.[at] ? (masked ?? "") : values[at].toPrecision(4);
     return fill(cell_text, { symbol, row: isolated(rows[row]), column: isolated(columns[column]), value });
   }
 }
 
 // What is pointed at among names: tokens by their labels, heads and layers by their numbers.
+/** @param {HighlightKind | null} kind */
 const isToken = (kind) => kind !== "head" && kind !== "layer";
+/** @param {HighlightKind | null} kind @param {string[]} names @param {number} at */
 const nameAt = (kind, names, at) => (isToken(kind) ? names[at] : at + 1);
 
-/** @param {HighlightKind | null} kind */
+/** @param {HighlightKind | null} kind @param {string[]} names */
 function highlightedAt(kind, names) {
   const lit = litOf(kind);
-  const at = isToken(kind) ? names.indexOf(lit) : Number(lit) - 1;
+  const at = typeof lit === "string" ? names.indexOf(lit) : Number(lit) - 1;
   return at in names ? [at] : [];
 }
 
-/** @returns {import("./matrix_gallery.js").GalleryMatrix} */
+/** @param {ReturnType<typeof withNumbers>[0]} one @returns {import("./matrix_gallery.js").GalleryMatrix} */
 function titled(one) {
   const { symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed } = one;
   const numbers = { rows, columns, values, signed, end, framed: framed ?? undefined };
   return { symbol, meaning, result, hatched: one.hatched ?? undefined, axes, span, saved, numbers };
 }
 
+/** @param {import("../streamlit/adapter.js").Mounted<MatrixPage & { name: string, digest: string }>} mounted */
 export default async function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".heatmaps");
+  /** @type {HTMLElement & { turn?: number, heatmaps?: PageMatrices }} */
+  const root = elementIn(parentElement, ".heatmaps");
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
   const bytes = await arrival(data.name, data.digest);

@@ -1,23 +1,35 @@
 // The page Steps: a diagram of the way from X to Z, with the step in focus.
-// Data: { steps: [{ name, title }], nodes: [{ at, row, symbol }], texts }; a node comes before step `at`, counted from 0,
-// in a row from 0 at the top to 2.
-import { make, makeButton, makeSvg } from "../page/elements.js";
+
+import { elementIn, make, makeButton, makeSvg } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { followStep, goBySteps, goToStep, offerSteps, stepInFocus } from "../scene/step.js";
 import { fitHeight, showOnly } from "../streamlit/adapter.js";
+
+/** @typedef {{ name: string, title: string }} RiverStep */
+/** @typedef {{ at: number, row: number, symbol: string }} RiverNode before step `at`, in rows 0 to 2 */
+/** @typedef {{ steps: RiverStep[], nodes: RiverNode[], texts: Record<string, string> }} RiverPage */
 
 const COLUMN = 108; // pixels from one node to the next
 const BOX = { width: 44, height: 22 };
 const ROWS = [14, 42, 70]; // the middles of nodes
 const EDGE_WIDTH = 30; // beside the first and the last node
 const HEIGHT = 102;
+/** @type {Record<string, number>} */
 const TURNING_KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -1, PageDown: 1 };
 const MIN_SWIPE = 60; // pixels
 const TYPED_IN = "input, textarea, select, [contenteditable], [role=slider], [role=radio], [role=tab], summary";
 
 class River {
-  constructor(root) {
+  /** @type {{ x: number, y: number } | null} where a finger was put down */
+  start = null;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {RiverPage} data
+   */
+  constructor(root, data) {
     this.root = root;
+    this.data = data;
     this.line = make("div", "line");
     this.before = makeButton("←", "", () => goBySteps(-1));
     this.after = makeButton("→", "", () => goBySteps(1));
@@ -29,7 +41,7 @@ class River {
     document.addEventListener("touchend", (event) => this.#release(event), { passive: true });
   }
 
-  /** @param {any} data */
+  /** @param {RiverPage} data */
   show(data) {
     this.data = data;
     this.before.setAttribute("aria-label", data.texts.before);
@@ -60,11 +72,13 @@ class River {
     this.drawing.scrollLeft = EDGE_WIDTH + (at + 0.5) * COLUMN - clientWidth / 2;
   }
 
+  /** @param {number} at */
   #x = (at) => EDGE_WIDTH + at * COLUMN;
 
   // A line for each step between its nodes; a node whose row ends goes on straight until it is needed.
   #ways() {
     const { nodes, steps } = this.data;
+    /** @param {number} at */
     const before = (at) => nodes.filter((node) => node.at === at);
     return steps.flatMap((_, at) => {
       const [from, to] = [before(at), before(at + 1)];
@@ -73,6 +87,7 @@ class River {
         return [[one, to.find(({ row }) => row === one.row) ?? to[0]]];
       });
       return pairs.map(([one, other]) => {
+        /** @param {RiverNode} node */
         const half = ({ symbol }) => (symbol ? BOX.width / 2 : 0);
         const [x1, x2] = [this.#x(at) + half(one), this.#x(at + 1) - half(other)];
         const [y1, y2] = [ROWS[one.row], ROWS[other.row]];
@@ -83,6 +98,7 @@ class River {
     });
   }
 
+  /** @param {RiverStep} step @param {number} nth */
   #step({ name, title }, nth) {
     const group = makeSvg("g", { class: nth === this.at ? "step now" : "step" });
     const x = this.#x(nth) + BOX.width / 2;
@@ -110,6 +126,7 @@ class River {
   }
 
   // Arrows and the keys of a presenter, unless they are meant for a control.
+  /** @param {KeyboardEvent} event */
   #press(event) {
     const meant = /** @type {HTMLElement[]} */ (event.composedPath().filter((one) => one instanceof Element));
     const elsewhere =
@@ -119,26 +136,35 @@ class River {
     event.preventDefault();
   }
 
+  /** @param {TouchEvent} event */
   #touch({ touches }) {
     this.start = touches.length === 1 ? { x: touches[0].clientX, y: touches[0].clientY } : null;
   }
 
   // A swipe turns the page, but not where it moves a slider or a row that is wider than the screen.
+  /** @param {TouchEvent} event */
   #release(event) {
     if (!this.start || !this.root.isConnected) return;
     const [{ clientX, clientY }] = event.changedTouches;
     const [right, down] = [clientX - this.start.x, clientY - this.start.y];
-    const scrolls = (one) => one instanceof HTMLElement && one.scrollWidth > one.clientWidth + 1;
+    /** @param {EventTarget} one */
+    const scrolls = (one) =>
+      one instanceof HTMLElement &&
+      one.scrollWidth > one.clientWidth + 1 &&
+      getComputedStyle(one).overflowX !== "visible";
+    /** @param {EventTarget} one */
     const isControl = (one) => one instanceof Element && one.matches(TYPED_IN);
-    const sideways = (one) => isControl(one) || (scrolls(one) && getComputedStyle(one).overflowX !== "visible");
+
     if (Math.abs(right) < MIN_SWIPE || Math.abs(down) > Math.abs(right) / 2) return;
-    if (!event.composedPath().some(sideways)) goBySteps(right < 0 ? 1 : -1);
+    if (!event.composedPath().some((one) => isControl(one) || scrolls(one))) goBySteps(right < 0 ? 1 : -1);
   }
 }
 
+/** @param {import("../streamlit/adapter.js").Mounted<RiverPage>} mounted */
 export default function ({ data, parentElement }) {
-  const root = parentElement.querySelector(".river");
-  root.river ??= new River(root);
+  /** @type {HTMLElement & { river?: River }} */
+  const root = elementIn(parentElement, ".river");
+  root.river ??= new River(root, data);
   root.river.show(data);
   fitHeight(root);
 }

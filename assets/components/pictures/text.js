@@ -3,14 +3,20 @@
 // there, the one that looks above; the other one is shaded.
 
 import { listOf } from "../numbers/panel.js";
-import { fadeWhereMore, make } from "../page/elements.js";
+import { fadeWhereMore, make, required } from "../page/elements.js";
 import { SPARE } from "../page/saving.js";
 import { isRtl, short } from "../page/wording.js";
 import { across, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { colourOf, inkOn, lookOf, shade } from "./colours.js";
-import { mark, SCENE_TOKENS, tallestOf, tokenElement } from "./drawing.js";
+import { mark, SCENE_TOKENS, tallestOf, tokenElement, tokenOf } from "./drawing.js";
+
+/** @typedef {import("../numbers/panel.js").Panel} Panel */
+/** @typedef {import("./drawing.js").Shapes} Shapes */
 
 const TINT = 0.8; // of a head's colour behind a word with the weight 1
+
+/** @param {HTMLElement} element of a token */
+const numberOn = (element) => required(element.lastElementChild, "place for a number");
 
 export class ShadedText {
   isStrip = false; // above a drawing that has the numbers
@@ -22,7 +28,7 @@ export class ShadedText {
   /**
    * @param {import("../view/selection.js").Selection} selection
    * @param {import("./theme.js").Theme} theme
-   * @param {import("../numbers/panel.js").Panel} panel
+   * @param {Panel} panel
    * @param {HTMLElement} stage
    */
   constructor(selection, theme, panel, stage) {
@@ -31,6 +37,7 @@ export class ShadedText {
     this.theme = theme;
     this.panel = panel;
     this.stage = stage;
+    /** @type {import("../numbers/panel.js").TokenSide[]} */
     this.sides = panel.two ? ["query", "key"] : ["token"];
     this.prose = this.sides.map((side) => {
       const text = make("div", "prose");
@@ -68,14 +75,14 @@ export class ShadedText {
     this.end = (selection.state.fitted && this.strongest) || 1;
     for (const element of this.elements) {
       mark(selection, panel, element);
-      const at = Number(element.dataset.at);
-      const answers = focus && element.dataset.side !== focus.side;
+      const { side, at } = tokenOf(element);
+      const answers = focus && side !== focus.side;
       const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.end) : 0;
       const colour = this.#colour(heads?.[at] ?? null, share);
       element.style.background = share >= 0.02 ? `rgb(${colour})` : "";
       element.style.color = share >= 0.02 ? inkOn(colour) : "";
-      element.lastChild.textContent =
-        answers && !this.isStrip && weights[at] >= Math.max(selection.threshold, 0.005) ? short(weights[at]) : "";
+      const isWritten = answers && !this.isStrip && weights[at] >= Math.max(selection.threshold, 0.005);
+      numberOn(element).textContent = isWritten ? short(weights[at]) : "";
     }
   }
 
@@ -95,12 +102,14 @@ export class ShadedText {
   }
 
   // Of a weight: on the scale of weights, or in the colour of its head where several are drawn.
+  /** @param {number | null} head @param {number} share @param {import("./theme.js").Theme} theme */
   #colour(head, share, { palette, paper, sequential } = this.theme) {
     if (head === null) return shade(sequential, share);
     return shade([colourOf(paper), colourOf(lookOf(palette, head).colour)], TINT * share);
   }
 
   // The largest weight of those that answer in a sentence and are not hidden.
+  /** @param {Panel} panel */
   largest(panel) {
     const { focus } = this.selection.of(panel);
     const hidden = this.selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
@@ -119,6 +128,7 @@ export class ShadedText {
   hit = () => null;
 
   // The element of a token on the side where the keyboard is.
+  /** @param {number} at */
   element(at) {
     const side = this.selection.active(this.panel)?.side ?? "query";
     const nth = Math.max(0, this.sides.indexOf(side));
@@ -126,31 +136,36 @@ export class ShadedText {
     return /** @type {HTMLElement} */ (children[Math.min(at, children.length - 1)]);
   }
 
+  /** @param {number} at */
   centre(at) {
     this.scroll.scrollTop = this.element(at).offsetTop - this.scroll.clientHeight / 2;
   }
 
   // As `centre`, where the token is not in sight.
+  /** @param {number} at */
   show(at) {
     const { offsetTop, offsetHeight } = this.element(at);
     const { scrollTop, clientHeight } = this.scroll;
     if (offsetTop < scrollTop || offsetTop + offsetHeight > scrollTop + clientHeight) this.centre(at);
   }
 
+  /** @param {number} at */
   reveal(at) {
     this.element(at).scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   // As it stands here, with as much room from side to side as its words need where their font is missing.
-  /** @param {import("./theme.js").Theme} theme */
+  /** @param {import("./theme.js").Theme} theme @returns {Shapes} */
   scene(theme) {
     const box = this.scroll.getBoundingClientRect();
     const { weights, heads } = this.#strongest();
+    /** @type {NonNullable<Shapes["rectangles"]>} */
     const rectangles = [];
+    /** @type {Shapes["labels"]} */
     const labels = [];
     let right = 0;
     this.elements.slice(0, SCENE_TOKENS).forEach((element) => {
-      const at = Number(element.dataset.at);
+      const { side, at } = tokenOf(element);
       const own = element.getBoundingClientRect();
       const [x, y] = [SPARE * (own.left - box.left), own.top - box.top + this.scroll.scrollTop];
       const [width, height] = [SPARE * own.width, own.height];
@@ -159,9 +174,9 @@ export class ShadedText {
       const colour = element.style.background ? this.#colour(heads?.[at] ?? null, share, theme) : null;
       if (colour) rectangles.push({ x, y, width, height, fill: `rgb(${colour})` });
       const fill = colour ? inkOn(colour) : undefined;
-      const text = listOf(this.panel, element.dataset.side)[at];
+      const text = listOf(this.panel, side)[at];
       labels.push({ text, x: x + width / 2, y: y + 13, anchor: "middle", fill });
-      const note = element.lastChild.textContent;
+      const note = numberOn(element).textContent;
       if (note) labels.push({ text: "", note, x: x + width / 2, y: y + height - 8, anchor: "middle", fill });
     });
     return { width: right, height: this.scroll.scrollHeight, curves: [], rectangles, labels };

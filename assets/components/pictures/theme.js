@@ -14,6 +14,7 @@ const FOCUS_TINT = 0.16; // of the accent behind a token in focus (view/head_vie
  */
 export function themeOf(element, random = false) {
   const style = getComputedStyle(element);
+  /** @param {string} name */
   const read = (name) => style.getPropertyValue(name).trim();
   const [ink, accent, paper] = ["text", "primary", "background"].map((name) => read(`--st-${name}-color`));
   const colours = read("--st-chart-categorical-colors").split(",");

@@ -7,6 +7,13 @@ export class Viewport {
   x = 0;
   y = 0;
 
+  /**
+   * @param {number} columns
+   * @param {number} width
+   * @param {number} height
+   * @param {number} rows
+   * @param {number} tall
+   */
   constructor(columns, width, height, rows = columns, tall = 1) {
     this.columns = columns;
     this.rows = rows;
@@ -32,6 +39,7 @@ export class Viewport {
   }
 
   // Make cells `by` times as large, the place (x, y) staying where it is.
+  /** @param {number} by @param {number} x @param {number} y */
   zoom(by, x, y) {
     const before = [this.cell, this.high];
     this.cell = Math.min(Math.max(this.cell * by, this.minCell), Math.max(MAX_CELL, this.minCell));
@@ -40,6 +48,7 @@ export class Viewport {
     this.pan(0, 0);
   }
 
+  /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
     const [across, down] = [this.columns * this.cell, this.rows * this.high];
     this.x = Math.min(0, Math.max(this.x + dx, Math.min(0, this.width - across)));
@@ -47,6 +56,7 @@ export class Viewport {
   }
 
   // The cell under a place, null outside of what is in sight.
+  /** @param {number} x @param {number} y */
   at(x, y) {
     if (x < 0 || y < 0 || x >= this.width || y >= this.height) return null;
     const [row, column] = [Math.floor((y - this.y) / this.high), Math.floor((x - this.x) / this.cell)];
@@ -54,6 +64,7 @@ export class Viewport {
   }
 
   // The first cell in sight and the one after the last, along an axis ("x" or "y").
+  /** @param {"x" | "y"} axis @returns {[from: number, to: number]} */
   seen(axis) {
     const [extent, count, size] =
       axis === "x" ? [this.width, this.columns, this.cell] : [this.height, this.rows, this.high];
@@ -61,6 +72,7 @@ export class Viewport {
     return [from, Math.min(count, Math.ceil((extent - this[axis]) / size))];
   }
 
+  /** @param {{ row: number, column: number }} cell */
   reveal({ row, column }) {
     const [left, top] = [this.x + column * this.cell, this.y + row * this.high];
     const dx = left < 0 ? -left : Math.min(0, this.width - this.cell - left);

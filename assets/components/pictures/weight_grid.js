@@ -1,13 +1,22 @@
 // All weights of a head, or the mean of several heads, in a grid small enough to draw.
 import { meanAcross } from "../scene/focus.js";
 
+/** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
+
 const GRID = 768;
 
 // May any of the heads look there? Each can have a mask of its own.
+/**
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @param {number} query
+ * @param {number} key
+ */
 export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
 
 // Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
 export class WeightGrid {
+  /** @param {AnyLayer} layer @param {number[]} heads @param {number} grid */
   constructor(layer, heads, grid = GRID) {
     this.layer = layer;
     this.heads = heads;
@@ -29,6 +38,7 @@ export class WeightGrid {
   }
 
   // Work until `end` (a time of `now`), at least for one row.
+  /** @param {number} end @param {() => number} now */
   advance(end, now = () => performance.now()) {
     do {
       if (this.done) return;

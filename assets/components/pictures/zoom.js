@@ -12,10 +12,11 @@ const STILL = 4; // pixels that a click may tremble
  */
 export function followFingers(map, painting = () => false) {
   const { canvas } = map;
-  /** @type {Map<number, number[]>} by finger where it is */
+  /** @type {Map<number, [number, number]>} by finger where it is */
   const fingers = new Map();
   let dragged = 0; // pixels with a finger or a button down
-  const inside = (event) => /** @type {[number, number]} */ (map.inside(event));
+  /** @param {MouseEvent} event */
+  const inside = (event) => map.inside(event);
   canvas.style.touchAction = "pan-y";
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
@@ -48,17 +49,24 @@ export function followFingers(map, painting = () => false) {
   });
 }
 
+/** @param {[number, number]} a @param {[number, number]} b */
 const apartBy = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
-/** @returns {[number, number]} */
+/** @param {[number, number]} a @param {[number, number]} b @returns {[number, number]} */
 const middleOf = (a, b) => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
 
-/** @param {Heatmap} map */
+/**
+ * @param {Heatmap} map
+ * @param {number} by
+ * @param {number} [x]
+ * @param {number} [y]
+ */
 function zoom(map, by, x = undefined, y = undefined) {
   if (by) map.zoom(by, x, y);
   else map.whole();
   map.canvas.style.touchAction = map.viewport.zoomed ? "none" : "pan-y";
 }
 
+/** @type {Record<string, number>} */
 const KEYS = { "+": 2, "-": 0.5, 0: 0 };
 
 /**
@@ -84,6 +92,7 @@ export function zoomTools(map, texts) {
     const text = map.caption(texts);
     if (scale.textContent !== text) scale.textContent = text;
   };
+  /** @type {(text: string, label: string, by: number) => HTMLElement} */
   const button = (text, label, by) => {
     const element = makeButton(text, "", () => zoom(map, by));
     element.title = label;
