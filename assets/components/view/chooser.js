@@ -2,12 +2,8 @@
 // shaded by the weight that the chosen token gives it. A choice is marked at once and enters the history at once; the page
 // follows when the server has answered.
 // Each group is one stop of the Tab key; arrow keys choose in it.
-// Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, first, heads }], strips: [{ field, title,
-// caption, tokens, names: what a link calls these, weights (null where hidden; null for a text that is not looked at),
-// query, limit, chosen, every: the weights that each token gives, where all that follows is in the browser }],
-// sticky: whether the words stay in sight on a phone, focus: that of the server }.
 
-import { fadeWhereMore, make, makeButton } from "../page/elements.js";
+import { elementIn, fadeWhereMore, make, makeButton, targetOf, treeOf } from "../page/elements.js";
 import { exact, fill, isRtl } from "../page/wording.js";
 import { inkOn, lookOf, shade, themeColours } from "../pictures/colours.js";
 import { follow, heldFocus, move, ready, take, unreported } from "../scene/address.js";
@@ -15,18 +11,59 @@ import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { fitHeight, keepInSight } from "../streamlit/adapter.js";
 
+/** @typedef {import("../pictures/colours.js").Colour} Colour */
+/** @typedef {keyof import("../scene/address.js").LinkFocus} Field */
+/** @typedef {(number | null)[]} Shares of each word, null where it is hidden */
+
+/**
+ * Numbered layers or heads.
+ * @typedef {object} ChooserRow
+ * @property {Field} field
+ * @property {string} title
+ * @property {number} count
+ * @property {number} chosen
+ * @property {number} first what the first one is called
+ * @property {boolean} heads in their colours
+ */
+
+/**
+ * A text as its words.
+ * @typedef {object} ChooserStrip
+ * @property {Field} field
+ * @property {string} title
+ * @property {string} caption
+ * @property {string[]} tokens
+ * @property {string[]} names what a link calls these
+ * @property {number} chosen
+ * @property {Shares | null} weights null for a text that is not looked at
+ * @property {string} query the token that gives the weights
+ * @property {number} limit the weight at which the colours end
+ * @property {Shares[] | null} every the weights that each token gives, where all that follows is in the browser
+ */
+
+/**
+ * @typedef {object} ChooserPage
+ * @property {{ hint: string, hint_hidden: string }} texts
+ * @property {ChooserRow[]} rows
+ * @property {ChooserStrip[]} strips
+ * @property {boolean} sticky the words stay in sight on a phone
+ * @property {import("../scene/address.js").ServerFocus} focus
+ */
+
 /** @type {Record<string, import("../scene/highlight.js").HighlightKind>} what is pointed at in the group of a field */
 const KINDS = { layer: "layer", head: "head", token: "token", key_token: "key" };
 const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
 
 /**
  * What was chosen and not yet sent: a position for each field.
- * @typedef {{ waiting: Map<string, number>, timer: number, data: any, send: ((chosen: object) => void) | null }} ChooserState
+ * @typedef {{ waiting: Map<Field, number>, timer: number, data: ChooserPage,
+ *   send: ((chosen: Record<string, number>) => void) | null }} ChooserState
  */
 /** @type {WeakMap<Element, ChooserState>} */
 const choices = new WeakMap();
 
 // Numbered layers or heads, the heads in their colours.
+/** @param {ChooserRow} row @param {string[]} palette */
 function rowGroup({ field, title, count, chosen, first, heads }, palette) {
   const buttons = Array.from({ length: count }, (_, at) => {
     const button = makeButton(String(at + first), "number", null);
@@ -45,6 +82,7 @@ function rowGroup({ field, title, count, chosen, first, heads }, palette) {
 }
 
 // A text as its words.
+/** @param {ChooserStrip} strip @param {Colour[]} colours @param {ChooserPage["texts"]} texts */
 function stripGroup(strip, colours, texts) {
   const { field, title, caption, tokens, chosen } = strip;
   const words = tokens.map((_, at) => wordButton(strip, at, colours, texts));
@@ -56,11 +94,17 @@ function stripGroup(strip, colours, texts) {
   return [make("p", "caption", caption), group];
 }
 
+/**
+ * @param {ChooserStrip} strip
+ * @param {number} at
+ * @param {Colour[]} colours
+ * @param {ChooserPage["texts"]} texts
+ */
 function wordButton({ tokens, weights, query, limit }, at, colours, { hint, hint_hidden }) {
   const button = makeButton("", "word", null);
   const word = make("bdi", "", tokens[at]);
   const number = make("span");
-  const weight = weights?.[at];
+  const weight = weights?.[at] ?? null;
   const names = { query, key: tokens[at] };
   if (!weights) button.classList.add("unshaded");
   else if (weight === null) {
@@ -78,7 +122,12 @@ function wordButton({ tokens, weights, query, limit }, at, colours, { hint, hint
   return button;
 }
 
-/** @param {HTMLElement[]} buttons */
+/**
+ * @param {Field} field
+ * @param {string} title
+ * @param {HTMLElement[]} buttons
+ * @param {number} chosen
+ */
 function radios(field, title, buttons, chosen) {
   const group = make("div", "radios");
   group.setAttribute("role", "radiogroup");
@@ -93,9 +142,22 @@ function radios(field, title, buttons, chosen) {
   return group;
 }
 
+/** @param {HTMLElement} group */
 const optionsOf = (group) => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("[role=radio]")]);
 
+/** @param {HTMLElement} root */
+const groupsIn = (root) => /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[role=radiogroup]")]);
+/** @param {HTMLElement} root */
+const stripsIn = (root) => /** @type {HTMLElement[]} */ ([...root.querySelectorAll(".strip")]);
+/** @param {Event} event */
+const optionAt = (event) => /** @type {HTMLElement | null} */ (targetOf(event)?.closest("[role=radio]") ?? null);
+/** @param {HTMLElement} option */
+const groupOf = (option) => /** @type {HTMLElement} */ (option.closest("[role=radiogroup]"));
+/** @param {HTMLElement} element a group, or an option of one */
+const fieldOf = (element) => /** @type {Field} */ (groupOf(element).dataset.field);
+
 // The chosen one is marked, and the only one where the Tab key stops.
+/** @param {HTMLElement} group @param {number} chosen */
 function check(group, chosen) {
   optionsOf(group).forEach((button, at) => {
     button.setAttribute("aria-checked", String(at === chosen));
@@ -104,31 +166,37 @@ function check(group, chosen) {
 }
 
 // What a word or a number stands for.
+/** @param {HTMLElement} option */
 const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number(option.textContent);
 
 // What is pointed at here is lit in every picture of the page, and what is pointed at there is lit here.
+/** @param {HTMLElement} root */
 function linkPointing(root) {
+  /** @param {HTMLElement | null} option */
   const point = (option) => {
-    const kind = option && KINDS[option.closest("[role=radiogroup]").dataset.field];
+    const kind = option && KINDS[fieldOf(option)];
     highlight(root, kind ? { [kind]: standsFor(option) } : null);
     lightOptions(root);
   };
-  root.addEventListener("pointerover", ({ target }) => point(target.closest("[role=radio]")));
+  root.addEventListener("pointerover", (event) => point(optionAt(event)));
   root.addEventListener("pointerleave", () => point(null));
   followHighlight(root, () => lightOptions(root));
 }
 
+/** @param {HTMLElement} root */
 function lightOptions(root) {
-  for (const group of root.querySelectorAll("[role=radiogroup]")) {
-    const lit = litOf(KINDS[group.dataset.field] ?? null);
+  for (const group of groupsIn(root)) {
+    const lit = litOf(KINDS[fieldOf(group)] ?? null);
     for (const option of optionsOf(group)) option.classList.toggle("lit", standsFor(option) === lit);
   }
 }
 
 // Where an arrow key leads; null for every other key.
+/** @param {HTMLElement} group @param {string} key */
 function placeAfter(group, key) {
   const options = optionsOf(group);
   const against = group.dir === "rtl" ? -1 : 1;
+  /** @type {Record<string, number>} */
   const steps = { ArrowRight: against, ArrowLeft: -against, ArrowDown: 1, ArrowUp: -1 };
   if (key === "Home") return 0;
   if (key === "End") return options.length - 1;
@@ -137,24 +205,27 @@ function placeAfter(group, key) {
   return Math.min(Math.max(now + steps[key], 0), options.length - 1);
 }
 
+/** @param {HTMLElement} root @param {ChooserState} choice */
 function followChoices(root, choice) {
-  /** @param {any} target */
-  const groupOf = (target) => /** @type {HTMLElement | null} */ (target.closest("[role=radiogroup]"));
+  /** @param {HTMLElement} group @param {number} at @param {number} pause */
   const choose = (group, at, pause) => {
-    const strip = choice.data.strips.find(({ field, every }) => every && field === group.dataset.field);
-    if (strip) return move({ [strip.field]: strip.names[at] });
+    const own = fieldOf(group);
+    const strip = choice.data.strips.find(({ field, every }) => every && field === own);
+    if (strip) return move({ [own]: strip.names[at] });
     check(group, at);
-    choice.waiting.set(group.dataset.field, at);
+    choice.waiting.set(own, at);
     clearTimeout(choice.timer);
     choice.timer = window.setTimeout(() => sendChoices(choice), pause);
   };
-  root.addEventListener("click", ({ target }) => {
-    const button = target.closest("[role=radio]");
+  root.addEventListener("click", (event) => {
+    const button = optionAt(event);
     if (button) choose(groupOf(button), Number(button.dataset.at), 0);
   });
   root.addEventListener("keydown", (event) => {
-    const group = groupOf(event.target);
-    const at = group && !event.ctrlKey && !event.metaKey && !event.altKey ? placeAfter(group, event.key) : null;
+    const option = optionAt(event);
+    if (!option || event.ctrlKey || event.metaKey || event.altKey) return;
+    const group = groupOf(option);
+    const at = placeAfter(group, event.key);
     if (at === null) return;
     event.preventDefault();
     event.stopPropagation(); // Streamlit has keys of its own
@@ -163,29 +234,35 @@ function followChoices(root, choice) {
   });
   // Who leaves has chosen.
   root.addEventListener("focusout", ({ relatedTarget }) => {
-    if (!root.contains(relatedTarget)) sendChoices(choice);
+    if (!root.contains(/** @type {Node | null} */ (relatedTarget))) sendChoices(choice);
   });
 }
 
 /** @param {ChooserState} choice */
 function sendChoices(choice) {
   clearTimeout(choice.timer);
-  const chosen = Object.fromEntries(choice.waiting);
+  const chosen = [...choice.waiting];
   choice.waiting.clear();
-  if (!Object.keys(chosen).length) return;
-  const linked = Object.entries(chosen).map(([field, at]) => [field, inLink(choice.data, field, at)]);
-  move(Object.fromEntries(linked));
-  choice.send(chosen);
+  if (!chosen.length) return;
+  move(Object.fromEntries(chosen.map(([field, at]) => [field, inLink(choice.data, field, at)])));
+  choice.send?.(Object.fromEntries(chosen));
 }
 
 // A choice as the focus has it: words by their names, layers and heads by the numbers that they show.
+/**
+ * @param {ChooserPage} page
+ * @param {Field} field
+ * @param {number} at
+ */
 function inLink({ rows, strips }, field, at) {
   const strip = strips.find((one) => one.field === field);
-  return strip ? strip.names[at] : String(at + rows.find((one) => one.field === field).first);
+  return strip ? strip.names[at] : String(at + (rows.find((one) => one.field === field)?.first ?? 0));
 }
 
 // Scroll a long sentence, and nothing but the sentence, to the chosen token.
+/** @param {HTMLElement} strip */
 function reveal(strip) {
+  /** @type {HTMLElement | null} */
   const chosen = strip.querySelector("[aria-checked=true]");
   if (!chosen) return;
   const top = chosen.offsetTop - strip.offsetTop;
@@ -193,16 +270,10 @@ function reveal(strip) {
   if (beyond) strip.scrollTop = top;
 }
 
+/** @param {import("../streamlit/adapter.js").Mounted<ChooserPage>} mounted */
 export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".chooser");
-  if (!choices.has(root)) {
-    choices.set(root, { waiting: new Map(), timer: 0, data, send: null });
-    followChoices(root, choices.get(root));
-    linkPointing(root);
-    if (data.sticky)
-      new ResizeObserver(() => keepInSight(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
-  }
-  const choice = choices.get(root);
+  const root = elementIn(parentElement, ".chooser");
+  const choice = choices.get(root) ?? begin(root, data);
   choice.send = (chosen) => setTriggerValue("picked", { ...chosen, ...unreported() });
   ready.then(() => take(data.focus));
   choice.data = data;
@@ -210,37 +281,57 @@ export default function ({ data, parentElement, setTriggerValue }) {
   follow(root, () => show(root, choice));
 }
 
-// What is chosen in a group: what has not been sent yet, else where the focus is, else what the server says.
-/** @param {ChooserState} choice */
-function asChosen(group, choice) {
-  const held = heldFocus()[group.field] ?? "";
-  const at = group.names ? positionOf(group.names, held) : Math.min(Number(held) - group.first, group.count - 1);
-  const chosen = choice.waiting.get(group.field) ?? (held && at >= 0 ? at : group.chosen);
-  return group.every
-    ? { ...group, chosen, query: group.tokens[chosen], weights: group.every[chosen] }
-    : { ...group, chosen };
+/**
+ * @param {HTMLElement} root
+ * @param {ChooserPage} data
+ */
+function begin(root, data) {
+  /** @type {ChooserState} */
+  const choice = { waiting: new Map(), timer: 0, data, send: null };
+  choices.set(root, choice);
+  followChoices(root, choice);
+  linkPointing(root);
+  if (data.sticky) new ResizeObserver(() => keepInSight(root, stripsIn(root)[0]?.offsetTop ?? 0)).observe(root);
+  return choice;
 }
 
-/** @param {ChooserState} choice */
+// What is chosen in a group: what has not been sent yet, else where the focus is, else what the server says.
+/** @param {ChooserRow | ChooserStrip} group @param {ChooserState} choice */
+function chosenIn(group, { waiting }) {
+  const held = heldFocus()[group.field] ?? "";
+  const at = "names" in group ? positionOf(group.names, held) : Math.min(Number(held) - group.first, group.count - 1);
+  return waiting.get(group.field) ?? (held && at >= 0 ? at : group.chosen);
+}
+
+// A strip with its choice, and the weights that this one gives where they are here.
+/** @param {ChooserStrip} strip @param {ChooserState} choice @returns {ChooserStrip} */
+function asChosen(strip, choice) {
+  const chosen = chosenIn(strip, choice);
+  const { every, tokens } = strip;
+  return every ? { ...strip, chosen, query: tokens[chosen], weights: every[chosen] } : { ...strip, chosen };
+}
+
+/** @param {HTMLElement} root @param {ChooserState} choice */
 function show(root, choice) {
   const { data } = choice;
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
   const rows = make("div", "rows");
-  rows.append(...data.rows.map((row) => rowGroup(asChosen(row, choice), palette)));
+  rows.append(...data.rows.map((row) => rowGroup({ ...row, chosen: chosenIn(row, choice) }, palette)));
   const strips = data.strips.flatMap((strip) => stripGroup(asChosen(strip, choice), colours, data.texts));
-  const page = /** @type {ShadowRoot} */ (root.getRootNode());
-  const active = /** @type {HTMLElement | null} */ (page.activeElement);
-  const field = root.contains(active)
-    ? /** @type {HTMLElement} */ (active.closest("[role=radiogroup]"))?.dataset.field
-    : null;
-  const scrolled = [...root.querySelectorAll(".strip")].map((strip) => strip.scrollTop);
+  const { activeElement } = treeOf(root);
+  const active = groupsIn(root).find((group) => group.contains(activeElement));
+  const scrolled = stripsIn(root).map((strip) => strip.scrollTop);
   root.replaceChildren(...(data.rows.length ? [rows] : []), ...strips);
   lightOptions(root);
   fitHeight(root);
-  root.querySelectorAll(".strip").forEach((strip, nth) => {
+  stripsIn(root).forEach((strip, nth) => {
     strip.scrollTop = scrolled[nth] ?? 0;
     reveal(strip);
   });
-  if (field) root.querySelector(`[data-field="${field}"] [tabindex="0"]`)?.focus({ preventScroll: true });
+  const renewed = active && groupsIn(root).find((group) => fieldOf(group) === fieldOf(active));
+  if (renewed)
+    optionsOf(renewed)
+      .find(({ tabIndex }) => tabIndex === 0)
+      ?.focus({ preventScroll: true });
 }

@@ -15,16 +15,19 @@ const MEANS = ["arcs", "matrix"]; // drawings that have one number for all heads
 const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "key_token"];
 
 /** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("../page/saving.js").FileFormat} FileFormat */
+/** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
 /** @typedef {import("../pictures/drawing.js").Shapes} Shapes */
 
+/** @param {Selection} selection */
 const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-${state.drawing}`;
 
 /**
  * Save the drawings as a figure ("png", "svg"), or their weights as a table ("csv").
- * @param {string} format
+ * @param {FileFormat} format
  * @param {Selection} selection
- * @param {any[]} drawings one for each panel
+ * @param {SentenceDrawing[]} drawings one for each panel
  * @param {Theme} theme of print
  */
 export function saveDrawings(format, selection, drawings, theme) {
@@ -49,7 +52,7 @@ export function saveDrawings(format, selection, drawings, theme) {
 /**
  * Save the view as it is, as a page of its own.
  * @param {Selection} selection
- * @param {import("./head_view.js").PageActions["page"]} pageOf
+ * @param {NonNullable<import("./head_view.js").PageActions["page"]>} pageOf
  */
 export async function savePage(selection, pageOf) {
   const { drawing, rescaled, words } = selection.state;
@@ -67,7 +70,7 @@ export async function savePage(selection, pageOf) {
 }
 
 // What all sentences of a figure have in common.
-/** @param {Selection} selection @param {any[]} drawings */
+/** @param {Selection} selection @param {SentenceDrawing[]} drawings */
 function captionOf(selection, drawings) {
   const { state, header, heads } = selection;
   const { texts } = header;
@@ -83,7 +86,7 @@ function captionOf(selection, drawings) {
 }
 
 // What the strongest colour stands for, of each sentence where it is not the same in all.
-/** @param {Selection} selection @param {any[]} drawings */
+/** @param {Selection} selection @param {SentenceDrawing[]} drawings */
 function scales(selection, drawings) {
   const said = drawings.map((drawing) => broughtOut(selection, drawing));
   if (new Set(said).size === 1) return said.slice(0, 1);
@@ -126,7 +129,7 @@ function drawnScenes(scenes, titles, { font, ink, palette }) {
   return { figure, width, height };
 }
 
-/** @param {Shapes} scene */
+/** @param {Shapes} scene @param {string} ink @param {string[]} palette */
 function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
   return [
     ...(image ? [makeSvg("image", image)] : []),
@@ -136,6 +139,7 @@ function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
   ];
 }
 
+/** @param {import("../pictures/curves.js").Curve} curve @param {import("../pictures/colours.js").LineLook} look */
 function curvePath({ points, strength }, { colour, dash, thin }) {
   const [x, y, ...rest] = points.map((value) => value.toFixed(1));
   const { width, opacity } = strokeOf(strength, thin);
@@ -149,7 +153,7 @@ function curvePath({ points, strength }, { colour, dash, thin }) {
   });
 }
 
-/** @param {import("../pictures/drawing.js").Label} label */
+/** @param {import("../pictures/drawing.js").Label} label @param {string} ink */
 function labelText({ text, unknown, note, x, y, anchor, fill: colour }, ink) {
   const place = { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor };
   const element = makeSvg("text", { ...place, "font-size": text ? LABEL.word : LABEL.number, fill: colour ?? ink });

@@ -1,11 +1,17 @@
 // Every head of the layer as a small picture of its weights; a click chooses that head.
-import { make, makeButton, makeSvg, renew } from "../page/elements.js";
-import { inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
+import { make, makeButton, makeSvg, renew, required } from "../page/elements.js";
+import { FORMATS, inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill, isolated, paragraph } from "../page/wording.js";
 import { Heatmap } from "../pictures/heatmap.js";
 import { printTheme } from "../pictures/theme.js";
 import { valuesOf } from "./matrices.js";
+
+/** @typedef {import("../numbers/payload.js").Layer} Layer */
+/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
+/** @typedef {import("../pictures/heatmap.js").Numbers} Numbers */
+/** @typedef {import("../pictures/theme.js").Theme} Theme */
+/** @typedef {import("./matrices.js").HeadMatrices} HeadMatrices */
 
 const LARGEST = 256; // tokens of a side: a longer text has the overview instead
 const PICTURE = 108; // pixels
@@ -15,12 +21,12 @@ const LETTERS_BELOW = [12, 10]; // of a head's name there, and of what it does
 
 export class HeadGrid {
   scene = "";
-  /** @type {any[]} as of the matrices */
+  /** @type {HeadMatrices["drawnFrom"]} */
   drawnFrom = [];
-  /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: import("../pictures/heatmap.js").Numbers }[]} */
+  /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: Numbers }[]} */
   pictures = [];
-  /** @type {import("./matrices.js").HeadMatrices["shown"]} */
-  shown;
+  /** @type {{ layer: Layer, panel: PayloadPanel, theme: Theme } | null} */
+  #shown = null;
 
   /**
    * @param {import("./selection.js").Selection} selection
@@ -38,15 +44,15 @@ export class HeadGrid {
 
   /**
    * The sentence and the layer that are looked at, as they were sent.
-   * @param {import("./matrices.js").HeadMatrices["shown"]} shown
+   * @param {HeadMatrices["shown"]} shown
    */
   update(shown) {
-    const { layer, nth, theme, drawnFrom } = shown;
-    this.shown = shown;
+    const { layer, nth, panel, theme, drawnFrom } = shown;
     if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
     const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
     this.root.hidden = !fits;
     if (!fits || !theme) return;
+    this.#shown = { layer, panel, theme };
     const scene = JSON.stringify([nth, layer.number, layer.heads, this.selection.state.fitted]);
     if (scene !== this.scene) {
       this.scene = scene;
@@ -58,14 +64,14 @@ export class HeadGrid {
     oneTabStop(this.grid);
   }
 
+  get shown() {
+    return required(this.#shown, "layer of these pictures");
+  }
+
   #compute() {
     const { header } = this.selection;
     const { layer, panel, theme } = this.shown;
-    const whole = [
-      [0, layer.nQuery],
-      [0, layer.nKey],
-    ];
-    const values = layer.heads.map((head) => valuesOf(layer, "weights", head, whole[0], whole[1]));
+    const values = layer.heads.map((head) => valuesOf(layer, "weights", head, [0, layer.nQuery], [0, layer.nKey]));
     const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
     const most = Math.max(...largest);
     const end = (this.selection.state.fitted && most) || 1;
@@ -94,8 +100,10 @@ export class HeadGrid {
     return this.pictures.some(({ map }) => map.hidden);
   }
 
+  /** @param {number} head */
   #name = (head) => fill(this.selection.header.texts.head, { head: head + 1 });
 
+  /** @param {number} head @param {Numbers} numbers @param {number} largest */
   #hint(head, { rows, columns, values }, largest) {
     const at = values.indexOf(largest);
     const [query, key] = [rows[Math.floor(at / columns.length)], columns[at % columns.length]].map((token) =>
@@ -104,15 +112,14 @@ export class HeadGrid {
     return fill(this.selection.header.texts.grid_hint, { head: head + 1, weight: exact(largest), query, key });
   }
 
+  /** @param {number} scaleEnd */
   #top(scaleEnd) {
     const { texts } = this.selection.header;
     const { layer } = this.shown;
     const title = fill(texts.grid, { layer: layer.number + 1 });
     this.grid.setAttribute("aria-label", title);
     const end = fill(texts.scale, { maximum: scaleEnd.toPrecision(3) });
-    const files = ["png", "svg", "csv"].map((format) =>
-      makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)),
-    );
+    const files = FORMATS.map((format) => makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)));
     const note = paragraph([end, this.#hatched && fill(texts.sentence, { words: texts.colours_masked })], texts);
     renew(this.bar, [make("h2", "", title), make("span", "note", note), ...files]);
     oneTabStop(this.bar);
@@ -151,7 +158,7 @@ export class HeadGrid {
       ],
     };
   }
-  /** @param {import("../pictures/theme.js").Theme} theme */
+  /** @param {Theme} theme */
   #drawn(theme) {
     const { layer } = this.shown;
     const longest = Math.max(layer.nQuery, layer.nKey);
@@ -165,7 +172,7 @@ export class HeadGrid {
     const below = this.pictures.map(({ button }) =>
       [...button.querySelectorAll("span, small")].flatMap(({ textContent }, nth) => {
         const size = LETTERS_BELOW[nth];
-        return wrapped(textContent, wide, spacious(`${size}px ${theme.font}`)).map((text) => ({ text, size }));
+        return wrapped(textContent ?? "", wide, spacious(`${size}px ${theme.font}`)).map((text) => ({ text, size }));
       }),
     );
     const high = tall + LEADING * Math.max(...below.map((lines) => lines.reduce((sum, { size }) => sum + size, 0)));

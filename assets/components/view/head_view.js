@@ -2,7 +2,7 @@
 // differently stays in the browser; the server is asked only to show something else on the page.
 
 import { listOf, longestOf } from "../numbers/panel.js";
-import { fadeWhereMore, make } from "../page/elements.js";
+import { fadeWhereMore, make, required, treeOf } from "../page/elements.js";
 import { fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
 import { broughtOut } from "../pictures/drawing.js";
@@ -24,7 +24,11 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
-/** @typedef {[string, string, string?]} AnswerText what is asked, the answer, and the guesses where that is not known */
+/** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
+/** @typedef {import("../pictures/theme.js").Theme} Theme */
+/** @typedef {import("../scene/highlight.js").Highlight} Highlight */
+/** @typedef {import("./selection.js").ViewState} ViewState */
+/** @typedef {[asked: string, answer: string, guesses?: string]} AnswerText with the guesses where it is not known */
 
 /**
  * What the view is told besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
@@ -71,23 +75,30 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  */
 /** @typedef {{ of: number[], labels: string[] }} WordGroups of each piece the number of its word, and the words */
 
+/** @typedef {{ name: string, panel: number, layer: number, head: number, query?: number }} AskedMatrix */
+/** @typedef {import("../numbers/explanation.js").Place} Place */
+/** @typedef {Place & { name: string, panel: number, layer: number, id: string }} AskedNumber */
+
 /**
  * What the page around the view can do.
  * @typedef {object} PageActions
- * @property {((chosen: object) => void) | null} open load what is chosen and not here
+ * @property {((chosen: import("./selection.js").Chosen) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
- * @property {((place: object) => void) | null} [explain] say where a number comes from
- * @property {((asked: object) => void) | null} [plot] draw one of the six matrices by plotly
+ * @property {((place: AskedNumber) => void) | null} [explain] say where a number comes from
+ * @property {((asked: AskedMatrix) => void) | null} [plot] draw one of the six matrices by plotly
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 
 /**
  * One panel as it stands in the view.
  * @typedef {{ panel: Panel, head: HTMLElement, box: HTMLElement, stage: HTMLElement, status: HTMLElement,
- *   answers: HTMLElement, drawing: any, strip: ShadedText | null }} Drawing
+ *   answers: HTMLElement, drawing: SentenceDrawing, strip: ShadedText | null }} Drawing
  */
 
+/**
+ * @type {Record<string, new (selection: Selection, theme: Theme, panel: Panel, stage: HTMLElement) => SentenceDrawing>}
+ */
 export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const LONGEST_STRIP = 256; // tokens
 const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
@@ -98,8 +109,6 @@ export class HeadView {
   page = { open: null, moved: null, hide: null, page: null };
   /** @type {Drawing[]} */
   drawings = [];
-  /** @type {import("../pictures/theme.js").Theme} */
-  theme;
   place = ""; // what it looks at, as the page has heard of it
   width = 0; // pixels in which all was drawn
   /** @type {Selection["pinned"]} as the strips have followed it */
@@ -117,19 +126,23 @@ export class HeadView {
       this.update();
     },
     hide: () => {
-      const { nth, token } = this.hideable;
-      this.page.hide(nth, token);
+      const { hideable } = this;
+      if (hideable) this.page.hide?.(hideable.nth, hideable.token);
     },
   };
 
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
+    this.theme = themeOf(root);
+    /** @type {import("./pointer.js").Reply["choose"]} */
     const choose = (nth, side, token, more) => {
       this.selection.choose(nth, side, token, more);
       this.update();
     };
+    /** @type {(nth: number, focus: Focus | null, cell?: Highlight) => void} */
     const point = (nth, focus, cell) => this.point(nth, focus, cell);
+    /** @type {import("./pointer.js").Reply} */
     this.reply = { choose, point, pointHead: (head) => this.pointHead(head), describe: () => this.describe() };
     this.bar = make("div", "bar");
     this.chips = make("div", "chips");
@@ -180,6 +193,7 @@ export class HeadView {
   }
 
   // Look there; the layer and the head are here.
+  /** @param {import("../scene/focus_link.js").ViewPlace} place */
   goTo(place) {
     if (JSON.stringify(this.selection.looked) === JSON.stringify(place)) return;
     const rebuilt = this.selection.goTo(place);
@@ -189,23 +203,27 @@ export class HeadView {
     this.redraw();
   }
 
+  /** @param {number} nth */
   lookAtPanel(nth) {
     if (nth === this.selection.nth) return;
     this.selection.lookAtPanel(nth);
     this.update();
   }
 
+  /** @param {number} head */
   toHead(head) {
     this.selection.last = head;
     this.switchHeads(new Set([head]));
   }
 
+  /** @param {Set<number> | null} on */
   switchHeads(on) {
     this.selection.on = on;
     this.update();
     if (this.selection.state.drawing === "lines") this.redraw();
   }
 
+  /** @param {number} number */
   toLayer(number) {
     const { chosen, header, state } = this.selection;
     if (number < 0 || number >= header.layers) return;
@@ -215,6 +233,11 @@ export class HeadView {
     this.redraw();
   }
 
+  /**
+   * @template {keyof ViewState} Name
+   * @param {Name} name
+   * @param {ViewState[Name]} value
+   */
   set(name, value) {
     this.selection.set(name, value);
     if (name === "drawing" || name === "words") return this.again();
@@ -229,9 +252,10 @@ export class HeadView {
     if (this.place !== place) this.page.moved?.();
   }
 
+  /** @param {import("./toolbar.js").SavedKind} kind */
   save(kind) {
     const { drawings, page, root, selection } = this;
-    if (kind === "html") return savePage(selection, page.page);
+    if (kind === "html") return savePage(selection, required(page.page, "page to save"));
     return saveDrawings(
       kind,
       selection,
@@ -244,12 +268,13 @@ export class HeadView {
   #press(event) {
     const nth = Number(/** @type {HTMLElement} */ (event.target).dataset?.panel ?? NaN);
     if (Number.isNaN(nth)) return;
+    /** @type {import("./keyboard.js").Ways} */
     const ways = { toHead: (head) => this.toHead(head), toLayer: (number) => this.toLayer(number) };
     if (pressKey(event, this.selection, nth, this.drawings[nth].drawing, ways)) this.update();
   }
 
   // Something is pointed at in the view: it is lit here, and in every other picture of the page.
-  /** @param {Focus | null} focus */
+  /** @param {number} nth @param {Focus | null} focus @param {Highlight} cell */
   point(nth, focus, cell = {}) {
     const { panels } = this.selection;
     const label = focus && listOf(panels[nth], focus.side)[focus.tokens[0]];
@@ -290,15 +315,15 @@ export class HeadView {
     this.followed = pinned;
     for (const { panel, strip } of this.drawings) {
       const tokens = pinned?.[panel.nth]?.tokens ?? [];
-      if (strip && tokens.length) strip.show(tokens.at(-1));
+      if (strip && tokens.length) strip.show(tokens[tokens.length - 1]);
     }
   }
 
   build() {
-    const { header, panels, pinned, state, titles } = this.selection;
+    const { header, panels, pinned, titles } = this.selection;
     this.theme = themeOf(this.root, header.random);
-    const place = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
-    const focused = /** @type {HTMLElement} */ (place.activeElement)?.dataset?.panel;
+    const { activeElement } = treeOf(this.root);
+    const focused = activeElement instanceof HTMLElement ? activeElement.dataset.panel : undefined;
     this.drawings = panels.map((panel) => panelOf(this.selection, this.theme, panel, titles[panel.nth]));
     this.row.show(
       this.drawings.map(({ head }) => head),
@@ -307,14 +332,13 @@ export class HeadView {
       header.texts.sentences,
     );
     for (const one of this.drawings) {
-      one.drawing = new DRAWINGS[state.drawing](this.selection, this.theme, one.panel, one.stage);
       asList(one.drawing.list, one.panel, header.texts);
       followPointer(this.selection, one, this.reply);
       if (one.strip) followPointer(this.selection, { ...one, stage: one.strip.stage, drawing: one.strip }, this.reply);
     }
     this.controls();
     this.redraw();
-    if (focused !== undefined) this.drawings[focused]?.drawing.list.focus({ preventScroll: true });
+    if (focused !== undefined) this.drawings[Number(focused)]?.drawing.list.focus({ preventScroll: true });
     const first = pinned?.[0]?.tokens[0];
     if (first) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(first, longestOf(panel) - 1));
     this.followed = null;
@@ -377,12 +401,11 @@ export class HeadView {
     const isPinned = !header.compact && Boolean(selection.pinned?.some(Boolean));
     const { fitted } = selection.state;
     const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
-    const { edge } = this;
-    const trial = edge && {
-      text: fill(header.block.text, edge.words),
-      hint: fill(header.block.hint, edge.words),
-      href: withoutEdge(edge),
-    };
+    const [edge, block] = [this.edge, header.block];
+    const trial =
+      edge && block
+        ? { text: fill(block.text, edge.words), hint: fill(block.hint, edge.words), href: withoutEdge(edge) }
+        : null;
     const name = this.hideable?.name ?? null;
     showFoot(this.foot, header.texts, isPinned, name, trial, fitted || areSmall ? fitted : null, this.actions);
   }
@@ -390,9 +413,10 @@ export class HeadView {
   // The one word that is chosen, and what hiding it is called; null where it cannot be hidden.
   get hideable() {
     const { header, nth, panels, single } = this.selection;
-    const token = single === null ? null : panels[nth].pieceOf(single.side, single.token);
-    const name = token === null ? null : header.hides?.[nth]?.[token];
-    return name && this.page.hide ? { nth, token, name } : null;
+    if (!single || !this.page.hide) return null;
+    const token = panels[nth].pieceOf(single.side, single.token);
+    const name = header.hides?.[nth]?.[token];
+    return name ? { nth, token, name } : null;
   }
 
   // From the one word that is chosen in the first sentence to the one that the chosen head looks at most; null where
@@ -431,7 +455,7 @@ export class HeadView {
 }
 
 // What is asked at the one token in focus, and what the model answers.
-/** @param {Selection} selection */
+/** @param {Selection} selection @param {Panel} panel */
 function answersAt(selection, panel) {
   const { focus } = selection.of(panel);
   if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
@@ -457,7 +481,7 @@ function showAnswers(place, answers) {
 }
 
 // Which of the heads that are on have nothing to find at the one token in focus.
-/** @param {Selection} selection */
+/** @param {Selection} selection @param {Panel} panel */
 function nothing(selection, panel) {
   const { focus } = selection.of(panel);
   if (focus?.side !== "query" || focus.tokens.length !== 1) return "";
@@ -468,14 +492,20 @@ function nothing(selection, panel) {
   const place = { token: isolated(panel.tokens[token]) };
   if (heads.length > 1)
     return fill(texts.nothing_heads, { ...place, heads: heads.map((head) => head + 1).join(texts.comma) });
-  const { asks } = questions[panel.nth][heads[0]];
+  const asks = questions?.[panel.nth][heads[0]].asks ?? [];
   const asked = asks.map((question) => texts[`question_${question}`] ?? question).join(texts.comma);
   return fill(texts.nothing, { ...place, head: heads[0] + 1, questions: asked });
 }
 
 // The place of one sentence in the view: its title and its words, the stage of its drawing, and what is said about
 // it. A drawing that is the words stands where they do.
-/** @param {Selection} selection @returns {Drawing} */
+/**
+ * @param {Selection} selection
+ * @param {Theme} theme
+ * @param {Panel} panel
+ * @param {string} words
+ * @returns {Drawing}
+ */
 function panelOf(selection, theme, panel, words) {
   const { header, panels, state } = selection;
   const head = make("div", "head");
@@ -496,11 +526,12 @@ function panelOf(selection, theme, panel, words) {
   head.append(answers);
   if (!isWords) box.append(stage);
   box.append(status);
-  return { panel, head, box, stage, answers, status, strip, drawing: null };
+  const drawing = new DRAWINGS[state.drawing](selection, theme, panel, stage);
+  return { panel, head, box, stage, answers, status, strip, drawing };
 }
 
 // What of a drawing has the keyboard, and is a list of tokens to a screen reader.
-/** @param {HTMLElement} list */
+/** @param {HTMLElement} list @param {Panel} panel @param {Record<string, string>} texts */
 function asList(list, panel, texts) {
   list.tabIndex = 0;
   list.dataset.panel = String(panel.nth);
@@ -510,7 +541,7 @@ function asList(list, panel, texts) {
 }
 
 // The sentence above its drawing. The drawing has the keyboard: to a screen reader they are one and the same.
-/** @param {Selection} selection */
+/** @param {Selection} selection @param {Theme} theme @param {Panel} panel */
 function stripOf(selection, theme, panel) {
   const { header, state } = selection;
   const fits = !panel.two && panel.tokens.length <= LONGEST_STRIP;

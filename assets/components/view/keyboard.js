@@ -7,6 +7,7 @@ import { nextHead } from "../scene/focus.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {{ toHead: (head: number) => void, toLayer: (number: number) => void }} Ways */
 
 /**
@@ -14,7 +15,7 @@ import { nextHead } from "../scene/focus.js";
  * @param {KeyboardEvent} event
  * @param {Selection} selection
  * @param {number} nth
- * @param {any} drawing
+ * @param {SentenceDrawing} drawing
  * @param {Ways} ways
  */
 export function pressKey(event, selection, nth, drawing, ways) {
@@ -30,17 +31,18 @@ export function pressKey(event, selection, nth, drawing, ways) {
  * @param {KeyboardEvent} event
  * @param {Selection} selection
  * @param {number} nth
- * @param {any} drawing
+ * @param {SentenceDrawing} drawing
  * @param {Ways} ways
  */
 function handleKey({ key, shiftKey }, selection, nth, drawing, ways) {
   const panel = selection.panels[nth];
   const { drawing: name, layer } = selection.state;
   const pinned = selection.pinned?.[nth];
-  const at = selection.at?.token ?? 0;
+  const at = selection.at.token;
   const side = pinned?.side ?? selection.state.side;
   const tokens = listOf(panel, side);
   const against = (name === "arcs" || name === "text") && isRtl(tokens) ? -1 : 1;
+  /** @type {Record<string, number>} */
   const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
   // Two lists stand beside each other as columns, or one below the other as texts.
   /** @type {Record<string, Record<string, Side>>} */

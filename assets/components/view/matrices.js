@@ -3,13 +3,15 @@
 
 import { explanationOf } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
-import { make, renew } from "../page/elements.js";
+import { make, renew, required } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
 import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CHOICES } from "../scene/schema.js";
 import { withoutCell } from "../scene/what_if.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
+/** @typedef {import("../numbers/explanation.js").Place} Place */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("./head_view.js").PageActions} PageActions */
 
@@ -17,11 +19,17 @@ import { withoutCell } from "../scene/what_if.js";
  * What the view does when a cell is pressed or pointed at: a token is chosen, or the tokens of the cell are in focus.
  * @typedef {object} CellReply
  * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
- * @property {(nth: number, focus: Focus | null, labels: Record<string, string>) => void} point
+ * @property {(nth: number, focus: Focus | null, labels: Partial<Record<Side, string>>) => void} point
  * @property {() => void} describe what is looked at has changed, perhaps
  */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
+/** @typedef {import("../pictures/heatmap.js").Cell} Cell */
+/** @typedef {import("../pictures/heatmap.js").Numbers} Numbers */
+/** @typedef {import("../pictures/theme.js").Theme} Theme */
+/** @typedef {Partial<Record<Side, number>>} Pointed a token of each side, as a piece */
+/** @typedef {[from: number, to: number]} Range the first, and one after the last */
 
 // What the rows and the columns of each are: tokens of a side, or dimensions (null).
 /** @type {Record<string, { symbol: string, rows: Side, columns: Side | null }>} */
@@ -34,7 +42,9 @@ const MATRICES = {
   output: { symbol: "head", rows: "query", columns: null },
 };
 const NO_MATRIX = CHOICES.matrix[0]; // is large
-const VECTORS = ["q", "k", "v"];
+const VECTORS = /** @type {const} */ (["q", "k", "v"]);
+/** @type {(name: string) => name is typeof VECTORS[number]} */
+const isVector = (name) => VECTORS.some((vector) => vector === name);
 const ORDERS = ["number", "token", "variance"]; // of the dimensions of Q, K and V
 const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
 const MAX_TOKENS = 128; // of each side that are drawn: of a longer text the part around the token in focus
@@ -42,6 +52,10 @@ const MAX_TOKENS = 128; // of each side that are drawn: of a longer text the par
 /**
  * At most `size` of `length` positions with `around` as near their middle as possible: the first, and one after
  * the last.
+ * @param {number} length
+ * @param {number} around
+ * @param {number} size
+ * @returns {Range}
  */
 export function windowAround(length, around, size = MAX_TOKENS) {
   if (length <= size) return [0, length];
@@ -54,8 +68,8 @@ export function windowAround(length, around, size = MAX_TOKENS) {
  * @param {Layer} layer
  * @param {string} name
  * @param {number} head
- * @param {number[]} rows
- * @param {number[]} columns
+ * @param {Range} rows
+ * @param {Range} columns
  */
 export function valuesOf(layer, name, head, [top, bottom], [left, right]) {
   const values = new Float32Array((bottom - top) * (right - left));
@@ -67,12 +81,18 @@ export function valuesOf(layer, name, head, [top, bottom], [left, right]) {
         const seen = !weights || layer.sees(head, row, key);
         values[at + key - left] = weights ? (seen ? weights[key] : NaN) : layer.score(head, row, key);
       }
-    } else values.set(name === "output" ? layer.output(head, row) : layer.vector(name, head, row), at);
+    } else values.set(isVector(name) ? layer.vector(name, head, row) : layer.output(head, row), at);
   }
   return values;
 }
 
 // The columns with the largest numbers first: by the numbers of one row, or by how much a column differs.
+/**
+ * @param {Float32Array} values
+ * @param {number} width
+ * @param {string} order
+ * @param {number} row
+ */
 export function orderOf(values, width, order, row) {
   const columns = Array.from({ length: width }, (_, column) => column);
   if (order === "number") return columns;
@@ -87,21 +107,23 @@ export function orderOf(values, width, order, row) {
 }
 
 // Those of some positions that are in a part, counted from its first.
+/** @param {number[]} positions @param {Range} part */
 const within = (positions, [from, to]) => positions.filter((at) => at >= from && at < to).map((at) => at - from);
 
+/** @param {number} number */
 const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
 export class HeadMatrices extends MatrixGallery {
   state = { order: ORDERS[0], end: ENDS[0] };
-  /** @type {{ query?: number, key?: number }} the tokens of the cell under the pointer */
+  /** @type {Pointed} the tokens of the cell under the pointer */
   pointed = {};
   scene = "";
   explains = ""; // whose number is explained
   explained = ""; // and which: the matrix with the row and the column, from 1
-  /** @type {any[]} the header, the numbers and the theme of what is drawn */
+  /** @type {(import("./head_view.js").Header | PayloadPanel[] | string)[]} the theme is the text */
   drawnFrom = [];
-  /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
-  parts = null;
+  /** @type {Record<Side, Range>} of each side the tokens that are drawn */
+  parts = { query: [0, 0], key: [0, 0] };
 
   /** @type {PageActions["explain"] | null} */
   ask = null;
@@ -135,10 +157,12 @@ export class HeadMatrices extends MatrixGallery {
     this.#moveFocus({ matrix: name ?? NO_MATRIX });
   }
 
+  /** @param {{ matrix?: string, number?: string }} changes */
   #moveFocus(changes) {
     const { state } = this.selection;
-    if (Object.entries(changes).every(([name, value]) => state[name] === value)) return;
-    Object.assign(state, changes);
+    const { matrix = state.matrix, number = state.number } = changes;
+    if (matrix === state.matrix && number === state.number) return;
+    Object.assign(state, { matrix, number });
     this.reply.describe();
   }
 
@@ -159,7 +183,12 @@ export class HeadMatrices extends MatrixGallery {
     return header.matrices ? layer : null;
   }
 
+  get #layerHere() {
+    return required(this.layer, "layer of these matrices");
+  }
+
   // The matrices that can be computed: of some layers only the weights are known.
+  /** @param {Layer} layer */
   namesOf = (layer) => Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
 
   // Whose numbers these are, for a picture of all heads: what is drawn anew here is new there, too.
@@ -170,7 +199,7 @@ export class HeadMatrices extends MatrixGallery {
 
   // The theme or the numbers may be other ones; where they are not, what is drawn stays.
   /**
-   * @param {import("../pictures/theme.js").Theme} theme
+   * @param {Theme} theme
    * @param {PageActions} page
    */
   draw(theme, { plot = null, explain = null }) {
@@ -181,7 +210,7 @@ export class HeadMatrices extends MatrixGallery {
     if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
     const place = () => ({
       panel: this.nth,
-      layer: this.layer.number,
+      layer: this.#layerHere.number,
       head: selection.chosenHead,
       query: this.focus.query,
     });
@@ -196,7 +225,7 @@ export class HeadMatrices extends MatrixGallery {
     const head = selection.chosenHead;
     this.root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = this.root.hidden;
-    if (this.root.hidden || !this.theme || !this.root.clientWidth) return;
+    if (!layer || this.root.hidden || !this.theme || !this.root.clientWidth) return;
     if (this.explained && this.explains !== this.#place) this.explanation.close();
     const focus = this.focus;
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
@@ -246,31 +275,43 @@ export class HeadMatrices extends MatrixGallery {
     const { panels } = this.selection;
     const panel = panels[this.nth] ?? panels[0];
     const { focus } = this.selection.of(panel);
-    const chosen = focus?.tokens.length ? { [focus.side]: panel.pieceOf(focus.side, focus.tokens.at(-1)) } : {};
+    const last = focus?.tokens.at(-1);
+    /** @type {Pointed} */
+    const chosen = {};
+    if (focus && last !== undefined) chosen[focus.side] = panel.pieceOf(focus.side, last);
     return { ...chosen, ...(this.cell ? this.pointed : {}) };
   }
 
+  /** @param {Side} side @param {Pointed} focus */
   #part(side, focus) {
     const same = this.panel.keys === this.panel.tokens;
     const around = focus[side] ?? (same ? (focus.query ?? focus.key) : 0) ?? 0;
     // While the pointer is on a cell the part stays where it is.
-    if (this.cell && this.parts) return this.parts[side];
+    if (this.cell) return this.parts[side];
     return windowAround(listOf(this.panel, side).length, around);
   }
 
+  /**
+   * @param {Layer} layer
+   * @param {number} head
+   * @param {Record<Side, Range>} parts
+   * @param {Pointed} focus
+   */
   #compute(layer, head, parts, focus) {
     this.parts = parts;
     const { header } = this.selection;
+    /** @type {Record<string, Numbers>} */
     const numbers = {};
     const names = this.namesOf(layer);
     const unknown = unknownIn(header, this.nth);
     for (const name of names) {
       const { rows, columns } = MATRICES[name];
-      const range = columns ? parts[columns] : [0, layer[name === "q" ? "q" : name === "k" ? "k" : "v"].shape[2]];
+      /** @type {Range} */
+      const range = columns ? parts[columns] : [0, layer.vector(isVector(name) ? name : "v", head, 0).length];
       const values = valuesOf(layer, name, head, parts[rows], range);
       const width = range[1] - range[0];
       const row = (focus[rows] ?? focus.query ?? focus.key ?? 0) - parts[rows][0];
-      const order = VECTORS.includes(name) ? orderOf(values, width, this.state.order, row) : null;
+      const order = isVector(name) ? orderOf(values, width, this.state.order, row) : null;
       numbers[name] = {
         values: order ? values.map((_, at) => values[at - (at % width) + order[at % width]]) : values,
         rows: listOf(this.panel, rows).slice(...parts[rows]),
@@ -294,7 +335,13 @@ export class HeadMatrices extends MatrixGallery {
     this.show(Object.fromEntries(names.map((name) => [name, this.#matrix(name, numbers[name], layer, head)])));
   }
 
-  /** @returns {import("../pictures/matrix_gallery.js").GalleryMatrix} */
+  /**
+   * @param {string} name
+   * @param {Numbers} numbers
+   * @param {Layer} layer
+   * @param {number} head
+   * @returns {import("../pictures/matrix_gallery.js").GalleryMatrix}
+   */
   #matrix(name, numbers, layer, head) {
     const { texts } = this;
     const { source: origin, file } = this.selection.header;
@@ -312,16 +359,19 @@ export class HeadMatrices extends MatrixGallery {
   }
 
   // Query heads share keys and values: the number of the head of keys and values.
+  /** @param {Layer} layer @param {number} head */
   #keyHead(layer, head) {
     const { kv } = this.selection.header;
     return kv ? Math.floor((head * kv) / layer.nHeads) : head;
   }
 
+  /** @param {Layer} layer @param {number} head */
   #top(layer, head) {
     const { texts } = this;
     const { panels, titles } = this.selection;
     const which = panels.length > 1 ? ` · ${isolated(titles[this.nth] ?? this.panel.title)}` : "";
     const title = make("h2", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
+    /** @param {"order" | "end"} name @param {string[]} options */
     const choice = (name, options) => {
       const label = make("label", "", texts[`matrices_${name}`]);
       const select = make("select");
@@ -337,8 +387,10 @@ export class HeadMatrices extends MatrixGallery {
   }
 
   // The browser has what scores, weights and outputs are made of; X and the columns of W are the server's.
+  /** @param {string} name @param {Cell} cell */
   explain(name, cell) {
-    const { layer, panel, texts } = this;
+    const { panel, texts } = this;
+    const layer = this.#layerHere;
     const { rows, columns } = MATRICES[name];
     const { numbers } = this.matrices[name];
     const row = this.parts[rows][0] + cell.row;
@@ -359,18 +411,21 @@ export class HeadMatrices extends MatrixGallery {
     this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
   }
 
+  /** @param {string} name */
   explainsAtOnce(name) {
-    return Boolean(this.layer.q) && !VECTORS.includes(name);
+    return Boolean(this.#layerHere.q) && !isVector(name);
   }
 
   // The page on which the first sentence is computed without this edge, where there is a server that can.
+  /** @param {Place} place */
   #without({ head, row, column }) {
     const text = this.selection.header.without;
     if (!text || !this.ask || this.nth > 0) return null;
-    return { text, href: withoutCell({ layer: this.layer.number, head, row, column }) };
+    return { text, href: withoutCell({ layer: this.#layerHere.number, head, row, column }) };
   }
 
   // Those that the server was asked for are of the place where that was.
+  /** @param {Explanation | null} [explanation] */
   answer(explanation) {
     if (explanation) this.explanation.answer(explanation);
   }
@@ -380,6 +435,7 @@ export class HeadMatrices extends MatrixGallery {
     return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.title]);
   }
 
+  /** @param {string} name @param {Cell} cell @param {boolean} more */
   choose(name, cell, more) {
     const { side, at } = this.#tokenAt(name, cell);
     this.pointed = {};
@@ -388,27 +444,35 @@ export class HeadMatrices extends MatrixGallery {
     this.reply.choose(this.nth, side, at, more);
   }
 
+  /** @param {string} name @param {Cell} cell @returns {{ side: Side, at: number }} */
   #tokenAt(name, { row }) {
     const side = MATRICES[name].rows;
     return { side, at: this.selection.panels[this.nth].wordOf(side, this.parts[side][0] + row) };
   }
 
   // The tokens of the cell are lit in every picture.
+  /** @param {string | null} name @param {Cell | null} cell */
   point(name, cell) {
     this.pointed = {};
-    if (cell) {
-      const { rows, columns } = MATRICES[name];
-      this.pointed[rows] = this.parts[rows][0] + cell.row;
-      if (columns) this.pointed[columns] = this.parts[columns][0] + cell.column;
-    }
-    const focus = cell && { side: this.#tokenAt(name, cell).side, tokens: [this.#tokenAt(name, cell).at] };
-    const sides = /** @type {Side[]} */ (Object.keys(this.pointed));
-    const labels = sides.map((side) => [side, listOf(this.panel, side)[this.pointed[side]]]);
-    this.reply.point(this.nth, focus, Object.fromEntries(labels));
+    if (!cell || !name) return this.reply.point(this.nth, null, {});
+    const { rows, columns } = MATRICES[name];
+    /** @type {Partial<Record<Side, string>>} */
+    const labels = {};
+    /** @param {Side} side @param {number} at */
+    const pointAt = (side, at) => {
+      this.pointed[side] = at;
+      labels[side] = listOf(this.panel, side)[at];
+    };
+    pointAt(rows, this.parts[rows][0] + cell.row);
+    if (columns) pointAt(columns, this.parts[columns][0] + cell.column);
+    const { side, at } = this.#tokenAt(name, cell);
+    this.reply.point(this.nth, { side, tokens: [at] }, labels);
   }
 
+  /** @param {string} name @param {Pointed} focus @returns {import("../pictures/heatmap.js").Marks} */
   #marks(name, focus) {
     const { rows, columns } = MATRICES[name];
+    /** @param {Side | null} side */
     const inside = (side) => {
       const at = side ? focus[side] : undefined;
       const [from, to] = side ? this.parts[side] : [0, 0];
@@ -418,13 +482,15 @@ export class HeadMatrices extends MatrixGallery {
   }
 
   // Without a cell under the pointer: what to do.
+  /** @param {Layer} layer */
   #how = (layer) =>
     layer.q ? this.texts.matrices_how : `${this.texts.matrices_only_weights} ${this.texts.matrices_how}`;
 
-  /** @param {{ name: string, row: number, column: number }} cell */
+  /** @param {Cell & { name: string }} cell */
   #cellText({ name, row, column }) {
-    const { query, key } = this.pointed;
-    const { texts, layer } = this;
+    const { query = -1, key = -1 } = this.pointed;
+    const { texts } = this;
+    const layer = this.#layerHere;
     const head = this.selection.chosenHead;
     const [from, to] = [query, key].map((at, nth) => isolated(listOf(this.panel, nth ? "key" : "query")[at] ?? ""));
     const { symbol } = this.matrices[name];
@@ -450,6 +516,7 @@ export class HeadMatrices extends MatrixGallery {
   }
 }
 
+/** @param {string} text @param {string} value @param {string} chosen */
 function option(text, value, chosen) {
   return Object.assign(make("option", "", text), { value, selected: value === chosen });
 }

@@ -75,7 +75,7 @@ export class PanelRow {
   // When it has ended: a panel that is laid out anew meanwhile would be snapped back.
   #scrolled() {
     clearTimeout(this.ending);
-    this.ending = setTimeout(() => {
+    this.ending = window.setTimeout(() => {
       if (this.swiped && this.root.isConnected) this.lookAtPanel(this.inSight);
     }, ENDED);
   }

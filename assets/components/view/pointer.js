@@ -1,41 +1,53 @@
 // The pointer on a drawing: hovering looks at a token, a click pins it.
 
 import { listOf } from "../numbers/panel.js";
-import { make } from "../page/elements.js";
+import { make, targetOf } from "../page/elements.js";
 import { exact, fill, isolated, paragraph } from "../page/wording.js";
+import { tokenOf } from "../pictures/drawing.js";
 
+/** @typedef {import("../numbers/panel.js").Panel} Panel */
+/** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../pictures/drawing.js").Hit} Hit */
+/** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
+/** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("./selection.js").Selection} Selection */
 
 /**
  * What the view does when something is pointed at or pressed.
  * @typedef {object} Reply
- * @property {(nth: number, focus: import("../scene/focus.js").Focus | null) => void} point a token, or none
+ * @property {(nth: number, focus: Focus | null) => void} point a token, or none
  * @property {(head: number | null) => void} pointHead
- * @property {(nth: number, side: import("../numbers/panel.js").Side, token: number, more: boolean) => void} choose
+ * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
  * @property {() => void} describe what is looked at
  */
 
 /**
  * @param {Selection} selection
- * @param {{ panel: import("../numbers/panel.js").Panel, stage: HTMLElement, drawing: any, status: HTMLElement }} drawn
+ * @param {{ panel: Panel, stage: HTMLElement, drawing: SentenceDrawing, status: HTMLElement }} drawn
  * @param {Reply} reply
  */
 export function followPointer(selection, { panel, stage, drawing, status }, reply) {
-  let line = null; // under the pointer, between tokens
-  const tokenOf = (event) => event.target.closest?.(".token");
-  const focusOf = (element, at = Number(element.dataset.at)) => ({
-    side: element.dataset.side === "token" ? selection.state.side : element.dataset.side,
-    tokens: [at],
-  });
+  /** @type {Hit | null} under the pointer, between tokens */
+  let line = null;
+  /** @type {(event: MouseEvent) => Focus | null} */
+  const focusAt = (event) => {
+    /** @type {HTMLElement | null | undefined} */
+    const element = targetOf(event)?.closest(".token");
+    if (!element) return null;
+    const { side, at } = tokenOf(element);
+    return { side: side === "token" ? selection.state.side : side, tokens: [at] };
+  };
+  /** @param {Focus | null} focus */
   const hover = (focus) => {
     const now = focus && selection.everywhere(panel.nth, focus);
     if (JSON.stringify(selection.hover) !== JSON.stringify(now)) reply.point(panel.nth, focus);
   };
   // The line or cell under the pointer says its own number.
+  /** @param {MouseEvent} event */
   const point = (event) => {
     const before = line;
     line = drawing.hit(event);
-    if (drawing.curves && line !== before) drawing.paint(line);
+    if (drawing.curves && line !== before) drawing.paint(drawing.curves.find((curve) => curve === line));
     if (line || before) reply.pointHead(line?.head ?? null);
     const text = line ? exactly(selection, panel, line) : null;
     if (!text) return reply.describe();
@@ -43,15 +55,15 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     status.dataset.text = text;
   };
   stage.addEventListener("pointermove", (event) => {
-    const element = tokenOf(event);
-    if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
+    const focus = focusAt(event);
+    if (focus) return event.pointerType === "touch" ? undefined : hover(focus);
     hover(null);
     point(event);
   });
   stage.addEventListener("pointerleave", () => {
     hover(null);
     if (line) {
-      drawing.paint(null);
+      drawing.paint();
       reply.pointHead(null);
     }
     line = null;
@@ -59,18 +71,18 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     reply.describe();
   });
   stage.addEventListener("click", (event) => {
-    const element = tokenOf(event);
-    const cell = element ? null : drawing.hit(event);
-    if (!element && !(drawing.map && cell)) return point(event); // a finger does not hover
-    const { side, tokens } = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
-    reply.choose(panel.nth, side, tokens[0], event.shiftKey || event.ctrlKey || event.metaKey);
+    const more = event.shiftKey || event.ctrlKey || event.metaKey;
+    const focus = focusAt(event);
+    if (focus) return reply.choose(panel.nth, focus.side, focus.tokens[0], more);
+    const cell = drawing.hit(event);
+    if (!drawing.map || !cell) return point(event); // a finger does not hover
+    reply.choose(panel.nth, "query", cell.query, more);
   });
 }
 
-/** @param {Selection} selection */
+/** @param {Selection} selection @param {Panel} panel @param {Hit} hit */
 function exactly(selection, panel, { query, key, head, weight, hidden }) {
   const { texts } = selection.header;
-  /** @type {any} */
   const layer = selection.layer(panel);
   const who =
     head === null

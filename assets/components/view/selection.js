@@ -1,6 +1,7 @@
 // What a head view looks at and how it is drawn: layer, heads, tokens, drawing. This file changes it; others draw it.
 
 import { layerOf, listOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
+import { required } from "../page/elements.js";
 import { apart } from "../page/wording.js";
 import { afterPick, defaultThreshold, everywhere, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
@@ -8,17 +9,26 @@ import { CHOICES } from "../scene/schema.js";
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
 /** @typedef {import("../numbers/panel.js").Side} Side */
+/** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
+/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
+/** @typedef {import("../scene/focus.js").TokensOfSides} TokensOfSides */
+/** @typedef {import("../scene/focus_link.js").ViewPlace} ViewPlace */
 /** @typedef {import("./head_view.js").Header} Header */
 
+/** @typedef {Omit<ViewPlace, "head" | "on" | "nth" | "tokens">} ViewState how it is drawn */
+/** @typedef {{ layer: number, head: number, token: number | null, key?: number | null }} Chosen `key`: of another text */
+
 const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whose direction is chosen beside them
+/** @type {TokensOfSides} */
 const NOTHING = { query: new Set(), key: new Set() };
 
 export class Selection {
-  /** @type {Header} */
-  header;
+  /** @type {Header | null} */
+  #header = null;
+  /** @type {ViewState} */
   state = {
     drawing: CHOICES.drawing[0],
-    side: /** @type {Side} */ (CHOICES.side[0]),
+    side: "query",
     layer: 0,
     threshold: null,
     maxLines: 0,
@@ -28,7 +38,7 @@ export class Selection {
     matrix: CHOICES.matrix[0],
     number: "",
   };
-  /** @type {import("../numbers/payload.js").PayloadPanel[]} as they were sent */
+  /** @type {PayloadPanel[]} as they were sent */
   original = [];
   /** @type {Panel[]} as they are drawn */
   panels = [];
@@ -38,8 +48,7 @@ export class Selection {
   pinned = null;
   /** @type {(Focus | null)[] | null} of each panel what is under the pointer */
   hover = null;
-  /** @type {{ nth: number, token: number } | null} where the keyboard is */
-  at = null;
+  at = { nth: 0, token: 0 }; // where the keyboard is
   /** @type {number | undefined} the head that was clicked or switched on last */
   last;
   sentences = "";
@@ -49,14 +58,17 @@ export class Selection {
   /**
    * New numbers or a new scene. What was switched stays switched, as far as it still exists.
    * @param {Header} header
-   * @param {import("../numbers/payload.js").PayloadPanel[]} panels
+   * @param {PayloadPanel[]} panels
    */
   show(header, panels) {
-    this.header = header;
+    this.#header = header;
     this.original = panels;
     if (!this.scene) {
       // A page that was saved so.
-      for (const name of ["drawing", "rescaled", "words"]) this.state[name] = header[name] ?? this.state[name];
+      const { drawing, rescaled, words } = this.state;
+      this.state.drawing = header.drawing ?? drawing;
+      this.state.rescaled = header.rescaled ?? rescaled;
+      this.state.words = header.words ?? words;
     }
     this.prepare();
     // Another sentence is another scene: what was pinned may not even exist in it.
@@ -77,28 +89,32 @@ export class Selection {
     this.hover = null;
   }
 
+  get header() {
+    return required(this.#header, "header of the view");
+  }
+
   prepare() {
     this.panels = this.original.map((panel, nth) => prepared(panel, this.header, nth, this.state.words));
     if (!isDrawable(this.state.drawing, this.two)) this.state.drawing = CHOICES.drawing[0];
   }
 
   // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
+  /** @returns {ViewPlace} */
   get looked() {
     const { rescaled, words, drawing, threshold, maxLines, fitted, matrix, number } = this.state;
     const { nth } = this;
     const pinned = this.pinned?.[nth];
-    const last = pinned?.tokens.includes(this.at.token) ? this.at.token : pinned?.tokens.at(-1);
-    const others = pinned?.tokens.filter((token) => token !== last) ?? [];
-    const tokens = pinned?.tokens.length
-      ? [...others, last].map((at) => this.panels[nth].pieceOf(pinned.side, at))
-      : [];
+    const { token } = this.at;
+    const held = pinned?.tokens ?? [];
+    const ordered = held.includes(token) ? [...held.filter((other) => other !== token), token] : held;
+    const side = pinned?.side ?? this.state.side;
     return {
       layer: this.state.layer,
       head: this.chosenHead,
       on: this.on && this.heads,
       nth,
-      side: pinned?.side ?? this.state.side,
-      tokens,
+      side,
+      tokens: ordered.map((at) => this.panels[nth].pieceOf(side, at)),
       drawing,
       threshold,
       maxLines,
@@ -111,9 +127,9 @@ export class Selection {
   }
 
   // Look there; the layer and the head are here. Returns whether all is drawn in another way.
-  /** @param {ReturnType<typeof import("../scene/focus_link.js").placeOf>} place */
+  /** @param {ViewPlace} place */
   goTo({ layer, head, on, nth, side, tokens, ...drawn }) {
-    const rebuilt = ["drawing", "words"].some((name) => this.state[name] !== drawn[name]);
+    const rebuilt = this.state.drawing !== drawn.drawing || this.state.words !== drawn.words;
     Object.assign(this.state, drawn, { layer, side: SIDED.has(drawn.drawing) ? side : "query" });
     if (rebuilt) this.prepare();
     this.on = on && new Set(on);
@@ -131,7 +147,7 @@ export class Selection {
 
   // The panel that is looked at.
   get nth() {
-    return Math.min(this.at?.nth ?? 0, this.panels.length - 1);
+    return Math.min(this.at.nth, this.panels.length - 1);
   }
 
   // The one token that is pinned there; null for none and for several.
@@ -141,14 +157,15 @@ export class Selection {
   }
 
   // Look at another panel: at the same token there, or else at the one that stands in its place.
+  /** @param {number} nth */
   lookAtPanel(nth) {
     const before = this.nth;
     const pinned = this.pinned?.[before];
-    const at = this.at?.token ?? 0;
+    const at = this.at.token;
     this.at = { nth, token: at };
     if (pinned) {
       const { side } = pinned;
-      const [found] = this.everywhere(before, { side, tokens: [at] })[nth].tokens;
+      const found = this.everywhere(before, { side, tokens: [at] })[nth]?.tokens[0];
       const last = listOf(this.panels[nth], side).length - 1;
       if (found === undefined) this.pin(nth, { side, tokens: [Math.min(at, last)] });
       else this.at.token = found;
@@ -157,38 +174,53 @@ export class Selection {
   }
 
   // Hold these pieces of a sentence, the last of them where the keyboard is.
+  /** @param {number} nth @param {Side} side @param {number[]} pieces */
   pinPieces(nth, side, pieces) {
     const tokens = pieces.map((piece) => this.panels[nth].wordOf(side, piece));
     const last = tokens.at(-1);
     this.pin(nth, tokens.length ? { side, tokens: [...new Set(tokens)].sort((a, b) => a - b) } : null);
-    if (tokens.length) this.at = { nth, token: last };
+    if (last !== undefined) this.at = { nth, token: last };
   }
 
-  /** @param {Focus | null} focus */
+  /** @param {number} nth @param {Focus | null} focus */
   pin(nth, focus) {
     this.pinned = this.everywhere(nth, focus);
-    this.at = { nth, token: focus?.tokens.at(-1) ?? this.at?.token ?? 0 };
+    this.at = { nth, token: focus?.tokens.at(-1) ?? this.at.token };
   }
 
   // A token was clicked; with `more` it is added to those that are held.
+  /**
+   * @param {number} nth
+   * @param {Side} side
+   * @param {number} token
+   * @param {boolean} more
+   */
   choose(nth, side, token, more) {
     // The same word in the other sentence is looked at there: only a second click in its own lets go of it.
-    const held = more || this.at?.nth === nth ? this.pinned?.[nth] : null;
+    const held = more || this.at.nth === nth ? this.pinned?.[nth] : null;
     this.pin(nth, afterPick(held, side, token, more));
     this.at = { nth, token };
     this.hover = null;
   }
 
   // Another drawing, direction or joining of words; what is held changes as it must.
+  /**
+   * @template {keyof ViewState} Name
+   * @param {Name} name
+   * @param {ViewState[Name]} value
+   */
   set(name, value) {
     this.state[name] = value;
+    const { side } = this.state;
     if (name === "words") this.pinned = null;
-    if (name === "side" && this.pinned) this.pinned = this.pinned.map((pinned) => pinned && { ...pinned, side: value });
+    if (name === "side" && this.pinned) this.pinned = this.pinned.map((pinned) => pinned && { ...pinned, side });
   }
 
+  /** @param {number} nth @param {Focus | null} focus */
   everywhere = (nth, focus) => everywhere(this.panels, nth, focus);
 
   // What is held in a panel, and what is in focus there.
+  /** @param {Panel} panel */
   of(panel) {
     const pinned = this.pinned?.[panel.nth] ?? null;
     const hover = this.hover?.[panel.nth] ?? null;
@@ -196,15 +228,18 @@ export class Selection {
   }
 
   // The token that the keyboard is at in a sentence: the last one that was chosen there.
+  /** @param {Panel} panel */
   active(panel) {
     const pinned = this.pinned?.[panel.nth];
     return pinned && this.at.nth === panel.nth ? { side: pinned.side, token: this.at.token } : null;
   }
 
   // The side of an element of a token: where there is one element for both sides it is "token".
+  /** @param {Side} side @returns {TokenSide} */
   sideOf = (side) => (this.state.drawing === "lines" || this.two ? side : "token");
 
   // The layer, head and tokens that are chosen in the view: what "show it on the page" asks for.
+  /** @returns {Chosen} */
   get chosen() {
     const chosen = { layer: this.state.layer, token: this.chosenToken, head: this.chosenHead };
     return this.two ? { ...chosen, key: this.#chosenOn(["key"]) } : chosen;
@@ -215,17 +250,19 @@ export class Selection {
   }
 
   // The token that is chosen on one of these sides; null for none.
+  /** @param {Side[]} sides */
   #chosenOn(sides) {
     const pinned = this.pinned?.find((focus) => focus?.tokens.length && sides.includes(focus.side));
     if (!pinned) return null;
-    const at = pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
+    const at = pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens[pinned.tokens.length - 1];
     return this.panels[0].pieceOf(pinned.side, at);
   }
 
   // The head that was switched on last, as long as it is on, else the page's own, else the first that is.
   get chosenHead() {
     const heads = this.#headsAt(this.pinned);
-    return [this.last, this.header.head].find((head) => heads.includes(head)) ?? heads[0] ?? this.header.head;
+    const { head } = this.header;
+    return [this.last ?? head, head].find((one) => heads.includes(one)) ?? heads[0] ?? head;
   }
 
   // The heads that are drawn.
@@ -234,8 +271,10 @@ export class Selection {
   }
 
   // Those that were switched on, else those that the page draws at first, else those that have something to say there.
+  /** @param {(Focus | null)[] | null} focuses */
   #headsAt(focuses) {
     const { every, header, on } = this;
+    /** @param {number} head */
     const isHere = (head) => every.includes(head);
     if (on) return [...on].filter(isHere);
     if (header.on.length > 1) return header.on.length === header.heads ? every : header.on.filter(isHere);
@@ -252,6 +291,7 @@ export class Selection {
     if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
     const asked = questionsOf(this.header, this.nth, layer.number);
     const at = panel.pieceOf("query", focus.tokens[0]);
+    /** @type {Set<string>} */
     const answered = new Set();
     const chosen = heads.filter((head) => {
       const { asks = [], nothing = [at] } = asked[head] ?? {};
@@ -270,10 +310,12 @@ export class Selection {
     return this.state.threshold ?? defaultThreshold(Math.max(...this.panels.map(longestOf)));
   }
 
+  /** @param {Panel} panel */
   layer(panel) {
     return layerOf(panel, this.state.layer, this.state.rescaled);
   }
 
+  /** @param {number} layer */
   has = (layer) => this.panels[0].layers.has(layer);
 
   // Do the sentences look at another text?
@@ -282,11 +324,13 @@ export class Selection {
   }
 
   // The tokens of a panel that are left out.
+  /** @param {Panel} panel */
   hidden(panel) {
     return this.state.rescaled ? panel.special : NOTHING;
   }
 
   // The rows of a panel in which none of these heads has anything to find.
+  /** @param {Panel} panel @param {number[]} heads */
   nothing(panel, heads = this.heads) {
     return nothingIn(this.header, panel.nth, this.layer(panel).number, heads, panel.wordOf);
   }

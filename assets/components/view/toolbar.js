@@ -1,6 +1,6 @@
 // The controls of the head view: drawing, layer, direction, options, saving, the heads, and buttons that unpin a word or
 // hide it.
-import { make, makeButton, makeLink, renew } from "../page/elements.js";
+import { elementIn, make, makeButton, makeLink, renew, required } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
@@ -8,17 +8,21 @@ import { afterClick, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("./selection.js").Chosen} Chosen */
+/** @typedef {import("./selection.js").ViewState} ViewState */
 /** @typedef {import("./head_view.js").PageActions} PageActions */
+/** @typedef {import("../page/saving.js").FileFormat | "html"} SavedKind */
 
 /**
  * What the view does when its controls are used.
  * @typedef {object} Actions
- * @property {(name: string, value: any) => void} set a drawing, a direction, or what is left out or joined
+ * @property {<Name extends keyof ViewState>(name: Name, value: ViewState[Name]) => void} set a drawing, a direction, or
+ *   what is left out or joined
  * @property {() => void} redraw
  * @property {(number: number) => void} toLayer
  * @property {(on: Set<number> | null) => void} switchHeads
- * @property {(chosen: object) => void} open what is not here
- * @property {(kind: string) => void} save "png", "svg", "csv" or "html"
+ * @property {(chosen: Chosen) => void} open what is not here
+ * @property {(kind: SavedKind) => void} save
  * @property {() => void} release
  * @property {() => void} hide
  */
@@ -26,13 +30,19 @@ import { CHOICES } from "../scene/schema.js";
 const SEGMENTS = 16; // layers that get a button each
 const MAX_NAMED = 10; // heads; of more only the numbers are written, so that they stand in one line
 
+/**
+ * @param {string} text
+ * @param {boolean} on
+ * @param {(() => void) | null} act
+ * @param {string} className
+ */
 function toggle(text, on, act, className = "") {
   const button = makeButton(text, className, act);
   button.setAttribute("aria-pressed", String(on));
   return button;
 }
 
-/** @param {HTMLElement[]} buttons */
+/** @param {string} label @param {HTMLElement[]} buttons @param {string} className */
 function group(label, buttons, className = "") {
   const box = make("div", `group ${className}`);
   box.setAttribute("role", "group");
@@ -41,7 +51,7 @@ function group(label, buttons, className = "") {
   return box;
 }
 
-/** @param {HTMLElement[]} buttons */
+/** @param {string} label @param {HTMLElement[]} buttons */
 const segments = (label, buttons) => group(label, buttons, "segments");
 
 /**
@@ -62,7 +72,7 @@ export function showBar(bar, selection, page, actions) {
   const parts = [segments(texts.drawing, drawings)];
   if (header.layers > 1) parts.push(layers(selection, page, actions));
   if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
-    const sides = ["query", "key"].map((side) =>
+    const sides = /** @type {const} */ (["query", "key"]).map((side) =>
       toggle(texts[`side_${side}`], state.side === side, () => actions.set("side", side)),
     );
     parts.push(segments(texts.direction, sides));
@@ -77,7 +87,9 @@ export function showBar(bar, selection, page, actions) {
 function layers(selection, page, { toLayer }) {
   const { header, state } = selection;
   const { texts } = header;
+  /** @param {number} number */
   const isFar = (number) => !page.open && !selection.has(number); // a page on its own cannot ask for it
+  /** @param {number} number */
   const name = (number) => fill(texts.layer, { layer: number + 1 });
   const every = Array.from({ length: header.layers }, (_, number) => number);
   if (header.layers <= SEGMENTS) {
@@ -93,9 +105,10 @@ function layers(selection, page, { toLayer }) {
   }
   const select = make("select");
   select.setAttribute("aria-label", texts.layers);
+  /** @param {number} number */
   const option = (number) =>
     Object.assign(make("option", "", name(number)), {
-      value: number,
+      value: String(number),
       selected: number === state.layer,
       disabled: isFar(number),
     });
@@ -104,6 +117,7 @@ function layers(selection, page, { toLayer }) {
   return select;
 }
 
+/** @param {string} text @param {HTMLElement[]} parts */
 function menu(text, parts) {
   const box = make("details", "menu");
   const inside = make("div", "inside");
@@ -113,11 +127,11 @@ function menu(text, parts) {
     if (event.key !== "Escape" || !box.open) return;
     event.stopPropagation();
     box.open = false;
-    box.querySelector("summary").focus();
+    elementIn(box, "summary").focus();
   };
   box.ontoggle = () => {
     if (!box.open) return;
-    for (const other of box.parentElement.querySelectorAll("details[open]")) {
+    for (const other of box.parentElement?.querySelectorAll("details[open]") ?? []) {
       if (other !== box) other.removeAttribute("open");
     }
   };
@@ -127,6 +141,7 @@ function menu(text, parts) {
 /** @param {Selection} selection @param {Actions} actions */
 function options({ header, panels, state, threshold: least }, { set, redraw }) {
   const { texts } = header;
+  /** @param {string} text @param {HTMLInputElement} input */
   const field = (text, input) => {
     const label = make("label", "", text);
     label.append(input);
@@ -157,6 +172,7 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
     state.maxLines = Math.max(0, Math.floor(Number(maxLines.value) || 0));
     redraw();
   };
+  /** @param {"fitted" | "rescaled" | "words"} name @param {string} text */
   const tick = (name, text) => {
     const box = Object.assign(make("input"), { type: "checkbox", checked: state[name] });
     box.onchange = () => set(name, box.checked);
@@ -175,11 +191,12 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   return menu(texts.options, parts);
 }
 
-/** @param {Actions["save"]} save */
+/** @param {Record<string, string>} texts @param {boolean} hasPage @param {Actions["save"]} save */
 function saving(texts, hasPage, save) {
+  /** @param {string} text @param {SavedKind} kind */
   const item = (text, kind) => {
     const button = makeButton(text, "", () => {
-      button.closest("details").open = false;
+      required(button.closest("details"), "menu").open = false;
       save(kind);
     });
     return button;
@@ -220,7 +237,7 @@ export function showChips(chips, selection, palette, canOpen, actions) {
     chips.replaceChildren(...framed(header, own), all);
   }
   const buttons = /** @type {HTMLButtonElement[]} */ ([...chips.querySelectorAll(".chip")]);
-  buttons.pop().setAttribute("aria-pressed", String(heads.length === every.length));
+  buttons.pop()?.setAttribute("aria-pressed", String(heads.length === every.length));
   buttons.forEach((button, head) => {
     const { colour, dash } = lookOf(palette, head);
     button.style.setProperty("--head", colour);
@@ -234,11 +251,11 @@ export function showChips(chips, selection, palette, canOpen, actions) {
 }
 
 // Query heads that share keys and values (GQA, MQA): their switches stand in one frame, named after what they share.
-/** @param {import("./head_view.js").Header} header */
+/** @param {import("./head_view.js").Header} header @param {HTMLElement[]} chips */
 function framed(header, chips) {
   const { texts } = header;
+  if (!header.kv || header.kv === header.heads) return chips;
   const size = header.heads / header.kv;
-  if (!header.kv || size === 1) return chips;
   return Array.from({ length: header.kv }, (_, kv) => {
     const [first, last] = [kv * size, (kv + 1) * size];
     const name = make("span", "label", fill(texts.shared, { head: kv + 1 }));
@@ -250,7 +267,7 @@ function framed(header, chips) {
   });
 }
 
-/** @param {Selection} selection @param {Actions} actions */
+/** @param {Selection} selection @param {number} head @param {Actions} actions */
 function chip(selection, head, actions) {
   const { header } = selection;
   const name = fill(header.texts.head, { head: head + 1 });
