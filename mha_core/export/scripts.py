@@ -20,6 +20,7 @@ EXPORTED = re.compile(rf"^export {DECLARATION} (\w+)", re.MULTILINE)
 EXPORT = re.compile(rf"^export (?={DECLARATION})", re.MULTILINE)
 UNSUPPORTED = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)
 COMMENT = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.MULTILINE)
+CAST = re.compile(r"/\*\* @type [^*]*\*/ ")
 INDENT = re.compile(r"^\s+", re.MULTILINE)
 
 
@@ -96,5 +97,5 @@ def merged(name: str) -> str:
 
 
 def bare(text: str) -> str:
-    """A script or style sheet without indents and without lines that are only a comment."""
-    return INDENT.sub("", COMMENT.sub("", text))
+    """A script or style sheet without indents, types, and lines that are only a comment."""
+    return INDENT.sub("", CAST.sub("", COMMENT.sub("", text)))

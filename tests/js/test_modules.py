@@ -180,6 +180,8 @@ def test_modules_that_cannot_be_merged_are_refused(folder, a, b, said):
 def test_comments_are_left_out_of_the_page():
     text = "/**\n * A doc.\n */\nconst a = 1; // why\n\n  // a remark\n  /* one line */\n  b();\n"
     assert scripts.bare(text) == "const a = 1; // why\nb();\n"
+    assert scripts.bare("const a = /** @type {B | null} */ (b);\n") == "const a = (b);\n"
+    assert "/**" not in scripts.bare(scripts.merged("page/program.js"))
     # No string of ours goes on over lines, where what looks like a remark or an indent would be part of it.
     for name in (*MODULES, *ENTRIES):
         for line in scripts.asset(name).splitlines():
