@@ -1,5 +1,16 @@
 // Every private part of Streamlit that our scripts touch. What it calls its elements and how it writes addresses may
 // change with any version: tests/browser/test_streamlit.py fails then.
+
+/**
+ * What Streamlit calls a component with.
+ * @template Data
+ * @typedef {object} Mounted
+ * @property {Data} data what the server says
+ * @property {HTMLElement | ShadowRoot} parentElement
+ * @property {(name: string, value: unknown) => void} setTriggerValue for one run of the page
+ * @property {(name: string, value: unknown) => void} setStateValue for all that follow
+ */
+
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
 export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page draws
