@@ -405,12 +405,11 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
         raise MhaError("There is no file {path}.", path=str(path)) from None
     except MhaError as error:
         raise MhaError("{path} cannot be opened: {reason}", path=str(path), reason=error.phrase) from None
-    except SafetensorError as error:
+    except SafetensorError:
         raise MhaError(
-            "{path} cannot be read as {kind}: it is broken, or no safetensors file ({reason}).",
+            "{path} cannot be read as {kind}: it is broken, or not a safetensors file.",
             path=str(path),
             kind=kind,
-            reason=str(error),
         ) from None
     except OSError as error:
         raise MhaError(

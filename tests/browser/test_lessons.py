@@ -197,9 +197,10 @@ def test_who_is_here_for_the_first_time_is_invited_once(visit, app, settled):
     expect(start).to_have_count(0)
     assert page.locator(".view").bounding_box()["y"] == pytest.approx(top, abs=1)  # nothing moved for it
     page.context.clear_cookies()
-    page.goto(f"{app}/?text=How are you?")
-    settled(page)
-    expect(start).to_have_count(0)
+    for asked in ("text=How are you?", "case=3", "embed=true"):
+        page.goto(f"{app}/?{asked}")
+        settled(page)
+        expect(start).to_have_count(0)
     page.goto(app)
     start.click()
     expect(page.locator(".lesson .place")).to_have_text("1 of 7")

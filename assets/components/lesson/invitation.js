@@ -1,7 +1,9 @@
 // One quiet line for who is here for the first time: the first minute of the first lesson. Who has gone there or has
-// closed it does not see it again in this browser; nor does who came by a link with a sentence.
+// closed it does not see it again in this browser; nor does who came to a sentence, to a case, or to a frame.
 import { make, makeButton } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
+
+const SENT = ["text", "case", "embed"]; // fields of an address that others have chosen
 
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".invitation");
@@ -10,7 +12,8 @@ export default function ({ data, parentElement }) {
     document.cookie = `${data.cookie}=1; path=/; max-age=31536000; samesite=lax`;
   };
   const [opened] = performance.getEntriesByType("navigation");
-  const isNew = !document.cookie.includes(`${data.cookie}=`) && !new URL(opened.name).searchParams.has("text");
+  const asked = new URL(opened.name).searchParams;
+  const isNew = !document.cookie.includes(`${data.cookie}=`) && !SENT.some((field) => asked.has(field));
   root.replaceChildren();
   if (isNew) {
     const start = make("a", "", data.text);

@@ -19,7 +19,7 @@ _invitation = components.component(
 
 
 def show() -> None:
-    if st.context.is_embedded or st.context.cookies.get(COOKIE):
+    if st.context.cookies.get(COOKIE):
         return
     language = "".join(f"&{name}={value}" for name, value in in_link().items())
     texts = {"text": t("lessons.invitation"), "close": t("lessons.no_invitation")}
