@@ -1,6 +1,7 @@
 """Words as points on two or three axes: close points are similar words, an arrow is a difference."""
 
 import html
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -139,7 +140,7 @@ def free_sides(
     sides: dict[str, str] = {}
     for word in words:
         is_small = word in small.index
-        wide, line = LETTER * len(word), LINE
+        wide, line = _width(word), LINE
         if is_small:
             wide, line = wide * SMALL / SIZE, LINE + AIR
         across, up = points.loc[word].to_numpy()[:, None] / units
@@ -155,6 +156,11 @@ def free_sides(
                 sides[word] = side
                 break
     return sides
+
+
+def _width(word: str) -> float:
+    """Pixels of a word in large letters; a Chinese character is as wide as it is high."""
+    return sum(SIZE if unicodedata.east_asian_width(letter) in "WF" else LETTER for letter in word)
 
 
 def _marks(points: pd.DataFrame, flat: bool) -> Callable[..., dict]:

@@ -146,6 +146,19 @@ def test_words_are_written_where_they_have_room_in_every_width():
     assert written(600, 60) <= written(60)
 
 
+def test_chinese_words_get_the_room_that_their_characters_take():
+    def sides(*words: str) -> set[str]:
+        # 30 pixels apart three letters fit beside each other, three characters do not.
+        points = pd.DataFrame([[0, 0], [0.3, 0], [6, 1]], [*words, "end"], [1, 2], dtype=float)
+        figure = scatter(
+            points, axes=["a", "b"], groups=pd.Series("g", points.index), labelled=words, widths=[660]
+        )
+        return {*figure.data[-1].textposition}
+
+    assert sides("one", "two") == {"top center"}
+    assert len(sides("中学生", "加油站")) == 2
+
+
 def test_a_click_fades_nothing():
     for trace in marks(draw()).values():
         assert trace.unselected.marker.opacity == trace.marker.opacity
