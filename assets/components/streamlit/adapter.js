@@ -10,6 +10,7 @@
  * @property {(name: string, value: unknown) => void} setTriggerValue for one run of the page
  * @property {(name: string, value: unknown) => void} setStateValue for all that follow
  */
+import { elementIn, treeOf } from "../page/elements.js";
 
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
@@ -20,9 +21,11 @@ const MOMENT = 50; // milliseconds
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
 
 // In an address these say that the page is embedded, and how.
+/** @param {string} name */
 const isEmbedding = (name) => ["embed", "embed_options"].includes(name.toLowerCase());
 
 // An address of the app, embedded as this page is.
+/** @param {string} address */
 function embeddedAddress(address) {
   const url = new URL(address);
   for (const [name, value] of new URLSearchParams(location.search))
@@ -38,30 +41,34 @@ export function wholeAddress() {
 }
 
 // How high all of the page is, whenever that changes.
+/** @param {(height: number) => void} act */
 export function followHeight(act) {
-  const page = /** @type {HTMLElement} */ (document.querySelector(PAGE));
+  const page = elementIn(document, PAGE);
   const sizes = new ResizeObserver(() => act(Math.ceil(page.getBoundingClientRect().height)));
   sizes.observe(page, { box: "border-box" });
 }
 
 // A browser lets the ground of a page show through its frame where both are light, or both dark: it is told which.
 export function sayColourScheme() {
-  const app = document.querySelector('[data-testid="stApp"]');
+  const app = elementIn(document, '[data-testid="stApp"]');
   document.documentElement.style.colorScheme = getComputedStyle(app).colorScheme;
 }
 
 // Act once the page has run to its end.
+/** @param {() => void} act @param {number} moments */
 export function atRest(act, moments = MAX_MOMENTS) {
   if (moments && !document.querySelector(AT_REST)) setTimeout(() => atRest(act, moments - 1), MOMENT);
   else setTimeout(act, MOMENT);
 }
 
 // Follow the link in the container with this key.
+/** @param {string} key */
 export function followLink(key) {
   /** @type {HTMLElement} */ (document.querySelector(`.${KEY}${key} a`))?.click();
 }
 
 // Of all containers whose key begins so, show the one whose key ends with that name.
+/** @param {string} prefix @param {string} name */
 export function showOnly(prefix, name) {
   const id = `headscope-${prefix}shown`;
   const style =
@@ -75,26 +82,39 @@ export function reachCode() {
   for (const code of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(CODE))) code.tabIndex = 0;
 }
 
+/**
+ * The nearest element of Streamlit's around a component.
+ * @param {HTMLElement} element
+ * @param {string} selector
+ */
+function partAround(element, selector) {
+  const tree = treeOf(element);
+  const part = tree instanceof ShadowRoot ? tree.host.closest(selector) : null;
+  return /** @type {HTMLElement | null} */ (part);
+}
+
 // What is drawn takes the height that it needs, no longer the one that it had while it was loading
 // (pages/_kit/components.py), nor does the container with that key around it.
+/** @param {HTMLElement} element @param {string} key */
 export function fitHeight(element, key = "") {
-  const { host } = element.getRootNode();
-  const around = key && host?.closest(`.${KEY}${key}`);
-  for (const box of [host?.closest(".stElementContainer"), around, around?.parentElement])
+  const around = key ? partAround(element, `.${KEY}${key}`) : null;
+  for (const box of [partAround(element, ".stElementContainer"), around, around?.parentElement])
     if (box) Object.assign(box.style, { height: "auto", flex: "none", overflow: "visible" });
 }
 
 // On a phone the element stays in sight below Streamlit's own header, but for so many pixels at its top
 // (pages/_server/streamlit_parts.py).
+/** @param {HTMLElement} element @param {number} above */
 export function keepInSight(element, above) {
-  const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
+  const box = partAround(element, ".stElementContainer");
   box?.style.setProperty("--above", `${above}px`);
 }
 
 // What else stays at the top of the page, and where headings come to stand, is below this element, where it stays in
 // sight (pages/_server/streamlit_parts.py). Returns what ends that.
+/** @param {HTMLElement} element */
 export function reserveTop(element) {
-  const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
+  const box = partAround(element, ".stElementContainer");
   const { style } = document.documentElement;
   const sizes = new ResizeObserver(() => {
     const isSticky = box && getComputedStyle(box).position === "sticky";
@@ -111,6 +131,7 @@ export function reserveTop(element) {
 // frame of another site the next page is embedded as this one is; `WHOLE` is the class of the link that leads out of it.
 export function openHere() {
   const home = new URL(".", document.baseURI).href;
+  /** @param {Event} event */
   const here = (event) => {
     const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
     if (!link?.href.startsWith(home) || link.download || link.classList.contains(WHOLE)) return;
@@ -136,20 +157,24 @@ export function reduceMotion(prototype = Element.prototype) {
 // makes one entry: what the server then changes by itself Streamlit would push as another, with a scene between that
 // never was. A page that is left through a link keeps its address: Streamlit clears it of the controls that the next
 // page does not have before that page is there, and Back would find it without them.
+/** @param {(address?: string | URL | null) => string} complete @param {History} history @param {Location} location */
 export function undoByBack(complete, history = window.history, location = window.location) {
   const push = history.pushState.bind(history);
   const replace = history.replaceState.bind(history);
   let [acted, leaving] = [false, false];
+  /** @param {boolean} happened */
   const note = (happened) => () => {
     [acted, leaving] = [happened, false];
   };
   for (const act of ["pointerdown", "keydown"]) window.addEventListener(act, note(true), true);
   window.addEventListener("popstate", note(false), true);
+  /** @param {Event} event */
   const leave = (event) => {
     const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
-    leaving = Boolean(link) && link.origin === location.origin && link.pathname !== location.pathname;
+    leaving = link !== undefined && link.origin === location.origin && link.pathname !== location.pathname;
   };
   window.addEventListener("click", leave, true);
+  /** @param {URL} url */
   const samePage = (url) => url.pathname === location.pathname;
   history.replaceState = (state, title, url) => {
     const whole = new URL(complete(url));

@@ -4,8 +4,18 @@ import { connect } from "../scene/address.js";
 import { atRest, followLink, openHere } from "./adapter.js";
 import { replaceOwnWords } from "./own_words.js";
 
+/**
+ * @typedef {object} AddressPage
+ * @property {string} language
+ * @property {string | null} cookie that keeps a language which was chosen
+ * @property {import("./own_words.js").Words} ownWords
+ * @property {string | null} follow the key of a container with a link to be followed now
+ * @property {string} weights the edition of the trained weights
+ */
+
 let listens = false;
 
+/** @param {import("./adapter.js").Mounted<AddressPage & import("../scene/address.js").ServerFocus>} mounted */
 export default function ({ data, setStateValue }) {
   if (!listens) openHere();
   listens = true;
@@ -14,5 +24,6 @@ export default function ({ data, setStateValue }) {
   if (data.cookie) document.cookie = `${data.cookie}; path=/; max-age=31536000; samesite=lax`;
   replaceOwnWords(data.ownWords);
   connect(data, (state) => setStateValue("focus", state));
-  if (data.follow) atRest(() => followLink(data.follow));
+  const { follow } = data;
+  if (follow) atRest(() => followLink(follow));
 }

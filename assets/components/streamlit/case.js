@@ -1,10 +1,21 @@
 // The banner of the case that opened this page: what to notice, and links to the cases before and after. It stays at the
 // top while you explore the scene; other pages have addresses without the case.
-import { emphasized, make, makeButton } from "../page/elements.js";
+import { elementIn, emphasized, make, makeButton } from "../page/elements.js";
 import { fitHeight, reserveTop } from "./adapter.js";
 
+/**
+ * @typedef {object} CasePage
+ * @property {string} place the number of the case
+ * @property {string[]} title in pieces, every other of which is emphasized
+ * @property {string[]} notice the same
+ * @property {{ text: string, title: string, href: string }[]} beside links to the cases before and after
+ * @property {string} field of the address that names the case
+ * @property {string} leave
+ */
+
+/** @param {import("./adapter.js").Mounted<CasePage>} mounted */
 export default function ({ data, parentElement }) {
-  const root = parentElement.querySelector(".case");
+  const root = elementIn(parentElement, ".case");
   const head = make("div", "head");
   const name = make("div", "name");
   name.append(make("span", "place", data.place), emphasized("strong", data.title));

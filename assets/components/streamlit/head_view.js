@@ -3,47 +3,71 @@
 
 import { arrival } from "../numbers/blobs.js";
 import { openPayload } from "../numbers/payload.js";
+import { elementIn } from "../page/elements.js";
 import { pageOf } from "../page/saved_page.js";
 import { follow, heldFocus, move, ready, report } from "../scene/address.js";
 import { linkOf, placeOf } from "../scene/focus_link.js";
 import { showView } from "../view/head_view.js";
 import { fitHeight } from "./adapter.js";
 
+/** @typedef {import("../view/head_view.js").Header} Header */
+/** @typedef {import("../scene/address.js").LinkFocus} LinkFocus */
+/** @typedef {import("../scene/focus_link.js").ViewPlace} ViewPlace */
+/** @typedef {import("../view/head_view.js").HeadView} HeadView */
+
+/**
+ * @typedef {object} HeadViewPage
+ * @property {string} digest of the numbers
+ * @property {boolean} [explains] the server says where numbers of X and of the columns of W come from
+ * @property {import("../numbers/explanation.js").Explanation | null} [explanation]
+ */
+
 // The page without numbers comes from the server that these scripts come from.
 const TEMPLATE = new URL("../saved_page.html", import.meta.url);
 
+/** @param {import("./adapter.js").Mounted<Header & HeadViewPage>} mounted */
 export default async function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".view");
+  /** @type {HTMLElement & { turn?: number, view?: HeadView }} */
+  const root = elementIn(parentElement, ".view");
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
   const [payload] = await Promise.all([arrival(data.name, data.digest), ready]);
   if (root.turn !== turn) return; // a newer scene has come meanwhile
   const panels = openPayload(payload);
+  /** @param {Header} header */
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
   if (!data.follows) {
     showView(root, data, panels, { open: null, moved: null, hide: null, page });
     return fitHeight(root);
   }
+  /** @param {Partial<LinkFocus>} changes */
   const goTo = (changes) => {
     move(changes);
     if (data.reports) report(); // other figures of the page look there, too
   };
+  /** @param {{ layer: number, head: number }} chosen */
   const open = ({ layer, head }) => goTo({ layer: String(layer + 1), head: String(head + 1), heads: "" });
-  const moved = () => goTo(linkOf(root.view.selection, heldFocus()));
+  const moved = () => {
+    if (root.view) goTo(linkOf(root.view.selection, heldFocus()));
+  };
+  /** @param {number} nth @param {number} token */
   const hide = (nth, token) => {
     move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) }); // its word is another then
     report();
     setTriggerValue("hidden", { panel: nth, word: token });
   };
+  /** @param {import("../view/head_view.js").AskedMatrix} asked */
   const plot = (asked) => {
     report();
     setTriggerValue("plotted", asked);
   };
+  /** @param {import("../view/head_view.js").AskedNumber} place */
   const explain = (place) => {
     report();
     setTriggerValue("explained", place);
   };
   // What is not here the server sends; until then the view stays where it is.
+  /** @param {{ layer: number, head: number }} place */
   const isHere = ({ layer, head }) => panels[0].layers.get(layer)?.heads.includes(head);
   const place = placeOf(heldFocus(), data, panels);
   const { layer, head, tokens } = isHere(place) && place.nth === 0 ? place : { ...data, tokens: [data.token] };
@@ -56,6 +80,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     plot: data.matrices ? plot : null,
     explain: data.explains ? explain : null,
   });
+  /** @param {LinkFocus} focus */
   const follower = (focus) => {
     const there = placeOf(focus, data, panels);
     if (isHere(there)) view.goTo(there);

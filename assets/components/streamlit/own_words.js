@@ -22,8 +22,10 @@ let observer;
 /** @param {Words} words none for English */
 export function replaceOwnWords(words) {
   if (JSON.stringify(words) === JSON.stringify(active)) return;
-  const back = Object.entries(active).map(([place, texts]) => [place, texts.map(([english, text]) => [text, english])]);
-  for (const one of [Object.fromEntries(back), words]) {
+  /** @type {Words} */
+  const back = {};
+  for (const [place, texts] of Object.entries(active)) back[place] = texts.map(([english, text]) => [text, english]);
+  for (const one of [back, words]) {
     places = Object.entries(one).map(([place, texts]) => [place, texts.map((pair) => replacement(...pair))]);
     translate(document.body);
   }
@@ -39,9 +41,12 @@ function retranslate(records) {
     for (const node of type === "childList" ? addedNodes : [target]) translate(node);
 }
 
-/** @returns {Replacement} */
+/** @param {string} from @param {string} text @returns {Replacement} */
 function replacement(from, text) {
-  const [names, form] = [[], []];
+  /** @type {string[]} */
+  const names = [];
+  /** @type {string[]} */
+  const form = [];
   for (const [at, piece] of from.split(/\{(\w+)\}/).entries()) {
     if (at % 2) names.push(piece);
     form.push(at % 2 ? "(.+)" : piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
@@ -78,11 +83,13 @@ function translateWithin(root, replacements) {
   }
 }
 
+/** @param {string} words @param {Replacement[]} replacements */
 function replaced(words, replacements) {
   for (const { form, names, text } of replacements) {
     const found = form.exec(words.trim());
-    const fields = found && Object.fromEntries(names.map((name, at) => [name, found[at + 1]]));
-    if (found) return words.replace(words.trim(), () => fill(text, fields));
+    if (!found) continue;
+    const fields = Object.fromEntries(names.map((name, at) => [name, found[at + 1]]));
+    return words.replace(words.trim(), () => fill(text, fields));
   }
   return null;
 }

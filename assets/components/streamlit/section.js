@@ -35,4 +35,5 @@ export function holdSection(name) {
 }
 
 // Where a heading comes to stand: below the bar of the page.
+/** @param {HTMLElement} heading */
 const top = (heading) => parseFloat(getComputedStyle(heading).scrollMarginTop) || 0;

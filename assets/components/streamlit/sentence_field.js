@@ -1,4 +1,5 @@
 // What Enter does in a field for a sentence. tests/browser/test_streamlit.py fails where Streamlit changes the field.
+import { targetOf } from "../page/elements.js";
 import { KEY } from "./adapter.js";
 
 const SENTENCES = ["text", "twin", "target"].map((key) => `.${KEY}${key} textarea`).join(", ");
@@ -7,16 +8,21 @@ export const COMPOSING = 229; // the key code during a composition in Safari, wh
 // Enter applies a sentence; Shift+Enter breaks the line. Streamlit applies a field of several lines with Ctrl+Enter
 // alone. Enter that ends a composition, as of Chinese characters, belongs to the composition.
 export function applyOnEnter() {
+  /** @param {KeyboardEvent} event */
   const apply = (event) => {
-    const { target, key, shiftKey, ctrlKey, metaKey, altKey, isComposing, keyCode } = event;
-    if (key !== "Enter" || shiftKey || ctrlKey || metaKey || altKey || !target.matches?.(SENTENCES)) return;
+    const { key, shiftKey, ctrlKey, metaKey, altKey, isComposing, keyCode } = event;
+    const target = targetOf(event);
+    if (key !== "Enter" || shiftKey || ctrlKey || metaKey || altKey || !target?.matches(SENTENCES)) return;
     if (isComposing || keyCode === COMPOSING) return;
     event.preventDefault();
     event.stopPropagation();
     target.dispatchEvent(new KeyboardEvent("keydown", { key, code: "Enter", ctrlKey: true, bubbles: true }));
   };
-  const name = ({ target }) => {
-    if (target.matches?.(SENTENCES)) target.enterKeyHint = "go"; // on a phone, the key says what it does
+  /** @param {FocusEvent} event */
+  const name = (event) => {
+    const target = targetOf(event);
+    // On a phone, the key says what it does.
+    if (target instanceof HTMLTextAreaElement && target.matches(SENTENCES)) target.enterKeyHint = "go";
   };
   window.addEventListener("keydown", apply, true);
   window.addEventListener("focusin", name);

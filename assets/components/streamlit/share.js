@@ -1,18 +1,22 @@
 // The menu in the header that shares the scene of the page: it copies its link, or the code of a frame that shows it in
 // another site. The address has all that the page looks at.
-import { make, makeButton, makeSvg } from "../page/elements.js";
+import { elementIn, make, makeButton, makeSvg } from "../page/elements.js";
+
+/** @typedef {{ texts: Record<string, string>, note: string, language: string | null }} SharePage the language if chosen */
 
 const FRAME_HEIGHT = 720; // pixels of a frame: sentences, drawing and the first matrices on a slide
 const SHARE_ICON = "M12 15V3m0 0L8 7m4-4 4 4M5 11v9h14v-9"; // an arrow out of a box
 
+/** @param {import("./adapter.js").Mounted<SharePage>} mounted */
 export default function ({ data, parentElement }) {
   const { texts, note } = data;
-  const root = parentElement.querySelector(".share");
+  const root = elementIn(parentElement, ".share");
   const now = JSON.stringify(data);
   if (root.dataset.now === now) return; // it stays open while the page runs
   root.dataset.now = now;
   const byHand = make("div", "by-hand");
   byHand.hidden = true;
+  /** @param {"link" | "frame"} name @param {(language: string | null) => string} written */
   const item = (name, written) => {
     const button = makeButton(texts[name], "", async () => {
       const text = written(data.language);
@@ -34,6 +38,7 @@ export default function ({ data, parentElement }) {
   root.replaceChildren(shareMenu(texts, inside, byHand));
 }
 
+/** @param {Record<string, string>} texts @param {HTMLElement} inside @param {HTMLElement} byHand */
 function shareMenu(texts, inside, byHand) {
   const box = make("details");
   const summary = make("summary");
@@ -48,6 +53,7 @@ function shareMenu(texts, inside, byHand) {
     box.open = false;
     summary.focus();
   };
+  /** @param {Event} event */
   const leave = (event) => {
     if (!event.composedPath().includes(box)) box.open = false;
   };
@@ -55,12 +61,13 @@ function shareMenu(texts, inside, byHand) {
     window[box.open ? "addEventListener" : "removeEventListener"]("pointerdown", leave, true);
     if (box.open) return;
     byHand.hidden = true;
-    for (const button of inside.querySelectorAll("button")) button.textContent = texts[button.dataset.name];
+    for (const button of inside.querySelectorAll("button")) button.textContent = texts[button.dataset.name ?? ""];
   };
   return box;
 }
 
 // What cannot be written to the clipboard, selected.
+/** @param {HTMLElement} box @param {string} label @param {string} text */
 function showByHand(box, label, text) {
   const field = Object.assign(make("textarea"), { value: text, readOnly: true, rows: 4 });
   field.setAttribute("aria-label", label);
@@ -72,6 +79,7 @@ function showByHand(box, label, text) {
 }
 
 // The address of this page; in a language that was chosen it says so.
+/** @param {string | null} language */
 function sharedLink(language) {
   const url = new URL(location.href);
   if (language && !url.searchParams.has("lang")) url.searchParams.set("lang", language);
@@ -79,6 +87,7 @@ function sharedLink(language) {
 }
 
 // The code of a frame with this page, for another site.
+/** @param {string | null} language */
 function frameCode(language) {
   const url = new URL(sharedLink(language));
   url.searchParams.set("embed", "true");
