@@ -1,18 +1,24 @@
 // The cards of all lessons, each with how far this browser is in it.
-import { make } from "../page/elements.js";
+import { elementIn, make } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
 import { progressOf } from "./progress.js";
 
+/** @typedef {import("./progress.js").LessonName & LessonCard} LessonWithCard */
+/** @typedef {{ title: string, goal: string, size: string, count: number, href: string }} LessonCard */
+/** @typedef {{ name: string, number: number, code: string }} OpenedLesson */
+
+/** @param {import("../streamlit/adapter.js").Mounted<{ lessons: LessonWithCard[], texts: Record<string, string> }>} mounted */
 export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".cards");
+  const root = elementIn(parentElement, ".cards");
   root.replaceChildren(
     ...data.lessons.map((lesson) => cardOf(lesson, data.texts, (what) => setTriggerValue("acted", what))),
   );
   fitHeight(root);
 }
 
+/** @param {LessonWithCard} lesson @param {Record<string, string>} texts @param {(opened: OpenedLesson) => void} act */
 function cardOf(lesson, texts, act) {
   const { code, answered, number } = progressOf(lesson);
   const card = make("article", "card");

@@ -1,10 +1,12 @@
 // Point at a cell of the empty matrix. Answer: ``9,3``, its row and its column.
-import { make } from "../page/elements.js";
+import { elementIn, make, targetOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { makeMatrix } from "./matrix.js";
 import { quoted } from "./words.js";
 
-/** @param {import("./screen.js").Asked} asked */
+/** @typedef {{ kind: "cell", words: string[], queries: string[], query: null }} CellQuestion */
+
+/** @param {import("./screen.js").Asked<CellQuestion>} asked */
 export function cell({ question, texts, answer, change }) {
   const { queries, words } = question;
   const [first, second] = (answer ?? "").split(",").map((at) => Number(at) - 1);
@@ -21,14 +23,16 @@ export function cell({ question, texts, answer, change }) {
     cells[row][column] = place;
     return place;
   });
-  const table = box.querySelector("table");
+  const table = elementIn(box, "table");
   table.setAttribute("role", "grid");
   table.setAttribute("aria-label", texts.cell);
   for (const row of table.querySelectorAll("tr")) row.setAttribute("role", "row");
 
+  /** @param {number} row @param {number} column */
   function nameOf(row, column) {
     return fill(texts.seen, { query: quoted(queries[row]), key: quoted(words[column]) });
   }
+  /** @param {number} row @param {number} column @param {boolean} chosen */
   function stand(row, column, chosen) {
     const before = cells[at.row][at.column];
     before.tabIndex = -1;
@@ -41,16 +45,19 @@ export function cell({ question, texts, answer, change }) {
       for (const [key, one] of line.entries())
         one.classList.toggle("crossed", chosen && (nth === row || key === column) && one !== now);
   }
+  /** @param {number} row @param {number} column */
   function choose(row, column) {
     stand(row, column, true);
     change(`${row + 1},${column + 1}`, fill(texts.chosen, { word: nameOf(row, column) }));
   }
-  table.addEventListener("click", ({ target }) => {
-    const place = /** @type {HTMLElement} */ (/** @type {Element} */ (target).closest("td"));
+  table.addEventListener("click", (event) => {
+    const place = targetOf(event)?.closest("td");
     if (place) choose(Number(place.dataset.row), Number(place.dataset.column));
   });
   table.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    /** @type {Record<string, [down: number, right: number]>} */
+    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+    const by = steps[event.key];
     if (!by) return;
     event.preventDefault();
     event.stopPropagation(); // Streamlit has keys of its own

@@ -5,7 +5,10 @@ import { shade, themeColours } from "../pictures/colours.js";
 import { makeMatrix } from "./matrix.js";
 import { oneOf } from "./words.js";
 
-/** @param {import("./screen.js").Asked} asked */
+/** @typedef {{ rows: string[], columns: string[], values: (number | null)[] }} PictureOfWeights null where it is masked */
+/** @typedef {import("./words.js").QuestionSentence & { kind: "choose", pictures: PictureOfWeights[] }} ChooseQuestion */
+
+/** @param {import("./screen.js").Asked<ChooseQuestion>} asked */
 export function choose({ root, question, texts, answer, change }) {
   const row = make("div", "pictures");
   row.setAttribute("role", "radiogroup");

@@ -8,7 +8,9 @@ import { quoted } from "./words.js";
 const STEP = 5; // per cents of an arrow key
 const LEAST_ROOM = 62; // pixels of a word whose bar stands above it
 
-/** @param {import("./screen.js").Asked} asked */
+/** @typedef {import("./words.js").QuestionSentence & { kind: "draw" }} DrawQuestion */
+
+/** @param {import("./screen.js").Asked<DrawQuestion>} asked */
 export function drawRow({ root, question, texts, answer, change }) {
   const { words, query, queries } = question;
   let row = readRow(answer, words.length) ?? evenly(words.length);
@@ -20,6 +22,7 @@ export function drawRow({ root, question, texts, answer, change }) {
   const bars = words.map((word, at) => barOf(word, at));
   box.append(...bars.map(({ whole }) => whole));
 
+  /** @param {string} word @param {number} at */
   function barOf(word, at) {
     const whole = make("div", at === query && words[query] === queries[query] ? "bar looking" : "bar");
     const track = make("div", "track");
@@ -41,11 +44,13 @@ export function drawRow({ root, question, texts, answer, change }) {
     return { whole, track, level, share };
   }
 
+  /** @param {PointerEvent} event @param {number} at */
   function grab(event, at) {
     const { track } = bars[at];
     event.preventDefault();
     track.setPointerCapture(event.pointerId);
     track.focus();
+    /** @param {PointerEvent} event */
     const drag = ({ clientX, clientY }) => {
       const { left, top, width, height } = track.getBoundingClientRect();
       const across = rtl ? (left + width - clientX) / width : (clientX - left) / width;
@@ -60,10 +65,13 @@ export function drawRow({ root, question, texts, answer, change }) {
     drag(event);
   }
 
+  /** @param {KeyboardEvent} event @param {number} at */
   function press(event, at) {
     const { key, ctrlKey, metaKey, altKey } = event;
     if (ctrlKey || metaKey || altKey) return;
-    const by = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: 4 * STEP, PageDown: -4 * STEP }[key];
+    /** @type {Record<string, number>} */
+    const steps = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: 4 * STEP, PageDown: -4 * STEP };
+    const by = steps[key];
     const onward = rtl ? "ArrowLeft" : "ArrowRight";
     if (by) set(at, row[at] + by);
     else if (key === "Home") set(at, 0);
@@ -76,15 +84,18 @@ export function drawRow({ root, question, texts, answer, change }) {
     tell(at);
   }
 
+  /** @param {number} at @param {number} share */
   function set(at, share) {
     row = withWeight(row, at, share);
     show();
     change(writtenRow(row), "");
   }
   // What changed by a drag is said when it ends.
+  /** @param {number} at */
   function tell(at) {
     if (answerNow) change(answerNow, fill(texts.bar, { word: quoted(words[at]), share: row[at] }));
   }
+  /** @param {number} at */
   function stand(at) {
     bars.forEach(({ track }, key) => {
       track.tabIndex = key === at ? 0 : -1;

@@ -1,12 +1,31 @@
 // The end of a lesson: what one can do now, the question on paper, its scenes to look around in, and what comes next.
-import { make, makeButton, makeLink } from "../page/elements.js";
+import { elementIn, make, makeButton, makeLink } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
 import { listen } from "./keys.js";
 import { keepProgress } from "./progress.js";
 
+/** @typedef {{ text: string, href: string }} TextLink */
+
+/**
+ * @typedef {object} EndPage
+ * @property {import("./progress.js").LessonName} lesson
+ * @property {number} number after the last screen
+ * @property {string} heading
+ * @property {[title: string, text: string]} can
+ * @property {[title: string, text: string]} paper
+ * @property {string} around
+ * @property {{ ask: string, answered: boolean, links: TextLink[] }[]} screens
+ * @property {(TextLink & { name: string }) | null} then the next lesson
+ * @property {string} cards
+ * @property {string} back
+ * @property {boolean} projector
+ */
+
+/** @param {import("../streamlit/adapter.js").Mounted<EndPage>} mounted */
 export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".lesson");
+  const root = elementIn(parentElement, ".lesson");
+  /** @param {import("./screen.js").LessonAct} what */
   const act = (what) => setTriggerValue("acted", what);
   root.classList.toggle("projector", data.projector);
   keepProgress(data.lesson, { number: data.number });
@@ -23,13 +42,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
   }
   parts.push(make("h2", "", data.around), list);
   const foot = make("div", "foot");
-  if (data.then) {
-    const then = makeLink(data.then.text, absolute(data.then.href));
+  const { then: next } = data;
+  if (next) {
+    const then = makeLink(next.text, absolute(next.href));
     then.className = "lock";
     then.onclick = (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
-      act({ do: "lesson", name: data.then.name });
+      act({ do: "lesson", name: next.name });
     };
     foot.append(then);
   }
@@ -41,4 +61,5 @@ export default function ({ data, parentElement, setTriggerValue }) {
   fitHeight(root);
 }
 
+/** @param {string} href */
 const absolute = (href) => new URL(href, document.baseURI).href;

@@ -4,17 +4,25 @@ import { fill } from "../page/wording.js";
 
 const LINE_STEPS = 100; // of a line whose numbers are not whole
 
-/** @param {import("./screen.js").Asked} asked */
+/**
+ * @typedef {import("./words.js").QuestionSentence & { kind: "estimate", low: number, high: number, quantity: string,
+ *   key: number | null }} EstimateQuestion
+ */
+
+/** @param {import("./screen.js").Asked<EstimateQuestion>} asked */
 export function estimate({ question, texts, answer, change }) {
   const { low, high, quantity } = question;
   const whole = quantity === "d_k" || quantity === "cache";
   const step = whole ? 1 : (high - low) / LINE_STEPS;
   const digits = whole ? 0 : Math.max(0, Math.ceil(-Math.log10(step)));
+  /** @param {number} number */
   const written = (number) => number.toFixed(digits);
+  /** @param {number} number */
   const said = (number) => written(number).replace("-", "−");
   const box = make("div", "line");
   const number = make("output", "", answer === null ? "?" : said(Number(answer)));
   const handle = make("input");
+  /** @param {number} number */
   const plain = (number) => String(Number(number.toFixed(digits))).replace("-", "−");
   const ends = { low: plain(low), high: plain(high) };
   const start = Number(answer ?? (low + high) / 2);

@@ -1,6 +1,6 @@
 // Build the one change that flips the model's answer: block a word from another, or switch off a head.
 // Answer: ``cut,from=9,to=3`` or ``off,layer=2,head=1``.
-import { make, makeButton } from "../page/elements.js";
+import { make, makeButton, treeOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { quoted, wordRow } from "./words.js";
@@ -8,14 +8,20 @@ import { quoted, wordRow } from "./words.js";
 const CUT_ANSWER = /^cut,from=(\d+),to=(\d+)$/;
 const OFF_ANSWER = /^off,layer=(\d+),head=(\d+)$/;
 
-/** @param {import("./screen.js").Asked} asked */
+/**
+ * @typedef {import("./words.js").QuestionSentence & { kind: "flip", changes: ("cut" | "off")[],
+ *   heads_of_layers: number[] }} FlipQuestion how many heads each layer has
+ */
+/** @typedef {{ from: number, to: number, head: [layer: number, head: number] | null }} BuiltChange the head from 1 */
+
+/** @param {import("./screen.js").Asked<FlipQuestion>} asked */
 export function flip({ root, question, texts, answer, change }) {
   const { words, queries, query, changes, heads_of_layers } = question;
   const box = make("div", "change");
   const told = make("p", "built");
   let from = query;
   let to = -1;
-  /** @type {[number, number] | null} */
+  /** @type {BuiltChange["head"]} */
   let head = null;
   const [, cutFrom, cutTo] = CUT_ANSWER.exec(answer ?? "") ?? [];
   const [, offLayer, offHead] = OFF_ANSWER.exec(answer ?? "") ?? [];
@@ -56,7 +62,7 @@ export function flip({ root, question, texts, answer, change }) {
       const row = make("div", "switch");
       row.append(make("span", "name", fill(texts.layer, { layer: at + 1 })));
       for (let one = 1; one <= count; one++) {
-        const isOff = head?.[0] === at + 1 && head[1] === one;
+        const isOff = head?.[0] === at + 1 && head?.[1] === one;
         const button = makeButton(fill(texts.head, { head: one }), "number", () =>
           build({ from, to: -1, head: isOff ? null : [at + 1, one] }),
         );
@@ -74,6 +80,7 @@ export function flip({ root, question, texts, answer, change }) {
     return grid;
   }
 
+  /** @param {BuiltChange} built */
   function build(built) {
     const focused = standingAt(box);
     ({ from, to, head } = built);
@@ -92,14 +99,20 @@ export function flip({ root, question, texts, answer, change }) {
 }
 
 // Where the keyboard is, as a part of the box that is made anew.
+/** @param {HTMLElement} box */
 function standingAt(box) {
-  const active = box.getRootNode().activeElement;
+  const { activeElement: active } = treeOf(box);
   const row = active?.closest(".words");
-  if (row) return { row: row.className, at: [...row.children].indexOf(active) };
-  return active?.dataset?.place ?? null;
+  if (active && row) return { row: row.className, at: [...row.children].indexOf(active) };
+  return active instanceof HTMLElement ? (active.dataset.place ?? null) : null;
 }
 
+/** @param {HTMLElement} box @param {ReturnType<typeof standingAt>} place */
 function focusOn(box, place) {
-  if (typeof place === "string") box.querySelector(`[data-place="${place}"]`)?.focus();
-  else if (place) box.querySelector(`.words.${place.row.split(" ").at(-1)}`)?.children[place.at]?.focus();
+  if (!place) return;
+  const isButton = typeof place === "string";
+  const one = isButton
+    ? box.querySelector(`[data-place="${place}"]`)
+    : box.querySelector(`.words.${place.row.split(" ").at(-1)}`)?.children[place.at];
+  if (one instanceof HTMLElement) one.focus();
 }

@@ -7,6 +7,7 @@ const MARKED = /\*\*(.+?)\*\*|\*(.+?)\*/gu;
 /**
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} tag
+ * @param {string} className
  * @param {string} text
  */
 export function formatted(tag, className, text) {

@@ -30,7 +30,9 @@ function press(event) {
     return;
   }
   if (!go || element.matches(OWN_KEYS)) return;
-  const by = { ArrowRight: 1, n: 1, ArrowLeft: -1 }[event.key];
+  /** @type {Record<string, number>} */
+  const steps = { ArrowRight: 1, n: 1, ArrowLeft: -1 };
+  const by = steps[event.key];
   if (!by || !(locked || (always && event.key !== "n"))) return;
   event.preventDefault();
   go(by);

@@ -27,6 +27,7 @@ export function makeMatrix(rows, columns, { from, to }, cell) {
 // Of scripts that are written downwards, too: their characters stand upright above a column.
 const UPRIGHT = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff00-\uffef]/u;
 
+/** @param {string} word @param {"row" | "column"} scope */
 function axisName(word, scope) {
   const name = make("th", scope);
   name.setAttribute("scope", scope === "row" ? "row" : "col");

@@ -1,9 +1,11 @@
 // Put heads in order: a list whose items are dragged, or moved by the arrow keys or buttons. Answer: ``3,1,2``.
-import { make, makeButton } from "../page/elements.js";
+import { elementIn, make, makeButton, targetOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 
-/** @param {import("./screen.js").Asked} asked */
+/** @typedef {import("./words.js").QuestionSentence & { kind: "order", heads: number[] }} OrderQuestion heads from 1 */
+
+/** @param {import("./screen.js").Asked<OrderQuestion>} asked */
 export function order({ root, question, texts, answer, change }) {
   const list = make("ol", "heads");
   list.setAttribute("aria-label", texts.heads);
@@ -16,6 +18,7 @@ export function order({ root, question, texts, answer, change }) {
   // The order in which they stand is an answer, too.
   queueMicrotask(() => change(heads().join(), ""));
 
+  /** @param {number} head */
   function itemOf(head) {
     const item = make("li", "head");
     item.dataset.head = String(head);
@@ -30,24 +33,28 @@ export function order({ root, question, texts, answer, change }) {
     down.setAttribute("aria-label", fill(texts.down, { head }));
     item.append(make("span", "number"), name, up, down);
     item.addEventListener("keydown", (event) => {
-      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      /** @type {Record<string, number>} */
+      const steps = { ArrowUp: -1, ArrowDown: 1 };
+      const by = steps[event.key];
       if (!by || event.target !== item) return;
       event.preventDefault();
       event.stopPropagation(); // Streamlit has keys of its own
       move(item, by);
     });
     item.addEventListener("pointerdown", (event) => {
-      if (!(/** @type {Element} */ (event.target).closest("button"))) grab(item, event);
+      if (!targetOf(event)?.closest("button")) grab(item, event);
     });
     return item;
   }
 
+  /** @param {HTMLElement} item @param {number} by */
   function move(item, by) {
     pass(item, by);
     moved(item);
   }
 
   // One place up or down. The other one is moved: what is put elsewhere loses the pointer and the keyboard.
+  /** @param {HTMLElement} item @param {number} by */
   function pass(item, by) {
     const other = by < 0 ? item.previousElementSibling : item.nextElementSibling;
     if (!other) return;
@@ -55,11 +62,14 @@ export function order({ root, question, texts, answer, change }) {
     else item.before(other);
   }
 
+  /** @param {HTMLElement} item @param {PointerEvent} event */
   function grab(item, event) {
     item.setPointerCapture(event.pointerId);
     item.classList.add("dragged");
+    /** @param {PointerEvent} event */
     const drag = ({ clientY }) => {
-      const over = (other) => other && clientY - middleAcross(other);
+      /** @param {Element | null} other */
+      const over = (other) => (other ? clientY - middleAcross(other) : 0);
       while (over(item.previousElementSibling) < 0) pass(item, -1);
       while (over(item.nextElementSibling) > 0) pass(item, 1);
       number();
@@ -75,10 +85,11 @@ export function order({ root, question, texts, answer, change }) {
 
   function number() {
     [...list.children].forEach((item, at) => {
-      item.querySelector(".number").textContent = `${at + 1}.`;
+      elementIn(item, ".number").textContent = `${at + 1}.`;
     });
   }
 
+  /** @param {HTMLElement} item */
   function moved(item) {
     number();
     const head = Number(item.dataset.head);
@@ -87,6 +98,7 @@ export function order({ root, question, texts, answer, change }) {
   return list;
 }
 
+/** @param {Element} element */
 function middleAcross(element) {
   const { top, height } = element.getBoundingClientRect();
   return top + height / 2;

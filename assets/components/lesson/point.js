@@ -2,7 +2,9 @@
 import { fill } from "../page/wording.js";
 import { quoted, wordRow } from "./words.js";
 
-/** @param {import("./screen.js").Asked} asked */
+/** @typedef {import("./words.js").QuestionSentence & { kind: "point" }} PointQuestion */
+
+/** @param {import("./screen.js").Asked<PointQuestion>} asked */
 export function pointAt({ question, texts, answer, change }) {
   const { words, query, queries } = question;
   return wordRow(words, {

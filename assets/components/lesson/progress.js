@@ -40,7 +40,7 @@ export function keepProgress(lesson, changes) {
 }
 
 // An answer that is not locked yet; null for none.
-/** @param {LessonName} lesson */
+/** @param {LessonName} lesson @param {number} number @param {string | null} answer */
 export function keepDraft(lesson, number, answer) {
   const { drafts } = progressOf(lesson);
   if (answer === null) delete drafts[number];
@@ -48,6 +48,7 @@ export function keepDraft(lesson, number, answer) {
   keepProgress(lesson, { drafts });
 }
 
+/** @param {string} key */
 function keptText(key) {
   try {
     return localStorage.getItem(key) ?? here.get(key);

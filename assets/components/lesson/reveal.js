@@ -1,13 +1,33 @@
 // What came of a locked answer: two sentences, a small mark, what to notice, and the ways on.
-import { emphasized, make, makeButton, makeLink } from "../page/elements.js";
+import { elementIn, emphasized, make, makeButton, makeLink } from "../page/elements.js";
 import { isRtl, short } from "../page/wording.js";
 import { inkOn, shade, themeColours } from "../pictures/colours.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
 
+/** @typedef {HTMLElement & { told?: string }} RevealRoot with what was said last */
+/** @typedef {{ heading: string, words: string[], weights: number[], query: number | null }} RowOfWeights */
+
+/**
+ * @typedef {object} RevealPage
+ * @property {RowOfWeights[]} sides on a projector
+ * @property {string[][]} sentences in pieces, every other of which is emphasized
+ * @property {boolean | null} right null where no answer is
+ * @property {string} mark
+ * @property {string} notice
+ * @property {{ text: string, href: string }[]} look
+ * @property {boolean} like a like case
+ * @property {number} next
+ * @property {boolean} projector
+ * @property {Record<string, string>} texts
+ */
+
+/** @param {import("../streamlit/adapter.js").Mounted<RevealPage>} mounted */
 export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".reveal");
+  /** @type {RevealRoot} */
+  const root = elementIn(parentElement, ".reveal");
   const { texts, right } = data;
+  /** @param {import("./screen.js").LessonAct} what */
   const act = (what) => setTriggerValue("acted", what);
   root.classList.toggle("projector", data.projector);
   const told = make("div", "told");
@@ -22,7 +42,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (data.notice) parts.push(formatted("p", "notice", data.notice));
   const ways = make("div", "foot");
   const next = makeButton(texts.next, "lock", () => act({ do: "go", number: data.next }));
-  const names = ["again", "like", ...(data.like ? ["back"] : [])];
+  const names = /** @type {const} */ (["again", "like", "back"]).slice(0, data.like ? 3 : 2);
   const buttons = names.map((name) => makeButton(texts[name], "hint", () => act({ do: name })));
   ways.append(next, ...buttons);
   const look = make("p", "look", `${texts.look} `);
@@ -34,6 +54,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 }
 
 // A row of weights as words, each shaded by its weight.
+/** @param {HTMLElement} root @param {RowOfWeights} side */
 function sideOf(root, { heading, words, weights, query }) {
   const colours = themeColours(root);
   const row = make("div", "weights");
@@ -51,9 +72,11 @@ function sideOf(root, { heading, words, weights, query }) {
   return side;
 }
 
+/** @param {string} text @param {string} href */
 const linkOut = (text, href) => makeLink(text, new URL(href, document.baseURI).href);
 
 // A screen reader hears what came out once it is there; a page that is opened on it is read anyway.
+/** @param {RevealRoot} root @param {string} text */
 function say(root, text) {
   const live = make("div", "live");
   live.setAttribute("role", "status");

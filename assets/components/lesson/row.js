@@ -3,7 +3,7 @@
 /** @typedef {number[]} Row whole per cents, one for each word */
 
 // The same for all; what is left over goes to the first ones.
-/** @returns {Row} */
+/** @param {number} count @returns {Row} */
 export function evenly(count) {
   const each = Math.floor(100 / count);
   return Array.from({ length: count }, (_, at) => each + (at < 100 - each * count ? 1 : 0));
@@ -39,7 +39,7 @@ export const writtenRow = (row) =>
     .join();
 
 // The row of an answer; null for what is none of so many words.
-/** @returns {Row | null} */
+/** @param {string | null} answer @param {number} count @returns {Row | null} */
 export function readRow(answer, count) {
   const row = Array(count).fill(0);
   for (const part of String(answer ?? "").split(",")) {

@@ -1,6 +1,6 @@
 // One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
 // that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
-import { emphasized, make, makeButton } from "../page/elements.js";
+import { elementIn, emphasized, make, makeButton } from "../page/elements.js";
 import { ready, take } from "../scene/address.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { cell } from "./cell.js";
@@ -16,26 +16,90 @@ import { keepDraft, keepProgress, progressOf } from "./progress.js";
 import { find, why } from "./sentence.js";
 
 /**
+ * @typedef {import("./cell.js").CellQuestion | import("./choose.js").ChooseQuestion | import("./draw.js").DrawQuestion
+ *   | import("./estimate.js").EstimateQuestion | import("./flip.js").FlipQuestion | import("./order.js").OrderQuestion
+ *   | import("./point.js").PointQuestion | import("./sentence.js").FindQuestion
+ *   | import("./sentence.js").WhyQuestion} Question
+ */
+
+/**
  * What a kind of question is drawn from; `change` gets the answer as text, null for none, and what to say of it.
+ * @template {Question} [Kind=Question]
  * @typedef {object} Asked
  * @property {HTMLElement} root
- * @property {any} question
+ * @property {Kind} question
  * @property {Record<string, string>} texts
  * @property {string | null} answer that was chosen before
  * @property {(answer: string | null, said: string) => void} change
  * @property {() => void} lock
  */
 
-/** @type {Record<string, (asked: Asked) => HTMLElement>} */
-const QUESTIONS = { point: pointAt, cell, draw: drawRow, order, choose, estimate, flip, find, why };
+/**
+ * What is done on the page, in words for the server.
+ * @typedef {{ do: "again" | "back" | "cards" | "hint" | "like" | "projector" } | { do: "go", number: number }
+ *   | { do: "lock", answer: string } | { do: "resume", code: string } | { do: "lesson", name: string }} LessonAct
+ */
+/** @typedef {(what: LessonAct) => void} ActOnLesson */
+
+/**
+ * @typedef {object} ScreenPage
+ * @property {import("./progress.js").LessonName} lesson
+ * @property {number} number of the screen, from 1
+ * @property {boolean} like a like case is asked
+ * @property {string} code of the locked answers
+ * @property {number} answered
+ * @property {string} title
+ * @property {string} place
+ * @property {string} ask
+ * @property {string} problem
+ * @property {boolean} projector
+ * @property {string} cards where all lessons are
+ * @property {import("../scene/address.js").ServerFocus} focus
+ * @property {Record<string, string>} texts
+ * @property {Question} [question]
+ * @property {string | null} [answer] once it is locked
+ * @property {{ text?: string, pieces?: string[] }[]} [hints] that were asked for
+ * @property {boolean} [more_hints]
+ * @property {string} [refusal] why it cannot be asked
+ */
+/** @typedef {HTMLElement & { asked?: string }} ScreenRoot with what is asked now */
+
+/** @param {Asked} asked */
+function drawn(asked) {
+  const { question } = asked;
+  switch (question.kind) {
+    case "point":
+      return pointAt({ ...asked, question });
+    case "cell":
+      return cell({ ...asked, question });
+    case "draw":
+      return drawRow({ ...asked, question });
+    case "order":
+      return order({ ...asked, question });
+    case "choose":
+      return choose({ ...asked, question });
+    case "estimate":
+      return estimate({ ...asked, question });
+    case "flip":
+      return flip({ ...asked, question });
+    case "find":
+      return find({ ...asked, question });
+    case "why":
+      return why({ ...asked, question });
+  }
+}
+
 const WITH_TEXT = ["order", "choose", "estimate", "why"]; // kinds that are not answered on the words of the sentence
 const CHANGES = ["lock", "again"]; // of the locked answers
 const resumed = new Set(); // lessons whose kept answers have been sent, or are not wanted any more
 const own = new Set(); // lessons that were answered here since the page was opened
 
+/** @param {import("../streamlit/adapter.js").Mounted<ScreenPage>} mounted */
 export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".lesson");
+  /** @type {ScreenRoot} */
+  const root = elementIn(parentElement, ".lesson");
   const name = `${data.lesson.name} ${data.lesson.version}`;
+  /** @type {ActOnLesson} */
   const act = (what) => {
     if (CHANGES.includes(what.do)) own.add(name);
     setTriggerValue("acted", what);
@@ -51,10 +115,15 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const asked = JSON.stringify([data.lesson, data.number, data.like, data.ask, data.question, data.answer ?? null]);
   if (root.asked !== asked) ask(root, data, act);
   root.asked = asked;
-  root.querySelector(".problem").textContent = data.problem;
+  elementIn(root, ".problem").textContent = data.problem;
   hint(root, data);
+  const lock = () => {
+    /** @type {HTMLButtonElement | null} */
+    const button = root.querySelector(".lock:enabled");
+    button?.click();
+  };
   listen({
-    lock: data.question && !data.answer ? () => root.querySelector(".lock:enabled")?.click() : null,
+    lock: data.question && !data.answer ? lock : null,
     go: (by) => data.number + by > 0 && act({ do: "go", number: data.number + by }),
     locked: Boolean(data.answer),
     always: data.projector,
@@ -63,6 +132,12 @@ export default function ({ data, parentElement, setTriggerValue }) {
 }
 
 // Who comes back by a link without answers goes on with those that this browser has.
+/**
+ * @param {ScreenPage} page
+ * @param {string} name
+ * @param {import("./progress.js").Progress} kept
+ * @param {ActOnLesson} act
+ */
 function resume({ code }, name, kept, act) {
   const asks = !code && kept.code && !resumed.has(name);
   resumed.add(name);
@@ -70,6 +145,7 @@ function resume({ code }, name, kept, act) {
   return asks;
 }
 
+/** @param {ScreenRoot} root @param {ScreenPage} data @param {ActOnLesson} act */
 function ask(root, data, act) {
   const { lesson, number, like, question, texts } = data;
   const locked = Boolean(data.answer);
@@ -92,6 +168,7 @@ function ask(root, data, act) {
       lock.disabled = true; // until the server has it
       act({ do: "lock", answer });
     });
+    /** @type {Asked["change"]} */
     const change = (now, said) => {
       answer = now;
       if (!like) keepDraft(lesson, number, now);
@@ -100,7 +177,7 @@ function ask(root, data, act) {
     };
     if (WITH_TEXT.includes(question.kind) || isWithoutWords(question)) parts.push(sceneSentence(question));
     const box = make("div", `act ${question.kind}`);
-    box.append(QUESTIONS[question.kind]({ root, question, texts, answer, change, lock: () => lock.click() }));
+    box.append(drawn({ root, question, texts, answer, change, lock: () => lock.click() }));
     lock.disabled = answer === null;
     foot.append(
       lock,
@@ -112,6 +189,7 @@ function ask(root, data, act) {
   root.replaceChildren(...parts);
 }
 
+/** @param {ScreenPage} data @param {ActOnLesson} act */
 function topOf(data, act) {
   const { texts, number } = data;
   const top = make("div", "top");
@@ -123,6 +201,7 @@ function topOf(data, act) {
     act({ do: "cards" });
   };
   const ways = make("nav", "ways");
+  /** @param {string} text @param {number} by */
   const step = (text, by) => {
     const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "go", number: number + by }));
     button.setAttribute("aria-label", text);
@@ -140,12 +219,16 @@ function topOf(data, act) {
 }
 
 // A change that only switches heads off is built without the words of the sentence.
-function isWithoutWords({ kind, changes }) {
-  return kind === "flip" && !changes.includes("cut");
+/** @param {Question} question */
+function isWithoutWords(question) {
+  return question.kind === "flip" && !question.changes.includes("cut");
 }
 
 // The sentence, with the word that looks and the one that is looked at.
-function sceneSentence({ words, queries, query, key = null, kind, quantity }) {
+/** @param {Question} question */
+function sceneSentence(question) {
+  const { words, queries, query, kind } = question;
+  const { key, quantity } = kind === "estimate" ? question : { key: null, quantity: "" };
   const line = make("p", "text");
   const isOfWord = kind === "order" || ["weight", "score", "row_sum"].includes(quantity);
   for (const [at, word] of queries.entries()) {
@@ -157,6 +240,7 @@ function sceneSentence({ words, queries, query, key = null, kind, quantity }) {
   return line;
 }
 
+/** @param {ScreenPage} page @param {ActOnLesson} act */
 function likeLine({ texts }, act) {
   const line = make("p", "like");
   line.append(
@@ -167,16 +251,18 @@ function likeLine({ texts }, act) {
   return line;
 }
 
+/** @param {ScreenRoot} root @param {ScreenPage} page */
 function hint(root, { hints, more_hints, texts }) {
-  const list = root.querySelector(".hints");
-  const items = (hints ?? []).map(({ text, pieces }) =>
+  const list = elementIn(root, ".hints");
+  const items = (hints ?? []).map(({ text = "", pieces }) =>
     pieces ? emphasized("li", pieces) : formatted("li", "", text),
   );
   const isNew = items.length > list.children.length;
   list.replaceChildren(...items);
+  /** @type {HTMLElement | null} */
   const button = root.querySelector(".hint");
   if (!button) return;
   button.hidden = !more_hints;
   button.textContent = items.length === 2 ? texts.hint_like : texts.hint;
-  if (isNew) root.querySelector(".live").textContent = items.at(-1).textContent;
+  if (isNew) elementIn(root, ".live").textContent = items[items.length - 1].textContent;
 }

@@ -5,16 +5,24 @@ import { COMPOSING } from "../streamlit/sentence_field.js";
 
 const MAX_TEXT = 600; // characters (mha_core/lessons/question.py)
 
-/** @param {import("./screen.js").Asked} asked */
+/** @typedef {import("./words.js").QuestionSentence & { kind: "find", text: string }} FindQuestion */
+/** @typedef {import("./words.js").QuestionSentence & { kind: "why" }} WhyQuestion */
+
+/** @param {import("./screen.js").Asked<FindQuestion>} asked */
 export const find = (asked) => field(asked, asked.question.text, asked.texts.sentence);
 
-/** @param {import("./screen.js").Asked} asked */
+/** @param {import("./screen.js").Asked<WhyQuestion>} asked */
 export function why(asked) {
   const box = field(asked, "", asked.texts.reason);
   box.append(make("p", "note", asked.texts.for_teacher));
   return box;
 }
 
+/**
+ * @param {Pick<import("./screen.js").Asked<FindQuestion>, "answer" | "change" | "lock">} asked
+ * @param {string} start
+ * @param {string} title
+ */
 function field({ answer, change, lock }, start, title) {
   const box = make("div", "sentence");
   const text = make("textarea");

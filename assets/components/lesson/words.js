@@ -3,6 +3,11 @@ import { make, makeButton } from "../page/elements.js";
 import { isolated, isRtl } from "../page/wording.js";
 
 /**
+ * The words of a sentence, and those that look at them, one of which a question is about.
+ * @typedef {{ words: string[], queries: string[], query: number }} QuestionSentence
+ */
+
+/**
  * @param {string[]} words
  * @param {{ title: string, chosen: number, choose: (at: number) => void, marked?: number, note?: string }} how `marked`
  * is the word that looks, and `note` says so below it
@@ -33,11 +38,13 @@ export function wordRow(words, { title, chosen, choose, marked = -1, note = "" }
  * @param {{ chosen: number, choose: (at: number) => void }} how
  */
 export function oneOf(row, buttons, { chosen, choose }) {
+  /** @param {number} now */
   const show = (now) =>
     buttons.forEach((button, at) => {
       button.setAttribute("aria-checked", String(at === now));
       button.tabIndex = at === Math.max(now, 0) ? 0 : -1;
     });
+  /** @param {number} at */
   const pick = (at) => {
     show(at);
     choose(at);
@@ -56,14 +63,22 @@ export function oneOf(row, buttons, { chosen, choose }) {
   return pick;
 }
 
-/** @param {KeyboardEvent} event */
+/**
+ * @param {KeyboardEvent} event
+ * @param {number} now
+ * @param {number} count
+ * @param {boolean} rtl
+ */
 function wordAfter({ key, ctrlKey, metaKey, altKey }, now, count, rtl) {
   if (now < 0 || ctrlKey || metaKey || altKey) return null;
   const against = rtl ? -1 : 1;
-  const by = { ArrowRight: against, ArrowLeft: -against, ArrowDown: 1, ArrowUp: -1 }[key];
+  /** @type {Record<string, number>} */
+  const steps = { ArrowRight: against, ArrowLeft: -against, ArrowDown: 1, ArrowUp: -1 };
+  const by = steps[key];
   if (key === "Home") return 0;
   if (key === "End") return count - 1;
   return by ? Math.min(Math.max(now + by, 0), count - 1) : null;
 }
 
+/** @param {string} word */
 export const quoted = (word) => `“${isolated(word)}”`;
