@@ -55,6 +55,13 @@ import { themeOf } from "./theme.js";
  */
 
 /**
+ * What the server hears: a matrix to be drawn by plotly, cells that were painted, a cell that was clicked.
+ * @typedef {{ name: string } | { name: string, rows: number[], columns: number[] }
+ *   | { row: number | null, column: number | null, explained: (Cell & { name: string, id: string }) | null
+ *   }} MatrixMessage
+ */
+
+/**
  * Described matrices with their numbers: those of all matrices row by row, then a byte for each cell of those that
  * have hidden ones.
  * @param {Described[]} described
@@ -88,7 +95,7 @@ class PageMatrices extends MatrixGallery {
   named = true;
   pen = false; // a press paints cells instead of explaining their numbers
 
-  /** @type {(event: string, value: object) => void} to the server */
+  /** @type {(event: string, message: MatrixMessage) => void} to the server */
   send = () => {};
 
   /** @param {HTMLElement} root */
