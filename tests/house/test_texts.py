@@ -13,6 +13,7 @@ import autocorrect_py
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mha_core.analysis import patterns
 from mha_core.analysis.derivation import STEPS, adjust
 from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
@@ -44,6 +45,7 @@ NAMED = {
         f"{field}.{name}" for field, names in choices().items() if field in WORDED for name in names
     },
     "role.{}": set(ROLES),
+    "roles.pattern.{}": set(patterns.MEASURES),
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
     "words.class_{}": {kind for name in ("en", "zh") for kind in lexicon(name).kinds.values()},
     "hub.{}": {model.id.rpartition("/")[2] for model in hub_models()},
@@ -198,7 +200,8 @@ def test_every_key_in_use_has_a_text():
 @pytest.mark.parametrize("key", NAMED)
 def test_every_name_that_the_library_lists_has_a_text(key):
     assert key in {used for _, used, _ in calls()}
-    assert [name for name in NAMED[key] if key.format(name) not in ENGLISH] == []
+    missing = sorted({key.format(name) for name in NAMED[key]} - set(ENGLISH))
+    assert missing == [], "write these in assets/languages/en.json and in each other language"
 
 
 def test_every_text_is_in_use():
@@ -225,6 +228,14 @@ def test_every_language_has_the_same_keys_and_placeholders(file):
     other = json.loads(file.read_text(encoding="utf-8"))
     assert set(other) == set(ENGLISH)
     assert {key for key in other if placeholders(other[key]) != placeholders(ENGLISH[key])} == set()
+
+
+@pytest.mark.parametrize("file", LANGUAGES, ids=lambda file: file.stem)
+def test_the_help_of_the_mask_says_what_each_one_hides(file):
+    other = json.loads(file.read_text(encoding="utf-8"))
+    names = [word for key, word in other.items() if key.startswith("option.mask.")]
+    missing = [name for name in names if name not in other["control.mask_help"]]
+    assert missing == [], f"say in control.mask_help of {file.name} what a word may look at under these masks"
 
 
 @pytest.mark.parametrize("file", LANGUAGES, ids=lambda file: file.stem)

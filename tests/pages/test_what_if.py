@@ -9,6 +9,7 @@ import streamlit
 import mha_core as mha
 from mha_core import edits
 from mha_core.analysis.frames import WINDOW
+from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
 from mha_core.scene.changes import KINDS, OF_OWN_MODULES, change_of, read, write
 from mha_core.scene.scene import Scene
@@ -115,6 +116,19 @@ def test_w_o_and_the_position_encoding_of_our_own_modules_are_changed(on_page, h
     settings = Scene(source=source).settings()
     layer = mha.trace(**settings, edits=[edit]).layers[-1]
     np.testing.assert_allclose(heatmaps(app, "what-if-result")["after"]["values"], layer.result(), atol=1e-6)
+
+
+def test_every_mask_is_offered_and_with_sizes_where_it_has_one(on_page, english):
+    app = on_page()
+    app.selectbox(key="change_kind").select("mask").run()
+    offered = app.selectbox(key="change_mask").options
+    hiding = [english(f"option.mask.{name}") for name in MASKS if name != "full"]
+    assert [*dict.fromkeys(name.partition(":")[0] for name in offered)] == hiding
+    assert {"causal", "window:1", "window:3", "padding:2"} < set(offered)
+    assert "causal:1" not in offered
+    app.selectbox(key="change_mask").select("window:1").run()
+    app.button(key="apply_change").click().run()
+    assert write([edits.Mask(layer=1, mask="window:1")]) in app.session_state["edits"]
 
 
 def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(on_page, english):

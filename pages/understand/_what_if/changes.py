@@ -10,6 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import WINDOW, window
 from mha_core.attention.edits import Hide, Output
+from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from mha_core.scene import changes, swaps
@@ -20,9 +21,8 @@ from pages._kit.text import isolated, literal, t
 
 HOT = 4.0  # the temperature that is offered first
 NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # to which one is moved
-MASKS = ("causal", "window:1", "window:2", "window:3", "prefix:2", "padding:2")
-NAMES = {"mask": MASKS, "code": POSITIONS}  # that an edit has one of
-FIELDS = {"mask": "mask", "code": "position"}  # of the scene, whose names these are
+SIZES = (1, 2, 3)  # of a mask
+FIELDS = {"mask": "mask", "code": "position"}  # of the scene, whose names an edit has one of
 HEAD_ROW = 30  # pixels of a row of the picture of all heads
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
@@ -300,9 +300,10 @@ def _counts(trace: AttentionTrace) -> Mapping[str, int]:
 def _place(name: str, trace: AttentionTrace) -> changes.Value:
     """The field of a place, or of the number or the name in an edit. None is all."""
     key, label = f"change_{name}", t(f"what_if.{name}")
-    if name in NAMES:
+    if name in FIELDS:
+        names = _masks() if name == "mask" else POSITIONS
         words = partial(choice.word, FIELDS[name])
-        return st.selectbox(label, NAMES[name], format_func=words, key=key, width=150)
+        return st.selectbox(label, names, format_func=words, key=key, width=150)
     if name == "by":
         return st.number_input(label, MIN_DIVISOR, float(MAX_DIVISOR), step=1.0, key=key, width=130)
     words = {"from": trace.sides.queries.labels, "to": trace.sides.keys.labels}.get(name)
@@ -314,6 +315,17 @@ def _place(name: str, trace: AttentionTrace) -> changes.Value:
 
     options = range(ALL, _counts(trace)[name] + 1)
     return st.selectbox(label, options, format_func=named, key=key, width=120) or None
+
+
+def _masks() -> list[str]:
+    """Every mask that hides something, in each of the sizes where its size changes what it hides."""
+    names = []
+    for name, make in MASKS.items():
+        if make is not None:
+            first, *others = (make(8, 8, size) for size in SIZES)
+            is_sized = not all(map(first.equal, others))
+            names += [f"{name}:{size}" for size in SIZES] if is_sized else [name]
+    return names
 
 
 def _examples(*, layer: int, head: int, query: int, key: int) -> list[Change]:
