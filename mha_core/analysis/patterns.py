@@ -131,7 +131,7 @@ def metrics(trace: AttentionTrace | LayerTrace, *, without: Without = ()) -> pd.
 
     where p is row m of the weights A over its sum. A mean runs over the rows in which that key exists and is
     visible. Rows with fewer than two visible keys are left out; NaN if no row remains. In cross-attention
-    positions mean nothing: all measures but the entropy are NaN.
+    positions mean nothing: weights on positions and the distance are NaN.
 
     ``without="special"`` leaves out special tokens and padding, a list of positions those tokens, as queries
     and as keys. The other weights are divided by their sum, ``w / Σ w`` over the remaining keys, and

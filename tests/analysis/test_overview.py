@@ -55,10 +55,13 @@ def _blocks_of(request, monkeypatch):
     monkeypatch.setattr(functional, "CELLS", request.param)
 
 
-def measured(layer: mha.LayerTrace, head: int) -> list[float]:
-    """The definitions of `metrics.patterns`, row by row, in the order of `MEASURES`."""
+MEASURED = (*DISTANCE, "first token", "entropy", "distance")
+
+
+def measured(layer: mha.LayerTrace, head: int) -> dict[str, float]:
+    """The definitions in the docstring of `metrics` once more, row by row."""
     weights, allowed = layer.weights(head).astype(float), layer.allowed(head)
-    found = {name: [] for name in MEASURES}
+    found = {name: [] for name in MEASURED}
     for m in range(layer.n_query):
         if allowed[m].sum() < 2:
             continue
@@ -71,7 +74,12 @@ def measured(layer: mha.LayerTrace, head: int) -> list[float]:
             found["entropy"].append(-(p * np.log(p)).sum() / np.log(allowed[m].sum()))
             apart = abs(np.arange(layer.n_key) - m)
             found["distance"].append((weights[m] / total * apart).sum())
-    return [np.mean(values) if values else np.nan for values in found.values()]
+    return {name: np.mean(values) if values else np.nan for name, values in found.items()}
+
+
+def assert_measured(layer: mha.LayerTrace) -> None:
+    expected = pd.DataFrame([measured(layer, head) for head in range(6)])
+    np.testing.assert_allclose(metrics(layer)[[*MEASURED]], expected, rtol=2e-5, atol=1e-7)
 
 
 def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
@@ -90,26 +98,23 @@ def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
 # Measures
 
 
+def test_every_measure_is_computed_a_second_time_here():
+    assert set(MEASURES) - set(MEASURED) == set(), "add to MEASURED, and to `measured` how it is defined"
+
+
 @pytest.mark.usefixtures("_blocks_of")
 def test_the_measures_are_those_of_all_weights_at_once(layer):
-    expected = pd.DataFrame([measured(layer, head) for head in range(6)], columns=MEASURES)
-    found = metrics(layer)
-    np.testing.assert_allclose(found[list(MEASURES)], expected, rtol=2e-5, atol=1e-7)
-    assert [*found] == list(MEASURES)
+    assert_measured(layer)
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
 def test_heads_that_share_keys_are_measured_one_by_one(n_kv_heads):
-    layer = make_layer_of(RULES["causal"](), n_kv_heads)
-    expected = [measured(layer, head) for head in range(6)]
-    np.testing.assert_allclose(metrics(layer), expected, rtol=2e-5, atol=1e-7)
+    assert_measured(make_layer_of(RULES["causal"](), n_kv_heads))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions_are_measured_too(dtype):
-    layer = make_layer_of(RULES["causal"](), dtype=dtype)
-    expected = [measured(layer, head) for head in range(6)]
-    np.testing.assert_allclose(metrics(layer), expected, rtol=2e-5, atol=1e-7)
+    assert_measured(make_layer_of(RULES["causal"](), dtype=dtype))
 
 
 def test_the_table_has_a_row_for_each_head_of_each_layer():

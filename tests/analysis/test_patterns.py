@@ -10,6 +10,7 @@ import mha_core as mha
 from mha_core.analysis.patterns import (
     ALIKE,
     EVEN,
+    MEASURES,
     POSITIONS,
     VALUES_PER_CELL,
     collapse,
@@ -137,7 +138,7 @@ def test_traces_of_any_source_have_patterns(settings):
         table = metrics(layer)
         assert table.index.tolist() == list(range(layer.n_heads))
         assert table.index.name == "head"
-        assert [*table] == [*POSITIONS, "entropy", "distance"]
+        assert [*table] == [*MEASURES]
         np.testing.assert_allclose(table["first token"], layer.weights()[:, 1:, 0].mean(1), rtol=1e-5)
         assert similarities(layer).shape == (layer.n_heads, layer.n_heads)
 
@@ -377,7 +378,7 @@ def test_one_token_does_not_collapse():
 def test_positions_of_two_texts_are_not_compared(cross_trace):
     layer = cross_trace.layers[0]
     found = metrics(layer)
-    assert found.drop(columns="entropy").isna().all(axis=None)
+    assert found[[*POSITIONS, "distance"]].isna().all(axis=None)
     weights = layer.weights().astype(np.float64)
     entropy = -(weights * np.log(weights)).sum(-1).mean(-1) / np.log(11)
     np.testing.assert_allclose(found["entropy"], entropy, rtol=1e-5)

@@ -27,12 +27,12 @@ def sent(app, key: str) -> tuple[str, str, bytes]:
     return json.loads(said)["name"], json.loads(said)["digest"], data
 
 
-def component_heads(app) -> tuple[dict, np.ndarray]:
-    """The heads that the component gets, with their measures."""
+def component_heads(app) -> tuple[dict, pd.DataFrame]:
+    """The heads that the component gets, and their measures, a row for each head."""
     _, digest, data = sent(app, "overview_blob")
     assert digest == chosen(app)["digest"]
     header = json.loads(data)
-    return header, np.array(header["values"], np.float32)
+    return header, pd.DataFrame(np.array(header["values"], np.float32), columns=header["measures"])
 
 
 def chosen(app) -> dict:
@@ -60,9 +60,9 @@ def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered
     assert chosen(app)["weights"] == [name, digest]
     with pytest.raises(KeyError):
         app.get_by_key(kit.SMALL)
-    assert (header["measures"], measures.shape) == ([*MEASURES, "role"], (6, 7))
+    assert [*measures] == [*MEASURES, "role"]
     expected = of(mask="causal")[1].table[list(MEASURES)]
-    np.testing.assert_allclose(measures[:, :6], expected, rtol=1e-5)
+    np.testing.assert_allclose(measures[list(MEASURES)], expected, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
     named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
     assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
     assert [bool(label) for label in header["labels"]] == [bool(role) for role in header["roles"]]
-    np.testing.assert_array_equal(np.isnan(measures[:, 6]), [not role for role in header["roles"]])
+    np.testing.assert_array_equal(measures["role"].isna(), [not role for role in header["roles"]])
     assert header["texts"]["none"] == english("overview.none")
 
 
@@ -105,7 +105,7 @@ def test_trained_heads_are_named_by_their_questions(opened, eye, english):
     roles = eye(app)[0]["roles"]
     assert header["labels"] == [scored for _, scored in roles["0"] + roles["1"]]  # as in the view of one head
     assert header["roles"][4] == "noun"
-    role, score = english("head_view.question_noun"), f"{measures[4, 6]:.2f}"
+    role, score = english("head_view.question_noun"), f"{measures['role'][4]:.2f}"
     assert header["labels"][4] == english("roles.label", role=role, score=score)
 
 
@@ -157,9 +157,8 @@ def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
 def test_a_missing_measure_is_null_and_not_0(layered):
     """Under a causal mask no query sees the next token."""
     _, measures = component_heads(layered(mask="causal"))
-    frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
-    assert frame["next token"].isna().all()
-    assert frame.drop(columns="next token").notna().all(axis=None)
+    assert measures["next token"].isna().all()
+    assert measures[list(MEASURES)].drop(columns="next token").notna().all(axis=None)
 
 
 def test_the_drawing_and_the_six_pictures_are_above_all_heads(layered):
