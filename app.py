@@ -1,10 +1,14 @@
 """The entry point of `streamlit run app.py`: the frame with its pages, and the files that browsers load."""
 
 import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
 
 import streamlit as st
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -23,32 +27,32 @@ BASE = f"{ROOM}/{scripts.digest()}"
 class Modules(StaticFiles):
     """Our scripts, served as JavaScript whatever MIME type the system has for them."""
 
-    def file_response(self, *args, **options):
+    def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
         response.headers["content-type"] = "text/javascript; charset=utf-8"
         response.headers["cache-control"] = FOREVER
         return response
 
 
-def saved_page(_request) -> HTMLResponse:
+def saved_page(_request: Request) -> HTMLResponse:
     """The page to save, without its numbers (streamlit/head_view.js fills them in)."""
     return HTMLResponse(head_view.page(), headers={"cache-control": FOREVER})
 
 
-async def health(_request) -> JSONResponse:
+async def health(_request: Request) -> JSONResponse:
     """Whether the server is ready for visitors: a shipped model can be opened."""
     ready = await run_in_threadpool(runtime.ready)
     return JSONResponse({"ready": ready}, 200 if ready else 503, {"cache-control": "no-store"})
 
 
-def failed(_request, error: Exception) -> PlainTextResponse:
+def failed(_request: Request, error: Exception) -> PlainTextResponse:
     """The response to an error outside the pages, with the headers that middleware does not add to it."""
     headers = {name.decode(): value.decode() for name, value in guard.headers()}
     return PlainTextResponse(f"Internal Server Error {logs.failure(error)}", 500, headers)
 
 
 @contextlib.asynccontextmanager
-async def lifespan(_app):
+async def lifespan(_app: object) -> AsyncIterator[dict]:
     logs.begin()  # again: the web server has set up logs of its own
     runtime.settle()
     logs.event("started")
@@ -65,7 +69,7 @@ runtime.begin()
 app = st.App(
     "pages/frame.py",
     routes=ROUTES,
-    middleware=[(guard.Guard, (), {}), (guard.FirstVisit, (), {}), (FirstPaint, (), {})],
+    middleware=[Middleware(guard.Guard), Middleware(guard.FirstVisit), Middleware(FirstPaint)],
     exception_handlers={Exception: failed},
     lifespan=lifespan,
     on_script_error=logs.show_failure,

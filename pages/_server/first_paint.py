@@ -4,6 +4,8 @@ import gzip
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from mha_core.export import scripts
 from pages._server import streamlit_parts
 
@@ -18,20 +20,21 @@ class FirstPaint:
     in another site has a class of its own, for the same reason.
     """
 
-    def __init__(self, app) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         links = [
             f"<./static/{file}>; rel={relation}; crossorigin"
             for file, relation in streamlit_parts.early_files().items()
         ]
         self.app, self.link = app, (b"link", ", ".join(links).encode())
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, parts = None, []
+        start: Message | None = None
+        parts: list[bytes] = []
 
-        async def send_page(message):
+        async def send_page(message: Message) -> None:
             nonlocal start
             if is_page(message):
                 start = message
@@ -40,9 +43,9 @@ class FirstPaint:
             else:
                 parts.append(message.get("body", b""))
                 if not message.get("more_body"):
-                    await send_whole(b"".join(parts))
+                    await send_whole(start, b"".join(parts))
 
-        async def send_whole(body: bytes):
+        async def send_whole(start: Message, body: bytes) -> None:
             headers = {name.lower(): value for name, value in start["headers"]}
             if body:
                 packed = headers.get(b"content-encoding") == b"gzip"
@@ -50,10 +53,10 @@ class FirstPaint:
                 headers[b"content-length"] = b"%d" % len(body)
             for name in (b"etag", b"last-modified"):  # of Streamlit's page without our rules
                 headers.pop(name, None)
-            await send(start | {"headers": [*headers.items(), self.link]})
+            await send({**start, "headers": [*headers.items(), self.link]})
             await send({"type": "http.response.body", "body": body})
 
-        def is_page(message) -> bool:
+        def is_page(message: Message) -> bool:
             headers = {name.lower(): value for name, value in message.get("headers", ())}
             html = headers.get(b"content-type", b"").startswith(b"text/html")
             return html and not scope["path"].endswith(".html")  # those are files of ours

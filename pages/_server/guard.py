@@ -7,6 +7,7 @@ import time
 
 import streamlit as st
 from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mha_core import resources
 from pages._kit.language import COOKIE, LANG, first_known, set_language
@@ -62,10 +63,10 @@ def headers() -> list[tuple[bytes, bytes]]:
 class Guard:
     """Adds the headers to every response, and holds visitors to the limits of pages and messages."""
 
-    def __init__(self, app) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app, self.headers, self.limits, self.pages = app, headers(), limits.current(), 0
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._page(scope, receive, send)
         elif scope["type"] != "http":
@@ -80,22 +81,22 @@ class Guard:
             with contextlib.suppress(ClientDisconnect):
                 await self.app(scope, receive, self._with_headers(send))
 
-    def _with_headers(self, send):
+    def _with_headers(self, send: Send) -> Send:
         names = {name for name, _ in self.headers}
 
-        async def send_with_headers(message):
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 others = [pair for pair in message.get("headers", ()) if pair[0].lower() not in names]
-                message = message | {"headers": [*others, *self.headers]}
+                message = {**message, "headers": [*others, *self.headers]}
             await send(message)
 
         return send_with_headers
 
-    def _with_handshake(self, scope, send):
+    def _with_handshake(self, scope: Scope, send: Send) -> Send:
         """The headers in the answer to a page that connects, also where it may not."""
         can_answer, begun = "websocket.http.response" in scope.get("extensions", ()), False
 
-        async def send_with_headers(message):
+        async def send_with_headers(message: Message) -> None:
             nonlocal begun
             first, begun = not begun, True
             if first and message["type"] == "websocket.close" and can_answer:
@@ -105,7 +106,7 @@ class Guard:
                 await send({"type": "websocket.http.response.body", "body": b""})
                 return
             if first and message["type"] == "websocket.accept":
-                message = message | {"headers": [*message.get("headers", ()), *self.headers]}
+                message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
             await send(message)
 
         return send_with_headers
@@ -113,7 +114,7 @@ class Guard:
     def _full(self) -> bool:
         return self.limits.sessions is not None and self.pages >= self.limits.sessions
 
-    async def _page(self, scope, receive, send):
+    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An open page, from its first message to its last."""
         send = self._with_handshake(scope, send)
         if self._full():
@@ -130,10 +131,10 @@ class Guard:
 class FirstVisit:
     """Sends the first visit of the app that asks for nothing to the link that `headscope open` was given."""
 
-    def __init__(self, app) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app, self.link = app, os.environ.get(resources.LINK, "")
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
         is_bare = scope.get("path") in (base, f"{base}/") and not scope.get("query_string")
         if not (self.link and scope["type"] == "http" and scope["method"] == "GET" and is_bare):
@@ -144,14 +145,14 @@ class FirstVisit:
         await _answer(307, b"", "text/plain", send, *headers)
 
 
-def full_page(scope) -> bytes:
+def full_page(scope: Scope) -> bytes:
     """What a visitor sees while as many pages are open as the server can serve."""
     set_language(_language(scope))
     text, code = t("server.full_text", seconds=RETRY), t("language.code")
     return FULL.format(code=code, seconds=RETRY, title=t("server.full"), text=text).encode()
 
 
-def _language(scope) -> str:
+def _language(scope: Scope) -> str:
     """The language of the link, else the one chosen earlier in this browser, else the browser's own."""
     request = HTTPConnection(scope)
     link, cookie = request.query_params.get(LANG), request.cookies.get(COOKIE)
@@ -159,21 +160,21 @@ def _language(scope) -> str:
     return first_known([link, cookie, *map(str.strip, preferred)])
 
 
-async def _answer(status: int, text: bytes, kind: str, send, *more: tuple[bytes, bytes]) -> None:
+async def _answer(status: int, text: bytes, kind: str, send: Send, *more: tuple[bytes, bytes]) -> None:
     content = [(b"content-type", f"{kind}; charset=utf-8".encode()), (b"content-length", b"%d" % len(text))]
     headers = [*content, *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
 
 
-def paced(receive, figures: limits.Limits):
+def paced(receive: Receive, figures: limits.Limits) -> Receive:
     """The same messages, those beyond the limit later; nobody but their sender waits for them."""
-    if figures.messages_per_second is None:
-        return receive
     rate, burst = figures.messages_per_second, figures.messages_at_once
+    if rate is None or burst is None:
+        return receive
     left, before = float(burst), time.monotonic()
 
-    async def receive_at_pace():
+    async def receive_at_pace() -> Message:
         nonlocal left, before
         message = await receive()
         if message["type"] == "websocket.receive":

@@ -2,15 +2,16 @@
 
 import os
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 HOSTED = "HEADSCOPE_HOSTED"  # of the environment: "1" on a server for strangers
 FRAMES = "HEADSCOPE_FRAMES"  # of the environment: sites that may show the app inside a page of theirs
 THIS_MACHINE = ("http://localhost:*", "http://127.0.0.1:*", "file:")  # and slides that are a file
 
 
-def _figure(meaning: str, everywhere: int | None = None):
-    given = {} if everywhere is None else {"default": everywhere}
-    return field(metadata={"meaning": meaning}, **given)
+def _figure(meaning: str, everywhere: int | None = None) -> Any:
+    about = {"meaning": meaning}
+    return field(metadata=about) if everywhere is None else field(metadata=about, default=everywhere)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Redirects links to pages that have become views of other pages."""
 
 import streamlit as st
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
@@ -14,6 +15,6 @@ def routes() -> list[Route]:
     return [Route(f"/{f'{below}/{name}'.lstrip('/')}", _lead_on) for name in MOVED]
 
 
-def _lead_on(request) -> RedirectResponse:
+def _lead_on(request: Request) -> RedirectResponse:
     name = request.url.path.rpartition("/")[2]
     return RedirectResponse(compose(LinkParts(*moved(name, parts(f"?{request.url.query}").values))))

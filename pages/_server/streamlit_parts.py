@@ -9,8 +9,10 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from streamlit import config, error_util, logger, net_util
@@ -20,6 +22,7 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_r
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
 from streamlit.runtime.state.session_state_proxy import get_session_state
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 # `st.set_option` sets none of the server's: strangers would send files as large as the owner's.
 set_option = config.set_option
@@ -125,7 +128,7 @@ class LazyState(Mapping):
     def __init__(self, state: SessionState):
         self.state = state
 
-    def __getitem__(self, key: str):
+    def __getitem__(self, key: str) -> Any:
         state = self.state
         # Most of what is asked for is not there, which Streamlit would look for everywhere.
         held = key in state._new_session_state or key in state._key_id_mapper or key in state._old_state
@@ -133,7 +136,7 @@ class LazyState(Mapping):
             raise KeyError(key)
         return state[key]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         names = self.state._key_id_mapper.id_key_mapping
         for name in self.state._keys():
             if not is_element_id(name) and not _is_internal_key(name):
@@ -147,7 +150,7 @@ class LazyState(Mapping):
 
 def read_lazily() -> None:
     """Let Streamlit's controls look up their own value alone: a class would wait a sixth longer."""
-    SessionState.filtered_state = property(LazyState)
+    SessionState.filtered_state = property(LazyState)  # type: ignore[method-assign, assignment]  # it is replaced
 
 
 # Files of one page: each is read when it comes, and there is one place for traces and one for models.
@@ -159,9 +162,10 @@ def hold_few_uploads(max_bytes: int | None) -> None:
 
     It would hold all that is sent until the page closes, until there is no memory and everybody's page ends.
     """
-    add, held = MemoryUploadedFileManager.add_file, []
+    add = MemoryUploadedFileManager.add_file
+    held: list[tuple[str, str]] = []
 
-    def add_and_drop(manager, session_id, file) -> None:
+    def add_and_drop(manager: MemoryUploadedFileManager, session_id: str, file: UploadedFileRec) -> None:
         add(manager, session_id, file)
         for older in list(manager.file_storage[session_id])[:-MAX_UPLOADS]:
             manager.remove_file(session_id, older)
@@ -170,7 +174,7 @@ def hold_few_uploads(max_bytes: int | None) -> None:
         while max_bytes is not None and manager._total_bytes > max_bytes and len(held) > 1:
             manager.remove_file(*held.pop(0))
 
-    MemoryUploadedFileManager.add_file = add_and_drop
+    MemoryUploadedFileManager.add_file = add_and_drop  # type: ignore[method-assign, assignment]  # it is replaced
 
 
 def ask_no_other_site() -> None:
@@ -191,7 +195,7 @@ def take_whole_numbers() -> None:
         except (OverflowError, ValueError):
             return field.value
 
-    NumberInputSerde.deserialize = read_or_own
+    NumberInputSerde.deserialize = read_or_own  # type: ignore[method-assign, assignment]  # it is replaced
 
 
 def begin_with(name: str, value: str) -> None:
@@ -225,7 +229,11 @@ def leave_lines_out() -> None:
         "uvicorn.error": "ASGI callable returned without completing handshake.",
     }
     for name, line in lines.items():
-        logging.getLogger(name).addFilter(lambda record, line=line: record.msg != line)
+        logging.getLogger(name).addFilter(partial(_is_another, line))
+
+
+def _is_another(line: str, record: logging.LogRecord) -> bool:
+    return record.msg != line
 
 
 def log_to_root() -> None:
@@ -238,7 +246,8 @@ def log_to_root() -> None:
         log.handlers.clear()
         log.propagate = True
 
-    logger.setup_formatter = to_root  # of the loggers of modules that are imported later
+    # Of the loggers of modules that are imported later.
+    logger.setup_formatter = to_root  # type: ignore[assignment]  # its argument has another name
     for log in map(logging.getLogger, list(logging.root.manager.loggerDict)):
         if log.name != "uvicorn.access":
             to_root(log)
