@@ -108,7 +108,7 @@ SECTIONS = {
 def _controls(page: NavigationPage) -> Mapping[str, frozenset[str]]:
     """Those of the view that is open."""
     name = page.file.rpartition("/")[2].removesuffix(".py")
-    return page.views.get(st.query_params.get(f"{name}_view"), page.controls)
+    return page.views.get(st.query_params.get(f"{name}_view", ""), page.controls)
 
 
 def _is_listed(file: str) -> bool:

@@ -84,7 +84,7 @@ def has_link(change: Change) -> bool:
         return False
 
 
-def values_of(change: Change) -> dict[str, Value]:
+def values_of(change: Change) -> dict[str, Any]:
     """The values of a change, by their names in a link; a value that means all is left out."""
     kind, values = kind_of(change), {}
     for name, field in KINDS[kind].names.items():

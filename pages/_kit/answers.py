@@ -10,7 +10,8 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.attention.edits import Edit
 from mha_core.scene.first_look import EVERYWHERE, has_answer
 from mha_core.scene.scene import Scene
-from mha_core.traces.answers import NOTHING, is_known
+from mha_core.traces.answers import NOTHING, Answer, is_known
+from mha_core.traces.source import TrainedSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
@@ -82,12 +83,12 @@ def _answers_at(
         said.append(_said(t("answer.pronoun", query=name), answer, _or_nothing(written)))
 
     def rank(questions: list[str]) -> tuple[bool, float]:
-        return EVERYWHERE.issuperset(questions), -round(trace.questions[questions[0]][query][0][1], 1)
+        return EVERYWHERE.issuperset(questions), -round(_answer(trace, questions[0], query)[0][1], 1)
 
     for questions in sorted(_asked_of(trace, query, is_pronoun=is_pronoun), key=rank):
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
-        answer = trace.questions[questions[0]][query]
+        answer = _answer(trace, questions[0], query)
         if not is_known(answer) and any(isinstance(one, Unsure) for one in said):
             continue  # that it does not know is said once
         said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
@@ -101,8 +102,15 @@ def question(trace: AttentionTrace, name: str, query: int) -> str:
     return _asked(trace, [name], query)
 
 
-def _language(trace: AttentionTrace) -> str | None:
-    return getattr(trace.source.origin, "language", None)
+def _answer(trace: AttentionTrace, question: str, query: int) -> Answer:
+    """The answer to a question that has one at this word."""
+    answer = trace.questions[question][query]
+    assert answer is not None
+    return answer
+
+
+def _language(trace: AttentionTrace) -> str:
+    return getattr(trace.source.origin, "language", "")
 
 
 def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:
@@ -110,7 +118,8 @@ def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[li
 
     What decides is a question about pronouns. Of those the heads that are asked it find no verb.
     """
-    asked = trace.source.origin.questions
+    origin = trace.source.origin
+    asked = origin.questions if isinstance(origin, TrainedSource) else ()
     by_heads: dict[tuple[int, ...], list[str]] = {}
     for question in QUESTIONS:
         if has_answer(trace, question, query):
@@ -126,14 +135,14 @@ def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
     """Questions about a word in words, which are others about a verb than about a noun."""
     asked = []
     for question in questions:
-        answer = trace.questions[question][query][0][0]
+        answer = _answer(trace, question, query)[0][0]
         of_noun = question in ("doer", "object") and _is_noun(trace, query, answer)
         asked.append(t(f"answer.{question}_of") if of_noun else t(f"answer.{question}"))
     return paragraph(asked)
 
 
 def _said(
-    asked: str, answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
+    asked: str, answer: Answer, written: Callable[[str], str], least: float = MIN_SHARE
 ) -> AnswerText | Unsure:
     if is_known(answer):
         return AnswerText(asked, _shares(answer, written, least))
@@ -146,7 +155,7 @@ def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
 
 def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
     """Is a word a noun, and not a verb? Where its form leaves that open the `other` word decides."""
-    words = lexicon(trace.source.origin.language)
+    words = lexicon(_language(trace))
     word, nouns = normalized(trace.answered.pieces[query]), words.noun_forms | words.pronouns
     is_verb = any("." in name for name in words.classes.get(word, ()))
     return word in nouns if is_verb != (word in nouns) else other not in nouns

@@ -12,11 +12,12 @@ from pages._kit.text import said, template
 HEIGHT = 430  # pixels until it is drawn
 # The texts of the drawing, by their names in the catalogues.
 STAGES = ("vectors", "products", "scale", "cap", "bias", "mask", "temperature", "powers", "shares", "patch")
-SENTENCES = ("start", "vectors", "vectors_shared", "products", "products_some", "scale", "scale_own", "cap")
+SENTENCES: tuple[str, ...] = ("start", "vectors", "vectors_shared", "products", "products_some")
+SENTENCES += ("scale", "scale_own", "cap")
 SENTENCES += ("bias", "mask_hides", "mask_shows", "temperature", "powers", "powers_some", "shares", "patch")
 SENTENCES += ("patch_other", "mixture", "mixture_some", "mixture_patched")
-LABELS = ("column_score", "column_power", "column_weight", "column_part", "cell_product", "cell_part")
-LABELS += ("others", "sink", "choose", "slider", "play", "pause")
+LABELS: tuple[str, ...] = ("column_score", "column_power", "column_weight", "column_part")
+LABELS += ("cell_product", "cell_part", "others", "sink", "choose", "slider", "play", "pause")
 WORDS = (*(f"stage_{stage}" for stage in (*STAGES, "mixture")), *SENTENCES, *LABELS)
 
 _path = components.component(

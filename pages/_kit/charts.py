@@ -7,6 +7,7 @@ once, reads them there when the user saves the figure.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -19,7 +20,7 @@ from mha_core.traces.tokens import Sides
 from pages._kit import choice, components
 from pages._kit.text import joined, paragraph, said, t
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 }
@@ -35,7 +36,7 @@ def mount() -> None:
 
 
 def draw(
-    figure,
+    figure: Any,  # of plotly, or packed
     *,
     key: str,
     alt: str,
@@ -45,7 +46,7 @@ def draw(
     words: Mapping[str, str] | None = None,
     name: str | None = None,
     config: Mapping = CONFIG,
-    **options,
+    **options: Any,
 ) -> None:
     """Draw a figure on the page; files saved from it carry `title` and `origin`, and `name` or else its key.
 
@@ -127,6 +128,8 @@ def _weights(origin: Origin) -> str:
             return t("save.untrained", **_sizes(source))
         case TrainedSource() as source:
             return t("save.trained", step=f"{source.step:,}", **_sizes(source))
+        case None:
+            return ""
         case source:
             return source.name
 

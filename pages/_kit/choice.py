@@ -1,6 +1,7 @@
 """A choice between names that a link keeps and the reader sees as words of their language."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -11,7 +12,7 @@ SHOWN = "shown_"  # begins the key of the control that is seen; the invisible on
 
 
 def draw(
-    control: Callable, label: str, field: str, names: Sequence[str], default: str | list[str], **options
+    control: Callable, label: str, field: str, names: Sequence[str], default: str | list[str], **options: Any
 ) -> None:
     """Two controls of one field: Streamlit would write the words of the visible one into the link.
 
@@ -41,7 +42,7 @@ def show(
     *,
     words: Callable[[str], str] | None = None,
     on_change: Callable[[str], None] | None = None,
-    **options,
+    **options: Any,
 ) -> None:
     """The visible control, one of Streamlit's, such as ``st.selectbox``.
 
@@ -69,4 +70,4 @@ def word(field: str, name: str) -> str:
 
 def setting(field: str, value: object) -> str:
     """A field and its value, as a button says it: "h 4", "mask causal"."""
-    return t(f"option.{field}", word=word(field, value)) if field in WORDED else f"{field} {value}"
+    return t(f"option.{field}", word=word(field, str(value))) if field in WORDED else f"{field} {value}"

@@ -19,7 +19,7 @@ class NumberRow(NamedTuple):
 
     field: str
     title: str
-    count: int
+    count: int  # type: ignore[assignment]  # in place of tuple.count, which nobody calls
     chosen: int
     first: int = 1  # the number of the first
     heads: bool = False  # each has the colour of its head
@@ -46,7 +46,9 @@ class Strip(NamedTuple):
         return {name: getattr(self, name) for name in names} | {
             "tokens": list(self.tokens.labels),
             "names": token_names.names(self.tokens),
-            "weights": None if self.weights is None else _shares(self.weights, self.allowed),
+            "weights": None
+            if self.weights is None or self.allowed is None
+            else _shares(self.weights, self.allowed),
             "limit": float(self.limit) or 1.0,
             "every": None if self.every is None else list(map(_shares, *self.every)),
         }

@@ -7,6 +7,7 @@ alone.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import streamlit as st
 
@@ -38,7 +39,9 @@ export default async (component) => {{
 """
 
 
-def component(name: str, module: str, *, html: str | None = None, styles: Sequence[str] = (), **options):
+def component(
+    name: str, module: str, *, html: str | None = None, styles: Sequence[str] = (), **options: Any
+) -> Callable[..., Any]:
     """A component of Streamlit's whose script is the default export of one of assets/components.
 
     Its data are bytes, or a mapping, which travels in a list: Streamlit would search it for tables.
@@ -52,7 +55,7 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
     )
     mount = st.components.v2.component(f"headscope_{name}", html=html, js=js, **options)
 
-    def draw(*, data: bytes | Mapping[str, object], **arguments):
+    def draw(*, data: bytes | Mapping[str, object], **arguments: Any) -> Any:
         return mount(data=data if isinstance(data, bytes) else [data], **arguments)
 
     return draw

@@ -2,10 +2,10 @@
 
 import itertools
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import streamlit as st
@@ -22,7 +22,7 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.source_settings import SETTINGS
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
-from mha_core.traces.source import EditedSource, RunSource, TrainedSource
+from mha_core.traces.source import EditedSource, RunSource, Source, TrainedSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 small_traces: Cache[mha.AttentionTrace] = Cache(
     limits.current().small_traces_bytes, lambda trace: max(trace.nbytes, MIN_TRACE_BYTES)
 )
-results: Cache[object] = Cache(limits.current().results_bytes)
+results: Cache[Any] = Cache(limits.current().results_bytes)
 _numbers: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # of the subjects, in the keys of the results
 _count = itertools.count()
 
@@ -100,7 +100,8 @@ def nearest(scene: Scene, *, field: str = "text") -> Nearest:
             sizes = scene.source == "mini" and field == "text" and fix.keys() <= set(SETTINGS["mini"])
             if not fix or len(reasons) > len(SETTINGS["mini"]):
                 raise
-            scene = replace(scene, **fix) if sizes else replace(scene, **{field: beginning(error)})
+            changed: dict[str, Any] = fix if sizes else {field: beginning(error)}
+            scene = replace(scene, **changed)
             reasons.append(error)
 
 
@@ -111,7 +112,7 @@ def beginning(error: mha.MhaError) -> str:
     return error.fixes[0]["text"]
 
 
-def of(subject: Subject, function: Callable[..., Result], **settings: Hashable) -> Result:
+def of(subject: Subject, function: Callable[..., Result], **settings: object) -> Result:
     """`function(subject, **settings)`, computed once for all who look at a short text; nobody may change it.
 
     A class looks at the same sentences: what is computed of a trace, of a layer, or of what was computed of
@@ -177,7 +178,8 @@ def source_of(scene: Scene, trained: Trained) -> TrainedSource:
     return _of_run(scene.run, source) if scene.source == "run" else source
 
 
-def _of_run(name: str, source: TrainedSource) -> RunSource:
+def _of_run(name: str | None, source: Source) -> RunSource:
+    assert name is not None  # without one there is no model
     return RunSource(**vars(source), name=name)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -103,7 +104,7 @@ def _visible(
         with place, st.container(horizontal=True, key="settings"):
             if source == "run":
                 _run()
-            elif source == "model":
+            elif stage is not None:
                 _model(stage, used)
             else:
                 _file()
@@ -152,9 +153,7 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     if link.get("source") == "model" and link.get("model") and not model_source.is_offered(link["model"]):
         other["model"] = link["model"], next(iter(model_source.local_models()), None)
     elif link.get("source") == "model" and link.get("model") and link.get("revision"):
-        taken = model_source.revision_of(
-            replace(DEFAULTS, **{name: link[name] for name in ("model", "revision")})
-        )
+        taken = model_source.revision_of(replace(DEFAULTS, model=link["model"], revision=link["revision"]))
         if taken != link["revision"]:
             other["revision"] = link["revision"], taken
     return other
@@ -211,7 +210,8 @@ def _beyond(link: Mapping[str, str], asked: Focus, taken: Focus) -> dict[str, tu
 
 def _no_words(link: Mapping[str, str], asked: Focus, trace: AttentionTrace) -> dict[str, tuple[str, object]]:
     """The words and their numbers in a link that are not in the sentence."""
-    focus, sides, others = st.session_state["focus"], trace.sides, {}
+    focus, sides = st.session_state["focus"], trace.sides
+    others: dict[str, tuple[str, object]] = {}
     if asked.sentence == 2:  # of another sentence, which the view in the browser has
         return others
     words = {"token": [asked.token], "key_token": [asked.key_token], "pins": asked.pins.split()}
@@ -246,8 +246,9 @@ def exceeded(name: str, value: str) -> int | None:
     if name in TEXTS:
         return max_characters() if len(value) > max_characters() else None
     most = max_values().get(name)
-    is_number = most is not None and value.isascii() and value.isdecimal()
-    return most if is_number and range_rule(name, value, 0, most) else None
+    if most is None or not value.isascii() or not value.isdecimal():
+        return None
+    return most if range_rule(name, value, 0, most) else None
 
 
 def _rewrite_values() -> None:
@@ -282,13 +283,13 @@ def _hidden() -> None:
                 st.text_area(key, default, max_chars=max_characters(), **_linked(key))
 
 
-def _linked(key: str) -> dict[str, str]:
+def _linked(key: str) -> dict[str, Any]:
     """Of a control: its key, which is its name in the link, too."""
     st.session_state.drawn.add(key)
     return {"key": key, "bind": "query-params"}
 
 
-def _default(key: str):
+def _default(key: str) -> Any:
     return model_source.usual_dtype() if key == "dtype" else getattr(DEFAULTS, key)
 
 
@@ -549,7 +550,7 @@ def _kind(kinds: Sequence[str]) -> None:
     choice.draw(st.segmented_control, label, "kind", kinds, kinds[0], required=True, help=help_text)
 
 
-def _number(key: str, *, minimum: int = 1, **options) -> None:
+def _number(key: str, *, minimum: int = 1, **options: Any) -> None:
     maximum = max_values()[key]
     _clamp(key, maximum)
     default = getattr(DEFAULTS, key)
@@ -557,7 +558,7 @@ def _number(key: str, *, minimum: int = 1, **options) -> None:
     st.number_input(t(f"control.{key}"), minimum, maximum, value, **_linked(key), **options)
 
 
-def _choice(key: str, **options) -> None:
+def _choice(key: str, **options: Any) -> None:
     st.session_state.drawn.add(key)
     options.setdefault("help", t(f"control.{key}_help"))
     choice.draw(st.selectbox, t(f"control.{key}"), key, _options(key), _default(key), **options)

@@ -1,5 +1,7 @@
 """Where one number comes from, as the panel beneath a matrix shows it (pictures/explanation_panel.js)."""
 
+from typing import Any
+
 import numpy as np
 
 from mha_core import AttentionTrace, MhaError, explain
@@ -7,7 +9,8 @@ from mha_core.analysis.explanation import EXPLAINED, Equation, Explanation
 from mha_core.traces.matrices import MATRICES
 from pages._kit.text import said
 
-STEPS = ("score", "projection", "mixture", "columns", "heads", "softmax", "scale", "cap", "bias", "mask")
+STEPS: tuple[str, ...] = ("score", "projection", "mixture", "columns", "heads", "softmax")
+STEPS += ("scale", "cap", "bias", "mask")
 STEPS += ("temperature", "norm", "clip", "rotary", "gate", "patch", "rounding")
 SUMS = (*STEPS[:6], "norm")  # whose terms have columns
 OTHERS = ("cell", "close", "code", "copied", "copy", "edited", "empty", "hidden", "latex", "more")
@@ -24,11 +27,11 @@ def of_cell(
     """
     axes, _ = EXPLAINED[name]
     row_axis, column_axis = MATRICES[name].axes
-    place = {"query" if row_axis == "token" else row_axis: row}
+    place: dict[str, Any] = {"query" if row_axis == "token" else row_axis: row}
     place["key" if column_axis == "key" else "dimension"] = column
     if "head" in axes:
         place["head"] = head
-    described = {"symbol": symbol}
+    described: dict[str, object] = {"symbol": symbol}
     sides = trace.layers[layer].sides
     try:
         described["from"] = (sides.keys if row_axis == "key" else sides.queries).labels[row]

@@ -177,7 +177,8 @@ class Heatmap:
         """Whose number that of a row and a column is, counted from those of `first`."""
         if self.cell is not None:
             return self.cell(row, column)
-        return MatrixCell(self.matrix, self.origin.head, row, column)
+        assert self.matrix is not None  # else it explains nothing and is not asked
+        return MatrixCell(self.matrix, None if self.origin is None else self.origin.head, row, column)
 
 
 class StepMatrices(NamedTuple):
@@ -294,7 +295,8 @@ def _area(
         if not 0 <= ends[0] <= ends[1] < count:
             return None
         ranges.append(range(first + ends[0], first + ends[1] + 1))
-    return name, *ranges
+    of_rows, of_columns = ranges
+    return name, of_rows, of_columns
 
 
 def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace]) -> dict | None:
@@ -305,11 +307,13 @@ def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, Att
     matrix = next(
         (one for one in matrices if one.name == asked.name and one.cells.subject == asked.subject), None
     )
-    if matrix is None:
+    if matrix is None or matrix.origin is None or matrix.origin.layer is None:
         return None
     name, head, row, column = matrix.at(asked.row, asked.column)
-    place = {"layer": matrix.origin.layer, "head": head, "row": row, "column": column}
-    return explained.of_cell(traces[asked.name], name, symbol=matrix.symbol, **place) | {"id": asked.id}
+    where = {"layer": matrix.origin.layer, "row": row, "column": column}
+    return explained.of_cell(traces[asked.name], name, symbol=matrix.symbol, head=head, **where) | {
+        "id": asked.id
+    }
 
 
 def _explained(key: str) -> str:

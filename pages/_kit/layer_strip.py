@@ -30,7 +30,7 @@ def show(trace: AttentionTrace, scene: Scene) -> LayerKind:
             on_change=_picked,
             args=(kinds,),
         )
-    return kinds[place - 1]
+    return kinds[(place or 1) - 1]
 
 
 def of_attention(trace: AttentionTrace, scene: Scene) -> None:
@@ -55,7 +55,7 @@ def first_place(kinds: tuple[LayerKind, ...], scene: Scene) -> int:
     moved = st.session_state.get("place_layer", scene.focus.layer) != scene.focus.layer
     st.session_state.place_layer = scene.focus.layer
     linked = st.query_params.get(PLACE, "")
-    place = st.session_state.get(PLACE) or token_names.as_number(linked)
+    place: int = st.session_state.get(PLACE) or token_names.as_number(linked) or 0
     if not moved and place in range(1, len(kinds) + 1) and kinds[place - 1].mixer is not None:
         return place
     st.query_params.pop(PLACE, None)

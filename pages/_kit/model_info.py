@@ -98,7 +98,9 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
 
 
 def _saved(trace: AttentionTrace) -> None:
-    names = {"file": literal(trace.source.file), "name": literal(trace.source.name)}
+    source = trace.source
+    assert isinstance(source, FileSource)
+    names = {"file": literal(source.file), "name": literal(source.name)}
     heads = counted({layer.n_heads for layer in trace.layers})
     st.caption(t("file.about", layers=len(trace.layers), heads=heads, **names))
     if trace.source.edits:
@@ -128,6 +130,7 @@ def _report(source: TrainedSource) -> dict | None:
 def brief(trace: AttentionTrace) -> None:
     """Name and sizes of a third-party model, and a badge with the error of its trace."""
     source = trace.source
+    assert isinstance(source, ModelSource)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             t(
@@ -162,13 +165,15 @@ def exact(trace: AttentionTrace) -> None:
     """A badge: does the trace equal what the model itself computes? Measured when it was loaded."""
     if not trace.layers:  # the matrix of a mixer is compared whenever it is drawn
         return
-    if trace.source.route == "weights":
+    source = trace.source
+    assert isinstance(source, ModelSource)
+    if source.route == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return
-    difference, explanation = literal(number(trace.source.difference)), t("real.exact_help")
-    if trace.source.route == "watch":
+    difference, explanation = literal(number(source.difference)), t("real.exact_help")
+    if source.route == "watch":
         explanation = t("real.watched_help")
-    if trace.source.difference > EXACT:  # half precision rounds in another order
+    if source.difference > EXACT:  # half precision rounds in another order
         st.badge(t("real.close", difference=difference), color="blue", help=explanation)
         return
     st.badge(t("real.exact", difference=difference), icon=":material/check:", color="green", help=explanation)

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread, local
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, MhaError, device
 from mha_core.attention.edits import Edit
@@ -46,7 +47,7 @@ class ModelKey(NamedTuple):
     With `answers` the model has its head that writes words, if its architecture has one.
     """
 
-    name: str
+    name: str | None
     revision: str | None = None
     dtype: str | None = None
     answers: bool = False
@@ -61,7 +62,7 @@ class TracesByKind(NamedTuple):
 
     def of(self, kind: str | None) -> AttentionTrace:
         """The trace of that kind of attention, of the first one where there is none of it."""
-        return self.traces.get(kind) or next(iter(self.traces.values()))
+        return self.traces.get(kind or "") or next(iter(self.traces.values()))
 
 
 @st.cache_resource
@@ -110,8 +111,9 @@ class LoadedModel:
         """
 
         def compute(_key: str) -> TracesByKind:
-            settings = {"limit": limits.current().tokens, "edits": edits, "answers": answers}
-            trace = huggingface.follow(self.model, text, target=target, **settings)
+            trace = huggingface.follow(
+                self.model, text, target=target, edits=edits, answers=answers, limit=limits.current().tokens
+            )
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
             return TracesByKind(MappingProxyType(traces), trace_bytes(trace), trace)
@@ -132,7 +134,7 @@ class LoadedModel:
         """
         tokens = min(len(text) + len(target or ""), limits.current().tokens)  # each has a character at least
         config = getattr(self.model.module, "config", None)
-        sizes = [getattr(config, name, None) for name in SIZES]
+        sizes: list[Any] = [getattr(config, name, None) for name in SIZES]
         if not all(isinstance(size, int) and size > 0 for size in sizes):
             return tokens > MAX_TOKENS
         width, heads, layers = sizes
@@ -207,7 +209,7 @@ class LoadedModels:
         with self._lock:
             for one in _both(key):
                 entry = self._used.get(one)
-                if entry is not None and entry.fingerprint != files.fingerprint(key.name):
+                if entry is not None and entry.fingerprint != files.fingerprint(key.name or ""):
                     del self._used[one]
                     self.entries.drop(one)
 
@@ -240,8 +242,10 @@ class LoadedModels:
 
     def load(self, loading: Loading) -> None:
         name, revision, dtype, answers = loading.key
-        options = {"revision": revision, "progress": loading.report, "cancelled": loading.abandoned}
+        options: dict[str, Any] = {"revision": revision, "progress": loading.report}
+        options["cancelled"] = loading.abandoned
         try:
+            assert name is not None  # `refusal` asks for one
             with self._one_at_a_time:
                 loading.model = self.find(loading.key)  # one that answers may have come before
                 if loading.model is None:
@@ -250,10 +254,10 @@ class LoadedModels:
                     self._make_room(files.weight_bytes(folder), loading.key)  # before: both might not fit
                     fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
                     model = huggingface.load(name, dtype=dtype, answers=answers, **options)
-                    loading.model = LoadedModel(model, fingerprint)
+                    entry = loading.model = LoadedModel(model, fingerprint)
                     with self._lock:
-                        self._used[loading.key] = loading.model
-                        self.entries.get(loading.key, lambda _key: loading.model)
+                        self._used[loading.key] = entry
+                        self.entries.get(loading.key, lambda _key: entry)
                 with self._lock:
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
@@ -291,7 +295,8 @@ def _with_float32(error: MhaError) -> MhaError:
 
 def trace_bytes(trace: AttentionTrace) -> int:
     """Of its own tensors, those in half precision with the float32 arrays that pictures are made of."""
-    tensors = [tensor for part in (*trace.layers, *trace.mixers) for tensor in part.tensors.values()]
+    of_parts = (*(layer.tensors for layer in trace.layers), *(mixer.tensors for mixer in trace.mixers))
+    tensors = [tensor for part in of_parts for tensor in part.values()]
     return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)
 
 
@@ -347,7 +352,7 @@ def is_third_party(trace: AttentionTrace) -> bool:
     return isinstance(trace.source, ModelSource)
 
 
-def load(scene: Scene, stage, *, button: str = "stop_model") -> None:
+def load(scene: Scene, stage: DeltaGenerator, *, button: str = "stop_model") -> None:
     """Load the scene's model, with a progress bar; does nothing where it may not be loaded.
 
     A model in a folder that was saved again is loaded again. `button` is the key of the button that stops it.
@@ -474,11 +479,11 @@ def may_load(scene: Scene) -> bool:
     key = key_of(scene)
     if refusal(scene) is not None or st.session_state.get("model_stopped") == key:
         return False
-    here, asked = local_models().get(scene.model), revision_of(scene)
+    here, asked = local_models().get(scene.model or ""), revision_of(scene)
     local = (here or scene.model == PACKAGE) and asked in (None, here and here.revision)
     return (
         bool(local)
-        or (not hosted() and is_folder(scene.model))
+        or (not hosted() and is_folder(scene.model or ""))
         or st.session_state.get("model_agreed") == key._replace(answers=False)
     )
 
@@ -503,8 +508,8 @@ def revision_of(scene: Scene) -> str | None:
     On a server for strangers it is the pinned one; files on this machine have none; None is the newest.
     """
     if hosted():
-        model = local_models().get(scene.model)
-        return model and model.revision
+        model = local_models().get(scene.model or "")
+        return None if model is None else model.revision
     has_none = scene.model is None or scene.model == PACKAGE or is_folder(scene.model)
     return None if has_none or not files.is_revision(scene.revision or "") else scene.revision
 

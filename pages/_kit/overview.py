@@ -90,7 +90,7 @@ def show(
 def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, scene: dict) -> None:
     """Facts, and `small` weights unless others are here, are sent once; with each choice its head alone."""
     facts = json.dumps(header).encode()
-    weights = weights or (SMALL, components.digest(small))
+    weights = weights or (SMALL, components.digest(small or b""))
     with st.container(gap=None):  # the bytes show nothing
         data = {"digest": components.digest(facts), "weights": weights} | scene
         _overview(key="overview", data=data, on_picked_change=_picked)

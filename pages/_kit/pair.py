@@ -37,7 +37,7 @@ class Partners(NamedTuple):
     def of(self, values: np.ndarray, *axes: str | None) -> np.ndarray:
         """The first side's numbers as the second one has them, where these axes are tokens."""
         for axis, name in enumerate(axes):
-            order = {"query": self.queries, "token": self.queries, "key": self.keys}.get(name)
+            order = {"query": self.queries, "token": self.queries, "key": self.keys}.get(name or "")
             values = values if order is None else values.take(order, axis)
         return values
 

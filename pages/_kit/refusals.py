@@ -75,13 +75,12 @@ def instead(reasons: Sequence[MhaError], trace: AttentionTrace, asked: Scene, *,
 
     `field` is where its sentence is typed, "text" or "twin".
     """
-    is_small = isinstance(trace.source, TrainedSource)
     too_long = [reason for reason in reasons if "text" in reason.fixes[0]]
     for reason in reasons:
         if reason not in too_long:
             _sizes(trace, asked)
             break
-    if is_small:
+    if isinstance(trace.source, TrainedSource):
         _parts(trace.source.language, asked, field, too_long=bool(too_long))
     elif too_long:
         st.caption(t("instead.beginning", count=f"{len(trace.tokens):,}", reason=literal(too_long[0])))

@@ -19,4 +19,4 @@ def names() -> list[str]:
     """
     here = [name for name in st.session_state.get("runs", []) if compute.trainings().steps(name)]
     asked = st.session_state.get("run") or st.query_params.get("run")
-    return here if asked in (None, "", *here) else [asked, *here]
+    return here if not asked or asked in here else [asked, *here]

@@ -8,6 +8,7 @@ writes it into every address and sends it with its messages.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from typing import Any
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
@@ -76,7 +77,7 @@ def focus() -> Focus:
     return st.session_state["focus"]
 
 
-def setting(name: str):
+def setting(name: str) -> Any:
     """What the control of that name holds, or its default."""
     chosen = st.session_state.get(name)
     return getattr(DEFAULTS, name) if chosen is None else chosen
@@ -85,7 +86,7 @@ def setting(name: str):
 def current() -> Scene:
     """The scene that the controls describe, also where a page runs without its frame."""
     held = st.session_state.to_dict()
-    chosen = {name: held.get(name) for name in CONTROLS}
+    chosen: dict[str, Any] = {name: held.get(name) for name in CONTROLS}
     nothing = {
         name for name, value in chosen.items() if value is None or (value == "" and _is_optional(name))
     }
@@ -120,8 +121,9 @@ def name_tokens(trace: AttentionTrace) -> None:
     has_no_head = st.session_state.pop("weights_are_others", False) and focus().sentence == 1
     moves = is_new or has_no_head or is_unset(focus(), trace.sides.queries)
     now = with_names(focus(), trace.sides, new_text=is_new)
-    if moves and now.token:
-        now = focus_on_answer(now, trace, position(trace.sides.queries, now.token))
+    at = position(trace.sides.queries, now.token) if moves and now.token else None
+    if at is not None:
+        now = focus_on_answer(now, trace, at)
     st.session_state["focus"] = now
 
 

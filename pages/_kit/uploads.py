@@ -66,7 +66,7 @@ def trace(scene: Scene) -> AttentionTrace | None:
     file = opened()
     if file is None:
         return None
-    return file.parts.get(scene.kind) or next(iter(file.parts.values()))
+    return file.parts.get(scene.kind or "") or next(iter(file.parts.values()))
 
 
 def opened() -> OpenedFile | None:

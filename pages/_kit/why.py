@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,13 +71,15 @@ def _source(scene: Scene, trace: AttentionTrace) -> object:
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
     if scene.source == "model":
-        return model_source.loaded_model(scene).model
+        entry = model_source.loaded_model(scene)
+        assert entry is not None  # its trace is on screen
+        return entry.model
     if isinstance(trace.source.origin, ModelSource):
         raise MhaError(t("why.file"))
     return None
 
 
-def _split(trace: AttentionTrace, *, source: object, **place: int) -> Attribution:
+def _split(trace: AttentionTrace, *, source: Any, **place: int) -> Attribution:
     split = partial(attribution, trace, source=source, **place)
     return in_turn(split) if model_source.is_third_party(trace) else split()  # the small ones take no time
 
