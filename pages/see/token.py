@@ -22,9 +22,9 @@ def page() -> None:
     both = directions.both_directions(subject)
     row = both[0].looks.weights.iloc[subject.head]
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
-    place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
-    chooser.of_head(trace, **place, limit=limit, sticky=True)
-    answers.reading(trace, **place)
+    layer, head, token = subject.layer, subject.head, subject.token
+    chooser.of_head(trace, layer=layer, head=head, query=token, limit=limit, sticky=True)
+    answers.reading(trace, layer=layer, head=head, query=token)
     model_info.layer(trace, subject.layer)
     model_info.collapsed(trace, subject.layer)
 

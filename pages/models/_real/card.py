@@ -7,6 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis import cost, patterns
 from mha_core.scene.scene import Scene
+from mha_core.traces.source import ModelSource
 from pages._kit import model_info, model_source
 from pages._kit.text import joined, literal, t
 
@@ -31,11 +32,11 @@ def show(trace: AttentionTrace, scene: Scene) -> None:
     model_info.skipped(trace)
 
 
-def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
+def facts(trace: AttentionTrace, entry: model_source.LoadedModel | None) -> list[tuple[str, str]]:
     """The known facts about the model, each with its label."""
     source, layers = trace.source, trace.layers
+    assert isinstance(source, ModelSource)
     known = [layer for layer in layers if layer.knows("q")]
-    has_kinds = entry is not None and len(entry.kinds) > 1
     labelled = [
         (t("real.fact_architecture"), f"{source.architecture} ({source.family})"),
     ]
@@ -44,7 +45,7 @@ def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
         labelled.append((t("real.fact_layers"), f"{len(layers)} × {heads}"))
     if trace.mixers:
         labelled.append((t("real.fact_mixers"), f"{len(trace.mixers)}"))
-    if has_kinds:
+    if entry is not None and len(entry.kinds) > 1:
         labelled.append((t("real.fact_kinds"), joined(entry.kinds)))
     if known:
         labelled.append((t("real.fact_kv"), model_info.counted({layer.n_kv_heads for layer in known})))
@@ -97,7 +98,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
         if way in sizes
     ]
     st.table(rows, hide_index=True, width="content", border="horizontal")
-    if "latent" in sizes:
+    if latent is not None and "latent" in sizes:
         st.markdown(
             t(
                 "real.cache_latent_sum",
@@ -114,10 +115,11 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
 def _special_share(trace: AttentionTrace) -> str:
     """A sentence on the share of the weights on special tokens: the mean, and the layer with the most."""
     special = trace.tokens.special or (0,)
-    shares = [patterns.special_share(layer, special) for layer in trace.layers]
-    if not shares or None in shares or len(trace.tokens) < 2:
+    known = [patterns.special_share(layer, special) for layer in trace.layers]
+    shares = [share for share in known if share is not None]
+    if not shares or len(shares) < len(known) or len(trace.tokens) < 2:
         return ""
-    largest = max(range(len(shares)), key=shares.__getitem__)
+    largest = shares.index(max(shares))
     names = dict.fromkeys(literal(trace.tokens.pieces[at]) for at in special)
     return t(
         "real.rests",

@@ -75,7 +75,7 @@ def gallery() -> None:
 def facts(name: str) -> list[str]:
     """Where a model is, its size, its layers and heads, and its licence, as far as they are known."""
     here, known = model_source.local_models().get(name), _known(name)
-    size = model_source.size(here.bytes if here else known.bytes)
+    size = model_source.size(here.bytes if here else known.bytes if known else 0)
     place = t("real.is_here") if here else t("real.is_not_here")
     listed = [size] if model_source.hosted() else [place, size]  # a public server offers those that it has
     if known:

@@ -1,6 +1,7 @@
 """The layers of a model: a strip with all of them, and what else there is to see in the chosen one."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ from pages._kit import charts, heatmaps, layer_strip
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, t
 
+# The numbers of a picture, their scale, and which of them are hidden.
+Drawn = tuple[np.ndarray, Literal["weights", "signed"], np.ndarray | None]
+
 
 def show(trace: AttentionTrace, scene: Scene) -> None:
     """The strip of layers, and below it the pictures of the chosen layer, where it has some of its own."""
@@ -23,6 +27,7 @@ def show(trace: AttentionTrace, scene: Scene) -> None:
 
         mixer.show(trace, chosen.mixer, scene)
         return
+    assert chosen.layer is not None  # a layer with attention is one of the trace
     number, name = chosen.layer + 1, literal(chosen.name or "–")
     st.caption(t("layers.attention", number=number, name=name, what=layer_strip.words(chosen)))
     _index(trace, scene, layer=chosen.layer)
@@ -53,13 +58,14 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     rows, keys = pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
     chosen = index.chosen[own]
     weights = layer_trace.weights(head)[part, part]
-    pictures = {
+    pictures: dict[str, Drawn] = {
         "chosen": (chosen[part, part], "weights", None),
         "taken": (weights, "weights", ~chosen[part, part]),
     }
     if index.scores is not None:
         scores = index.scores[own].repeat(index.block_size, axis=1)[:, : len(labels)][part, part]
-        pictures = {"scores": (scores, "signed", ~np.isfinite(scores))} | pictures
+        of_scores: Drawn = (scores, "signed", ~np.isfinite(scores))
+        pictures = {"scores": of_scores, **pictures}
     drawn = [
         Heatmap(
             name,

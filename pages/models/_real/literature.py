@@ -1,9 +1,11 @@
 """Heads that papers describe, beside our scores for them, measured on request and once for each model."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
-from mha_core import MhaError
+from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.literature import LINK, Finding, MeanScore, findings, measure
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.files import PACKAGE
@@ -89,7 +91,7 @@ def _of_model(scene: Scene, nth: int, model: str, local: str | None) -> None:
         st.caption(t("literature.click"))
 
 
-def _measured_columns(ours: dict[Finding, MeanScore], published: list[Finding]) -> dict[str, list]:
+def _measured_columns(ours: dict[Finding, MeanScore], published: Sequence[Finding]) -> dict[str, list]:
     return {
         t("literature.column_ours"): [ours[f].score if f in ours else None for f in published],
         t("literature.column_n"): pd.array(
@@ -122,9 +124,10 @@ def _measure(scene: Scene, name: str, published: tuple[Finding, ...]) -> dict[Fi
     entry = model_source.loaded_model(scene)
     if scene.model != name or entry is None:
         return {}  # another part of the page says why it is not loaded
-    traces, scores = {}, {}
+    traces: dict[str, AttentionTrace] = {}
+    scores: dict[Finding, MeanScore] = {}
 
-    def trace(text: str):
+    def trace(text: str) -> AttentionTrace:
         if text not in traces:
             traces[text] = entry.parts(text)[entry.kinds[0] if entry.kinds else "self"]
         return traces[text]

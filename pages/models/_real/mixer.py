@@ -1,5 +1,7 @@
 """The matrix by which a layer without softmax mixes tokens."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -49,7 +51,7 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     sums = matrix.sum(1)
     first = part.start or 0
     where = Origin(trace.source, trace.title, spans=shown.spans(sides))
-    common = {"row": token - first, "origin": where, "start": (first, None)}
+    common: dict[str, Any] = {"row": token - first, "origin": where, "start": (first, None)}
     matrix_drawn = Heatmap(
         "mixing",
         t("layers.mixing"),

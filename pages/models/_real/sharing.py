@@ -25,7 +25,7 @@ def diagram(trace: AttentionTrace, *, layer: int) -> None:
     if (latent_about := layer_trace.about.latent) is not None:
         parts = [
             (latent_about.kv_rank, t("sharing.short")),
-            (latent_about.rotary_width, t("sharing.position")),
+            (latent_about.rotary_width or 0, t("sharing.position")),
         ]
         parts = [part for part in parts if part[0]]
         alt = t("sharing.alt_latent", heads=heads, widths=" + ".join(str(width) for width, _ in parts))

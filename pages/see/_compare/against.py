@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -13,6 +14,8 @@ from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.scene.source_settings import WITH_CLS
+from mha_core.sources.huggingface import files
+from mha_core.traces.source import TrainedSource
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import choice, compute, model_source, state
@@ -44,7 +47,9 @@ def sizes(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
         return {"h": heads, "mask": masks, "position": [name for name in POSITIONS if name != scene.position]}
     if scene.source != "mini":
         return {}
-    language = trace.source.origin.language
+    origin = trace.source.origin
+    assert isinstance(origin, TrainedSource)
+    language = origin.language
     plans = [plan for plan in PLANS if (plan.language, plan.d_model) == (language, scene.d_model)]
     same = [plan.h for plan in plans if plan.architecture == scene.architecture and plan.h != scene.h]
     return {
@@ -67,7 +72,7 @@ def _fits(scene: Scene) -> bool:
 
 def models(scene: Scene) -> Sequence[str]:
     """The models on this machine, where there is something to read them with."""
-    return list(model_source.local_models()) if scene.source != "file" and model_source.library() else []
+    return list(model_source.local_models()) if scene.source != "file" and files.library() else []
 
 
 def choose(scene: Scene, trace: AttentionTrace) -> Other | None:
@@ -116,17 +121,18 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, 
     here = indices(trace, scene)
     if other.kind == HEAD:
         layer, head, query = here
-        places = [(head, query), (int(other.value) - 1, query)]
-        return tuple(
-            PairSide(t("compare.one_head", head=at + 1), trace, layer, at, token) for at, token in places
-        )
+
+        def of_head(at: int) -> PairSide:
+            return PairSide(t("compare.one_head", head=at + 1), trace, layer, at, query)
+
+        return of_head(head), of_head(int(other.value) - 1)
     if other.kind == UNTRAINED:
-        before = compute.trace(scene, trained=False)
-        named = {"before": before, "after": trace}
-        return tuple(
-            PairSide(t(f"compare.{name}", step=f"{side.source.step:,}"), side, *here)
-            for name, side in named.items()
-        )
+
+        def trained(name: str, side: AttentionTrace) -> PairSide:
+            assert isinstance(side.source, TrainedSource)
+            return PairSide(t(f"compare.{name}", step=f"{side.source.step:,}"), side, *here)
+
+        return trained("before", compute.trace(scene, trained=False)), trained("after", trace)
     there, second = _other(scene, other)
     if second is None:
         return None
@@ -137,8 +143,8 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, 
     else:
         values = getattr(scene, other.kind), other.value
         headings = [t(f"compare.is_{other.kind}", value=_value(other.kind, str(value))) for value in values]
-    pairs = zip(headings, (trace, second), (scene, there), strict=True)
-    return tuple(PairSide(heading, side, *indices(side, of)) for heading, side, of in pairs)
+    own, others = headings
+    return PairSide(own, trace, *here), PairSide(others, second, *indices(second, there))
 
 
 def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:
@@ -148,11 +154,11 @@ def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:
             st.info(t("compare.no_twin"), icon=":material/edit:")
         return scene, second_trace(scene)
     if other.kind == MODEL:
-        chosen = {"source": "model", "model": other.value, "revision": None, "dtype": None, "kind": None}
-        there = replace(scene, **chosen)
+        there = replace(scene, source="model", model=other.value, revision=None, dtype=None, kind=None)
         model_source.load(there, st.empty(), button="stop_other_model")
     else:
-        there = replace(scene, **{other.kind: int(other.value) if other.kind == "h" else other.value})
+        changed: dict[str, Any] = {other.kind: int(other.value) if other.kind == "h" else other.value}
+        there = replace(scene, **changed)
     try:
         return there, compute.trace(there)
     except MhaError as error:

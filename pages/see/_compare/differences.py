@@ -28,7 +28,7 @@ def of_weights(sides: pair.Pair) -> None:
         return
     pair.show_matrices(sides, ("weights",), key="compare")
     try:
-        compared = compare(first, second, heads=tuple(side.head for side in sides))
+        compared = compare(first, second, heads=(sides[0].head, sides[1].head))
     except MhaError as error:
         st.caption(literal(said(error)))
         return
@@ -37,13 +37,13 @@ def of_weights(sides: pair.Pair) -> None:
     for side, share in zip(sides, compared.others, strict=True):
         if share > HIDDEN_SHARE:
             st.caption(t("compare.others", side=literal(side.heading), share=short(share)))
-    tables = {"first": compared.first, "second": compared.second}
+    named = {"first": compared.first, "second": compared.second}
     end = heatmaps.scale_end(
-        state.focus().scale, max(float(table.to_numpy().max()) for table in tables.values())
+        state.focus().scale, max(float(table.to_numpy().max()) for table in named.values())
     )
     drawn = [
         heatmaps.Heatmap(name, side.heading, t("matrix.weights"), table, "weights", limit=end)
-        for (name, table), side in zip(tables.items(), sides, strict=True)
+        for (name, table), side in zip(named.items(), sides, strict=True)
     ]
     drawn.append(pair.between(*drawn))
     heatmaps.draw(drawn, key="compare-words", stacked=True)

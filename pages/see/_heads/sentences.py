@@ -1,6 +1,7 @@
 """The head view of the page Heads: one sentence or two, the six matrices of a head, the other heads."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -58,7 +59,7 @@ def show(
         field = list(tokens)[chosen["panel"]]
         hidden_words.toggle(tokens[field], chosen["word"], field)
 
-    focus = {"layer": layer, "head": head, "token": token}
+    focus: dict[str, Any] = {"layer": layer, "head": head, "token": token}
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
     if scene.source != "file":

@@ -36,7 +36,7 @@ def both_directions(subject: Subject) -> tuple[Direction, Direction]:
 def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple[Direction, Direction]:
     """The row of a token and the column of a key."""
     row, column = row_of(trace, token, layer=layer), column_of(trace, key, layer=layer)
-    label, key = trace.layers[layer].sides.queries.labels[token], row.weights.columns[key]
+    label, key_label = trace.layers[layer].sides.queries.labels[token], row.weights.columns[key]
     return (
         Direction(
             "looks",
@@ -47,9 +47,9 @@ def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple
         ),
         Direction(
             "seen",
-            t("one.seen", token=word(key)),
-            t("one.seen", token=key),
-            t("one.seen_nowhere", token=word(key)),
+            t("one.seen", token=word(key_label)),
+            t("one.seen", token=key_label),
+            t("one.seen_nowhere", token=word(key_label)),
             column,
         ),
     )
@@ -95,9 +95,9 @@ def on_one_scale(
     Of heads `ends` are the token that looks and the one that is looked at, by the names of the directions.
     """
 
-    def cell_of(direction: str, columns: np.ndarray) -> Callable[[int, int], heatmaps.MatrixCell]:
+    def cell_of(end: int, direction: str, columns: np.ndarray) -> Callable[[int, int], heatmaps.MatrixCell]:
         def cell(row: int, column: int) -> heatmaps.MatrixCell:
-            pair = (ends[direction], int(columns[column]))
+            pair = (end, int(columns[column]))
             return heatmaps.MatrixCell("weights", row, *(pair if direction == "looks" else pair[::-1]))
 
         return cell
@@ -122,7 +122,7 @@ def on_one_scale(
                 hidden=masked if masked.any() else None,
                 row=framed,
                 origin=origin,
-                cell=cell_of(side.name, columns) if ends else None,
+                cell=cell_of(ends[side.name], side.name, columns) if ends else None,
             )
         )
     return drawn

@@ -1,6 +1,7 @@
 """One head on the page Token: the query against every key, and the output as a mixture of values."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -112,10 +113,14 @@ def _vectors(trace: AttentionTrace, *, layer: int, head: int, token: int) -> lis
             "signed",
             limit=limits[name] or None,
             origin=origin(trace, layer=layer, head=head),
-            cell=lambda _, column, name=name: MatrixCell(name, head, token, column),
+            cell=partial(_cell, name, head, token),
         )
         for name, vector in vector_frames.items()
     ]
+
+
+def _cell(name: str, head: int, token: int, _row: int, column: int) -> MatrixCell:
+    return MatrixCell(name, head, token, column)
 
 
 def mixed(subject: Subject) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -33,9 +33,9 @@ class Subject(NamedTuple):
     def of_layer(self) -> LayerTrace:
         return self.trace.layers[self.layer]
 
-    def of(self, function: Callable[..., Result], **settings: int) -> Result:
+    def of(self, function: Callable[..., Result], **settings: object) -> Result:
         """What a function of the trace, a token and a layer says of these, or of another token."""
-        return compute.of(self.trace, function, layer=self.layer, **({"token": self.token} | settings))
+        return compute.of(self.trace, function, layer=self.layer, **{"token": self.token, **settings})
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def word(label: str) -> str:
     return literal(isolated(label))
 
 
-def chart(subject: Subject, figure, *, key: str, alt: str, **options) -> None:
+def chart(subject: Subject, figure: Any, *, key: str, alt: str, **options: Any) -> None:
     """Draw a figure about the token; its text alternative is also its title in a saved file."""
     charts.draw(figure, key=key, alt=alt, title=alt, origin=subject.origin, **options)
 
@@ -71,7 +71,7 @@ def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> 
     at = subject.token
     fold = st.expander(t("heads.numbers"), key=f"{name}_table", on_change="rerun")
     with fold:
-        yield fold.open
+        yield bool(fold.open)
         if not fold.open:
             return
         numbers = frame()

@@ -1,5 +1,7 @@
 """The weights on the page Token: one token in every head, in one head, and over the layers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -40,7 +42,7 @@ def _heads_drawn(
 
 
 def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
-    columns = {t("one.head"): range(1, subject.of_layer.n_heads + 1)}
+    columns: dict[str, Sequence] = {t("one.head"): range(1, subject.of_layer.n_heads + 1)}
     for side in both:
         values, labels = side.looks.weights.to_numpy(), side.looks.weights.columns
         order = np.argsort(-values, axis=1, kind="stable")

@@ -136,7 +136,7 @@ def _variants(spec: AttentionSpec | LatentSpec) -> dict[str, AttentionSpec | Lat
     """A layer of the same width, heads and d_k of each kind; the layer itself stands for its own."""
     heads = AttentionSpec(spec.d_model, spec.n_heads, d_k=spec.d_k, d_v=spec.d_v, bias=False)
     groups = next((n for n in range(max(2, spec.n_heads // 4), spec.n_heads) if spec.n_heads % n == 0), None)
-    variants = {"mha": heads}
+    variants: dict[str, AttentionSpec | LatentSpec] = {"mha": heads}
     if groups is not None:
         variants["gqa"] = replace(heads, n_kv_heads=groups)
     if spec.n_heads > 1:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -73,7 +74,7 @@ def chosen() -> LayerSizes:
             args=(presets,),
             width=300,
         )
-        values = {name: _number(name) for name in FIRST}
+        values: dict[str, Any] = {name: _number(name) for name in FIRST}
         menu = st.popover(t("cost.more"), type="tertiary", key="cost_more").grid(2, min_column_width=120)
     for key in DEFAULTS:
         name = key.removeprefix("cost_")
@@ -105,7 +106,7 @@ def _number(name: str) -> int | None:
     )
 
 
-def _spec(values: Mapping[str, int | None]) -> AttentionSpec | LatentSpec:
+def _spec(values: Mapping[str, Any]) -> AttentionSpec | LatentSpec:
     names = ("d_model", "n_kv_heads", "d_k", "d_v", "kv_rank", "q_rank", "rotary_width")
     sizes = {name: values[name] for name in names if values.get(name) is not None}
     if "kv_rank" in sizes:
@@ -117,13 +118,15 @@ def _spec(values: Mapping[str, int | None]) -> AttentionSpec | LatentSpec:
 def _sizes_of(model: PublishedSizes) -> dict[str, int | None]:
     """The sizes of a model as the controls have them; what follows from the others is left out."""
     spec = model.spec
-    sizes = {"d_model": spec.d_model, "h": spec.n_heads}
+    sizes: dict[str, int | None] = {"d_model": spec.d_model, "h": spec.n_heads}
     if spec.d_k * spec.n_heads != spec.d_model:
         sizes["d_k"] = spec.d_k
     if isinstance(spec, LatentSpec):
         names = ("kv_rank", "q_rank", "rotary_width")
         return sizes | {name: getattr(spec, name) for name in names}
-    return sizes | ({"n_kv_heads": spec.n_kv_heads} if spec.n_kv_heads < spec.n_heads else {})
+    if spec.n_kv_heads < spec.n_heads:
+        sizes["n_kv_heads"] = spec.n_kv_heads
+    return sizes
 
 
 def _take(presets: Mapping[str, Mapping[str, int | None]]) -> None:

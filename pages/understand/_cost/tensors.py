@@ -55,7 +55,8 @@ def draw(layer: LayerSizes) -> None:
 
 def _lines(layer: LayerSizes, tensors: Sequence[TensorShape], longest: int) -> Iterator[list[str]]:
     """The parts of each line: X · W → what it makes, for each learned matrix; A · V before the last."""
-    latent = isinstance(layer.spec, LatentSpec)
+    spec = layer.spec
+    rotated = spec.rotary_width if isinstance(spec, LatentSpec) else 0
     named = {tensor.symbol: tensor for tensor in tensors}
     part = partial(_part, longest=longest)
     for at, matrix in enumerate(tensors):
@@ -63,7 +64,7 @@ def _lines(layer: LayerSizes, tensors: Sequence[TensorShape], longest: int) -> I
             continue
         made = tensors[at + 1]
         if made.symbol == "output":
-            width = layer.spec.d_k + (layer.spec.rotary_width if latent else 0)
+            width = spec.d_k + rotated
             yield [
                 part(named["S"], f"{_written('Q')} · {_written('K')}<sup>T</sup> {ARROW}"),
                 part(named["A"], f"÷ √{width}, softmax {ARROW}"),
@@ -79,7 +80,8 @@ def _sides(tensor: TensorShape) -> tuple[int, int]:
     if len(tensor.sizes) == 4:
         _, heads, rows, columns = tensor.sizes
         return rows, heads * columns
-    return tensor.sizes[-2:]
+    *_, rows, columns = tensor.sizes
+    return rows, columns
 
 
 def _part(tensor: TensorShape, sign: str = "", *, longest: int) -> str:

@@ -9,7 +9,17 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.analysis.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
+from mha_core.analysis.embeddings import (
+    RELATIONS,
+    Chance,
+    Map,
+    agreement,
+    chance,
+    nearest,
+    project,
+    table,
+    verdict,
+)
 from mha_core.analysis.frames import Origin, origin
 from mha_core.cache import Cache
 from mha_core.figures.packed import Packed
@@ -51,7 +61,7 @@ class Vocabulary:
         return tuple(dict.fromkeys(self.kinds))
 
     @property
-    def by_chance(self):
+    def by_chance(self) -> Chance:
         return chance(*self.vectors.shape)
 
 

@@ -92,7 +92,8 @@ def pictures(
 def _pictures(
     trace: AttentionTrace, *, layer: int, head: int, query: int, part: Crop, limit: float
 ) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.StepMatrices]]:
-    unique, drawn = {}, {}
+    unique: dict[str, heatmaps.Heatmap] = {}
+    drawn: dict[str, heatmaps.StepMatrices] = {}
     for step in compute.of(trace, derived, layer=layer, head=head, part=part):
         every = step.before + step.after + step.wrong
         shown = {f"{picture.name} {picture.symbol}": picture for picture in every}

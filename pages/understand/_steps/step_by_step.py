@@ -1,5 +1,7 @@
 """Step by step from X to Z: the steps for one head, with this sentence's numbers."""
 
+from typing import Any
+
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
@@ -45,7 +47,7 @@ def _steps() -> None:
     layer = trace.layers[layer_index]
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
     limit = heatmaps.scale_end(state.focus().scale, compute.of(layer, largest_weight, part=part))
-    place = {"layer": layer_index, "head": head}
+    place: dict[str, Any] = {"layer": layer_index, "head": head}
     known_steps = compute.of(trace, steps, **place, part=part) if layer.knows("q") else []
 
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

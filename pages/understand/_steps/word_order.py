@@ -50,7 +50,7 @@ def _chosen() -> Chosen:
         st.segmented_control, t("word_order.code"), "code", list(CODES), FIRST, words=_word, required=True
     )
     name = st.session_state.code
-    sizes = {}
+    sizes: dict[str, int] = {}
     cells = st.grid(3, min_column_width=140)
     for size in SIZES[name]:
         maximum, default = LIMITS[size]

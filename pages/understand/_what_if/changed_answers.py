@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import streamlit as st
@@ -61,14 +61,14 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     become another; where many have, these stand in a table. Where words cannot be set against each other,
     what it answers now.
     """
-    partners = swaps.order(before.answered, after.answered, swapped)
-    columns = ("before",) if before is after else ("before", "after")
+    partners: Sequence[int] | None = swaps.order(before.answered, after.answered, swapped)
+    columns: tuple[str, ...] = ("before",) if before is after else ("before", "after")
     if partners is None:
         before, partners, columns = after, range(len(after.answers)), ("after",)
     pairs = [
-        (at, before.answers[partner], new)
+        (at, old, new)
         for at, (partner, new) in enumerate(zip(partners, after.answers, strict=True))
-        if before.answers[partner] is not None and new is not None
+        if (old := before.answers[partner]) is not None and new is not None
     ]
     if first := mini.main_tokens(after):
         pairs = [(at, old, new) for at, old, new in pairs if at in first or old[0][0] != new[0][0]]
@@ -151,7 +151,9 @@ def of_heads(scene: Scene, trace: AttentionTrace) -> None:
 
 
 def _answer_at(trace: AttentionTrace, at: int) -> str:
-    word, share = trace.answers[at][0]
+    answer = trace.answers[at]
+    assert answer is not None  # effects are offered where the model answers
+    word, share = answer[0]
     token = isolated(trace.answered.labels[at])
     return t("what_if.effects_answer", word=_named(word), token=token, share=short(share))
 
@@ -166,9 +168,11 @@ def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
     def progress(done: int, total: int) -> None:
         bar.progress(done / total, t("what_if.effects_progress", done=done, total=total))
 
-    source = None
+    source: Any = None
     if scene.source == "model":
-        source = model_source.loaded_model(scene).model
+        entry = model_source.loaded_model(scene)
+        assert entry is not None  # its trace is on screen
+        source = entry.model
     elif scene.source == "run":
         source = compute.trainings().model(scene.run, scene.step)
     measure = partial(effects, trace, at=at, method="both", source=source, progress=progress)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -83,8 +84,8 @@ def choose(
 
 def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
     """Two words of the text as it was typed change places, or go back where they have done so."""
-    words = [] if typed is None else swaps.places(typed)
-    if len(words) < 2:
+    words = () if typed is None else swaps.places(typed)
+    if typed is None or len(words) < 2:
         return
     # Of another key with each swap: a new one is closed, and what has changed is below it.
     popover = st.popover(t("what_if.swap"), icon=":material/swap_horiz:", key=f"swap_{len(chosen)}")
@@ -100,7 +101,7 @@ def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
             )
             for name, index in (("one", 0), ("other", 1))
         )
-        swapped = [] if first == second else [Swap(words[first].tokens[0], words[second].tokens[0])]
+        swapped = [Swap(words[first].tokens[0], words[second].tokens[0])] if first != second else []
         st.button(
             t("what_if.swap_apply"),
             key="apply_swap",
@@ -150,11 +151,18 @@ def _written(trace: AttentionTrace, *, query: int) -> np.ndarray:
     lengths = np.full((len(trace.layers), max(layer.n_heads for layer in trace.layers)), np.nan)
     for at, layer in enumerate(trace.layers):
         rows = window(layer.n_query, min(query, layer.n_query - 1), WINDOW)
-        heads = [slice(None)] if rows is None else range(layer.n_heads)  # of a long text one after the other
-        for head in heads:
-            output = layer.output(None if rows is None else head, rows=rows)
-            lengths[at, : layer.n_heads][head] = np.linalg.norm(output, axis=-1).mean(-1)
+        of_layer = lengths[at, : layer.n_heads]
+        if rows is None:
+            of_layer[:] = _lengths(layer.output())
+            continue
+        for head in range(layer.n_heads):  # of a long text one after the other
+            of_layer[head] = _lengths(layer.output(head, rows=rows))
     return lengths
+
+
+def _lengths(output: np.ndarray) -> np.ndarray:
+    """The mean length of vectors. ([head])"""
+    return np.linalg.norm(output, axis=-1).mean(-1)
 
 
 def _places(picked: int | Sequence[int] | None) -> slice | list[int]:
@@ -199,7 +207,7 @@ def _hides(edit: Change, layer: int, head: int, row: int, key: int) -> bool:
     """Whether it hides that cell."""
     if not isinstance(edit, Hide):
         return False
-    places = ((edit.heads, head), (edit.rows, row), (edit.keys, key))
+    places: tuple[tuple[Any, int], ...] = ((edit.heads, head), (edit.rows, row), (edit.keys, key))
     return edit.layer in (None, layer) and all(picked is None or at in picked for picked, at in places)
 
 
@@ -264,7 +272,7 @@ def _swapped(swap: Swap, typed: Tokens | None) -> list[str]:
     """Both words in quotation marks, or the numbers of their tokens where the text has no such word."""
     words = {} if typed is None else {at: place for place in swaps.places(typed) for at in place.tokens}
     return [
-        f"“{literal(isolated(swaps.word(typed, words[at])))}”" if at in words else str(at + 1)
+        f"“{literal(isolated(swaps.word(typed, words[at])))}”" if typed and at in words else str(at + 1)
         for at in (swap.one, swap.other)
     ]
 
@@ -306,12 +314,12 @@ def _place(name: str, trace: AttentionTrace) -> changes.Value:
         return st.selectbox(label, names, format_func=words, key=key, width=150)
     if name == "by":
         return st.number_input(label, MIN_DIVISOR, float(MAX_DIVISOR), step=1.0, key=key, width=130)
-    words = {"from": trace.sides.queries.labels, "to": trace.sides.keys.labels}.get(name)
+    labels = {"from": trace.sides.queries.labels, "to": trace.sides.keys.labels}.get(name)
 
     def named(option: int) -> str:
         if option == ALL:
             return t("what_if.all")
-        return str(option) if words is None else isolated(words[option - 1])
+        return str(option) if labels is None else isolated(labels[option - 1])
 
     options = range(ALL, _counts(trace)[name] + 1)
     return st.selectbox(label, options, format_func=named, key=key, width=120) or None
@@ -350,7 +358,7 @@ def _heads(picked: changes.Value) -> str:
     return t("what_if.of_head", head=picked)
 
 
-def _word(labels: Sequence[str], picked: changes.Value) -> str:
+def _word(labels: Sequence[str], picked: int | range | None) -> str:
     """A token by its label, or its number where the sentence has none of it; “every word” for all.
 
     Several in a row are named by the first and the last.

@@ -54,13 +54,14 @@ def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, hea
     """Where W^O is left out of a layer, that Z is what its heads write: both, on one scale, and their gap."""
     if not any(isinstance(edit, Concatenation) and edit.layer in (None, layer) for edit in edits):
         return
-    place, layer = {"layer": layer, "head": head}, trace.layers[layer]
-    gap = literal(number(float(np.abs(layer.result() - layer.concat()).max())))
-    st.markdown(t("what_if.z_is_head", gap=gap) if layer.n_heads == 1 else t("what_if.z_is_heads", gap=gap))
-    part = around(trace, query, **place)
+    of_layer = trace.layers[layer]
+    gap = literal(number(float(np.abs(of_layer.result() - of_layer.concat()).max())))
+    alone = of_layer.n_heads == 1
+    st.markdown(t("what_if.z_is_head", gap=gap) if alone else t("what_if.z_is_heads", gap=gap))
+    part = around(trace, query, layer=layer, head=head)
     both = [
-        picture(trace, name, **place, part=part)
-        for name in ("output" if layer.n_heads == 1 else "concat", "result")
+        picture(trace, name, layer=layer, head=head, part=part)
+        for name in ("output" if alone else "concat", "result")
     ]
     end = max(float(np.abs(one.frame.to_numpy()).max()) for one in both)
     drawn = [replace(of_picture(one, one.name, limit=end, query=query), limit=end) for one in both]
@@ -124,7 +125,8 @@ def _cone(text: Rearranged, edits: Sequence[Edit]) -> list[np.ndarray]:
     whole, kind = text.trace, None
     if text.scene.source == "model":
         whole, kind = model_source.whole(text.scene)
-    moved = [at for at, partner in enumerate(text.partners.keys or ()) if at != partner]
+    partners = None if text.partners is None else text.partners.keys
+    moved = [at for at, partner in enumerate(partners or ()) if at != partner]
     cells = cone(whole, [replace(edit, kind=kind) for edit in edits], changed=moved)
     return [rows for rows, layer in zip(cells, whole.layers, strict=True) if kind in (None, layer.kind)]
 
