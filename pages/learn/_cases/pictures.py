@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from html import escape
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -91,7 +92,9 @@ def _cells(
     yield _rect(*box, 'class="frame"')
 
 
-def _named_cells(values: np.ndarray, words: Sequence[str], *, x: float, wide: float, **how) -> Iterable[str]:
+def _named_cells(
+    values: np.ndarray, words: Sequence[str], *, x: float, wide: float, **how: Any
+) -> Iterable[str]:
     """A matrix of words and words with their names."""
     tall = TALL - 24
     yield from _cells(values, box=(x, 18, wide, tall), **how)
@@ -266,8 +269,10 @@ def _search(case: Case) -> Iterable[str]:
 def _stacking(case: Case) -> Iterable[str]:
     trace = _trace(case)
     below, above = trace.layers[:2]
-    limit = float(np.abs(above.x).max())
-    for x, name, values in ((8, "Z¹", below.result()), (152, "X²", above.x)):
+    of_above = above.x
+    assert of_above is not None  # a layer of random weights has its X
+    limit = float(np.abs(of_above).max())
+    for x, name, values in ((8, "Z¹", below.result()), (152, "X²", of_above)):
         yield from _cells(values, box=(x, 24, 120, 84), signed=True, limit=limit)
         yield _text(x + 60, 16, name, 'style="font-weight: 700"')
     yield _text(140, 70, "→", 'style="font-size: 12px"')
@@ -293,7 +298,7 @@ def _masks(case: Case) -> Iterable[str]:
 def _latent(case: Case) -> Iterable[str]:
     rank = int(dict(case.scene.page.fields)["cost_kv_rank"])
     heads = AttentionSpec(512, 8, bias=False)
-    specs = {
+    specs: dict[str, AttentionSpec | LatentSpec] = {
         "MHA": heads,
         "GQA": AttentionSpec(512, 8, n_kv_heads=2, bias=False),
         "MQA": AttentionSpec(512, 8, n_kv_heads=1, bias=False),

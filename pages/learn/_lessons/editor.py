@@ -1,9 +1,12 @@
 """A teacher makes a lesson: scenes with a question each, tried as a student, kept as a file or a link."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item
@@ -86,18 +89,18 @@ def _add() -> None:
 def _copy(lesson: Lesson) -> None:
     """A shipped lesson in the reader's language, to be changed."""
 
-    def own(words: dict) -> dict:
+    def own(words: Mapping) -> dict:
         told = in_language(words, language())
         return {ANY: told} if told else {}
 
-    screens = (
-        replace(
-            one, **{name: own(getattr(one, name)) for name in ("scenes", "other", "ask", "notice", "hints")}
-        )
-        for one in lesson.screens
-    )
-    whole = {name: own(getattr(lesson, name)) for name in ("title", "goal", "paper")}
-    library.keep_draft(replace(lesson, name="lesson", screens=tuple(screens), **whole))
+    def copied(screen: Screen) -> Screen:
+        texts: dict[str, Any] = {
+            name: own(getattr(screen, name)) for name in ("scenes", "other", "ask", "notice", "hints")
+        }
+        return replace(screen, **texts)
+
+    whole: dict[str, Any] = {name: own(getattr(lesson, name)) for name in ("title", "goal", "paper")}
+    library.keep_draft(replace(lesson, name="lesson", screens=tuple(map(copied, lesson.screens)), **whole))
 
 
 def _named(scene: Scene) -> Scene:
@@ -130,19 +133,23 @@ def _about(draft: Lesson) -> None:
         _text(t("editor.paper"), draft.paper, "paper", lambda words: _whole(paper=words), tall=True)
 
 
-def _whole(**changes: object) -> None:
-    library.keep_draft(replace(library.draft() or Lesson("lesson", MINUTES, ()), **changes))
+def _draft() -> Lesson:
+    """The lesson that is being made; an empty one before the first screen."""
+    return library.draft() or Lesson("lesson", MINUTES, ())
 
 
-def _change(number: int, **changes: object) -> None:
-    draft = library.draft()
-    screens = [*draft.screens]
+def _whole(**changes: Any) -> None:
+    library.keep_draft(replace(_draft(), **changes))
+
+
+def _change(number: int, **changes: Any) -> None:
+    screens = [*_draft().screens]
     screens[number] = replace(screens[number], **changes)
     _whole(screens=tuple(screens))
 
 
 def _move(number: int, by: int) -> None:
-    screens = [*library.draft().screens]
+    screens = [*_draft().screens]
     moved = screens.pop(number)
     if by:
         screens.insert(number + by, moved)
@@ -156,7 +163,7 @@ def _key(name: str) -> str:
 
 def _text(
     label: str,
-    words: dict,
+    words: Mapping[str, str],
     name: str,
     keep: Callable[[dict], None],
     *,
@@ -171,7 +178,7 @@ def _text(
         keep({ANY: text} if text else {})
 
     field = st.text_area if tall else st.text_input
-    height = {"height": "content"} if tall else {}
+    height: dict[str, Any] = {"height": "content"} if tall else {}
     field(
         label,
         in_language(words, language()),
@@ -278,8 +285,14 @@ def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Seq
                 offered,
                 index,
                 f"{name}_{number}",
-                lambda value, name=name: keep(replace(scene, focus=replace(focus, **{name: value}))),
+                partial(_look, scene, name, keep),
             )
+
+
+def _look(scene: Scene, name: str, keep: Callable[[Scene], None], value: Any) -> None:
+    """Keep the scene with another token, layer or head."""
+    changed: dict[str, Any] = {name: value}
+    keep(replace(scene, focus=replace(scene.focus, **changed)))
 
 
 def _choose(
@@ -287,8 +300,8 @@ def _choose(
     offered: Sequence,
     index: int,
     name: str,
-    keep: Callable[[object], None],
-    shown: Callable[[object], str] = str,
+    keep: Callable[[Any], None],
+    shown: Callable[[Any], str] = str,
 ) -> None:
     key = _key(name)
     st.selectbox(
@@ -323,8 +336,8 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
                     offered,
                     offered.index(value),
                     f"{name}_{number}",
-                    lambda value, name=name: _change(number, question=replace(question, **{name: value})),
-                    lambda value, name=name: t(f"editor.{name}_{value}"),
+                    partial(_set, number, question, name),
+                    partial(_option, name),
                 )
     measure = getattr(question, "by", getattr(question, "quantity", None))
     if measure in WITH_KEY:
@@ -366,14 +379,24 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
             )
 
 
+def _set(number: int, question: Question, name: str, value: Any) -> None:
+    """Ask the question with another setting."""
+    changed: dict[str, Any] = {name: value}
+    _change(number, question=replace(question, **changed))
+
+
+def _option(name: str, value: Any) -> str:
+    return t(f"editor.{name}_{value}")
+
+
 def _several(
-    column,
+    column: DeltaGenerator,
     label: str,
     offered: Sequence,
     chosen: Sequence,
     name: str,
     keep: Callable[[tuple], None],
-    shown: Callable[[object], str] = str,
+    shown: Callable[[Any], str] = str,
 ) -> None:
     key = _key(name)
     with column:
@@ -387,7 +410,7 @@ def _several(
         )
 
 
-def _with_focus(scene: Scene, **focus: str) -> dict[str, str]:
+def _with_focus(scene: Scene, **focus: Any) -> dict[str, str]:
     return {ANY: replace(scene, focus=replace(scene.focus, **focus)).link()}
 
 
@@ -467,7 +490,7 @@ def _keep(draft: Lesson) -> None:
 
 
 def _try() -> None:
-    draft = library.draft()
+    draft = _draft()
     library.open_file(draft.write().encode())
     place.go(lesson=library.OWN, screen=1, answers="", **{library.FILE: library.code(draft) or ""})
 

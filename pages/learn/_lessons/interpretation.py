@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.lessons.item import Item, Run
-from mha_core.lessons.question import MARGIN, Estimate, Order, read_row
+from mha_core.lessons.question import MARGIN, Choose, Estimate, Find, Order, read_row
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING, is_known
 from pages._kit import answers
@@ -66,7 +66,8 @@ def _draw(item: Item, answer: str, run: Run) -> tuple[str, str]:
 
 
 def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
-    question: Order = item.question
+    question = item.question
+    assert isinstance(question, Order)
     first = answer.partition(",")[0]
     heads = [int(head) for head in item.key.answers[0].split(",")]
     measured = joined(
@@ -77,7 +78,9 @@ def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
 
 
 def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
-    pair = item.question.pictures(item)
+    question = item.question
+    assert isinstance(question, Choose)
+    pair = question.pictures(item)
     chosen, other = pair[int(answer) - 1], pair[2 - int(answer)]
     if chosen.scene.text == other.scene.text:
         right = item.key.answers[0]
@@ -122,7 +125,8 @@ def _weights(item: Item) -> np.ndarray:
 
 
 def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
-    question: Estimate = item.question
+    question = item.question
+    assert isinstance(question, Estimate)
     given = t("lessons.gave_estimate", number=number(float(answer)))
     if question.quantity == "row_sum":
         fact = t("lessons.fact_row_sum", sum=short(question.number(item)))
@@ -152,7 +156,9 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
     own = _looks(item, item.trace)
     if run.executed is None:
         return t("lessons.gave_find"), own
-    found = item.question.posed(item, answer)
+    question = item.question
+    assert isinstance(question, Find)
+    found = question.posed(item, answer)
     try:
         _ = found.place
     except MhaError:
@@ -196,7 +202,7 @@ def _yours(given: str, item: Item, run: Run, condition: str) -> str:
         return given
     query, was, now = item.place[2], item.answer, item.answer_in(run.executed)
     if was is None or now is None or was[0][0] == now[0][0] == NOTHING:
-        moved = _moved(run, query)
+        moved = _moved(run.own, run.executed, query)
         name = word(item.queries[query])
         if moved < UNCHANGED:
             told = t("lessons.output_same", query=name)
@@ -210,11 +216,11 @@ def _yours(given: str, item: Item, run: Run, condition: str) -> str:
     return t("lessons.yours", given=given, condition=condition, told=told)
 
 
-def _moved(run: Run, token: int) -> float:
-    """How far the last layer's output at a token is from its own, as a share of its length."""
+def _moved(one: AttentionTrace, other: AttentionTrace, token: int) -> float:
+    """How far the last layer's output at a token is from the first trace's own, as a share of its length."""
     own, executed = (
         (layer.result(rows=[token]) if layer.knows("w_o") else layer.output(rows=[token])).ravel()
-        for layer in (run.own.layers[-1], run.executed.layers[-1])
+        for layer in (one.layers[-1], other.layers[-1])
     )
     return float(np.linalg.norm(executed - own) / max(float(np.linalg.norm(own)), 1e-12))
 

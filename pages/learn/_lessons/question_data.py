@@ -33,7 +33,9 @@ def data(item: Item) -> dict[str, object]:
 
 def _pictures(item: Item) -> list[dict[str, object]]:
     """Both matrices of weights, under those words alone that both sentences have at the same places."""
-    pair = item.question.pictures(item)
+    question = item.question
+    assert isinstance(question, Choose)
+    pair = question.pictures(item)
     sides = [(one.queries, one.words) for one in pair]
     shared = [_shared(*axis) for axis in zip(*sides, strict=True)]
     told = []

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item, Run
+from mha_core.lessons.question import Choose, Find
 from mha_core.scene.scene import Scene
 from pages._kit import cell_path, components, pair
 from pages._kit.language import in_link
@@ -92,18 +93,19 @@ def looks(scene: Scene) -> list[dict[str, str]]:
 def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
     """The run of the answer and the model's own; this alone where the answer runs nothing."""
     layer, head, query = item.place
-    if item.question.kind == "choose":
-        pictures = enumerate(item.question.pictures(item), start=1)
+    question = item.question
+    if isinstance(question, Choose):
+        pictures = enumerate(question.pictures(item), start=1)
         return [pair.PairSide(_of_picture(nth, answer), one.trace, *one.place) for nth, one in pictures]
     own = pair.PairSide(t("lessons.side_own"), run.own, layer, head, query)
     if run.executed is None:
         return [own]
-    at, kind = query, item.question.kind
+    at, kind = query, question.kind
     if kind == "cell":
         at = int(answer.partition(",")[0]) - 1
-    elif kind == "find":
+    elif isinstance(question, Find):
         try:
-            at = item.question.posed(item, answer).place[2]
+            at = question.posed(item, answer).place[2]
         except MhaError:  # its sentence does not have the word
             at = min(query, run.executed.layers[layer].n_query - 1)
     heading = t(f"lessons.side_{kind}") if kind in ("draw", "find") else t("lessons.side_other")

@@ -1,6 +1,6 @@
 """One screen of a lesson: a question, and after the lock the answer run in the model beside its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -35,7 +35,7 @@ def page(here: Place) -> None:
         if refusal is None and now.get(LIKE):
             item = items.like(item, now[LIKE]) or item
     except MhaError as error:
-        item, refusal = None, error
+        refusal = error
     if refusal is not None:
         _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))})
         return
@@ -48,7 +48,7 @@ def page(here: Place) -> None:
         return
     pulled = now.get(HINTS, 0)
     hints = texts.hints(here)
-    told = [{"text": one} for one in hints[:pulled]]
+    told: list[dict[str, object]] = [{"text": one} for one in hints[:pulled]]
     other = items.like(item, 1) if pulled >= len(hints) else None
     if other is not None and pulled > len(hints):
         told.append({"pieces": reveal.like_case(other)})
@@ -56,7 +56,7 @@ def page(here: Place) -> None:
     _ask(here, {"question": question, "hints": told, "more_hints": more}, item)
 
 
-def _answer(here: Place, item: Item, now: Mapping) -> str | None:
+def _answer(here: Place, item: Item, now: dict) -> str | None:
     """The locked answer of the screen, or of its like case. One of a link that is none is dropped by name."""
     if now.get(LIKE):
         return now.get(LIKE_ANSWER)
@@ -112,7 +112,7 @@ def _query(values: Mapping[str, str]) -> str:
     return "?" + "&".join(f"{name}={value}" for name, value in values.items()) if values else ""
 
 
-def acted(here: Place):
+def acted(here: Place) -> Callable[..., None]:
     """What an act on the screen does; `key` is that of the component on which it happened."""
 
     def act(key: str = KEY) -> None:

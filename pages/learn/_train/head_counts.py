@@ -43,13 +43,13 @@ def page() -> None:
     d_model = _width()
     scores = None if d_model is None else _scores(d_model)
     figures = st.grid(1 if scores is None else 2, min_column_width=340)
-    if scores is not None:
+    if d_model is not None and scores is not None:
         with figures.container():
             _our_lines(scores, d_model)
     with figures.container():
         _paper_lines()
     said = []
-    if scores is not None:
+    if d_model is not None and scores is not None:
         questions = question_table(checkpoints.manifest().values(), d_model)
         _our_questions(questions)
         _cut_lines(scores, d_model)
@@ -59,7 +59,7 @@ def page() -> None:
         st.markdown(sentence)
     st.header(t("head_counts.tables"), divider="gray")
     ours, papers = st.columns([5, 2], gap="medium")
-    if scores is not None:
+    if d_model is not None and scores is not None:
         with ours:
             _our_table(scores, d_model)
     with papers:

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pandas as pd
@@ -244,7 +245,7 @@ def _files(plan: Plan) -> None:
         if job and job.trained:
             st.download_button(
                 t("train.download"),
-                lambda: file_of(job.trained),
+                partial(file_of, job.trained),
                 file_name=f"{job.name}.safetensors",
                 mime="application/octet-stream",
                 on_click="ignore",
@@ -267,7 +268,7 @@ def file_of(trained: checkpoints.Trained) -> bytes:
         return path.read_bytes()
 
 
-def _open(upload) -> None:
+def _open(upload: Any) -> None:
     opened = st.session_state.get("opened_model", (None, None))
     if opened[0] != upload.file_id:  # each upload is one model, in however many runs of the page
         with tempfile.TemporaryDirectory() as folder:
