@@ -757,7 +757,8 @@ def attended(followed: FollowedAttention, lead: Sequence[int], axis: int | None,
     rows = numbers.flatten()
     k, v = (_shared_heads(part, followed.q.shape[1], rows) for part in (followed.k, followed.v))
     rule = followed.rule.mapped(lambda table: _of_heads(table, rows))
-    return Attended(None, followed.q[:, rows], k, v, rule)  # type: ignore[arg-type]  # as in tiling
+    q = followed.q[:, rows]
+    return Attended(None, q, k, v, rule)  # type: ignore[arg-type]  # nobody asks for the output
 
 
 def _shared_heads(part: Tensor, n_heads: int, rows: Tensor) -> Tensor:
