@@ -146,6 +146,15 @@ def _matrices(sides: Pair, name: str, *, partners: Partners) -> list[heatmaps.He
     return drawn
 
 
+def show_beside(side: PairSide, names: Sequence[str], *, key: str) -> None:
+    """Matrices of a head of one trace beside each other."""
+    drawn = [
+        replace(matrix, name=name) for name in names for matrix in _matrices([side], name, partners=SAME)
+    ]
+    traces = dict.fromkeys(names, side.trace)
+    heatmaps.draw(drawn, key=key, across=2, stacked=True, traces=traces)
+
+
 def is_unchanged(sides: Pair, name: str, *, partners: Partners = SAME) -> bool:
     """Whether all numbers of a matrix are the same on both sides, but for rounding; hidden ones are none."""
     drawn = _matrices(sides, name, partners=partners)

@@ -162,30 +162,48 @@ def faults(student: Student, screen: Screen, item: Item, answer: str, name: str)
 
 
 def _misdrawn(student: Student, item: Item, run: Run) -> list[str]:
-    """What differs between the weights drawn beside an answer and those computed here."""
-    (layer, head, _), kind = item.place, item.question.kind
-    found = []
-    if kind in ("cell", "choose"):
-        pair = item.question.pictures(item) if kind == "choose" else (item, item)
-        traces = [one.trace for one in pair] if kind == "choose" else [run.executed, run.own]
-        computed = [
-            trace.layers[one.place[0]].weights(one.place[1]) for trace, one in zip(traces, pair, strict=True)
-        ]
+    """What differs between the numbers drawn beside an answer and those computed here."""
+    layer = item.place[0]
+    matrices = _matrices(item, run)
+    if matrices:
         drawn = [np.nan_to_num(one) for one in student.matrices()]
-        if len(drawn) != 2 or any(np.abs(a - b).max() > CLOSE for a, b in zip(drawn, computed, strict=False)):
-            found.append("the matrices are others")
-        return found
+        same = len(drawn) == len(matrices) and all(
+            one.shape == other.shape and np.abs(one - other).max() <= CLOSE
+            for one, other in zip(drawn, matrices, strict=True)
+        )
+        return [] if same else ["the matrices are others"]
+    found = []
     traces = [run.own] if run.executed is None else [run.executed, run.own]
     drawings = student.lines()
     if len(drawings) != len(traces):
         found.append(f"{len(drawings)} drawings, not {len(traces)}")
     for nth, (trace, lines) in enumerate(zip(traces, drawings, strict=False), start=1):
-        if not any(one == head for one, *_ in lines):
-            found.append(f"no line of head {head + 1} in drawing {nth}")
-        for head_, query, key, weight in lines:
-            if abs(trace.layers[layer].weights(head_)[query, key] - weight) > CLOSE:
-                found.append(f"drawing {nth}: {weight} from {query} to {key} in head {head_}")
+        if not any(head == item.place[1] for head, *_ in lines):
+            found.append(f"no line of head {item.place[1] + 1} in drawing {nth}")
+        for head, query, key, weight in lines:
+            if abs(trace.layers[layer].weights(head)[query, key] - weight) > CLOSE:
+                found.append(f"drawing {nth}: {weight} from {query} to {key} in head {head}")
     return found
+
+
+def _matrices(item: Item, run: Run) -> list[np.ndarray]:
+    """The matrices that are drawn beside an answer, of a question that is not about one row of weights."""
+    question, (layer, head, _) = item.question, item.place
+    of_layer = item.trace.layers[layer]
+    match getattr(question, "quantity", question.kind):
+        case "cell":
+            return [trace.layers[layer].weights(head) for trace in (run.executed, run.own)]
+        case "choose":
+            pair = question.pictures(item)
+            return [one.trace.layers[one.place[0]].weights(one.place[1]) for one in pair]
+        case "score":
+            return [of_layer.scaled(head)]
+        case "d_k":
+            return [of_layer.q[head], of_layer.k[of_layer.kv_head(head)]]
+        case "cache":
+            return [of_layer.k[of_layer.kv_head(head)], of_layer.v[of_layer.kv_head(head)]]
+        case _:
+            return []
 
 
 def _to_tell(item: Item, answer: str) -> list[str]:

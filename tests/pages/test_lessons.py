@@ -1,13 +1,17 @@
 """Lessons: nothing of the truth before the lock; then the answer, run beside the model's own; the link."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from mha_core import resources
+from mha_core.lessons.item import Item
 from mha_core.lessons.lesson import Lesson, shipped
-from mha_core.lessons.question import KINDS
-from pages.learn._lessons import answers, library
+from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point
+from mha_core.scene.focus import Focus
+from pages.learn._lessons import answers, library, reveal
+from tests.lessons.items import tracer
 from tests.lessons.student import FIELDS, MORE_FIELDS
 
 PAGE = "learn/lessons.py"
@@ -91,9 +95,51 @@ def test_a_lesson_file_of_the_server_that_is_none_is_named(
     assert [card["name"] for card in component(app, "lesson_cards")["lessons"]] == list(shipped())
 
 
-def test_two_pictures_are_compared_where_the_question_looks(lesson, component, act):
-    app = act(lesson(NUMBERS["choose"]), do="lock", answer="1")
+def test_two_pictures_are_compared_where_the_question_looks(opened_on, component, act):
+    app = act(opened_on(PAGE, lesson="several-heads", screen=3), do="lock", answer="1")  # tired and wide
     assert told(component, app)[1].startswith("There it gives ")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("lesson_", shipped().values(), ids=lambda lesson: lesson.name)
+def test_no_screen_asks_for_weights_that_an_answer_before_it_has_shown(lesson_, language):
+    shown = {}  # a head's row of a scene, or its whole matrix, and on which screen
+    for number, screen in enumerate(lesson_.screens, start=1):
+        item = screen.item(language, tracer)
+        question, of_question = item.question, [item]
+        matrices = reveal.matrices_of(question)
+        if isinstance(question, Point | Cell | Draw) or getattr(question, "quantity", "") == "weight":
+            assert [shown[one] for one in (seen(item), seen(item)[:-1]) if one in shown] == [], number
+        if isinstance(question, Choose):
+            of_question = question.pictures(item)
+        for one in of_question:
+            if not matrices or screen.light:
+                shown[seen(one)] = number
+            elif "weights" in matrices:
+                shown[seen(one)[:-1]] = number
+
+
+def seen(item: Item) -> tuple:
+    """Which weights an item is about: of which scene, layer, head and row."""
+    return replace(item.scene, focus=Focus()).link(), *item.place
+
+
+@pytest.mark.parametrize(
+    ("lesson_", "screen", "answer", "matrices"),
+    [
+        ("query-key-value", 1, "32", ["q", "k"]),
+        ("query-key-value", 3, "1", ["scaled"]),
+        ("what-is-kept", 1, "64", ["k", "v"]),
+    ],
+)
+def test_a_size_and_a_score_are_shown_in_the_matrices_that_have_them(
+    lesson_, screen, answer, matrices, opened_on, component, act
+):
+    app = act(opened_on(PAGE, lesson=lesson_, screen=screen), do="lock", answer=answer)
+    assert not app.exception
+    assert [one["name"] for one in component(app, "lesson_view")["matrices"]] == matrices
+    app = act(opened_on(PAGE, lesson=lesson_, screen=screen, projector=1), do="lock", answer=answer)
+    assert component(app, "lesson_reveal")["sides"] == []
 
 
 def test_every_kind_of_question_has_a_screen_here():
@@ -181,7 +227,9 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     assert told(component, app)[0].startswith("You pointed at street.")
     app = act(app, "lesson_reveal", do="again")
     assert "answers" not in app.query_params
-    app = act(lesson(NUMBERS["choose"], answers="5-1"), "lesson_reveal", do="like")
+    app = lesson(NUMBERS["choose"], answers="5-1")
+    assert component(app, "lesson_reveal")["texts"]["like"] == ""
+    app = act(app, "lesson_reveal", do="like")
     assert component(app, "lesson")["problem"] == english("lessons.no_like")
 
 

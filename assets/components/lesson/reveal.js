@@ -42,7 +42,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (data.notice) parts.push(formatted("p", "notice", data.notice));
   const ways = make("div", "foot");
   const next = makeButton(texts.next, "lock", () => act({ do: "go", number: data.next }));
-  const names = /** @type {const} */ (["again", "like", "back"]).slice(0, data.like ? 3 : 2);
+  const names = ["again", ...(texts.like ? ["like"] : []), ...(data.like ? ["back"] : [])];
   const buttons = names.map((name) => makeButton(texts[name], "hint", () => act({ do: name })));
   ways.append(next, ...buttons);
   const look = make("p", "look", `${texts.look} `);

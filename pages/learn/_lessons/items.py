@@ -71,9 +71,14 @@ def is_right(item: Item, answer: str) -> bool | None:
     return _once(item, lambda: item.is_right(answer), "is_right", answer)
 
 
+def may_have_like(item: Item) -> bool:
+    """Whether there may be a like case: there is none of two pictures, or of a size of the model."""
+    return item.question.kind != "choose" and getattr(item.question, "quantity", "") not in ("d_k", "cache")
+
+
 def like(item: Item, number: int) -> Item | None:
-    """The like case of that number; None without one, as of a picture or a size that no sentence changes."""
-    if item.question.kind == "choose" or getattr(item.question, "quantity", "") in ("d_k", "cache"):
+    """The like case of that number; None without one."""
+    if not may_have_like(item):
         return None
 
     def find() -> Item | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item, Run
-from mha_core.lessons.question import Choose, Find
+from mha_core.lessons.question import Choose, Find, Question
 from mha_core.scene.scene import Scene
 from pages._kit import cell_path, components, pair
 from pages._kit.language import in_link
@@ -15,7 +15,14 @@ from pages.learn._lessons.place import Place
 
 KEY = "lesson_reveal"  # of the component
 HEIGHT = 220  # pixels until it is drawn
-MATRICES = ("cell", "choose")  # kinds that are asked on whole matrices, and shown on them again
+# What is drawn of a question that is not about one row of weights, by its kind or its quantity.
+MATRICES = {
+    "cell": ("weights",),
+    "choose": ("weights",),
+    "score": ("scaled",),
+    "d_k": ("q", "k"),
+    "cache": ("k", "v"),
+}
 PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 
 _reveal = components.component(
@@ -26,18 +33,23 @@ _reveal = components.component(
 def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -> None:
     run = item.run(answer)
     projected = place.projected()
-    sides = _sides(item, answer, run)
-    if item.question.kind in MATRICES and not projected:
-        pair.show_matrices(sides, ["weights"], key="lesson_view")
-    elif not projected:
-        pair.view(sides, key="lesson_view", compact=True)
+    sides, matrices = _sides(item, answer, run), matrices_of(item.question)
+    if not projected:
+        if not matrices:
+            pair.view(sides, key="lesson_view", compact=True)
+        elif len(sides) == 1:
+            pair.show_beside(sides[0], matrices, key="lesson_view")
+        else:
+            pair.show_matrices(sides, matrices, key="lesson_view")
     right = items.is_right(item, answer)
     like = bool(place.now(here).get("like"))
     end = here.number == len(here.lesson.screens)
     _reveal(
         key=KEY,
         data={
-            "sides": [_in_words(side) for side in sides] if projected else [],
+            "sides": [_in_words(side) for side in sides]
+            if projected and shows_weights(item.question)
+            else [],
             "sentences": [pieces(one) for one in interpretation.sentences(item, answer, run)],
             "right": right,
             "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
@@ -48,7 +60,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
             "projector": projected,
             "texts": {
                 "again": t("lessons.again"),
-                "like": t("lessons.another_like") if like else t("lessons.like"),
+                "like": _of_like(item, like),
                 "back": t("lessons.back"),
                 "next": t("lessons.finish") if end else t("lessons.next"),
                 "look": t("lessons.look"),
@@ -61,6 +73,25 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
         layer, head, query = item.place
         key = item.looked_at if item.scene.focus.key_token else None
         cell_path.draw(run.own, layer=layer, head=head, query=query, key=key, name="lesson_path")
+
+
+def _of_like(item: Item, is_like: bool) -> str:
+    """What the button to a like case is called; "" where there is none."""
+    if not items.may_have_like(item):
+        return ""
+    return t("lessons.another_like") if is_like else t("lessons.like")
+
+
+def matrices_of(question: Question) -> tuple[str, ...]:
+    """The whole matrices that are drawn after an answer; none where the head view draws rows of weights.
+
+    What is drawn is what was asked about: weights would be the answer of a later question.
+    """
+    return MATRICES.get(getattr(question, "quantity", question.kind), ())
+
+
+def shows_weights(question: Question) -> bool:
+    return matrices_of(question) in ((), ("weights",))
 
 
 def like_case(like: Item) -> list[str]:
