@@ -218,6 +218,10 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     app = act(act(lesson(NUMBERS["point"]), do="lock", answer="7"), "lesson_reveal", do="like")
     data = component(app, "lesson")
     assert data["like"] == 1
+    assert link(app, "like") == "1"  # it is there after a reload, too
+    assert (
+        component(lesson(NUMBERS["point"], like=1, answers="1-7"), "lesson")["question"] == data["question"]
+    )
     assert "animal" not in data["question"]["words"]
     assert f"“{data['question']['queries'][data['question']['query']]}”" in data["ask"]
     app = act(app, do="lock", answer="1")
@@ -229,6 +233,7 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     assert "answers" not in app.query_params
     app = lesson(NUMBERS["choose"], answers="5-1")
     assert component(app, "lesson_reveal")["texts"]["like"] == ""
+    assert not component(lesson(NUMBERS["choose"], like=1), "lesson")["like"]
     app = act(app, "lesson_reveal", do="like")
     assert component(app, "lesson")["problem"] == english("lessons.no_like")
 

@@ -11,6 +11,7 @@ from pages._kit import state
 from pages.learn._lessons import answers, library
 
 LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
+LIKE = "like"  # which like case of the screen is open
 MAKE = "make"  # in place of a lesson's name: one is being made
 NOW = "lesson_now"  # in the session: what is true of one screen until it is left
 
@@ -19,12 +20,14 @@ NOW = "lesson_now"  # in the session: what is true of one screen until it is lef
 class Place:
     """A lesson, the number of its screen from 1, and the answers that are locked, by screens.
 
-    One number beyond the last screen is the end of the lesson.
+    One number beyond the last screen is the end of the lesson. `like` is the number of a like case of the
+    screen, 0 for the screen itself.
     """
 
     lesson: Lesson
     number: int
     answers: Mapping[int, str]
+    like: int = 0
 
     @property
     def screen(self) -> Screen:
@@ -53,7 +56,8 @@ def opened() -> Place | None:
         number = min(max(number, 1), end)
         state.say_instead(SCREEN, number)
     locked = answers.read(st.query_params.get(ANSWERS, ""))
-    return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end})
+    like = as_number(st.query_params.get(LIKE, "")) or 0
+    return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end}, like)
 
 
 def is_making() -> bool:
@@ -81,7 +85,7 @@ def go(**fields: object) -> None:
 
 
 def now(place: Place) -> dict:
-    """What is true of this screen until it is left: the hints that were asked for, a like case."""
+    """What is true of this screen until it is left, as the hints that were asked for."""
     at = place.lesson.name, place.number
     held = st.session_state.get(NOW)
     if held is None or held["at"] != at:

@@ -42,7 +42,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
         else:
             pair.show_matrices(sides, matrices, key="lesson_view")
     right = items.is_right(item, answer)
-    like = bool(place.now(here).get("like"))
+    like = here.like > 0
     end = here.number == len(here.lesson.screens)
     _reveal(
         key=KEY,

@@ -20,7 +20,7 @@ SCRIPT_TEXTS = (
     *("picture", "choose", "heads", "head", "up", "down", "moved", "line", "block", "from", "to", "cut"),
     *("switch_off", "off", "layer", "sentence", "reason", "for_teacher"),
 )
-LIKE, LIKE_ANSWER, HINTS, PROBLEM = "like", "like_answer", "hints", "problem"  # what is true of a screen now
+LIKE_ANSWER, HINTS, PROBLEM = "like_answer", "hints", "problem"  # what is true of a screen now
 
 _screen = components.component(
     KEY, "lesson/screen.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
@@ -32,8 +32,9 @@ def page(here: Place) -> None:
     try:
         item = items.item(here)
         refusal = items.refusal(item)
-        if refusal is None and now.get(LIKE):
-            item = items.like(item, now[LIKE]) or item
+        if refusal is None and here.like:
+            like = items.like(item, here.like)
+            here, item = (here, like) if like else (replace(here, like=0), item)
     except MhaError as error:
         refusal = error
     if refusal is not None:
@@ -58,7 +59,7 @@ def page(here: Place) -> None:
 
 def _answer(here: Place, item: Item, now: dict) -> str | None:
     """The locked answer of the screen, or of its like case. One of a link that is none is dropped by name."""
-    if now.get(LIKE):
+    if here.like:
         return now.get(LIKE_ANSWER)
     answer = here.answer
     if answer is None or (problem := items.problem(item, answer)) is None:
@@ -78,18 +79,17 @@ def _look_at(here: Place, item: Item, now: dict) -> None:
 
 def _ask(here: Place, more: dict, item: Item | None = None) -> None:
     now, lesson, count = place.now(here), here.lesson, len(here.lesson.screens)
-    like = now.get(LIKE, 0)
     _screen(
         key=KEY,
         data={
             "lesson": {"name": lesson.name, "version": library.version(lesson)},
             "number": here.number,
-            "like": like,
+            "like": here.like,
             "code": answers.written(here.answers),
             "answered": len(here.answers),
             "title": texts.title(lesson),
             "place": t("lessons.place", number=here.number, count=count),
-            "ask": texts.ask_of(item.question, item.scene) if like and item else texts.ask(here),
+            "ask": texts.ask_of(item.question, item.scene) if here.like and item else texts.ask(here),
             "problem": now.get(PROBLEM, ""),
             "projector": place.projected(),
             "cards": f"./lessons{_query(language.in_link())}",
@@ -121,44 +121,44 @@ def acted(here: Place) -> Callable[..., None]:
         now.pop(PROBLEM, None)
         match acted["do"]:
             case "go":
-                place.go(screen=min(max(int(acted["number"]), 1), len(here.lesson.screens) + 1))
+                place.go(screen=min(max(int(acted["number"]), 1), len(here.lesson.screens) + 1), like="")
             case "hint":
                 now[HINTS] = now.get(HINTS, 0) + 1
             case "lock":
                 _lock(here, now, str(acted["answer"]))
-            case "again" if now.get(LIKE):
+            case "again" if here.like:
                 now.pop(LIKE_ANSWER, None)
             case "again":
                 place.go(
                     answers=answers.written({at: one for at, one in here.answers.items() if at != number})
                 )
-            case "like" if items.like(items.item(here), now.get(LIKE, 0) + 1) is None:
+            case "like" if items.like(items.item(here), here.like + 1) is None:
                 now[PROBLEM] = t("lessons.no_like")
             case "like":
-                now[LIKE] = now.get(LIKE, 0) + 1
                 now.pop(LIKE_ANSWER, None)
+                place.go(like=here.like + 1)
             case "back":  # from a like case to the lesson's own
-                now.pop(LIKE, None)
                 now.pop(LIKE_ANSWER, None)
+                place.go(like="")
             case "resume" if not here.answers:
                 place.go(answers=answers.written(answers.read(str(acted["code"]))))
             case "projector":
                 place.go(projector="" if place.projected() else 1)
             case "lesson" if acted["name"] in library.lessons():
-                place.go(lesson=acted["name"], screen="", answers="")
+                place.go(lesson=acted["name"], screen="", answers="", like="")
             case "cards":
-                place.go(lesson="", screen="", answers="", projector="")
+                place.go(lesson="", screen="", answers="", like="", projector="")
 
     return act
 
 
 def _lock(here: Place, now: dict, answer: str) -> None:
     item = items.item(here)
-    if now.get(LIKE):
-        item = items.like(item, now[LIKE]) or item
+    if here.like:
+        item = items.like(item, here.like) or item
     if (problem := items.problem(item, answer)) is not None:
         now[PROBLEM] = said(problem)
-    elif now.get(LIKE):
+    elif here.like:
         now[LIKE_ANSWER] = answer
     else:
         place.go(answers=answers.written({**here.answers, here.number: answer}))
