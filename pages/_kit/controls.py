@@ -21,7 +21,7 @@ from mha_core.scene.source_settings import SETTINGS, WITH_CLS
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, runs, uploads
-from pages._kit.language import CHOSEN, LANG, language, languages, usual_language
+from pages._kit.language import CHOSEN, DEFAULT, LANG, language, languages, usual_language
 from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, catalogue, literal, said, t
 from pages._server import limits, streamlit_parts
@@ -354,7 +354,7 @@ def _goes_with_another(twin: str | None) -> bool:
 
 def _examples_menu() -> None:
     with st.popover(t("control.example"), type="tertiary", key="examples"):
-        for number, example in enumerate(_examples()[language()]):
+        for number, example in enumerate(_examples_in(language())):
             st.button(
                 example["text"], type="tertiary", key=f"example_{number}", on_click=_take, args=(example,)
             )
@@ -376,9 +376,14 @@ def _examples() -> dict[str, list[dict]]:
     return json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 
 
+def _examples_in(name: str) -> list[dict]:
+    """The examples of a language, the English ones where it has none."""
+    return _examples().get(name, _examples()[DEFAULT])
+
+
 def begin_with_sentences() -> None:
     """Begin with the sentences of this language, where the link names none."""
-    start = _examples()[language()][0]
+    start = _examples_in(language())[0]
     if "text" not in st.session_state and "text" not in st.query_params and start["text"] != DEFAULTS.text:
         for name in ("text", "twin"):
             streamlit_parts.begin_with(name, start[name])
@@ -386,9 +391,8 @@ def begin_with_sentences() -> None:
 
 def _switch(chosen: str) -> None:
     """Speak the other language; the sentences of the start change with it, others stay."""
-    starts = {name: examples[0] for name, examples in _examples().items()}
-    if starts[language()]["text"] == setting("text"):
-        _take(starts[chosen])
+    if _examples_in(language())[0]["text"] == setting("text"):
+        _take(_examples_in(chosen)[0])
     st.session_state[CHOSEN] = True
 
 

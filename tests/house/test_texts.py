@@ -226,7 +226,8 @@ def test_every_use_of_a_text_fills_its_placeholders():
 @pytest.mark.parametrize("file", LANGUAGES, ids=lambda file: file.stem)
 def test_every_language_has_the_same_keys_and_placeholders(file):
     other = json.loads(file.read_text(encoding="utf-8"))
-    assert set(other) == set(ENGLISH)
+    assert set(ENGLISH) - set(other) == set(), f"translate these in {file.name}"
+    assert set(other) - set(ENGLISH) == set(), "write these in en.json, or take them away"
     assert {key for key in other if placeholders(other[key]) != placeholders(ENGLISH[key])} == set()
 
 

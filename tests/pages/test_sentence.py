@@ -89,6 +89,16 @@ def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, l
     assert len(tokens(app)) == 1
 
 
+def test_a_language_without_examples_begins_with_the_english_ones(opened, monkeypatch):
+    """As one that somebody begins to translate into."""
+    monkeypatch.setattr("pages._kit.controls._examples", lambda: {"en": EXAMPLES})
+    app = opened("examples", lang="zh")
+    assert not app.exception
+    assert typed_sentences(app) == (EXAMPLES[0]["text"], EXAMPLES[0]["twin"])
+    offered = [button.label for button in app.button if str(button.key).startswith("example_")]
+    assert offered == [example["text"] for example in EXAMPLES]
+
+
 def test_a_typed_second_sentence_stays(opened, tokens):
     app = write(opened(), "The dog was wide.", "twin")
     write(app, "The dog was tired.")
