@@ -42,7 +42,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (data.notice) parts.push(formatted("p", "notice", data.notice));
   const ways = make("div", "foot");
   const next = makeButton(texts.next, "lock", () => act({ do: "go", number: data.next }));
-  const names = ["again", ...(texts.like ? ["like"] : []), ...(data.like ? ["back"] : [])];
+  const all = /** @type {const} */ (["again", "like", "back"]);
+  const names = all.filter((name) => name === "again" || (name === "like" ? texts.like : data.like));
   const buttons = names.map((name) => makeButton(texts[name], "hint", () => act({ do: name })));
   ways.append(next, ...buttons);
   const look = make("p", "look", `${texts.look} `);
