@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError
-from mha_core.scene.first_look import has_answer
+from mha_core.scene.first_look import asked_about, has_answer, is_pronoun
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import position
@@ -128,7 +128,8 @@ class Item:
         trace, (layer, head, token) = self.trace, self.place
         if layer != len(trace.layers) - 1 or not isinstance(trace.source.origin, TrainedSource):
             return None
-        questions = [one for one in trace.source.origin.questions[head].split() if one in trace.questions]
+        of_head = [one for one in trace.source.origin.questions[head].split() if one in trace.questions]
+        questions = asked_about(of_head, of_pronoun=is_pronoun(trace, token))
         return next((one for one in questions if has_answer(trace, one, token)), None)
 
     @property

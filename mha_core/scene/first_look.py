@@ -1,5 +1,6 @@
 """Where the app looks first in a new text: a token, and a head with an answer there."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +59,22 @@ def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:
     answer = trace.questions[question][token] if question in trace.questions else None
     asked = normalized(trace.answered.pieces[token])
     return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != asked
+
+
+def is_pronoun(trace: AttentionTrace, token: int) -> bool:
+    """Whether a token is a pronoun to the small model that was traced."""
+    from mha_core.training.lexicon import lexicon, normalized
+
+    return normalized(trace.answered.pieces[token]) in lexicon(trace.source.origin.language).pronouns
+
+
+def asked_about(questions: Sequence[str], *, of_pronoun: bool) -> list[str]:
+    """Those of a head's questions that are asked about a word.
+
+    What decides is a question about pronouns. Of those a head that is asked it finds no verb.
+    """
+    unasked = ("doer" if of_pronoun else "decider") if "decider" in questions else ""
+    return [one for one in questions if one != unasked]
 
 
 def focus_on_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.attention.edits import Edit
-from mha_core.scene.first_look import EVERYWHERE, has_answer
+from mha_core.scene.first_look import EVERYWHERE, asked_about, has_answer, is_pronoun
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING, Answer, is_known
 from mha_core.traces.source import TrainedSource
@@ -78,14 +78,14 @@ def _answers_at(
         return [_said(t(f"answer.{kind}", query=name), answer, written)]
     if piece == HIDDEN:
         return [_said(t("answer.hidden"), answer, written)]
-    is_pronoun, said = normalized(piece) in lexicon(language).pronouns, []
-    if is_pronoun:
+    of_pronoun, said = is_pronoun(trace, query), []
+    if of_pronoun:
         said.append(_said(t("answer.pronoun", query=name), answer, _or_nothing(written)))
 
     def rank(questions: list[str]) -> tuple[bool, float]:
         return EVERYWHERE.issuperset(questions), -round(_answer(trace, questions[0], query)[0][1], 1)
 
-    for questions in sorted(_asked_of(trace, query, is_pronoun=is_pronoun), key=rank):
+    for questions in sorted(_asked_of(trace, query, of_pronoun=of_pronoun), key=rank):
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
         answer = _answer(trace, questions[0], query)
@@ -97,7 +97,7 @@ def _answers_at(
 
 def question(trace: AttentionTrace, name: str, query: int) -> str:
     """A question of `QUESTIONS` about a word, in words."""
-    if name == "noun" and normalized(trace.answered.pieces[query]) in lexicon(_language(trace)).pronouns:
+    if name == "noun" and is_pronoun(trace, query):
         return t("answer.pronoun", query=isolated(trace.answered.labels[query]))
     return _asked(trace, [name], query)
 
@@ -113,11 +113,8 @@ def _language(trace: AttentionTrace) -> str:
     return getattr(trace.source.origin, "language", "")
 
 
-def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[list[str]]:
-    """The questions about a word that the model answers with another one, those of the same heads together.
-
-    What decides is a question about pronouns. Of those the heads that are asked it find no verb.
-    """
+def _asked_of(trace: AttentionTrace, query: int, *, of_pronoun: bool) -> list[list[str]]:
+    """The questions about a word that have another one for an answer, those of the same heads together."""
     origin = trace.source.origin
     asked = origin.questions if isinstance(origin, TrainedSource) else ()
     by_heads: dict[tuple[int, ...], list[str]] = {}
@@ -125,10 +122,8 @@ def _asked_of(trace: AttentionTrace, query: int, *, is_pronoun: bool) -> list[li
         if has_answer(trace, question, query):
             heads = tuple(head for head, questions in enumerate(asked) if question in questions.split())
             by_heads.setdefault(heads, []).append(question)
-    for questions in by_heads.values():
-        if "decider" in questions:
-            questions[:] = [one for one in questions if one != ("doer" if is_pronoun else "decider")]
-    return [questions for questions in by_heads.values() if questions]
+    every = (asked_about(questions, of_pronoun=of_pronoun) for questions in by_heads.values())
+    return [questions for questions in every if questions]
 
 
 def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:

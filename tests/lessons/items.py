@@ -41,6 +41,7 @@ from mha_core.lessons.sentences import generated, variants
 from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import names, position
+from mha_core.training.lexicon import lexicon
 
 MODELS = {
     "en": [("glass-box", 2), ("glass-box", 4), ("glass-box", 8), ("standard", 4), ("grouped-query", 4)],
@@ -205,7 +206,11 @@ def _measure(item: Item, head: int) -> float:
 def question_of(trace: mha.AttentionTrace, layer: int, head: int, token: int) -> str | None:
     """The first question asked of a head of the last layer that has another word than this for an answer."""
     own = trace.tokens.pieces[token].casefold()
-    for question in trace.source.origin.questions[head].split() if layer == len(trace.layers) - 1 else ():
+    asked = trace.source.origin.questions[head].split() if layer == len(trace.layers) - 1 else []
+    if "decider" in asked:  # a question about pronouns, of which such a head finds no verb
+        other = "doer" if own in lexicon(trace.source.origin.language).pronouns else "decider"
+        asked = [one for one in asked if one != other]
+    for question in asked:
         answer = trace.questions.get(question, {token: None})[token]
         if answer and answer[0][0] != "[CLS]" and answer[0][0].casefold() != own:
             return question

@@ -112,6 +112,12 @@ def test_what_changes_is_the_answer_to_the_question_that_the_head_is_asked():
     assert ran.own.answers == ran.executed.answers  # nobody asks this head what a word stands for
 
 
+def test_a_head_with_two_questions_is_asked_the_one_about_the_word():
+    link = f"text={TIRED}&architecture=multi-query&layer=2&head=2&token="  # who does it, and what decides
+    assert [item(Point(), link + token).asked for token in ("it", "cross")] == ["decider", "doer"]
+    assert item(Point(), link + "it").answer[0][0] == "tired"
+
+
 def test_an_estimated_weight_becomes_the_weight_and_the_row_still_sums_to_one():
     ran = item(Estimate("weight")).run("0.25")
     row = ran.executed.layers[1].weights(0, rows=[8])[0]
