@@ -175,6 +175,15 @@ def test_what_a_reveal_shows_is_not_here_before_the_lock(student, number):
         assert what in found
 
 
+def test_the_two_sentences_are_on_the_first_screen_of_a_laptop(student):
+    one = student(width=1280, height=720)
+    one.open("heads")
+    one.answer(shipped()["heads"].screens[0].item("en", tracer), "7")
+    one.lock()
+    for sentence in one.page.locator(".told p").all():
+        expect(sentence).to_be_in_viewport(ratio=1)
+
+
 def test_a_picture_to_choose_has_no_word_that_tells_which_it_is(student):
     one = student()
     one.open("several-heads&screen=3")
