@@ -160,7 +160,7 @@ def test_only_the_default_sentence_has_a_default_second_one(link, twin):
         ("h", "two", "h is a whole number from 1 to 128", 4),
         ("seed", "9" * 30, "seed is a whole number from 0 to 2,147,483,647", 2**31 - 1),
         ("bias", "maybe", "bias is true or false", True),
-        ("mask", "", "mask is full, causal, window, prefix or padding", "full"),
+        ("mask", "", "mask is full, causal, ", "full"),
         ("source", "gpt2", "source is mini, random, run, file or model", "mini"),
         ("revision", "../x", "revision is a branch, tag or commit of the hub", None),
         ("against", "me", "against is untrained, head, h, ", ""),

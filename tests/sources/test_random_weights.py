@@ -12,6 +12,9 @@ import mha_core as mha
 from mha_core import device
 from mha_core.analysis.cost import cost
 from mha_core.attention import initialization, positions
+from mha_core.attention.masks import MASKS
+from mha_core.attention.positions import POSITIONS
+from mha_core.errors import listed
 from mha_core.sources import random_weights
 from mha_core.traces.source import RandomSource
 from tests.conftest import assert_close
@@ -278,11 +281,11 @@ def test_every_fix_of_a_split_works(d_model, h, refused):
         ({"layers": 0}, "layers 0 is out of range; 1 to 128 work."),
         (
             {"position": "spiral"},
-            "There is no position called 'spiral'; none, sinusoidal, learned, rotary or alibi can be used.",
+            f"There is no position called 'spiral'; {listed(POSITIONS, 'or')} can be used.",
         ),
         (
             {"mask": "diagonal"},
-            "There is no mask called 'diagonal'; full, causal, window, prefix or padding can be used.",
+            f"There is no mask called 'diagonal'; {listed(MASKS, 'or')} can be used.",
         ),
         (
             {"source": "dice"},
