@@ -65,7 +65,11 @@ def is_pronoun(trace: AttentionTrace, token: int) -> bool:
     """Whether a token is a pronoun to the small model that was traced."""
     from mha_core.training.lexicon import lexicon, normalized
 
-    return normalized(trace.answered.pieces[token]) in lexicon(trace.source.origin.language).pronouns
+    origin = trace.source.origin
+    return (
+        isinstance(origin, TrainedSource)
+        and normalized(trace.answered.pieces[token]) in lexicon(origin.language).pronouns
+    )
 
 
 def asked_about(questions: Sequence[str], *, of_pronoun: bool) -> list[str]:
