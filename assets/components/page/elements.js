@@ -26,6 +26,13 @@ export function elementIn(parent, selector) {
 }
 
 /**
+ * All elements inside another one that a selector finds.
+ * @param {ParentNode} parent
+ * @param {string} selector
+ */
+export const elementsIn = (parent, selector) => /** @type {HTMLElement[]} */ ([...parent.querySelectorAll(selector)]);
+
+/**
  * The element at which an event began; null for a document or a window.
  * @param {Event} event
  */
@@ -113,8 +120,7 @@ export function fit(canvas, width, height, ratio = window.devicePixelRatio || 1)
  * @param {Element[]} elements
  */
 export function renew(container, elements) {
-  const controls = () =>
-    /** @type {HTMLElement[]} */ ([...container.querySelectorAll("a, button, input, select, summary")]);
+  const controls = () => elementsIn(container, "a, button, input, select, summary");
   const { activeElement } = treeOf(container);
   const focused = controls().indexOf(/** @type {HTMLElement} */ (activeElement));
   const open = [...container.querySelectorAll("details")].map((menu) => menu.open);

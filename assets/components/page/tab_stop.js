@@ -2,7 +2,7 @@
 // the ARIA Authoring Practices). Where the row wraps, up and down go to the nearest control of the next line.
 
 /** @type {WeakSet<HTMLElement>} */
-import { treeOf } from "./elements.js";
+import { elementsIn, treeOf } from "./elements.js";
 
 /** @type {WeakSet<HTMLElement>} that listen already */
 const rows = new WeakSet();
@@ -13,7 +13,7 @@ const rows = new WeakSet();
  * @param {string} [selector] what is walked in it
  */
 export function oneTabStop(row, selector = "button, summary") {
-  const all = () => /** @type {HTMLElement[]} */ ([...row.querySelectorAll(selector)]);
+  const all = () => elementsIn(row, selector);
   const stops = () => all().filter((one) => !one.matches(":disabled") && !one.closest("[hidden]"));
   /** @param {EventTarget | null | undefined} stop */
   const stand = (stop) => {

@@ -10,7 +10,7 @@
  * @property {(name: string, value: unknown) => void} setTriggerValue for one run of the page
  * @property {(name: string, value: unknown) => void} setStateValue for all that follow
  */
-import { elementIn, treeOf } from "../page/elements.js";
+import { elementIn, elementsIn, treeOf } from "../page/elements.js";
 
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
@@ -79,7 +79,7 @@ export function showOnly(prefix, name) {
 
 // Code is reached by Tab: on a phone it is wider than the screen, and without focus no key scrolls it.
 export function reachCode() {
-  for (const code of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(CODE))) code.tabIndex = 0;
+  for (const code of elementsIn(document, CODE)) code.tabIndex = 0;
 }
 
 /**

@@ -3,7 +3,7 @@
 // follows when the server has answered.
 // Each group is one stop of the Tab key; arrow keys choose in it.
 
-import { elementIn, fadeWhereMore, make, makeButton, targetOf, treeOf } from "../page/elements.js";
+import { elementIn, elementsIn, fadeWhereMore, make, makeButton, targetOf, treeOf } from "../page/elements.js";
 import { exact, fill, isRtl } from "../page/wording.js";
 import { inkOn, lookOf, shade, themeColours } from "../pictures/colours.js";
 import { follow, heldFocus, move, ready, take, unreported } from "../scene/address.js";
@@ -143,12 +143,12 @@ function radios(field, title, buttons, chosen) {
 }
 
 /** @param {HTMLElement} group */
-const optionsOf = (group) => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("[role=radio]")]);
+const optionsOf = (group) => elementsIn(group, "[role=radio]");
 
 /** @param {HTMLElement} root */
-const groupsIn = (root) => /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[role=radiogroup]")]);
+const groupsIn = (root) => elementsIn(root, "[role=radiogroup]");
 /** @param {HTMLElement} root */
-const stripsIn = (root) => /** @type {HTMLElement[]} */ ([...root.querySelectorAll(".strip")]);
+const stripsIn = (root) => elementsIn(root, ".strip");
 /** @param {Event} event */
 const optionAt = (event) => /** @type {HTMLElement | null} */ (targetOf(event)?.closest("[role=radio]") ?? null);
 /** @param {HTMLElement} option */

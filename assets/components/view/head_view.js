@@ -2,7 +2,7 @@
 // differently stays in the browser; the server is asked only to show something else on the page.
 
 import { listOf, longestOf } from "../numbers/panel.js";
-import { fadeWhereMore, make, required, treeOf } from "../page/elements.js";
+import { elementsIn, fadeWhereMore, make, required, targetOf, treeOf } from "../page/elements.js";
 import { fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
 import { broughtOut } from "../pictures/drawing.js";
@@ -161,15 +161,15 @@ export class HeadView {
     root.replaceChildren(controls, sentences, panels, under, this.matrices.root, this.grid.root, this.caption);
     for (const row of [this.bar, this.chips]) row.setAttribute("role", "toolbar");
     for (const place of [sentences, panels]) place.addEventListener("keydown", (event) => this.#press(event));
-    root.addEventListener("pointerdown", ({ target }) => {
+    root.addEventListener("pointerdown", (event) => {
       for (const menu of root.querySelectorAll("details[open]")) {
-        if (!menu.contains(/** @type {Node} */ (target))) menu.removeAttribute("open");
+        if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
       }
     });
     followHighlight(root, () => this.followHighlight());
     for (const heads of [this.chips, this.grid.grid]) {
-      heads.addEventListener("pointerover", ({ target }) => {
-        const button = /** @type {HTMLElement} */ (target).closest("[data-head]");
+      heads.addEventListener("pointerover", (event) => {
+        const button = targetOf(event)?.closest("[data-head]");
         this.pointHead(button instanceof HTMLElement ? Number(button.dataset.head) : null);
       });
       heads.addEventListener("pointerleave", () => this.pointHead(null));
@@ -266,7 +266,8 @@ export class HeadView {
 
   /** @param {KeyboardEvent} event */
   #press(event) {
-    const nth = Number(/** @type {HTMLElement} */ (event.target).dataset?.panel ?? NaN);
+    const target = targetOf(event);
+    const nth = Number(target instanceof HTMLElement ? (target.dataset.panel ?? NaN) : NaN);
     if (Number.isNaN(nth)) return;
     /** @type {import("./keyboard.js").Ways} */
     const ways = { toHead: (head) => this.toHead(head), toLayer: (number) => this.toLayer(number) };
@@ -292,8 +293,8 @@ export class HeadView {
 
   lightHeads() {
     const lit = litOf("layer") === this.selection.state.layer + 1 ? litOf("head") : undefined;
-    for (const button of this.root.querySelectorAll("[data-head]"))
-      button.classList.toggle("lit", Number(/** @type {HTMLElement} */ (button).dataset.head) + 1 === lit);
+    for (const button of elementsIn(this.root, "[data-head]"))
+      button.classList.toggle("lit", Number(button.dataset.head) + 1 === lit);
   }
 
   // A token or a head that is pointed at elsewhere is lit here.

@@ -60,7 +60,7 @@ export class PanelRow {
     [...this.names.children].forEach((button, at) => {
       button.setAttribute("aria-pressed", String(at === nth));
     });
-    oneTabStop(/** @type {HTMLElement} */ (this.names));
+    oneTabStop(this.names);
     if (this.inSight !== nth) this.panels.scrollLeft = nth * this.#step;
   }
 
