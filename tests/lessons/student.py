@@ -43,7 +43,7 @@ ATTRIBUTES = {
     *("aria-label", "aria-checked", "aria-selected", "aria-pressed", "aria-hidden"),
     *("aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-valuetext"),
 }
-BLOB = b"mha0"  # with which every payload of numbers begins
+BLOB = b"mha0"  # with which the numbers of a head view begin
 LEAST_WEIGHT = 0.05  # of a row: less is in any message by chance
 # The page with what components draw, as a source.
 SOURCE = """() => {
@@ -112,17 +112,11 @@ class Student:
 
     # What can be acted on.
 
-    def word(self, at: int, row: str = ""):
-        return self.page.locator(f".words{row} .word").nth(at)
-
     def bar(self, at: int):
         return self.page.locator(".bar .track").nth(at)
 
     def line(self):
         return self.page.locator(".line input")
-
-    def lock_button(self):
-        return self.page.locator(".st-key-lesson .lock")
 
     # Acts.
 
@@ -138,7 +132,7 @@ class Student:
                 self.reach(".lock")
             self.page.keyboard.press("Enter")
         else:
-            self.lock_button().click()
+            self.page.locator(".st-key-lesson .lock").click()
         self.acts += 1
         self.page.locator(".reveal .told p").first.wait_for()
         self.settle(self.page)
