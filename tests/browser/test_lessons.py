@@ -192,6 +192,15 @@ def test_a_picture_to_choose_has_no_word_that_tells_which_it_is(student):
         assert not {"tired", "wide"} & {*picture.inner_text().split()}
 
 
+def test_a_picture_to_choose_is_whole_on_a_projector(student):
+    one = student(width=1280, height=720)
+    one.open("several-heads&screen=3&projector=1")
+    hidden = one.page.locator(".picture .scrolls").evaluate_all(
+        "all => all.map((e) => e.scrollWidth - e.clientWidth)"
+    )
+    assert hidden == [0, 0]
+
+
 def test_who_is_here_for_the_first_time_is_invited_once(visit, app, settled):
     page = visit(app)
     page.context.clear_cookies()
