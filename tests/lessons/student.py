@@ -411,7 +411,7 @@ def _numbers(item: Item) -> list[float]:
     if question.kind == "choose":  # it shows the weights of two pictures
         return []
     if question.kind == "estimate":
-        return [question.number(item)] if question.quantity in ("weight", "score") else []
+        return [question.number(item)] if question.quantity in ("weight", "score", "row_sum") else []
     if question.kind == "order":
         return [question.measure(item, head - 1) for head in question.heads(item)]
     return [float(weight) for weight in item.row if weight >= LEAST_WEIGHT]
