@@ -3,6 +3,9 @@
 Keys are URL parameters too (``?text=…&h=4&token=it``), so a copied link shows the same picture. Controls that
 are bound to the link hold the scene; the focus is held by the browser (scene/address.js), which
 writes it into every address and sends it with its messages.
+
+Another message can stop a run at each read or write of `st.session_state`. What says that something has been
+taken up is therefore written last: the next run makes up for one that was stopped before that.
 """
 
 from collections.abc import Mapping
@@ -53,22 +56,21 @@ def receive(sent: Mapping | None) -> None:
     It counts what it sends: an older message stands in later ones, too.
     """
     if sent and sent["count"] > st.session_state.get("focus_count", 0):
+        _take(sent["link"], Focus.of_link(sent["link"]))
         st.session_state["focus_count"] = sent["count"]
-        _take(sent["link"])
 
 
 def _take_link() -> None:
     link = st.query_params.to_dict()
-    _take(link)
     scene, refused = scene_of_values(link)
-    st.session_state["focus"] = scene.focus
     st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in refused)
     st.session_state["token_is_named"] = True
+    _take(link, scene.focus)
 
 
-def _take(link: Mapping[str, object]) -> None:
-    st.session_state["focus"] = Focus.of_link(link)
+def _take(link: Mapping[str, object], now: Focus) -> None:
     st.session_state["focus_received"] = Focus().link() | strings(link)
+    st.session_state["focus"] = now
 
 
 def focus() -> Focus:
@@ -113,18 +115,17 @@ def name_tokens(trace: AttentionTrace) -> None:
     text that has no word of the name, the first sentence after a second one that was looked at has become
     another, and the word of a link to heads of other weights.
     """
-    texts, is_named = (setting("text"), setting("twin")), st.session_state.pop("token_is_named", False)
-    before = st.session_state.get("texts_of_token", texts)
-    is_new = before[: focus().sentence] != texts[: focus().sentence]
-    st.session_state["texts_of_token"] = texts
-    is_new = is_new and not is_named
-    has_no_head = st.session_state.pop("weights_are_others", False) and focus().sentence == 1
+    texts, held = (setting("text"), setting("twin")), st.session_state
+    before = held.get("texts_of_token", texts)
+    is_new = before[: focus().sentence] != texts[: focus().sentence] and not held.get("token_is_named")
+    has_no_head = held.get("weights_are_others", False) and focus().sentence == 1
     moves = is_new or has_no_head or is_unset(focus(), trace.sides.queries)
     now = with_names(focus(), trace.sides, new_text=is_new)
     at = position(trace.sides.queries, now.token) if moves and now.token else None
     if at is not None:
         now = focus_on_answer(now, trace, at)
-    st.session_state["focus"] = now
+    held["focus"], held["texts_of_token"] = now, texts
+    held["token_is_named"] = held["weights_are_others"] = False
 
 
 def stay_within(trace: AttentionTrace) -> None:
