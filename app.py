@@ -16,12 +16,12 @@ from mha_core.export import (
     head_view,
     scripts,
 )  # torch loads here, not with the first visitor
-from pages._server import guard, logs, older_links, runtime
+from pages._server import guard, logs, older_links, rooms, runtime
 from pages._server.first_paint import FirstPaint
 
 FOREVER = "public, max-age=31536000, immutable"  # changed scripts have a new address
-ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
-BASE = f"{ROOM}/{scripts.digest()}"
+FOLDER = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
+BASE = f"{FOLDER}/{scripts.digest()}"
 
 
 class Modules(StaticFiles):
@@ -61,7 +61,8 @@ async def lifespan(_app: object) -> AsyncIterator[dict]:
 
 ROUTES = [
     *older_links.routes(),
-    Route(f"/{ROOM}/health", health),
+    Route(f"/{FOLDER}/health", health),
+    Route(f"/{FOLDER}/rooms/{{invitation}}", rooms.version),
     Route(f"/{BASE}/saved_page.html", saved_page),
     Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
 ]

@@ -1,0 +1,599 @@
+"""Rooms in a database: opened by a teacher, entered by a class, and every answer written once.
+
+A `Desk` is what the teacher's secret opens, a `Seat` what a student's token opens. Nothing is kept in memory:
+servers that share a database share the rooms. Each act is one transaction; when it returns, it is committed.
+"""
+
+import hmac
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine, Row, create_engine, delete, event, func, insert, select, update
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+
+from mha_core.errors import MhaError, shown
+from mha_core.lessons.lesson import Lesson
+from mha_core.lessons.question import MAX_TEXT
+from mha_core.room import receipt, schema
+from mha_core.room.receipt import ALPHABET, BETWEEN, Receipt
+from mha_core.room.schema import answers, rooms, screens, students
+
+DATABASE = "HEADSCOPE_DATABASE"  # of the environment: the address of the database
+CODE_LENGTH = 6
+MAX_ROOMS = 1_000  # at the same time
+MAX_OPENED = 60  # rooms an hour
+MAX_STUDENTS = 300  # of a room
+MAX_NAME = 40  # characters
+MAX_VOTES = 2
+DAYS = 30  # a room is kept, if its teacher says no other number
+MAX_DAYS = 366
+EMPTY_SECONDS = 86_400  # a room is kept in which nobody has sat down
+DAY = 86_400
+
+
+class Unavailable(MhaError):
+    """The database does not answer now; what was asked can be asked again."""
+
+
+class Unknown(MhaError):
+    """There is no room with that code, or no longer."""
+
+
+class RoomKey(NamedTuple):
+    """What opens a new room: the code for the class, and the secret of the teacher's desk."""
+
+    code: str
+    secret: str
+
+
+class Pace(NamedTuple):
+    """Where the class is: on one `screen`, or each on their own where it is None; `paused` holds all."""
+
+    screen: int | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class Room:
+    """A room as everybody in it may know it. Screens count from 1.
+
+    `together` says that what came of an answer is shown when the teacher reveals its screen; else each
+    student sees it after their own answer. `votes` has the screens that are voted on again. `version` counts
+    the teacher's acts: with the same version the room is the same.
+    """
+
+    code: str
+    lesson: Lesson
+    pace: Pace
+    together: bool
+    version: int
+    opened: datetime
+    expires: datetime
+    votes: Mapping[int, int]
+    revealed: frozenset[int]
+
+    def vote(self, screen: int) -> int:
+        """Which vote on the screen is open, from 1."""
+        return self.votes.get(screen, 1)
+
+    def shows(self, screen: int) -> bool:
+        """Whether what came of an answer may be shown to whoever has given one."""
+        return not self.together or screen in self.revealed
+
+
+@dataclass(frozen=True)
+class Student:
+    """Somebody in a room, by the number in it; `name` is "" without one. `screen` is where they are now."""
+
+    number: int
+    name: str
+    joined: datetime
+    screen: int
+    needs_help: bool
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """An answer as it was written, with the language in which its question was asked."""
+
+    student: int
+    screen: int
+    vote: int
+    answer: str
+    language: str
+    at: datetime
+
+
+class Rooms:
+    """The rooms of a database, brought to the latest schema. Raises `MhaError` for an address of none.
+
+    `url` is that of SQLAlchemy; without one it is `HEADSCOPE_DATABASE`, else a file of SQLite in the user's
+    folder for data.
+
+    >>> from mha_core.lessons.lesson import shipped
+    >>> rooms = Rooms("sqlite://")
+    >>> key = rooms.open(next(iter(shipped().values())))
+    >>> seat = rooms.enter(key.code, rooms.join(key.code, "Ada"))
+    >>> seat.keep(1, 1, "3", language="en")
+    '3'
+    >>> [one.answer for one in rooms.desk(key.code, key.secret).answers()]
+    ['3']
+    """
+
+    def __init__(self, url: str | None = None):
+        self._engine = _engine(url or os.environ.get(DATABASE) or _file())
+        with _answering():
+            schema.upgrade(self._engine)
+
+    def open(self, lesson: Lesson, *, together: bool = True, days: int = DAYS) -> RoomKey:
+        """Open a room; it is deleted after that many days, or after one in which nobody has joined it.
+
+        Raises `MhaError` where there are too many.
+        """
+        if not 1 <= days <= MAX_DAYS:
+            raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
+        secret, now = secrets.token_urlsafe(24), _now()
+        with self._writing() as act:
+            _expire(act, now)
+            count = act.scalar(select(func.count()).select_from(rooms)) or 0
+            recent = rooms.c.opened_at > now - 3600
+            opened = act.scalar(select(func.count()).select_from(rooms).where(recent)) or 0
+            if count >= MAX_ROOMS:
+                raise MhaError("This server has {most:,} rooms, its limit. Try later.", most=MAX_ROOMS)
+            if opened >= MAX_OPENED:
+                raise MhaError(
+                    "On this server {most} rooms were opened within an hour, its limit. Try later.",
+                    most=MAX_OPENED,
+                )
+            taken = set(act.scalars(select(rooms.c.code)))
+            code = next(code for code in iter(_new_code, None) if code not in taken)
+            act.execute(
+                insert(rooms).values(
+                    code=code,
+                    lesson_name=lesson.name,
+                    lesson=lesson.write(),
+                    secret_hash=_hash(secret),
+                    key=secrets.token_bytes(32),
+                    screen=None,
+                    paused=False,
+                    together=together,
+                    version=1,
+                    opened_at=now,
+                    expires_at=now + days * DAY,
+                )
+            )
+        return RoomKey(code, secret)
+
+    def room(self, code: str) -> Room:
+        """The room of a code. Raises `Unknown`."""
+        with self._reading() as act:
+            return _room(act, _found(act, code))
+
+    def version(self, code: str) -> int:
+        """How many acts of its teacher a room has seen. Raises `Unknown`."""
+        with self._reading() as act:
+            return _found(act, code).version
+
+    def invitation(self, code: str) -> str:
+        """The code with a part that cannot be guessed, for links. Raises `Unknown`."""
+        with self._reading() as act:
+            row = _found(act, code)
+            return f"{row.code}{BETWEEN}{receipt.sign(row.key, 'invitation', length=8)}"
+
+    def is_invited(self, text: str) -> bool:
+        """Whether that is the invitation of a room."""
+        code, _, _ = text.partition(BETWEEN)
+        try:
+            return hmac.compare_digest(self.invitation(code).encode(), text.strip().upper().encode())
+        except Unknown:
+            return False
+
+    def join(self, code: str, name: str = "") -> str:
+        """Sit down in a room: the token that comes back as the same student.
+
+        Raises `Unknown`, and `MhaError` for a long name and a full room.
+        """
+        name = " ".join(name.split())
+        if len(name) > MAX_NAME:
+            raise MhaError(
+                "A name has at most {most} characters; this one has {count}.", most=MAX_NAME, count=len(name)
+            )
+        with self._writing() as act:
+            row = _found(act, code, lock=True)
+            count = act.scalar(select(func.count()).select_from(students).where(students.c.room_id == row.id))
+            number = (count or 0) + 1
+            if number > MAX_STUDENTS:
+                raise MhaError("A room has at most {most} students; this one is full.", most=MAX_STUDENTS)
+            act.execute(
+                insert(students).values(
+                    room_id=row.id, number=number, name=name, joined_at=_now(), screen=1, needs_help=False
+                )
+            )
+        return receipt.token(row.key, number)
+
+    def enter(self, code: str, token: str) -> "Seat":
+        """The seat of a student. Raises `Unknown`, and `MhaError` for a token that the room did not sign."""
+        with self._reading() as act:
+            row = _found(act, code)
+            number = receipt.number_of(row.key, token)
+            held = number and act.execute(_student(row.id, number)).first()
+            if not held:
+                raise MhaError("This room did not give that place to anybody. Join it again.")
+            return Seat(self, code, held.number, held.id)
+
+    def desk(self, code: str, secret: str) -> "Desk":
+        """The teacher's desk. Raises `Unknown`, and `MhaError` for a secret that does not open it."""
+        with self._reading() as act:
+            row = _found(act, code)
+            if not hmac.compare_digest(row.secret_hash, _hash(secret)):
+                raise MhaError("This link does not open the teacher's desk of the room, or no longer.")
+            return Desk(self, code)
+
+    def expire(self, now: int | None = None) -> int:
+        """Delete the rooms whose time is over, with everything in them; how many."""
+        with self._writing() as act:
+            return _expire(act, _now() if now is None else now)
+
+    def counts(self) -> dict[str, int]:
+        """How many rooms, students and answers there are, for whoever runs the server."""
+        with self._reading() as act:
+            return {
+                table.name: act.scalar(select(func.count()).select_from(table)) or 0
+                for table in (rooms, students, answers)
+            }
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with _answering(), self._engine.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with _answering(), self._engine.begin() as connection:
+            yield connection
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A student's place in a room: what its token may do."""
+
+    _rooms: Rooms
+    code: str
+    number: int
+    _id: int
+
+    def student(self) -> Student:
+        """Raises `Unknown` once the room is deleted."""
+        with self._rooms._reading() as act:
+            return _as_student(self._row(act))
+
+    def keep(self, screen: int, vote: int, answer: str, *, language: str) -> str:
+        """Write an answer once; the one that is kept, which is the first that came.
+
+        Raises `Unknown`, and `MhaError` for a screen or a vote that is not open and for a long answer.
+        """
+        if len(answer) > MAX_TEXT:
+            raise MhaError(
+                "An answer has at most {most} characters; this one has {count}.",
+                most=MAX_TEXT,
+                count=len(answer),
+            )
+        with self._rooms._writing() as act:
+            self._row(act, lock=True)  # two tabs of one student take turns
+            room = _room(act, _found(act, self.code))
+            same = self._same(screen, vote)
+            kept = act.scalar(select(answers.c.answer).where(*same))
+            if kept is not None:
+                return kept
+            if not 1 <= screen <= len(room.lesson.screens):
+                raise MhaError("The lesson of this room has no screen {screen}.", screen=screen)
+            if not 1 <= vote <= room.vote(screen):
+                raise MhaError("Screen {screen} is not voted on again yet.", screen=screen)
+            act.execute(
+                insert(answers).values(
+                    student_id=self._id,
+                    screen=screen,
+                    vote=vote,
+                    answer=answer,
+                    language=language,
+                    answered_at=_now(),
+                )
+            )
+        return answer
+
+    def answers(self) -> dict[tuple[int, int], str]:
+        """The answers of this student, by screen and vote."""
+        with self._rooms._reading() as act:
+            self._row(act)
+            rows = act.execute(select(answers).where(answers.c.student_id == self._id))
+            return {(row.screen, row.vote): row.answer for row in rows}
+
+    def at(self, screen: int) -> None:
+        """The student looks at that screen now."""
+        self._update(screen=screen)
+
+    def ask_for_help(self, needs_help: bool) -> None:
+        """The student raises a hand, or takes it down."""
+        self._update(needs_help=needs_help)
+
+    def receipt(self, day: datetime | None = None) -> str:
+        """The code of a receipt for what has been answered until now."""
+        count = len({screen for screen, _ in self.answers()})
+        with self._rooms._reading() as act:
+            row = _found(act, self.code)
+        when = (day or datetime.now(UTC)).date()
+        return Receipt(row.code, self.number, count, when).written(row.key)
+
+    def _same(self, screen: int, vote: int) -> list:
+        return [answers.c.student_id == self._id, answers.c.screen == screen, answers.c.vote == vote]
+
+    def _row(self, act: Connection, *, lock: bool = False) -> Row:
+        chosen = select(students).where(students.c.id == self._id)
+        row = act.execute(chosen.with_for_update() if lock else chosen).first()
+        if row is None:
+            raise _unknown(self.code)
+        return row
+
+    def _update(self, **values: object) -> None:
+        with self._rooms._writing() as act:
+            self._row(act)
+            act.execute(update(students).where(students.c.id == self._id).values(**values))
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The teacher's place: what the secret of a room may do. Everything raises `Unknown` after deletion."""
+
+    _rooms: Rooms
+    code: str
+
+    def room(self) -> Room:
+        return self._rooms.room(self.code)
+
+    def students(self) -> list[Student]:
+        """All who have joined, in that order."""
+        with self._rooms._reading() as act:
+            room_id = _found(act, self.code).id
+            rows = act.execute(
+                select(students).where(students.c.room_id == room_id).order_by(students.c.number)
+            )
+            return [_as_student(row) for row in rows]
+
+    def answers(self, screen: int | None = None) -> list[KeptAnswer]:
+        """All answers, or those on one screen, by student, screen and vote."""
+        with self._rooms._reading() as act:
+            room_id = _found(act, self.code).id
+            chosen = (
+                select(students.c.number, answers)
+                .join(answers, answers.c.student_id == students.c.id)
+                .where(students.c.room_id == room_id)
+                .order_by(students.c.number, answers.c.screen, answers.c.vote)
+            )
+            if screen is not None:
+                chosen = chosen.where(answers.c.screen == screen)
+            return [
+                KeptAnswer(row.number, row.screen, row.vote, row.answer, row.language, _time(row.answered_at))
+                for row in act.execute(chosen)
+            ]
+
+    def set_pace(self, pace: Pace) -> None:
+        """Take the class to one screen, let it go, or hold it. Raises `MhaError` for no such screen."""
+        if pace.screen is not None:
+            _check_screen(self.room(), pace.screen)
+        self._update(screen=pace.screen, paused=pace.paused)
+
+    def set_together(self, together: bool) -> None:
+        """Whether answers are revealed by the teacher, or to each after their own."""
+        self._update(together=together)
+
+    def reveal(self, screen: int) -> None:
+        """Show what came of their answers on that screen to all who have answered."""
+        self._set_screen(screen, revealed=True)
+
+    def vote_again(self, screen: int) -> None:
+        """Open the second vote on a screen. Raises `MhaError` once the screen is revealed."""
+        if screen in self.room().revealed:
+            raise MhaError("Screen {screen} is revealed; vote again on one that is not.", screen=screen)
+        self._set_screen(screen, vote=MAX_VOTES)
+
+    def helped(self, number: int) -> None:
+        """Take down the hand of a student."""
+        with self._rooms._writing() as act:
+            room_id = _found(act, self.code).id
+            same = students.c.room_id == room_id, students.c.number == number
+            act.execute(update(students).where(*same).values(needs_help=False))
+
+    def check_receipt(self, text: str) -> Receipt:
+        """The receipt of a code. Raises `MhaError` for one that this room did not sign."""
+        with self._rooms._reading() as act:
+            return Receipt.read(text, _found(act, self.code).key)
+
+    def renew(self) -> str:
+        """A new secret; the old one opens nothing any more."""
+        secret = secrets.token_urlsafe(24)
+        self._update(secret_hash=_hash(secret))
+        return secret
+
+    def keep_for(self, days: int) -> None:
+        """Delete the room that many days from now."""
+        if not 1 <= days <= MAX_DAYS:
+            raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
+        self._update(expires_at=_now() + days * DAY)
+
+    def delete(self) -> None:
+        """Delete the room with everything in it, now."""
+        with self._rooms._writing() as act:
+            act.execute(delete(rooms).where(rooms.c.id == _found(act, self.code).id))
+
+    def _update(self, **values: object) -> None:
+        with self._rooms._writing() as act:
+            row = _found(act, self.code, lock=True)
+            act.execute(
+                update(rooms).where(rooms.c.id == row.id).values(**values, version=rooms.c.version + 1)
+            )
+
+    def _set_screen(self, screen: int, **values: object) -> None:
+        _check_screen(self.room(), screen)
+        with self._rooms._writing() as act:
+            row = _found(act, self.code, lock=True)
+            same = screens.c.room_id == row.id, screens.c.screen == screen
+            if act.execute(select(screens).where(*same)).first() is None:
+                act.execute(
+                    insert(screens).values(
+                        {"room_id": row.id, "screen": screen, "vote": 1, "revealed": False} | values
+                    )
+                )
+            else:
+                act.execute(update(screens).where(*same).values(**values))
+            act.execute(update(rooms).where(rooms.c.id == row.id).values(version=rooms.c.version + 1))
+
+
+def _check_screen(room: Room, screen: int) -> None:
+    if not 1 <= screen <= len(room.lesson.screens):
+        raise MhaError("The lesson of this room has no screen {screen}.", screen=screen)
+
+
+def _found(act: Connection, code: str, *, lock: bool = False) -> Row:
+    """The row of a room; `lock` holds further writers of it (in SQLite every writer is alone)."""
+    chosen = select(rooms).where(rooms.c.code == code, rooms.c.expires_at > _now())
+    row = act.execute(chosen.with_for_update() if lock else chosen).first()
+    if row is None:
+        raise _unknown(code)
+    return row
+
+
+def _unknown(code: str) -> Unknown:
+    return Unknown(
+        "There is no room {code}, or it is closed. Check the six letters and digits with your teacher.",
+        code=shown(code),
+    )
+
+
+def _room(act: Connection, row: Row) -> Room:
+    of_room = act.execute(select(screens).where(screens.c.room_id == row.id)).all()
+    return Room(
+        code=row.code,
+        lesson=_lesson(row.lesson, row.lesson_name),
+        pace=Pace(row.screen, row.paused),
+        together=row.together,
+        version=row.version,
+        opened=_time(row.opened_at),
+        expires=_time(row.expires_at),
+        votes={one.screen: one.vote for one in of_room if one.vote > 1},
+        revealed=frozenset(one.screen for one in of_room if one.revealed),
+    )
+
+
+def _student(room_id: int, number: int) -> Any:
+    return select(students).where(students.c.room_id == room_id, students.c.number == number)
+
+
+def _as_student(row: Row) -> Student:
+    return Student(row.number, row.name, _time(row.joined_at), row.screen, row.needs_help)
+
+
+def _expire(act: Connection, now: int) -> int:
+    empty = rooms.c.id.not_in(select(students.c.room_id)) & (rooms.c.opened_at <= now - EMPTY_SECONDS)
+    return act.execute(delete(rooms).where((rooms.c.expires_at <= now) | empty)).rowcount
+
+
+_lessons: dict[tuple[str, str], Lesson] = {}
+_lessons_lock = threading.Lock()
+MAX_READ = 64  # lessons that are kept as they were read
+
+
+def _lesson(text: str, name: str) -> Lesson:
+    """A lesson is read once for all who are in its rooms."""
+    with _lessons_lock:
+        lesson = _lessons.pop((text, name), None) or Lesson.read(text, name)
+        _lessons[text, name] = lesson
+        while len(_lessons) > MAX_READ:
+            del _lessons[next(iter(_lessons))]
+    return lesson
+
+
+def normalized(code: str) -> str:
+    """A code as it is kept, whatever a person typed: spaces, hyphens and small letters."""
+    return "".join(character for character in code.upper() if character.isalnum())
+
+
+def _new_code() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
+
+
+def _hash(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+def _time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Raises `Unavailable` where the database does not do what it is asked."""
+    try:
+        yield
+    except IntegrityError:
+        raise  # a mistake of ours
+    except DBAPIError as error:
+        raise Unavailable(
+            "The database of the rooms does not answer now ({reason}).", reason=type(error.orig).__name__
+        ) from error
+
+
+def _file() -> str:
+    folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "headscope"
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder / 'rooms.sqlite3'}"
+
+
+def _engine(url: str) -> Engine:
+    try:
+        address = make_url(url)
+        if address.get_backend_name() == "postgresql":  # by the driver that comes with the extra
+            address = address.set(drivername="postgresql+psycopg")
+        if address.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ArgumentError
+        engine = create_engine(address, pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError):
+        raise MhaError(
+            "{name} is the address of a database of SQLite or PostgreSQL, as sqlite:///rooms.sqlite3 or "
+            "postgresql://user:password@host/name.",
+            name=DATABASE,
+        ) from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _settle)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _settle(connection: Any, _record: object) -> None:
+    """A connection of SQLite: it writes before it says so, waits its turn, and deletes what belongs."""
+    connection.isolation_level = None  # transactions begin below
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {setting}")
+    connection.execute("PRAGMA secure_delete=ON")
+
+
+def _begin(connection: Connection) -> None:
+    if connection.get_isolation_level() != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

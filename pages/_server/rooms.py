@@ -1,0 +1,60 @@
+"""The rooms of this server: whether it has any, its database, and what browsers ask of a room in between."""
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from mha_core import MhaError
+
+if TYPE_CHECKING:
+    from mha_core.room.rooms import Rooms
+
+ROOMS = "HEADSCOPE_ROOMS"  # of the environment: "1" on a server that offers rooms
+_lock = threading.Lock()
+_opened: list["Rooms"] = []
+
+
+def offered() -> bool:
+    """Whether this server offers rooms."""
+    return os.environ.get(ROOMS, "") not in ("", "0")
+
+
+def rooms() -> "Rooms":
+    """The rooms of this server, whose database is opened by the first who asks.
+
+    Raises `MhaError` where the extra is missing or the database cannot be opened.
+    """
+    with _lock:
+        if not _opened:
+            try:
+                from mha_core.room.rooms import Rooms
+            except ModuleNotFoundError as error:
+                raise MhaError(
+                    "Rooms need {name}, which is not installed: pip install 'headscope[room]'.",
+                    name=error.name,
+                ) from None
+            _opened.append(Rooms())
+        return _opened[0]
+
+
+async def version(request: Request) -> JSONResponse:
+    """The version of a room by its invitation: a browser asks the page anew when it is another.
+
+    An invitation cannot be guessed, so that nobody finds rooms here by their codes.
+    """
+    try:
+        found = await run_in_threadpool(_version, request.path_params["invitation"])
+    except MhaError:  # the database, for a moment
+        return JSONResponse({}, 503, {"cache-control": "no-store"})
+    return JSONResponse({"version": found}, 200 if found else 404, {"cache-control": "no-store"})
+
+
+def _version(invitation: str) -> int | None:
+    """None where there is no such room, or no longer."""
+    if not offered() or not rooms().is_invited(invitation):
+        return None
+    return rooms().version(invitation.partition("-")[0])
