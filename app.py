@@ -1,5 +1,6 @@
 """The entry point of `streamlit run app.py`: the frame with its pages, and the files that browsers load."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -56,7 +57,9 @@ async def lifespan(_app: object) -> AsyncIterator[dict]:
     logs.begin()  # again: the web server has set up logs of its own
     runtime.settle()
     logs.event("started")
+    cleaning = asyncio.create_task(rooms.clean())
     yield {}
+    cleaning.cancel()
 
 
 ROUTES = [

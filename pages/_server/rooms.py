@@ -1,5 +1,6 @@
 """The rooms of this server: whether it has any, its database, and what browsers ask of a room in between."""
 
+import asyncio
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from mha_core import MhaError
+from pages._server import logs
 
 if TYPE_CHECKING:
     from mha_core.room.rooms import Rooms
 
 ROOMS = "HEADSCOPE_ROOMS"  # of the environment: "1" on a server that offers rooms
+CLEANED = 3600  # seconds between two looks for rooms whose time is over
 _lock = threading.Lock()
 _opened: list["Rooms"] = []
 
@@ -39,6 +42,16 @@ def rooms() -> "Rooms":
                 ) from None
             _opened.append(Rooms())
         return _opened[0]
+
+
+async def clean() -> None:
+    """Delete the rooms whose time is over, every hour as long as the server runs."""
+    while offered():
+        try:
+            await run_in_threadpool(lambda: rooms().expire())
+        except MhaError as error:  # tried again in an hour; a page that needs the rooms says why it has none
+            logs.event("rooms", problem=str(error))
+        await asyncio.sleep(CLEANED)
 
 
 async def version(request: Request) -> JSONResponse:

@@ -1,0 +1,64 @@
+"""The rooms of a server between the pages: what is deleted in time, and the version of a room."""
+
+import asyncio
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from mha_core.lessons.lesson import shipped
+from mha_core.room import rooms as room_module
+from pages._server import rooms as server_rooms
+
+LESSON = next(iter(shipped().values()))
+
+
+@pytest.fixture
+def rooms(monkeypatch, tmp_path):
+    monkeypatch.setenv(server_rooms.ROOMS, "1")
+    monkeypatch.setenv(room_module.DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+    monkeypatch.setattr(server_rooms, "_opened", [])
+    opened = server_rooms.rooms()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def version_of():
+    client = TestClient(Starlette(routes=[Route("/rooms/{invitation}", server_rooms.version)]))
+    return lambda invitation: client.get(f"/rooms/{invitation}")
+
+
+def test_a_running_server_deletes_rooms_whose_time_is_over(rooms, monkeypatch):
+    key = rooms.open(LESSON, days=1)
+    rooms.join(key.code)
+    later = room_module._now() + 2 * room_module.DAY
+    monkeypatch.setattr(room_module, "_now", lambda: later)
+
+    async def run_for_a_moment():
+        running = asyncio.create_task(server_rooms.clean())
+        while rooms.counts()["rooms"]:
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(run_for_a_moment(), 20))
+    assert rooms.counts() == {"rooms": 0, "students": 0, "answers": 0}
+
+
+def test_a_room_tells_its_version_by_its_invitation_alone(rooms, version_of):
+    key = rooms.open(LESSON)
+    invitation = rooms.invitation(key.code)
+    assert version_of(invitation).json() == {"version": 1}
+    rooms.desk(key.code, key.secret).reveal(1)
+    answer = version_of(invitation)
+    assert (answer.status_code, answer.json()) == (200, {"version": 2})
+    assert answer.headers["cache-control"] == "no-store"
+    for other in (key.code, f"{key.code}-AAAAAAAA", "AAAAAA-AAAAAAAA", "x" * 900):
+        assert version_of(other).status_code == 404
+
+
+def test_a_server_without_rooms_tells_nothing_of_them(rooms, version_of, monkeypatch):
+    invitation = rooms.invitation(rooms.open(LESSON).code)
+    monkeypatch.delenv(server_rooms.ROOMS)
+    assert version_of(invitation).status_code == 404
