@@ -121,6 +121,7 @@ class Rooms:
     folder for data.
 
     >>> from mha_core.lessons.lesson import shipped
+    >>> from mha_core.room.rooms import Rooms
     >>> rooms = Rooms("sqlite://")
     >>> key = rooms.open(next(iter(shipped().values())))
     >>> seat = rooms.enter(key.code, rooms.join(key.code, "Ada"))
@@ -128,6 +129,7 @@ class Rooms:
     '3'
     >>> [one.answer for one in rooms.desk(key.code, key.secret).answers()]
     ['3']
+    >>> rooms.close()
     """
 
     def __init__(self, url: str | None = None):
@@ -149,10 +151,12 @@ class Rooms:
             recent = rooms.c.opened_at > now - 3600
             opened = act.scalar(select(func.count()).select_from(rooms).where(recent)) or 0
             if count >= MAX_ROOMS:
-                raise MhaError("This server has {most:,} rooms, its limit. Try later.", most=MAX_ROOMS)
+                raise MhaError(
+                    "This server already has {most:,} rooms, its limit. Try again later.", most=MAX_ROOMS
+                )
             if opened >= MAX_OPENED:
                 raise MhaError(
-                    "On this server {most} rooms were opened within an hour, its limit. Try later.",
+                    "{most} rooms were opened here within the last hour, the limit. Try again later.",
                     most=MAX_OPENED,
                 )
             taken = set(act.scalars(select(rooms.c.code)))
@@ -228,7 +232,7 @@ class Rooms:
             number = receipt.number_of(row.key, token)
             held = number and act.execute(_student(row.id, number)).first()
             if not held:
-                raise MhaError("This room did not give that place to anybody. Join it again.")
+                raise MhaError("This is not a place in the room, or no longer. Join again with the code.")
             return Seat(self, code, held.number, held.id)
 
     def desk(self, code: str, secret: str) -> "Desk":
@@ -302,7 +306,7 @@ class Seat:
             if not 1 <= screen <= len(room.lesson.screens):
                 raise MhaError("The lesson of this room has no screen {screen}.", screen=screen)
             if not 1 <= vote <= room.vote(screen):
-                raise MhaError("Screen {screen} is not voted on again yet.", screen=screen)
+                raise MhaError("There is no second vote on screen {screen} yet.", screen=screen)
             act.execute(
                 insert(answers).values(
                     student_id=self._id,
@@ -407,7 +411,9 @@ class Desk:
     def vote_again(self, screen: int) -> None:
         """Open the second vote on a screen. Raises `MhaError` once the screen is revealed."""
         if screen in self.room().revealed:
-            raise MhaError("Screen {screen} is revealed; vote again on one that is not.", screen=screen)
+            raise MhaError(
+                "Screen {screen} has been revealed; vote again on one that has not.", screen=screen
+            )
         self._set_screen(screen, vote=MAX_VOTES)
 
     def helped(self, number: int) -> None:

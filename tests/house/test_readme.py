@@ -41,6 +41,7 @@ EXAMPLES = [
     "mha_core.interventions.effects",
     "mha_core.lessons.item",
     "mha_core.lessons.lesson",
+    "mha_core.room.rooms",
     "mha_core.scene.scene",
     "mha_core.sources",
     "mha_core.sources.arrays",
