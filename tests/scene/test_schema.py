@@ -49,7 +49,7 @@ def test_the_browser_accepts_the_same_numbers_of_a_link_as_python(javascript, se
     assert 100 < sum(number is not None for number in python) < 2900
 
 
-@settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scenes | scenes.map(lambda scene: replace(scene, source="mini", focus=Focus())))
 def test_the_browser_writes_the_link_of_the_scene_that_it_shows(javascript, scene):
     """Streamlit writes the controls into the address, the scripts write the focus and the edition."""
