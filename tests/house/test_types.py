@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow  # half a minute without a cache
+@pytest.mark.slow  # a quarter of a minute without a cache
 def test_types_fit():
     if find_spec("mypy") is None:
         assert not os.environ.get("CI"), "mypy is missing; the extra [test] installs it."
