@@ -227,6 +227,12 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     app = act(app, do="lock", answer="1")
     assert component(app, "lesson_reveal")["like"]
     assert link(app) == "1-7"
+    assert link(app, "like") == "1-1"  # so is its answer
+    again = lesson(NUMBERS["point"], like="1-1", answers="1-7")
+    assert told(component, again) == told(component, app)
+    again = act(again, "lesson_reveal", do="again")
+    assert component(again, "lesson")["like"] == 1
+    assert not drawn(again, "lesson_reveal")
     app = act(app, "lesson_reveal", do="back")
     assert told(component, app)[0].startswith("You pointed at street.")
     app = act(app, "lesson_reveal", do="again")

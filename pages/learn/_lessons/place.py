@@ -11,7 +11,7 @@ from pages._kit import state
 from pages.learn._lessons import answers, library
 
 LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
-LIKE = "like"  # which like case of the screen is open
+LIKE = "like"  # which like case of the screen is open, once it is answered with its answer: ``2-9``
 MAKE = "make"  # in place of a lesson's name: one is being made
 NOW = "lesson_now"  # in the session: what is true of one screen until it is left
 
@@ -21,13 +21,14 @@ class Place:
     """A lesson, the number of its screen from 1, and the answers that are locked, by screens.
 
     One number beyond the last screen is the end of the lesson. `like` is the number of a like case of the
-    screen, 0 for the screen itself.
+    screen, 0 for the screen itself, and `like_answer` the answer that is locked there.
     """
 
     lesson: Lesson
     number: int
     answers: Mapping[int, str]
     like: int = 0
+    like_answer: str | None = None
 
     @property
     def screen(self) -> Screen:
@@ -35,8 +36,8 @@ class Place:
 
     @property
     def answer(self) -> str | None:
-        """The locked answer of this screen."""
-        return self.answers.get(self.number)
+        """The locked answer of this screen, or of its like case."""
+        return self.like_answer if self.like else self.answers.get(self.number)
 
 
 def opened() -> Place | None:
@@ -56,8 +57,9 @@ def opened() -> Place | None:
         number = min(max(number, 1), end)
         state.say_instead(SCREEN, number)
     locked = answers.read(st.query_params.get(ANSWERS, ""))
-    like = as_number(st.query_params.get(LIKE, "")) or 0
-    return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end}, like)
+    code = st.query_params.get(LIKE, "")
+    like, like_answer = next(iter(answers.read(code).items()), (as_number(code) or 0, None))
+    return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end}, like, like_answer)
 
 
 def is_making() -> bool:

@@ -20,7 +20,7 @@ SCRIPT_TEXTS = (
     *("picture", "choose", "heads", "head", "up", "down", "moved", "line", "block", "from", "to", "cut"),
     *("switch_off", "off", "layer", "sentence", "reason", "for_teacher"),
 )
-LIKE_ANSWER, HINTS, PROBLEM = "like_answer", "hints", "problem"  # what is true of a screen now
+HINTS, PROBLEM = "hints", "problem"  # what is true of a screen now
 
 _screen = components.component(
     KEY, "lesson/screen.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
@@ -59,8 +59,6 @@ def page(here: Place) -> None:
 
 def _answer(here: Place, item: Item, now: dict) -> str | None:
     """The locked answer of the screen, or of its like case. One of a link that is none is dropped by name."""
-    if here.like:
-        return now.get(LIKE_ANSWER)
     answer = here.answer
     if answer is None or (problem := items.problem(item, answer)) is None:
         return answer
@@ -127,7 +125,7 @@ def acted(here: Place) -> Callable[..., None]:
             case "lock":
                 _lock(here, now, str(acted["answer"]))
             case "again" if here.like:
-                now.pop(LIKE_ANSWER, None)
+                place.go(like=here.like)
             case "again":
                 place.go(
                     answers=answers.written({at: one for at, one in here.answers.items() if at != number})
@@ -135,10 +133,8 @@ def acted(here: Place) -> Callable[..., None]:
             case "like" if items.like(items.item(here), here.like + 1) is None:
                 now[PROBLEM] = t("lessons.no_like")
             case "like":
-                now.pop(LIKE_ANSWER, None)
                 place.go(like=here.like + 1)
             case "back":  # from a like case to the lesson's own
-                now.pop(LIKE_ANSWER, None)
                 place.go(like="")
             case "resume" if not here.answers:
                 place.go(answers=answers.written(answers.read(str(acted["code"]))))
@@ -159,7 +155,7 @@ def _lock(here: Place, now: dict, answer: str) -> None:
     if (problem := items.problem(item, answer)) is not None:
         now[PROBLEM] = said(problem)
     elif here.like:
-        now[LIKE_ANSWER] = answer
+        place.go(like=answers.written({here.like: answer}))
     else:
         place.go(answers=answers.written({**here.answers, here.number: answer}))
 
