@@ -56,9 +56,19 @@ class Unsure(NamedTuple):
     guesses: str
 
 
-def in_words(trace: AttentionTrace) -> list[list[AnswerText | Unsure]]:
-    """What is asked at each token and what the model answers, without markup; none where nothing is asked."""
-    return compute.of(trace, _answers)
+def in_words(
+    trace: AttentionTrace, name: str | None = None, query: int = 0
+) -> list[list[AnswerText | Unsure]]:
+    """What is asked at each token and what the model answers, without markup; none where nothing is asked.
+
+    At the `query` only the question of this name in `QUESTIONS` is answered, where it is asked there.
+    """
+    every = compute.of(trace, _answers)
+    answer = trace.questions[name][query] if name else None
+    if name is None or answer is None:
+        return every
+    only = _said(question(trace, name, query), answer, _or_nothing(isolated))
+    return [*every[:query], [only], *every[query + 1 :]]
 
 
 def _answers(trace: AttentionTrace) -> list[list[AnswerText | Unsure]]:

@@ -19,13 +19,17 @@ ROUNDING = 1e-6  # of the largest number: a difference as small is none
 
 
 class PairSide(NamedTuple):
-    """A trace under a heading, and the layer, head and query that are looked at, from 0."""
+    """A trace under a heading, and the layer, head and query that are looked at, from 0.
+
+    With a `question` the model's answer to it stands alone above the query, whatever else the model answers.
+    """
 
     heading: str
     trace: AttentionTrace
     layer: int
     head: int
     query: int
+    question: str | None = None
 
 
 class Partners(NamedTuple):
@@ -51,7 +55,7 @@ def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = (), comp
 
     Traces with other layers or numbers of heads stand in two views. `answered` are those of the same texts
     with the model's answers, where it was asked for them. A `compact` view has the words of a sentence in its
-    drawing alone, so that what stands below is on the first screen of a laptop.
+    drawing alone, and no options, so that what stands below is on the first screen of a laptop.
     """
     shapes = st.session_state["shapes"] = [shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
@@ -79,16 +83,21 @@ def _draw(
         head=sides[0].head,
         token=sides[0].query,
         heads=heads,
-        titles=[f"{side.heading} · {side.trace.tokens.text}" for side in sides] if heads is None else None,
+        titles=[_title(side, compact) for side in sides] if heads is None else None,
         key=key,
         more={
             "strips": not compact,
             "compact": compact,
             "answers": [
-                answers.in_words(trace) for trace in list(answered)[: len(sides)] or [s.trace for s in sides]
+                answers.in_words(trace, side.question, side.query)
+                for side, trace in zip(sides, answered or [side.trace for side in sides], strict=False)
             ],
         },
     )
+
+
+def _title(side: PairSide, compact: bool) -> str:
+    return side.heading if compact else f"{side.heading} · {side.trace.tokens.text}"
 
 
 def part(sides: Pair) -> Crop:

@@ -57,7 +57,8 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
- * @property {boolean} [compact] no button says how to unpin a word: what stands below is to be seen, too
+ * @property {boolean} [compact] what stands below is to be seen, too: no options, no files, no button to unpin a word,
+ *   nothing of heads that find nothing, and the answers beside the title
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
@@ -485,8 +486,8 @@ function showAnswers(place, answers) {
 /** @param {Selection} selection @param {Panel} panel */
 function nothing(selection, panel) {
   const { focus } = selection.of(panel);
-  if (focus?.side !== "query" || focus.tokens.length !== 1) return "";
-  const { questions, texts } = selection.header;
+  const { compact, questions, texts } = selection.header;
+  if (compact || focus?.side !== "query" || focus.tokens.length !== 1) return "";
   const [token] = focus.tokens;
   const heads = selection.heads.filter((head) => selection.nothing(panel, [head]).includes(token));
   if (!heads.length) return "";
@@ -509,7 +510,7 @@ function nothing(selection, panel) {
  */
 function panelOf(selection, theme, panel, words) {
   const { header, panels, state } = selection;
-  const head = make("div", "head");
+  const head = make("div", header.compact ? "head compact" : "head");
   const box = make("div", "panel");
   const stage = make("div", `stage ${state.drawing}`);
   const answers = make("p", "answers");

@@ -77,7 +77,7 @@ export function showBar(bar, selection, page, actions) {
     );
     parts.push(segments(texts.direction, sides));
   }
-  parts.push(options(selection, actions), saving(texts, Boolean(page.page), actions.save));
+  if (!header.compact) parts.push(options(selection, actions), saving(texts, Boolean(page.page), actions.save));
   bar.setAttribute("aria-label", texts.bar);
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own

@@ -128,7 +128,7 @@ def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
     if isinstance(question, Choose):
         pictures = enumerate(question.pictures(item), start=1)
         return [pair.PairSide(_of_picture(nth, answer), one.trace, *one.place) for nth, one in pictures]
-    own = pair.PairSide(t("lessons.side_own"), run.own, layer, head, query)
+    own = pair.PairSide(t("lessons.side_own"), run.own, layer, head, query, item.asked)
     if run.executed is None:
         return [own]
     at, kind = query, question.kind
@@ -140,7 +140,7 @@ def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
         except MhaError:  # its sentence does not have the word
             at = min(query, run.executed.layers[layer].n_query - 1)
     heading = t(f"lessons.side_{kind}") if kind in ("draw", "find") else t("lessons.side_other")
-    return [pair.PairSide(heading, run.executed, layer, head, at), own]
+    return [pair.PairSide(heading, run.executed, layer, head, at, item.asked), own]
 
 
 def _of_picture(number: int, answer: str) -> str:
