@@ -97,7 +97,12 @@ def test_a_lesson_file_of_the_server_that_is_none_is_named(
 
 def test_two_pictures_are_compared_where_the_question_looks(opened_on, component, act):
     app = act(opened_on(PAGE, lesson="several-heads", screen=3), do="lock", answer="1")  # tired and wide
-    assert told(component, app)[1].startswith("There it gives ")
+    assert told(component, app)[1].startswith("In your picture the weight of it on ")
+
+
+def test_heads_in_order_are_said_with_what_they_are_ordered_by(opened_on, component, act):
+    app = act(opened_on(PAGE, lesson="several-heads", screen=4), do="lock", answer="1,2,7")
+    assert told(component, app)[1].startswith("The order by entropy, the spread of the weights, is head 7 (")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -125,18 +130,19 @@ def seen(item: Item) -> tuple:
 
 
 @pytest.mark.parametrize(
-    ("lesson_", "screen", "answer", "matrices"),
+    ("lesson_", "screen", "answer", "matrices", "own"),
     [
-        ("query-key-value", 1, "32", ["q", "k"]),
-        ("query-key-value", 3, "1", ["scaled"]),
-        ("what-is-kept", 1, "64", ["k", "v"]),
+        ("query-key-value", 1, "32", ["q", "k"], "Each query and each key of this head has 16 numbers."),
+        ("query-key-value", 3, "1", ["scaled"], "The score of booked and room is 7.961."),
+        ("what-is-kept", 1, "64", ["k", "v"], "This layer keeps 128 numbers of each token."),
     ],
 )
-def test_a_size_and_a_score_are_shown_in_the_matrices_that_have_them(
-    lesson_, screen, answer, matrices, opened_on, component, act
+def test_a_size_and_a_score_are_said_and_shown_in_the_matrices_that_have_them(
+    lesson_, screen, answer, matrices, own, opened_on, component, act
 ):
     app = act(opened_on(PAGE, lesson=lesson_, screen=screen), do="lock", answer=answer)
     assert not app.exception
+    assert told(component, app)[1] == own
     assert [one["name"] for one in component(app, "lesson_view")["matrices"]] == matrices
     app = act(opened_on(PAGE, lesson=lesson_, screen=screen, projector=1), do="lock", answer=answer)
     assert component(app, "lesson_reveal")["sides"] == []

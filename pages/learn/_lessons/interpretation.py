@@ -74,7 +74,8 @@ def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
         t("lessons.head_is", head=head, value=f"{question.measure(item, head - 1):.3g}") for head in heads
     )
     given, condition = t("lessons.gave_order", head=first), t("lessons.if_off", head=first)
-    return _yours(given, item, run, condition), _own(t("lessons.fact_order", list=measured), item)
+    fact = t(f"lessons.fact_order_{question.by}", list=measured)
+    return _yours(given, item, run, condition), _own(fact, item)
 
 
 def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
@@ -131,9 +132,12 @@ def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
     if question.quantity == "row_sum":
         fact = t("lessons.fact_row_sum", sum=short(question.number(item)))
         return _yours(given, item, run, t("lessons.if_row_sum")), _own(fact, item)
-    if question.quantity != "weight":
-        return given, t("lessons.fact_number", number=number(question.number(item)))
+    if question.quantity in ("d_k", "cache"):
+        return given, t(f"lessons.fact_{question.quantity}", number=number(question.number(item)))
     key = word(item.words[item.looked_at])
+    if question.quantity == "score":
+        query = word(item.queries[item.place[2]])
+        return given, t("lessons.fact_score", query=query, key=key, number=number(question.number(item)))
     fact = t("lessons.fact_weight", key=key, weight=short(question.number(item)))
     return _yours(given, item, run, t("lessons.if_weight", key=key)), _own(fact, item)
 
