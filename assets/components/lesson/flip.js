@@ -60,7 +60,7 @@ export function flip({ root, question, texts, answer, change }) {
     const grid = make("div", "switches");
     heads_of_layers.forEach((count, at) => {
       const row = make("div", "switch");
-      row.append(make("span", "name", fill(texts.layer, { layer: at + 1 })));
+      const numbers = make("div", "numbers");
       for (let one = 1; one <= count; one++) {
         const isOff = head?.[0] === at + 1 && head?.[1] === one;
         const button = makeButton(fill(texts.head, { head: one }), "number", () =>
@@ -73,8 +73,9 @@ export function flip({ root, question, texts, answer, change }) {
           `${fill(texts.layer, { layer: at + 1 })}, ${fill(texts.head, { head: one })}`,
         );
         button.dataset.place = `${at + 1},${one}`;
-        row.append(button);
+        numbers.append(button);
       }
+      row.append(make("span", "name", fill(texts.layer, { layer: at + 1 })), numbers);
       grid.append(row);
     });
     return grid;
