@@ -222,10 +222,9 @@ def _to_tell(item: Item, answer: str) -> list[str]:
         case "order" | "choose":
             told = [answer.partition(",")[0]]
         case "estimate":
-            number = (
-                f"{question.number(item):{'.2f' if question.quantity in ('weight', 'row_sum') else '.4g'}}"
-            )
-            told = [one.replace("-", "−") for one in (f"{float(answer):.4g}", number)]
+            digits = ".2f" if question.quantity in ("weight", "row_sum") else ".4g"
+            numbers = f"{float(answer):.4g}", f"{question.number(item):{digits}}"
+            told = [one.replace("-", "−") for one in numbers]
         case "flip":
             change = changes.values_of(changes.read(answer)[0][0])
             if "from" in change:
