@@ -119,6 +119,7 @@ def test_a_linter_finds_nothing():
     )
 
 
+@pytest.mark.slow
 def test_types_fit():
     run(tool("tsc"), "-p", "tests/js")
 

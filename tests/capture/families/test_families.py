@@ -40,8 +40,7 @@ for family in sys.argv[1:]:
 """
 
 
-@pytest.fixture(scope="module")
-def new() -> dict[str, set[str]]:
+def loaded_files() -> dict[str, set[str]]:
     """The files that each family loads in a fresh process, without those that earlier ones have loaded."""
     command = [sys.executable, "-c", TRACES, *NEW]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -53,12 +52,9 @@ def new() -> dict[str, set[str]]:
     return loaded
 
 
-def test_a_gpt2_loads_nothing_that_only_other_models_need(new):
-    assert new["gpt2"] == set()
-
-
-def test_a_model_loads_the_files_of_its_family_and_no_others(new):
-    assert new == {family: {*files.split()} for family, files in NEW.items()}
+@pytest.mark.slow  # a fresh process that traces nine models
+def test_a_model_loads_the_files_of_its_family_and_no_others():
+    assert loaded_files() == {family: {*files.split()} for family, files in NEW.items()}
 
 
 def test_the_table_has_each_file_and_each_kernel():
