@@ -43,6 +43,10 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
     expect(page.get_by_text("cannot see")).to_be_visible()  # its own answer
     assert len(acts) <= MAX_ACTS
 
+    page.get_by_text("Hints, and after the answer").nth(1).click()
+    settled(page)
+    page.get_by_text("Show how it is computed").locator("visible=true").click()
+    settled(page)
     page.get_by_text("Goal, and a question on paper").click()
     fill("Question on paper, a week later", "Draw it again.")
     with page.expect_download() as download:
@@ -51,6 +55,7 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
     saved = tomllib.loads((tmp_path / "lesson.toml").read_text(encoding="utf-8"))
     assert (saved["title"], saved["paper"]) == ("Whose hunger?", "Draw it again.")
     assert [screen["kind"] for screen in saved["screens"]] == ["point", "draw", "flip"]
+    assert [screen.get("light", False) for screen in saved["screens"]] == [False, True, False]
     link = page.locator("code", has_text="lesson=own").inner_text()
 
     click("button", "Try it as a student")

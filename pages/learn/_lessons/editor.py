@@ -238,7 +238,19 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
             lambda words: _change(number, notice=words),
             tall=True,
         )
+        _light(number, screen)
     _verdict(screen)
+
+
+def _light(number: int, screen: Screen) -> None:
+    key = _key(f"light_{number}")
+    st.checkbox(
+        t("editor.light"),
+        screen.light,
+        help=t("editor.light_help"),
+        key=key,
+        on_change=lambda: _change(number, light=st.session_state[key]),
+    )
 
 
 def _hint(number: int, screen: Screen, nth: int) -> None:
