@@ -111,3 +111,13 @@ def test_the_large_matrix_and_the_explained_number_are_in_the_link(visit, app, s
     view.view.locator(".explanation").press("Escape")
     expect(view.view.locator(".explanation")).to_be_hidden()
     assert "number" not in query(page)
+
+
+def test_what_a_link_says_that_a_page_does_not_ask_for_takes_no_room_there(visit, app, settled):
+    tops = []
+    for beyond in ("", "&h=8"):
+        page = visit(f"{app}/lessons?lesson=heads{beyond}")
+        page.locator(".act").wait_for()
+        settled(page)
+        tops.append(page.locator(".lesson .place").bounding_box()["y"])
+    assert tops[0] == tops[1]
