@@ -32,7 +32,7 @@ def token(key: bytes, number: int) -> str:
 def number_of(key: bytes, held: str) -> int | None:
     """The number of the student who holds that token; None for a forged one."""
     number, _, _ = held.partition(BETWEEN)
-    if not (number.isascii() and number.isdecimal() and len(number) < 7):
+    if not (held.isascii() and number.isdecimal() and len(number) < 7):
         return None
     return int(number) if hmac.compare_digest(token(key, int(number)).encode(), held.encode()) else None
 

@@ -6,6 +6,7 @@ servers that share a database share the rooms. Each act is one transaction; when
 
 import hmac
 import os
+import re
 import secrets
 import threading
 import time
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, Row, create_engine, delete, event, func, insert, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mha_core.errors import MhaError, shown
 from mha_core.lessons.lesson import Lesson
@@ -35,6 +37,8 @@ MAX_OPENED = 60  # rooms an hour
 MAX_STUDENTS = 300  # of a room
 MAX_NAME = 40  # characters
 MAX_VOTES = 2
+UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # half an emoji, for example: no database or file can hold it
+PATIENCE = {"connect_timeout": "5", "tcp_user_timeout": "10000"}  # with PostgreSQL: seconds, milliseconds
 DAYS = 30  # a room is kept, if its teacher says no other number
 MAX_DAYS = 366
 EMPTY_SECONDS = 86_400  # a room is kept in which nobody has sat down
@@ -134,8 +138,12 @@ class Rooms:
 
     def __init__(self, url: str | None = None):
         self._engine = _engine(url or os.environ.get(DATABASE) or _file())
-        with _answering():
-            schema.upgrade(self._engine)
+        try:
+            with _answering():
+                schema.upgrade(self._engine)
+        except Exception:
+            self.close()
+            raise
 
     def open(self, lesson: Lesson, *, together: bool = True, days: int = DAYS) -> RoomKey:
         """Open a room; it is deleted after that many days, or after one in which nobody has joined it.
@@ -196,9 +204,10 @@ class Rooms:
 
     def is_invited(self, text: str) -> bool:
         """Whether that is the invitation of a room."""
+        text = text.strip().upper()
         code, _, _ = text.partition(BETWEEN)
         try:
-            return hmac.compare_digest(self.invitation(code).encode(), text.strip().upper().encode())
+            return hmac.compare_digest(_hash(self.invitation(code)), _hash(text))
         except Unknown:
             return False
 
@@ -207,7 +216,7 @@ class Rooms:
 
         Raises `Unknown`, and `MhaError` for a long name and a full room.
         """
-        name = " ".join(name.split())
+        name = " ".join(UNWRITABLE.sub("", name).split())
         if len(name) > MAX_NAME:
             raise MhaError(
                 "A name has at most {most} characters; this one has {count}.", most=MAX_NAME, count=len(name)
@@ -246,7 +255,9 @@ class Rooms:
     def expire(self, now: int | None = None) -> int:
         """Delete the rooms whose time is over, with everything in them; how many."""
         with self._writing() as act:
-            return _expire(act, _now() if now is None else now)
+            count = _expire(act, _now() if now is None else now)
+        self._forget()
+        return count
 
     def counts(self) -> dict[str, int]:
         """How many rooms, students and answers there are, for whoever runs the server."""
@@ -259,6 +270,12 @@ class Rooms:
     def close(self) -> None:
         """Close the connections to the database."""
         self._engine.dispose()
+
+    def _forget(self) -> None:
+        """Take what is deleted out of the files of SQLite; PostgreSQL does so by itself (autovacuum)."""
+        if self._engine.dialect.name == "sqlite":
+            with self._reading() as act:
+                act.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -296,17 +313,17 @@ class Seat:
                 most=MAX_TEXT,
                 count=len(answer),
             )
+        answer = UNWRITABLE.sub("", answer)
         with self._rooms._writing() as act:
             self._row(act, lock=True)  # two tabs of one student take turns
             room = _room(act, _found(act, self.code))
+            _check_screen(room, screen)
+            if not 1 <= vote <= room.vote(screen):
+                raise MhaError("There is no second vote on screen {screen} yet.", screen=screen)
             same = self._same(screen, vote)
             kept = act.scalar(select(answers.c.answer).where(*same))
             if kept is not None:
                 return kept
-            if not 1 <= screen <= len(room.lesson.screens):
-                raise MhaError("The lesson of this room has no screen {screen}.", screen=screen)
-            if not 1 <= vote <= room.vote(screen):
-                raise MhaError("There is no second vote on screen {screen} yet.", screen=screen)
             act.execute(
                 insert(answers).values(
                     student_id=self._id,
@@ -346,8 +363,9 @@ class Seat:
         return [answers.c.student_id == self._id, answers.c.screen == screen, answers.c.vote == vote]
 
     def _row(self, act: Connection, *, lock: bool = False) -> Row:
-        chosen = select(students).where(students.c.id == self._id)
-        row = act.execute(chosen.with_for_update() if lock else chosen).first()
+        of_room = rooms.c.code == self.code, rooms.c.expires_at > _now()  # SQLite gives a free id again
+        chosen = select(students).join(rooms).where(students.c.id == self._id, *of_room)
+        row = act.execute(chosen.with_for_update(of=students) if lock else chosen).first()
         if row is None:
             raise _unknown(self.code)
         return row
@@ -444,6 +462,7 @@ class Desk:
         """Delete the room with everything in it, now."""
         with self._rooms._writing() as act:
             act.execute(delete(rooms).where(rooms.c.id == _found(act, self.code).id))
+        self._rooms._forget()
 
     def _update(self, **values: object) -> None:
         with self._rooms._writing() as act:
@@ -475,6 +494,8 @@ def _check_screen(room: Room, screen: int) -> None:
 
 def _found(act: Connection, code: str, *, lock: bool = False) -> Row:
     """The row of a room; `lock` holds further writers of it (in SQLite every writer is alone)."""
+    if len(code) != CODE_LENGTH or not set(code) <= set(ALPHABET):
+        raise _unknown(code)
     chosen = select(rooms).where(rooms.c.code == code, rooms.c.expires_at > _now())
     row = act.execute(chosen.with_for_update() if lock else chosen).first()
     if row is None:
@@ -542,7 +563,7 @@ def _new_code() -> str:
 
 
 def _hash(secret: str) -> bytes:
-    return sha256(secret.encode()).digest()
+    return sha256(secret.encode(errors="surrogatepass")).digest()
 
 
 def _now() -> int:
@@ -560,15 +581,25 @@ def _answering() -> Iterator[None]:
         yield
     except IntegrityError:
         raise  # a mistake of ours
-    except DBAPIError as error:
+    except (DBAPIError, PoolTimeout) as error:
+        reason = type(getattr(error, "orig", error)).__name__
         raise Unavailable(
-            "The database of the rooms does not answer now ({reason}).", reason=type(error.orig).__name__
+            "The database of the rooms does not answer now ({reason}).", reason=reason
         ) from error
 
 
 def _file() -> str:
     folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "headscope"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MhaError(
+            "The database of the rooms cannot be in {folder} ({reason}). {name} names another place, as "
+            "sqlite:////data/rooms.sqlite3.",
+            folder=str(folder),
+            reason=type(error).__name__,
+            name=DATABASE,
+        ) from None
     return f"sqlite:///{folder / 'rooms.sqlite3'}"
 
 
@@ -577,6 +608,7 @@ def _engine(url: str) -> Engine:
         address = make_url(url)
         if address.get_backend_name() == "postgresql":  # by the driver that comes with the extra
             address = address.set(drivername="postgresql+psycopg")
+            address = address.set(query=PATIENCE | address.query)
         if address.get_backend_name() not in ("sqlite", "postgresql"):
             raise ArgumentError
         engine = create_engine(address, pool_pre_ping=True)
@@ -601,5 +633,6 @@ def _settle(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    if connection.get_isolation_level() != "AUTOCOMMIT":
+    """A writer of SQLite waits its turn at once; who only reads begins nothing, and waits for nobody."""
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
