@@ -1,0 +1,526 @@
+"""A class in a room: who may come in and do what, and each answer written once. In both databases."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from mha_core import MhaError
+from mha_core.lessons.question import MAX_TEXT
+from mha_core.room import rooms as module
+from mha_core.room.receipt import ALPHABET, sign, token
+from mha_core.room.rooms import MAX_NAME, MAX_STUDENTS, Pace, Rooms, Unknown, normalized
+
+HOSTILE = [
+    '=HYPERLINK("http://a.b")',
+    "<script>alert(1)</script>",
+    "'); DROP TABLE answers; --",
+    "\\input{x} $x$ **b** [a](javascript:b)",
+    "动物 🐈‍⬛ é ‮abc",
+    "{name} %s %(a)s",
+]
+# In no text of PostgreSQL, and in no file.
+UNWRITABLE = ["a\0b", "a\ud800b"]
+
+
+def answered(desk) -> list[tuple]:
+    return [(one.student, one.screen, one.vote, one.answer) for one in desk.answers()]
+
+
+def at_once(count: int, act) -> list:
+    """The results of the act for 0, 1, …, all begun at the same moment."""
+    start = threading.Barrier(count)
+
+    def one(number: int):
+        start.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+# Who may come in
+
+
+def test_a_new_room_has_a_code_that_can_be_read_aloud(rooms, key, lesson):
+    assert len(key.code) == 6
+    assert set(key.code) <= set(ALPHABET)
+    assert not set(ALPHABET) & set("0O1ILU")
+    room = rooms.room(key.code)
+    assert (room.code, room.lesson, room.pace) == (key.code, lesson, Pace())
+    assert (room.together, room.version, room.votes, room.revealed) == (True, 1, {}, frozenset())
+    assert (room.expires - room.opened).days == 30
+
+
+@pytest.mark.parametrize("code", ["", "AAAAAA", "aaaaaa", "%", "' OR 1=1", "A" * 10_000, *UNWRITABLE])
+def test_another_code_opens_nothing(rooms, key, code):
+    for ask in (rooms.room, rooms.version, rooms.join, rooms.invitation):
+        with pytest.raises(Unknown, match="There is no room"):
+            ask(code)
+    with pytest.raises(Unknown):
+        rooms.enter(code, "1-A")
+    with pytest.raises(Unknown):
+        rooms.desk(code, key.secret)
+    assert not rooms.is_invited(f"{code}-AAAAAAAA")
+
+
+def test_a_code_is_read_as_people_type_it(key):
+    typed = f" {key.code[:3].lower()}-{key.code[3:].lower()} "
+    assert normalized(typed) == key.code
+
+
+def test_only_the_secret_opens_the_desk_and_a_renewed_one_shuts_the_old_link(rooms, key, desk):
+    for secret in ("", "x", key.secret[:-1], key.secret + "x", key.secret.swapcase(), *UNWRITABLE):
+        with pytest.raises(MhaError, match="does not open"):
+            rooms.desk(key.code, secret)
+    renewed = desk.renew()
+    with pytest.raises(MhaError, match="or no longer"):
+        rooms.desk(key.code, key.secret)
+    assert rooms.desk(key.code, renewed).room().version == 2
+
+
+def test_the_database_does_not_hold_the_secret(rooms, key):
+    with rooms._reading() as act:
+        row = act.execute(module.select(module.rooms)).one()
+    assert key.secret.encode() not in b"".join(str(value).encode() for value in row)
+    assert key.secret.encode() not in row.secret_hash
+
+
+def test_an_invitation_is_that_of_its_room_alone(rooms, key, lesson):
+    invitation, other = rooms.invitation(key.code), rooms.open(lesson)
+    assert rooms.is_invited(invitation)
+    assert rooms.is_invited(f" {invitation.lower()} ")
+    code, _, signed = invitation.partition("-")
+    forged = [code, f"{code}-", f"{other.code}-{signed}", f"{code}-{signed[:-1]}", f"{code}-AAAAAAAA", ""]
+    for text in [*forged, f"{code}-{signed[:-1]}\ud800"]:
+        assert not rooms.is_invited(text)
+
+
+def test_a_token_comes_back_as_the_same_student(rooms, key, sit):
+    first, second = rooms.join(key.code, "Ada"), rooms.join(key.code, "Ada")
+    assert first != second
+    assert [rooms.enter(key.code, held).student().number for held in (first, second, first)] == [1, 2, 1]
+
+
+def test_a_token_that_the_room_did_not_sign_is_nobodys(rooms, key, lesson):
+    held, other = rooms.join(key.code), rooms.open(lesson)
+    elsewhere = rooms.join(other.code)
+    with rooms._reading() as act:
+        signing = act.execute(module.select(module.rooms.c.key).order_by(module.rooms.c.id)).scalars().first()
+    assert held == token(signing, 1)
+    forged = ["", "1", "1-", "-", held[2:], f"2{held[1:]}", held[:-1], f"{held}A", held.lower(), f"0{held}"]
+    nobody = [token(signing, 2), token(signing, 0)]  # well signed, and on none of the chairs
+    receipts = [f"1-{sign(signing, 'receipt', 1, length=26)}", f"1-{sign(b'', 'student', 1, length=26)}"]
+    for text in [*forged, *nobody, *receipts, elsewhere, f"{'9' * 500}-A", f"١{held[1:]}", *UNWRITABLE]:
+        with pytest.raises(MhaError, match="did not give that place"):
+            rooms.enter(key.code, text)
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["", "Ada", "学生 12", *HOSTILE])
+def test_a_name_is_kept_as_it_was_typed(desk, sit, name):
+    sit(name)
+    assert [one.name for one in desk.students()] == [name]
+
+
+def test_a_name_has_no_spaces_at_its_ends_and_no_lines(desk, sit):
+    sit("  Ada \n\t Lovelace ")
+    assert desk.students()[0].name == "Ada Lovelace"
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_characters_that_no_text_can_have_are_left_out_of_a_name(desk, sit, name):
+    sit(name)
+    assert desk.students()[0].name == "ab"
+
+
+def test_a_long_name_is_refused_with_the_limit(desk, sit):
+    sit("é" * MAX_NAME)
+    with pytest.raises(MhaError, match=f"at most {MAX_NAME} characters; this one has {MAX_NAME + 1}"):
+        sit("é" * (MAX_NAME + 1))
+    assert len(desk.students()) == 1
+
+
+# Answers
+
+
+def test_an_answer_is_written_once(desk, sit):
+    seat = sit("Ada")
+    assert seat.keep(1, 1, "3", language="en") == "3"
+    assert seat.keep(1, 1, "4", language="zh") == "3"
+    assert seat.keep(3, 1, "5", language="zh") == "5"
+    assert seat.answers() == {(1, 1): "3", (3, 1): "5"}
+    assert answered(desk) == [(1, 1, 1, "3"), (1, 3, 1, "5")]
+    assert [one.language for one in desk.answers()] == ["en", "zh"]
+    assert answered(desk) == [(1, 1, 1, "3"), (1, 3, 1, "5")]
+    assert [one.answer for one in desk.answers(screen=3)] == ["5"]
+    assert abs((desk.answers()[0].at - datetime.now(UTC)).total_seconds()) < 60
+
+
+def test_nobody_sees_the_answers_of_others(sit):
+    first, second = sit("Ada"), sit("Ada")
+    first.keep(1, 1, "3", language="en")
+    assert second.answers() == {}
+    second.keep(1, 1, "4", language="en")
+    assert first.answers() == {(1, 1): "3"}
+
+
+@pytest.mark.parametrize("answer", [*HOSTILE, "", " 7:40,3:60 ", "x" * MAX_TEXT])
+def test_an_answer_comes_back_to_the_letter(desk, sit, answer):
+    assert sit().keep(1, 1, answer, language="en") == answer
+    assert desk.answers()[0].answer == answer
+
+
+@pytest.mark.parametrize("answer", UNWRITABLE)
+def test_an_answer_is_kept_without_characters_that_no_text_can_have(desk, sit, answer):
+    """With them it would be sent again for ever, as if the database did not answer."""
+    assert sit().keep(1, 1, answer, language="en") == "ab"
+    assert desk.answers()[0].answer == "ab"
+
+
+@pytest.mark.parametrize(
+    ("screen", "vote", "answer", "message"),
+    [
+        (0, 1, "3", "no screen 0"),
+        (4, 1, "3", "no screen 4"),
+        (-1, 1, "3", "no screen -1"),
+        (2**40, 1, "3", "no screen 1099511627776"),
+        (1, 2, "3", "not voted on again yet"),
+        (1, 0, "3", "not voted on again"),
+        (1, 2**40, "3", "not voted on again"),
+        (1, 1, "x" * (MAX_TEXT + 1), f"at most {MAX_TEXT} characters; this one has {MAX_TEXT + 1}"),
+    ],
+)
+def test_an_answer_to_nothing_that_is_asked_is_refused(desk, sit, screen, vote, answer, message):
+    with pytest.raises(MhaError, match=message) as caught:
+        sit().keep(screen, vote, answer, language="en")
+    assert type(caught.value) is MhaError
+    assert desk.answers() == []
+
+
+def test_two_tabs_of_one_student_keep_one_answer(desk, sit):
+    seat = sit()
+    kept = at_once(8, lambda number: seat.keep(1, 1, str(number), language="en"))
+    assert len(set(kept)) == 1
+    assert answered(desk) == [(1, 1, 1, kept[0])]
+
+
+def test_fifty_students_join_and_answer_at_once(rooms, key, desk):
+    tokens = at_once(50, lambda number: rooms.join(key.code, f"student {number}"))
+    assert sorted(one.number for one in desk.students()) == [*range(1, 51)]
+    seats = [rooms.enter(key.code, held) for held in tokens]
+    answers = [f"{seat.number}" for seat in seats]
+    # A browser that was not told sends its answer again.
+    sent = at_once(100, lambda n: seats[n % 50].keep(1, 1, answers[n % 50], language="en"))
+    assert sent == answers * 2
+    assert answered(desk) == [(number, 1, 1, str(number)) for number in range(1, 51)]
+    assert rooms.counts() == {"rooms": 1, "students": 50, "answers": 50}
+
+
+# What the teacher does
+
+
+def test_a_second_vote_is_open_once_the_teacher_says_so(desk, sit):
+    seat, late = sit(), sit()
+    seat.keep(1, 1, "3", language="en")
+    desk.vote_again(1)
+    assert (desk.room().vote(1), desk.room().vote(2)) == (2, 1)
+    assert seat.keep(1, 2, "4", language="en") == "4"
+    assert seat.answers() == {(1, 1): "3", (1, 2): "4"}
+    assert late.keep(1, 1, "5", language="en") == "5"  # it had waited in a browser without a network
+    with pytest.raises(MhaError, match="not voted on again"):
+        seat.keep(1, 3, "5", language="en")
+    assert Counter((one.screen, one.vote) for one in desk.answers()) == {(1, 1): 2, (1, 2): 1}
+
+
+def test_a_revealed_screen_is_not_voted_on_again(desk):
+    desk.reveal(1)
+    with pytest.raises(MhaError, match="Screen 1 is revealed"):
+        desk.vote_again(1)
+    assert desk.room().vote(1) == 1
+
+
+def test_what_came_of_an_answer_is_shown_when_the_teacher_says_so(desk):
+    assert not desk.room().shows(1)
+    desk.reveal(1)
+    assert (desk.room().shows(1), desk.room().shows(2)) == (True, False)
+    desk.set_together(False)
+    assert desk.room().shows(2)
+    desk.set_together(True)
+    assert (desk.room().shows(1), desk.room().shows(2)) == (True, False)
+
+
+def test_each_act_of_the_teacher_makes_a_new_version_and_no_answer_does(rooms, key, desk, sit):
+    seat = sit()
+    seat.keep(1, 1, "3", language="en")
+    seat.at(2)
+    seat.ask_for_help(True)
+    assert rooms.version(key.code) == 1
+    for number, act in enumerate(
+        (
+            lambda: desk.set_pace(Pace(2)),
+            lambda: desk.set_pace(Pace(2, paused=True)),
+            lambda: desk.set_pace(Pace()),
+            lambda: desk.reveal(2),
+            lambda: desk.vote_again(1),
+            lambda: desk.set_together(False),
+            lambda: desk.keep_for(3),
+            desk.renew,
+        ),
+        start=2,
+    ):
+        act()
+        assert rooms.version(key.code) == number == desk.room().version
+
+
+def test_acts_at_once_are_all_counted(rooms, key, desk):
+    at_once(12, lambda number: desk.reveal(number % 3 + 1))
+    assert rooms.version(key.code) == 13
+    assert desk.room().revealed == {1, 2, 3}
+
+
+def test_the_class_is_where_the_teacher_takes_it(rooms, key, desk):
+    for pace in (Pace(3), Pace(3, paused=True), Pace(None, paused=True), Pace()):
+        desk.set_pace(pace)
+        assert rooms.room(key.code).pace == pace
+
+
+@pytest.mark.parametrize("screen", [0, 4, -1, 2**40])
+def test_no_screen_of_the_lesson_is_refused(desk, screen):
+    for act in (desk.reveal, desk.vote_again, lambda one: desk.set_pace(Pace(one))):
+        with pytest.raises(MhaError, match=f"no screen {screen}"):
+            act(screen)
+    assert desk.room().version == 1
+
+
+def test_the_desk_sees_where_everybody_is_and_who_needs_it(desk, sit):
+    first, second = sit("Ada"), sit()
+    first.at(3)
+    second.ask_for_help(True)
+    seen = [(one.number, one.name, one.screen, one.needs_help) for one in desk.students()]
+    assert seen == [(1, "Ada", 3, False), (2, "", 1, True)]
+    desk.helped(2)
+    assert not second.student().needs_help
+    desk.helped(99)  # has gone
+
+
+def test_two_teachers_have_two_rooms(rooms, lesson):
+    keys = [rooms.open(lesson) for _ in range(2)]
+    desks = [rooms.desk(*key) for key in keys]
+    with pytest.raises(MhaError, match="does not open"):
+        rooms.desk(keys[0].code, keys[1].secret)
+    rooms.enter(keys[0].code, rooms.join(keys[0].code, "Ada")).keep(1, 1, "3", language="en")
+    desks[0].reveal(1)
+    assert (desks[1].answers(), desks[1].students()) == ([], [])
+    assert (desks[1].room().version, desks[1].room().revealed) == (1, frozenset())
+
+
+def test_a_server_beside_it_has_the_same_rooms(url, rooms, key, desk, sit):
+    beside = Rooms(url)
+    sit("Ada").keep(1, 1, "3", language="en")
+    desk.reveal(1)
+    there = beside.desk(key.code, key.secret)
+    assert (there.room(), there.students()) == (desk.room(), desk.students())
+    assert answered(there) == answered(desk)
+    beside.close()
+
+
+# Limits
+
+
+def test_a_full_room_says_how_many_it_holds(rooms, key, desk):
+    for _ in range(MAX_STUDENTS - 3):
+        rooms.join(key.code)
+
+    def join(_):
+        try:
+            return rooms.join(key.code)
+        except MhaError as error:
+            return str(error)
+
+    refused = [said for said in at_once(6, join) if "full" in said]
+    assert refused == 3 * [f"A room has at most {MAX_STUDENTS} students; this one is full."]
+    assert [one.number for one in desk.students()] == [*range(1, MAX_STUDENTS + 1)]
+
+
+def test_rooms_of_an_hour_and_of_a_server_are_counted(rooms, lesson, later, monkeypatch):
+    for name, most in (("MAX_OPENED", 2), ("MAX_ROOMS", 3)):
+        monkeypatch.setattr(module, name, most)
+    for _ in range(2):
+        rooms.open(lesson)
+    with pytest.raises(MhaError, match="2 rooms were opened within an hour, its limit"):
+        rooms.open(lesson)
+    later(3601)
+    rooms.open(lesson)
+    with pytest.raises(MhaError, match="This server has 3 rooms, its limit"):
+        rooms.open(lesson)
+    assert rooms.counts()["rooms"] == 3
+
+
+@pytest.mark.parametrize("days", [0, -1, 367])
+def test_a_room_is_kept_for_a_year_at_most(rooms, lesson, desk, days):
+    for ask in (lambda: rooms.open(lesson, days=days), lambda: desk.keep_for(days)):
+        with pytest.raises(MhaError, match=f"1 to 366 days; got {days}"):
+            ask()
+
+
+# The end of a room
+
+
+def everything_is_gone(rooms, key, desk, seat) -> None:
+    assert set(rooms.counts().values()) == {0}
+    for ask in (
+        lambda: rooms.room(key.code),
+        lambda: rooms.join(key.code),
+        lambda: rooms.desk(key.code, key.secret),
+        lambda: rooms.enter(key.code, "1-A"),
+        desk.room,
+        desk.students,
+        desk.answers,
+        desk.renew,
+        desk.delete,
+        lambda: desk.reveal(1),
+        lambda: desk.helped(1),
+        seat.student,
+        seat.answers,
+        seat.receipt,
+        lambda: seat.at(2),
+        lambda: seat.ask_for_help(True),
+        lambda: seat.keep(1, 1, "3", language="en"),
+    ):
+        with pytest.raises(Unknown):
+            ask()
+
+
+def test_a_seat_of_a_deleted_room_is_not_one_in_the_next_room(rooms, desk, sit, lesson):
+    seat = sit("Ada")
+    desk.delete()
+    other = rooms.open(lesson)
+    rooms.join(other.code)  # in SQLite in the row of the first one
+    for ask in (seat.student, seat.answers, lambda: seat.keep(1, 1, "3", language="en"), lambda: seat.at(2)):
+        with pytest.raises(Unknown):
+            ask()
+    assert rooms.desk(*other).students()[0].screen == 1
+
+
+def test_a_deleted_room_is_gone_with_everything_in_it(rooms, key, desk, sit, lesson):
+    seat = sit("Ada")
+    seat.keep(1, 1, "3", language="en")
+    desk.reveal(1)
+    desk.delete()
+    everything_is_gone(rooms, key, desk, seat)
+    other = rooms.open(lesson)  # may get the numbers that were free again
+    rooms.enter(other.code, rooms.join(other.code)).keep(1, 1, "4", language="en")
+    with pytest.raises(Unknown):
+        desk.answers()
+
+
+def test_a_room_is_deleted_while_a_hundred_answer(rooms, key, desk):
+    seats = [rooms.enter(key.code, rooms.join(key.code)) for _ in range(25)]
+
+    def act(number: int) -> str:
+        try:
+            if number == 50:
+                desk.delete()
+                return "deleted"
+            return seats[number % 25].keep(number // 25 % 3 + 1, 1, "3", language="en")
+        except Unknown:
+            return "unknown"
+
+    assert set(at_once(100, act)) <= {"deleted", "unknown", "3"}
+    assert set(rooms.counts().values()) == {0}
+
+
+def test_a_room_is_deleted_when_its_days_are_over(rooms, lesson, later):
+    key = rooms.open(lesson, days=1)
+    desk, seat = rooms.desk(*key), rooms.enter(key.code, rooms.join(key.code))
+    seat.keep(1, 1, "3", language="en")
+    assert rooms.expire() == 0
+    later(module.DAY - 10)
+    assert rooms.room(key.code).code == key.code
+    later(10)
+    for ask in (
+        desk.answers,
+        desk.room,
+        seat.answers,
+        seat.student,
+        lambda: seat.keep(2, 1, "3", language="en"),
+    ):
+        with pytest.raises(Unknown):  # also before it is deleted
+            ask()
+    assert rooms.counts()["answers"] == 1
+    assert rooms.expire() == 1
+    everything_is_gone(rooms, key, desk, seat)
+
+
+def test_a_teacher_may_keep_a_room_longer(rooms, lesson, later):
+    key = rooms.open(lesson, days=1)
+    rooms.join(key.code)
+    rooms.desk(*key).keep_for(3)
+    later(2 * module.DAY)
+    assert rooms.expire() == 0
+    later(module.DAY)
+    assert rooms.expire() == 1
+
+
+def test_a_room_in_which_nobody_sits_is_deleted_after_a_day(rooms, key, lesson, later):
+    used = rooms.open(lesson)
+    rooms.join(used.code)
+    later(module.EMPTY_SECONDS - 10)
+    assert rooms.expire() == 0
+    later(10)
+    assert rooms.expire() == 1
+    assert rooms.room(used.code)
+    with pytest.raises(Unknown):
+        rooms.room(key.code)
+
+
+# Receipts
+
+
+def test_the_desk_checks_the_receipt_of_a_student(rooms, key, desk, sit):
+    sit()
+    seat = sit("Ada")
+    for screen in (1, 3):
+        seat.keep(screen, 1, "3", language="en")
+    desk.vote_again(3)
+    seat.keep(3, 2, "4", language="en")
+    text = seat.receipt(datetime(2026, 11, 26, 23, 59, tzinfo=UTC))
+    assert text.startswith(f"{key.code}-2-2-20261126-")
+    for typed in (text, f" {text.lower()}\n"):
+        found = desk.check_receipt(typed)
+        assert (found.code, found.number, found.answered) == (key.code, 2, 2)
+        assert found.day.isoformat() == "2026-11-26"
+
+
+def test_a_receipt_that_was_changed_in_any_part_is_refused(rooms, key, desk, sit, lesson):
+    text = sit().receipt(datetime(2026, 11, 26, tzinfo=UTC))
+    other = rooms.open(lesson)
+    code, number, count, day, signed = text.split("-")
+    forged = [
+        (other.code, number, count, day, signed),
+        (code, "2", count, day, signed),
+        (code, number, "3", day, signed),
+        (code, number, count, "20261127", signed),
+        (code, number, count, day, signed[:-1] + ("A" if signed[-1] != "A" else "B")),
+        (code, number, count, day, signed[:-1]),
+        (code, number, count, day, signed + "A"),
+        (code, f"0{number}", count, day, signed),
+        (code, f"{number}_0", count, day, signed),
+        (code, "١", count, day, signed),
+        (code, number, count, "2026W484", signed),
+        (code, number, count, "2026-11-26", signed),
+        (code, number, count, day),
+        (code, "9" * 5000, count, day, signed),
+        (code, number, count, day, "\ud800"),
+        ("",),
+    ]
+    for parts in forged:
+        with pytest.raises(MhaError, match="has not signed the receipt"):
+            desk.check_receipt("-".join(parts))
+    with pytest.raises(MhaError, match="has not signed"):
+        rooms.desk(*other).check_receipt(text)
