@@ -3,6 +3,8 @@
 import asyncio
 import os
 import threading
+import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -13,11 +15,15 @@ from mha_core import MhaError
 from pages._server import logs
 
 if TYPE_CHECKING:
-    from mha_core.room.rooms import Rooms
+    from mha_core.room.rooms import Room, Rooms
 
 ROOMS = "HEADSCOPE_ROOMS"  # of the environment: "1" on a server that offers rooms
 CLEANED = 3600  # seconds between two looks for rooms whose time is over
+MAX_WRONG = 60  # codes that are typed wrong, a minute, on the whole server: so nobody finds rooms by trying
+MINUTE = 60.0
+SECRET = 8  # letters and digits of an invitation after its code
 _lock = threading.Lock()
+_wrong: deque[float] = deque()  # when the latest of them were typed
 _opened: list["Rooms"] = []
 
 
@@ -42,6 +48,48 @@ def rooms() -> "Rooms":
                 ) from None
             _opened.append(Rooms())
         return _opened[0]
+
+
+def code_of(text: str) -> str:
+    """The code in an invitation, or in what a person has typed."""
+    return _parts(text)[0]
+
+
+def find(text: str) -> "Room":
+    """The room of an invitation, or of a code that a person has typed.
+
+    Raises `MhaError` where there is none, and for any typed code once too many were wrong within a minute.
+    """
+    from mha_core.room.rooms import Unknown
+
+    code, secret = _parts(text)
+    if secret:  # cannot be guessed, so that trying tells nothing
+        return rooms().room(code if rooms().is_invited(f"{code}-{secret}") else f"{code}-{secret}")
+    with _lock:
+        while _wrong and _wrong[0] <= time.monotonic() - MINUTE:
+            _wrong.popleft()
+        if len(_wrong) >= MAX_WRONG:
+            raise MhaError(
+                "{most} wrong codes were typed on this server within a minute, its limit. Wait a minute, or "
+                "use the link or the QR code of your teacher.",
+                most=MAX_WRONG,
+            )
+    try:
+        return rooms().room(code)
+    except Unknown:
+        with _lock:
+            _wrong.append(time.monotonic())
+        raise
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The code and the secret part of an invitation; without one, the code that was meant, and ""."""
+    from mha_core.room.rooms import CODE_LENGTH, normalized
+
+    code, _, secret = text.strip().upper().partition("-")
+    if len(code) == CODE_LENGTH and len(secret) == SECRET:
+        return code, secret
+    return normalized(text), ""
 
 
 async def clean() -> None:

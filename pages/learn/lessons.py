@@ -1,10 +1,12 @@
 """What would you answer? Lessons, one screen at a time: predict, then see your answer run in the model."""
 
-from pages.learn._lessons import cards, editor, ending, place, screen
+from pages.learn._lessons import cards, editor, ending, place, screen, seat
 
-here = place.opened()
+here = None if place.room_code() else place.opened()
 place.mark_projected()
-if place.is_making():
+if place.room_code():
+    seat.page()
+elif place.is_making():
     editor.page()
 elif here is None:
     cards.page()

@@ -33,6 +33,7 @@ MOUNTED = (
     "lesson/reveal.js",
     "lesson/end.js",
     "lesson/invitation.js",
+    "lesson/seat.js",
 )
 
 

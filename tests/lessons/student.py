@@ -33,7 +33,7 @@ MORE_FIELDS = {
 # What it is told of a screen before the answer.
 SCREEN = {
     *("lesson", "number", "like", "code", "answered", "title", "place", "ask", "problem", "projector"),
-    *("cards", "focus", "texts", "question", "hints", "more_hints"),
+    *("cards", "focus", "texts", "question", "hints", "more_hints", "room"),
 }
 # What elements of a screen may have before the answer.
 ATTRIBUTES = {

@@ -17,12 +17,8 @@ const storageKey = ({ name, version }) => `headscope-lesson-${name}-${version}`;
  * @returns {Progress}
  */
 export function progressOf(lesson) {
-  try {
-    const kept = JSON.parse(keptText(storageKey(lesson)) ?? "{}");
-    return { ...NO_PROGRESS, ...kept, drafts: { ...kept.drafts } };
-  } catch {
-    return { ...NO_PROGRESS, drafts: {} };
-  }
+  const kept = keptUnder(storageKey(lesson));
+  return { ...NO_PROGRESS, ...kept, drafts: { ...kept.drafts } };
 }
 
 /**
@@ -30,22 +26,37 @@ export function progressOf(lesson) {
  * @param {Partial<Progress>} changes
  */
 export function keepProgress(lesson, changes) {
-  const text = JSON.stringify({ ...progressOf(lesson), ...changes });
-  here.set(storageKey(lesson), text);
-  try {
-    localStorage.setItem(storageKey(lesson), text);
-  } catch {
-    // full, or closed to this site
-  }
+  keepUnder(storageKey(lesson), { ...progressOf(lesson), ...changes });
 }
 
 // An answer that is not locked yet; null for none.
-/** @param {LessonName} lesson @param {number} number @param {string | null} answer */
-export function keepDraft(lesson, number, answer) {
+/** @param {LessonName} lesson @param {number | string} name of the screen @param {string | null} answer */
+export function keepDraft(lesson, name, answer) {
   const { drafts } = progressOf(lesson);
-  if (answer === null) delete drafts[number];
-  else drafts[number] = answer;
+  if (answer === null) delete drafts[name];
+  else drafts[name] = answer;
   keepProgress(lesson, { drafts });
+}
+
+// What this browser keeps under a name; nothing where that cannot be read.
+/** @param {string} key @returns {Record<string, any>} */
+export function keptUnder(key) {
+  try {
+    return JSON.parse(keptText(key) ?? "{}") ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/** @param {string} key @param {object} value */
+export function keepUnder(key, value) {
+  const text = JSON.stringify(value);
+  here.set(key, text);
+  try {
+    localStorage.setItem(key, text);
+  } catch {
+    // full, or closed to this site
+  }
 }
 
 /** @param {string} key */

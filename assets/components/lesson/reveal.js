@@ -43,9 +43,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const ways = make("div", "foot");
   const next = makeButton(texts.next, "lock", () => act({ do: "go", number: data.next }));
   const all = /** @type {const} */ (["again", "like", "back"]);
-  const names = all.filter((name) => name === "again" || (name === "like" ? texts.like : data.like));
+  const names = all.filter((name) => (name === "back" ? data.like : texts[name]));
   const buttons = names.map((name) => makeButton(texts[name], "hint", () => act({ do: name })));
-  ways.append(next, ...buttons);
+  if (texts.next) ways.append(next);
+  ways.append(...buttons);
   const look = make("p", "look", `${texts.look} `);
   look.append(...data.look.flatMap(({ text, href }, at) => [at ? " · " : "", linkOut(text, href)]));
   parts.push(ways, look);

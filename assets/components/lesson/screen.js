@@ -13,6 +13,7 @@ import { listen } from "./keys.js";
 import { order } from "./order.js";
 import { pointAt } from "./point.js";
 import { keepDraft, keepProgress, progressOf } from "./progress.js";
+import { followRoom, heldOf, lockIn } from "./room.js";
 import { find, why } from "./sentence.js";
 
 /**
@@ -61,8 +62,16 @@ import { find, why } from "./sentence.js";
  * @property {{ text?: string, pieces?: string[] }[]} [hints] that were asked for
  * @property {boolean} [more_hints]
  * @property {string} [refusal] why it cannot be asked
+ * @property {InRoom | null} room
  */
-/** @typedef {HTMLElement & { asked?: string }} ScreenRoot with what is asked now */
+
+/**
+ * What the class changes: `told` while an answer is kept whose reveal has not come, `first` is the answer of a vote
+ * before this one.
+ * @typedef {{ code: string, vote: number, first: string | null, paused: string, fixed: boolean, told: string,
+ *   second: string }} InRoom
+ */
+/** @typedef {HTMLElement & { asked?: string, settle?: () => void }} ScreenRoot with what is asked now */
 
 /** @param {Asked} asked */
 function drawn(asked) {
@@ -90,6 +99,7 @@ function drawn(asked) {
 }
 
 const WITH_TEXT = ["order", "choose", "estimate", "why"]; // kinds that are not answered on the words of the sentence
+const TOUCHES = ["pointerdown", "mousedown", "touchstart", "click", "keydown", "beforeinput", "input", "change"];
 const CHANGES = ["lock", "again"]; // of the locked answers
 const resumed = new Set(); // lessons whose kept answers have been sent, or are not wanted any more
 const own = new Set(); // lessons that were answered here since the page was opened
@@ -107,16 +117,25 @@ export default function ({ data, parentElement, setTriggerValue }) {
   ready.then(() => take(data.focus));
   root.classList.toggle("projector", data.projector);
   const kept = progressOf(data.lesson);
-  if (resume(data, name, kept, act)) return fitHeight(root);
+  if (!data.room && resume(data, name, kept, act)) return fitHeight(root);
   const { code, answered, number } = data;
   const isOwn = own.has(name) || !kept.code; // the answers of somebody else's link do not take the place of one's own
   keepProgress(data.lesson, isOwn ? { code, answered, number } : { number });
   // Hints and problems leave the answer that is being made as it is.
-  const asked = JSON.stringify([data.lesson, data.number, data.like, data.ask, data.question, data.answer ?? null]);
-  if (root.asked !== asked) ask(root, data, act);
-  root.asked = asked;
-  elementIn(root, ".problem").textContent = data.problem;
-  hint(root, data);
+  const draw = () => {
+    const { lesson, like, ask: told, question, answer = null, room } = data;
+    const ofClass = [room?.told, room?.vote, waitingOf(data)];
+    const asked = JSON.stringify([lesson, number, like, told, question, answer, ofClass]);
+    if (root.asked !== asked) ask(root, data, act);
+    root.asked = asked;
+    elementIn(root, ".class").textContent = room?.paused || room?.told || room?.second || "";
+    root.classList.toggle("paused", Boolean(room?.paused));
+    root.settle?.();
+    elementIn(root, ".problem").textContent = data.problem;
+    hint(root, data);
+  };
+  draw();
+  if (data.room) followRoom(root, draw);
   const lock = () => {
     /** @type {HTMLButtonElement | null} */
     const button = root.querySelector(".lock:enabled");
@@ -124,7 +143,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   };
   listen({
     lock: data.question && !data.answer ? lock : null,
-    go: (by) => data.number + by > 0 && act({ do: "go", number: data.number + by }),
+    go: data.room?.fixed ? null : (by) => data.number + by > 0 && act({ do: "go", number: data.number + by }),
     locked: Boolean(data.answer),
     always: data.projector,
   });
@@ -145,9 +164,16 @@ function resume({ code }, name, kept, act) {
   return asks;
 }
 
+// The answer that is locked here and not kept by the room yet.
+/** @param {ScreenPage} page */
+const waitingOf = ({ room, number, like }) =>
+  room && !like ? (heldOf(room.code).waiting[`${number}.${room.vote}`] ?? null) : null;
+
 /** @param {ScreenRoot} root @param {ScreenPage} data @param {ActOnLesson} act */
 function ask(root, data, act) {
-  const { lesson, number, like, question, texts } = data;
+  const { lesson, number, like, question, texts, room } = data;
+  const waiting = waitingOf(data);
+  const isKept = Boolean(room?.told); // and is looked at, until what came of it is shown
   const locked = Boolean(data.answer);
   root.classList.toggle("locked", locked);
   const heading = formatted("h1", "ask", data.ask);
@@ -160,33 +186,58 @@ function ask(root, data, act) {
   const parts = [topOf(data, act), heading];
   if (like) parts.splice(1, 0, likeLine(data, act));
   if (data.refusal) parts.push(make("p", "refusal", data.refusal));
-  if (question && !locked) {
+  root.settle = undefined;
+  if (question && (!locked || isKept)) {
     // Of a like case nothing is kept.
-    let answer = like ? null : (progressOf(lesson).drafts[number] ?? null);
+    const name = room && room.vote > 1 ? `${number}.${room.vote}` : number;
+    const draft = waiting ?? progressOf(lesson).drafts[name] ?? room?.first ?? null;
+    let answer = isKept ? (data.answer ?? null) : like ? null : draft;
     const lock = makeButton(texts.lock, "lock", () => {
       if (answer === null) return;
       lock.disabled = true; // until the server has it
-      act({ do: "lock", answer });
+      if (room && !like) lockIn(room.code, `${number}.${room.vote}`, answer);
+      else act({ do: "lock", answer });
     });
+    root.settle = () => {
+      lock.disabled = answer === null || root.classList.contains("paused") || waiting !== null;
+    };
     /** @type {Asked["change"]} */
     const change = (now, said) => {
       answer = now;
-      if (!like) keepDraft(lesson, number, now);
-      lock.disabled = now === null;
+      if (!like) keepDraft(lesson, name, now);
+      root.settle?.();
       if (said) live.textContent = said;
     };
     if (WITH_TEXT.includes(question.kind) || isWithoutWords(question)) parts.push(sceneSentence(question));
     const box = make("div", `act ${question.kind}`);
     box.append(drawn({ root, question, texts, answer, change, lock: () => lock.click() }));
-    lock.disabled = answer === null;
-    foot.append(
-      lock,
-      makeButton(texts.hint, "hint", () => act({ do: "hint" })),
-    );
+    root.settle();
+    if (isKept || waiting !== null) holdStill(box);
+    if (!isKept)
+      foot.append(
+        lock,
+        makeButton(texts.hint, "hint", () => act({ do: "hint" })),
+      );
     parts.push(box);
   }
-  parts.push(problem, foot, make("ol", "hints"), live);
+  const told = make("p", "class");
+  told.setAttribute("role", "status");
+  parts.push(problem, told, foot, make("ol", "hints"), live);
   root.replaceChildren(...parts);
+}
+
+// An answer that is locked can be read, and is not changed by the hand or by keys.
+/** @param {HTMLElement} box */
+function holdStill(box) {
+  box.classList.add("still");
+  box.setAttribute("aria-disabled", "true");
+  /** @param {Event} event */
+  const stop = (event) => {
+    if (event instanceof KeyboardEvent && event.key === "Tab") return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  for (const act of TOUCHES) box.addEventListener(act, stop, true);
 }
 
 /** @param {ScreenPage} data @param {ActOnLesson} act */
@@ -210,11 +261,16 @@ function topOf(data, act) {
   };
   const back = step(texts.previous, -1);
   back.disabled = number === 1;
-  ways.append(back, make("span", "place", data.place), step(texts.next, 1));
+  ways.append(make("span", "place", data.place));
+  if (!data.room?.fixed) {
+    ways.prepend(back);
+    ways.append(step(texts.next, 1));
+  }
   const projector = makeButton(data.projector ? texts.projector_off : texts.projector, "quiet", () =>
     act({ do: "projector" }),
   );
-  top.append(cards, make("span", "title", data.title), ways, projector);
+  top.append(cards, make("span", "title", data.title), ways);
+  if (!data.room) top.append(projector);
   return top;
 }
 

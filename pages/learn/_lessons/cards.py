@@ -7,7 +7,8 @@ from mha_core.lessons.lesson import Lesson, LessonError
 from pages._kit import components
 from pages._kit.language import in_link
 from pages._kit.text import literal, said, t, template
-from pages.learn._lessons import library, place, texts
+from pages._server import rooms
+from pages.learn._lessons import library, place, seat, texts
 
 KEY = "lesson_cards"
 HEIGHT = 400  # pixels until they are drawn
@@ -25,6 +26,8 @@ def page() -> None:
     if (refusal := library.refusal()) is not None:
         reason = literal(said(refusal)) if isinstance(refusal, MhaError) else t("lessons.no_file")
         st.error(t("lessons.not_offered", reason=reason))
+    if rooms.offered():
+        seat.join_field()
     names = ("start", "go_on", "again", "done", "progress")
     _cards(
         key=KEY,

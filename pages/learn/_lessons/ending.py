@@ -1,5 +1,7 @@
 """The end of a lesson: what one can do now, a question on paper, its scenes to look around in, what next."""
 
+from collections.abc import Mapping
+
 from mha_core import MhaError
 from pages._kit import components
 from pages._kit.language import in_link, language
@@ -14,15 +16,16 @@ _end = components.component(
 )
 
 
-def page(here: Place) -> None:
+def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
+    """The end; with a class without a next lesson, and with the `receipt` of what the student has done."""
     lesson, names = here.lesson, list(library.lessons())
-    following = names[names.index(lesson.name) + 1 :]
+    following = names[names.index(lesson.name) + 1 :] if here.room is None else []
     fields = "".join(f"&{name}={value}" for name, value in in_link().items())
     then = library.lessons()[following[0]] if following else None
     _end(
         key=KEY,
         data={
-            "lesson": {"name": lesson.name, "version": library.version(lesson)},
+            "lesson": screen.progress_of(here),
             "number": here.number,
             "heading": t("lessons.end", title=texts.title(lesson)),
             "can": [t("lessons.can"), texts.goal(lesson)],
@@ -38,6 +41,7 @@ def page(here: Place) -> None:
             "cards": t("lessons.all"),
             "back": t("lessons.to_last"),
             "projector": place.projected(),
+            "receipt": receipt,
         },
         height=HEIGHT,
         on_acted_change=lambda: screen.acted(here)(KEY),

@@ -1,7 +1,8 @@
 """Where a visitor is in which lesson. The link says it: the lesson, the screen and the locked answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -10,8 +11,12 @@ from mha_core.scene.token_names import as_number
 from pages._kit import state
 from pages.learn._lessons import answers, library
 
+if TYPE_CHECKING:  # rooms are an extra
+    from mha_core.room.rooms import Room
+
 LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
 LIKE = "like"  # which like case of the screen is open, once it is answered with its answer: ``2-9``
+ROOM = "room"  # the code of a room, or its invitation
 MAKE = "make"  # in place of a lesson's name: one is being made
 NOW = "lesson_now"  # in the session: what is true of one screen until it is left
 
@@ -22,6 +27,9 @@ class Place:
 
     One number beyond the last screen is the end of the lesson. `like` is the number of a like case of the
     screen, 0 for the screen itself, and `like_answer` the answer that is locked there.
+
+    With a class it is a place in a `room`, whose database has the answers; `first` are then those of a vote
+    before the one that is open.
     """
 
     lesson: Lesson
@@ -29,6 +37,8 @@ class Place:
     answers: Mapping[int, str]
     like: int = 0
     like_answer: str | None = None
+    room: "Room | None" = None
+    first: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def screen(self) -> Screen:
@@ -38,6 +48,11 @@ class Place:
     def answer(self) -> str | None:
         """The locked answer of this screen, or of its like case."""
         return self.like_answer if self.like else self.answers.get(self.number)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether what came of the answer is shown now; a like case is nobody's but the student's."""
+        return self.room is None or self.like > 0 or self.room.shows(self.number)
 
 
 def opened() -> Place | None:
@@ -50,16 +65,32 @@ def opened() -> Place | None:
         if name != library.OWN:  # of which the cards say where it has gone
             state.say_instead(LESSON, None)
         return None
+    locked = answers.read(st.query_params.get(ANSWERS, ""))
+    locked = {at: answer for at, answer in locked.items() if at <= len(lesson.screens)}
+    return Place(lesson, number_in(lesson), locked, *like_case())
+
+
+def number_in(lesson: Lesson) -> int:
+    """The number of the screen of a lesson that the link names."""
     end = len(lesson.screens) + 1
     asked = st.query_params.get(SCREEN, "1")
     number = as_number(asked) or 0
     if not 1 <= number <= end:
         number = min(max(number, 1), end)
         state.say_instead(SCREEN, number)
-    locked = answers.read(st.query_params.get(ANSWERS, ""))
+    return number
+
+
+def like_case() -> tuple[int, str | None]:
+    """The number of the like case that the link names, 0 for none, and the answer that is locked there."""
     code = st.query_params.get(LIKE, "")
-    like, like_answer = next(iter(answers.read(code).items()), (as_number(code) or 0, None))
-    return Place(lesson, number, {at: answer for at, answer in locked.items() if at < end}, like, like_answer)
+    return next(iter(answers.read(code).items()), (as_number(code) or 0, None))
+
+
+def room_code() -> str:
+    """The code or invitation of the room that the link names; "" for none."""
+    return st.query_params.get(ROOM, "")
+
 
 
 def is_making() -> bool:

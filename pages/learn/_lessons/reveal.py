@@ -44,6 +44,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
     right = items.is_right(item, answer)
     like = here.like > 0
     end = here.number == len(here.lesson.screens)
+    paced = here.room is not None and here.room.pace.screen is not None
     _reveal(
         key=KEY,
         data={
@@ -59,10 +60,10 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
             "next": here.number + 1,
             "projector": projected,
             "texts": {
-                "again": t("lessons.again"),
+                "again": t("lessons.again") if like or here.room is None else "",
                 "like": _of_like(item, like),
                 "back": t("lessons.back"),
-                "next": t("lessons.finish") if end else t("lessons.next"),
+                "next": "" if paced else t("lessons.finish") if end else t("lessons.next"),
                 "look": t("lessons.look"),
             },
         },

@@ -27,7 +27,8 @@ _screen = components.component(
 )
 
 
-def page(here: Place) -> None:
+def page(here: Place, below: Callable[[], None] | None = None) -> None:
+    """The screen; `below` draws what stands between the question and what came of the answer."""
     now = place.now(here)
     try:
         item = items.item(here)
@@ -38,14 +39,15 @@ def page(here: Place) -> None:
     except MhaError as error:
         refusal = error
     if refusal is not None:
-        _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))})
+        _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))}, below=below)
         return
     answer = _answer(here, item, now)
     _look_at(here, item, now)
     question = question_data.data(item)
     if answer is not None:
-        _ask(here, {"question": question, "answer": answer}, item)
-        reveal.show(here, item, answer, on_act=acted(here))
+        _ask(here, {"question": question, "answer": answer}, item, below)
+        if here.is_shown:
+            reveal.show(here, item, answer, on_act=acted(here))
         return
     pulled = now.get(HINTS, 0)
     hints = texts.hints(here)
@@ -54,7 +56,7 @@ def page(here: Place) -> None:
     if other is not None and pulled > len(hints):
         told.append({"pieces": reveal.like_case(other)})
     more = pulled < len(hints) or (pulled == len(hints) and other is not None)
-    _ask(here, {"question": question, "hints": told, "more_hints": more}, item)
+    _ask(here, {"question": question, "hints": told, "more_hints": more}, item, below)
 
 
 def _answer(here: Place, item: Item, now: dict) -> str | None:
@@ -75,12 +77,12 @@ def _look_at(here: Place, item: Item, now: dict) -> None:
         st.session_state["focus"] = replace(focus, heads=focus.heads or str(focus.head))
 
 
-def _ask(here: Place, more: dict, item: Item | None = None) -> None:
+def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], None] | None = None) -> None:
     now, lesson, count = place.now(here), here.lesson, len(here.lesson.screens)
     _screen(
         key=KEY,
         data={
-            "lesson": {"name": lesson.name, "version": library.version(lesson)},
+            "lesson": progress_of(here),
             "number": here.number,
             "like": here.like,
             "code": answers.written(here.answers),
@@ -93,11 +95,37 @@ def _ask(here: Place, more: dict, item: Item | None = None) -> None:
             "cards": f"./lessons{_query(language.in_link())}",
             "focus": state.address(),
             "texts": _texts(),
+            "room": _in_room(here),
             **more,
         },
         height=_height(more),
         on_acted_change=acted(here),
     )
+    if below is not None:
+        below()
+
+
+def progress_of(here: Place) -> dict[str, str]:
+    """The name under which the browser keeps how far it is: with a class it is another lesson than alone."""
+    name = here.lesson.name if here.room is None else f"room-{here.room.code}"
+    return {"name": name, "version": library.version(here.lesson)}
+
+
+def _in_room(here: Place) -> dict[str, object] | None:
+    """What the class changes on a screen; None without one."""
+    room = here.room
+    if room is None:
+        return None
+    vote, is_kept = room.vote(here.number), here.answer is not None
+    return {
+        "code": room.code,
+        "vote": vote,
+        "first": here.first.get(here.number),
+        "paused": t("room.seat_paused") if room.pace.paused and not is_kept else "",
+        "fixed": room.pace.screen is not None,
+        "told": t("room.seat_kept") if is_kept and not here.is_shown else "",
+        "second": t("room.seat_second") if vote > 1 and not is_kept else "",
+    }
 
 
 def _height(more: Mapping) -> int:
@@ -118,15 +146,15 @@ def acted(here: Place) -> Callable[..., None]:
         now, number = place.now(here), here.number
         now.pop(PROBLEM, None)
         match acted["do"]:
-            case "go":
+            case "go" if here.room is None or here.room.pace.screen is None:
                 place.go(screen=min(max(int(acted["number"]), 1), len(here.lesson.screens) + 1), like="")
             case "hint":
                 now[HINTS] = now.get(HINTS, 0) + 1
-            case "lock":
+            case "lock" if here.room is None or here.like:  # else the room keeps it (seat.py)
                 _lock(here, now, str(acted["answer"]))
             case "again" if here.like:
                 place.go(like=here.like)
-            case "again":
+            case "again" if here.room is None:
                 place.go(
                     answers=answers.written({at: one for at, one in here.answers.items() if at != number})
                 )
@@ -136,14 +164,14 @@ def acted(here: Place) -> Callable[..., None]:
                 place.go(like=here.like + 1)
             case "back":  # from a like case to the lesson's own
                 place.go(like="")
-            case "resume" if not here.answers:
+            case "resume" if not here.answers and here.room is None:
                 place.go(answers=answers.written(answers.read(str(acted["code"]))))
             case "projector":
                 place.go(projector="" if place.projected() else 1)
             case "lesson" if acted["name"] in library.lessons():
                 place.go(lesson=acted["name"], screen="", answers="", like="")
             case "cards":
-                place.go(lesson="", screen="", answers="", like="", projector="")
+                place.go(lesson="", room="", screen="", answers="", like="", projector="")
 
     return act
 

@@ -1,0 +1,261 @@
+"""A student's seat in a room: joining, the lesson at the pace of the class, and answers that the room keeps.
+
+Who sits there is known by a token that the browser holds and sends (components/lesson/seat.js). An answer
+comes as the act "lock" of this component, again and again until the data of the room name it as kept.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.lessons.lesson import Lesson, shipped
+from pages._kit import components
+from pages._kit.language import in_link, language
+from pages._kit.text import literal, said, t, template
+from pages._server import rooms
+from pages.learn._lessons import answers, ending, items, library, place, screen, texts
+from pages.learn._lessons.place import Place
+
+if TYPE_CHECKING:  # rooms are an extra
+    from mha_core.room.rooms import Room, Seat, Student
+
+KEY = "room"  # of the component
+HEIGHT = 60  # pixels until it is drawn
+TYPED, WRONG = "room_typed", "room_wrong"  # the code in the field, and why it opens nothing
+TOKENS = "room_tokens"  # of the session: what the browser has sent, by the codes of rooms
+SEEN = "room_seen"  # of the session: the room as it was read last, for when the database does not answer
+PROBLEM, REFUSED = "room_problem", "room_refused"  # of one act, told in the run that it causes
+TEXTS = (
+    *("name", "name_why", "join", "help", "helped", "waiting", "somebody", "other", "other_what", "along"),
+)
+
+_component = components.component(
+    KEY, "lesson/seat.js", html='<div class="seat lesson"></div>', styles=("lesson/lesson.css",)
+)
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """A student in a room, as the database has them: the answers by screen and vote."""
+
+    room: "Room"
+    seat: "Seat"
+    student: "Student"
+    invitation: str
+    kept: Mapping[tuple[int, int], str]
+
+
+def page() -> None:
+    """The room that the link names: its door, a screen, or the end of the lesson."""
+    if not rooms.offered():
+        st.info(t("room.off", setting=literal(f"{rooms.ROOMS}=1")), icon=":material/groups:")
+        return
+    try:
+        code = rooms.code_of(place.room_code())
+    except ModuleNotFoundError:
+        code = ""
+    token = st.session_state.get(TOKENS, {}).get(code)
+    if token is None:
+        _door(code)
+    else:
+        _seated(code, token)
+
+
+def join_field() -> None:
+    """Where the code of a room is typed; what it opens is a page of its own."""
+    with st.form("room_join", border=False, width=420):
+        st.text_input(t("room.seat_code"), key=TYPED, placeholder=t("room.seat_code_like"), max_chars=40)
+        st.form_submit_button(t("room.seat_join"), on_click=_open, icon=":material/groups:")
+    if wrong := st.session_state.pop(WRONG, ""):
+        st.error(literal(wrong))
+
+
+def _open() -> None:
+    try:
+        room = rooms.find(st.session_state[TYPED])
+        invitation = rooms.rooms().invitation(room.code)
+    except MhaError as error:
+        st.session_state[WRONG] = said(error)
+    else:
+        place.go(room=invitation, lesson="", screen="", answers="", like="")
+
+
+def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
+    """Where one joins; a browser that holds a token sends it, and comes in."""
+    from mha_core.room.rooms import Unavailable
+
+    try:
+        room = rooms.find(place.room_code())
+    except Unavailable as error:
+        _draw(code, {"problem": said(error), "asks_again": True})
+        return
+    except MhaError as error:
+        _gone(code, said(error))
+        return
+    what = t("room.seat_what", date=f"{room.expires:%Y-%m-%d}")
+    _draw(
+        code,
+        {
+            "heading": t("room.seat_heading", title=texts.title(room.lesson)),
+            "goal": texts.goal(room.lesson),
+            "what": what,
+            "is_refused": is_refused,
+            "problem": problem or st.session_state.pop(PROBLEM, ""),
+        },
+    )
+
+
+def _gone(code: str, reason: str) -> None:
+    """There is no such room, or no longer: the browser may have answers to take along."""
+    _draw(code, {"heading": "", "gone": reason})
+    join_field()
+
+
+def _seated(code: str, token: str) -> None:
+    from mha_core.room.rooms import Unavailable, Unknown
+
+    try:
+        sitting = _read(code, token)
+    except Unavailable as error:
+        seen = st.session_state.get(SEEN)
+        if seen is None or seen.room.code != code:
+            _draw(code, {"problem": said(error), "asks_again": True})
+            return
+        sitting = seen
+    except Unknown:
+        _gone(code, t("room.seat_closed"))
+        return
+    except MhaError as error:  # a token that nobody was given here
+        st.session_state[TOKENS].pop(code)
+        _door(code, is_refused=True, problem=said(error))
+        return
+    st.session_state[SEEN] = sitting
+    here = _place(sitting)
+    if here.number > len(here.lesson.screens):
+        _line(sitting, here)
+        ending.page(here)
+    else:
+        screen.page(here, lambda: _line(sitting, here))
+
+
+def _read(code: str, token: str) -> Sitting:
+    every = rooms.rooms()
+    seat = every.enter(code, token)
+    room = every.room(code)
+    number = place.number_in(room.lesson)
+    student = seat.student()
+    at = min(room.pace.screen or number, len(room.lesson.screens))
+    if student.screen != at:
+        seat.at(at)
+        student = replace(student, screen=at)
+    return Sitting(room, seat, student, every.invitation(code), seat.answers())
+
+
+def _place(sitting: Sitting) -> Place:
+    """Where the student is: on the screen of the class, if that is on one."""
+    room, kept = sitting.room, sitting.kept
+    fixed = room.pace.screen
+    if fixed is not None and st.query_params.get(place.SCREEN) != str(fixed):
+        place.go(screen=fixed, like="")  # it stays there once the class is let go
+    number = place.number_in(room.lesson)
+    latest = {at: answer for (at, _), answer in sorted(kept.items())}
+    # Once a screen is revealed the vote is over, also for who has not voted again.
+    now = {at: one for at, one in latest.items() if (at, room.vote(at)) in kept or at in room.revealed}
+    like = place.like_case() if number in now else (0, None)
+    return Place(room.lesson, number, now, *like, room, latest)
+
+
+def _line(sitting: Sitting, here: Place) -> None:
+    """The line of the seat, below the question: who sits there, help, and what is not kept yet."""
+    room, student = sitting.room, sitting.student
+    you = t("room.seat_you", name=student.name) if student.name else ""
+    _draw(
+        room.code,
+        {
+            "token": st.session_state[TOKENS][room.code],
+            "invitation": sitting.invitation,
+            "version": room.version,
+            "kept": {f"{at}.{vote}": answer for (at, vote), answer in sitting.kept.items()},
+            "not_taken": st.session_state.pop(REFUSED, None),
+            "needs_help": student.needs_help,
+            "you": you or t("room.seat_number", number=student.number),
+            "until": t("room.seat_until", code=room.code, date=f"{room.expires:%Y-%m-%d}"),
+            "along": {"lesson": _alone(room.lesson), "answers": answers.written(here.first)},
+            "problem": st.session_state.pop(PROBLEM, ""),
+        },
+        sitting,
+    )
+
+
+def _alone(lesson: Lesson) -> str:
+    """The name under which everybody can go on with this lesson alone; "" for a teacher's own."""
+    one = shipped().get(lesson.name)
+    return lesson.name if one is not None and library.version(one) == library.version(lesson) else ""
+
+
+def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None) -> None:
+    fields = "".join(f"&{name}={value}" for name, value in in_link().items())
+    _component(
+        key=KEY,
+        data={
+            "code": code,
+            "texts": {name: template(f"room.seat_{name}") for name in TEXTS},
+            "fields": fields,
+            **data,
+        },
+        height=HEIGHT,
+        on_acted_change=_acted(code, sitting),
+    )
+
+
+def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
+    """What the browser does in the room; "look" is a run by itself, as after an act of the teacher."""
+
+    def act() -> None:
+        acted = st.session_state[KEY].acted
+        tokens = st.session_state.setdefault(TOKENS, {})
+        match acted["do"]:
+            case "enter":
+                tokens[code] = str(acted["token"])
+            case "leave":
+                tokens.pop(code, None)
+            case "join" if code not in tokens:
+                _told(lambda: tokens.update({code: rooms.rooms().join(code, str(acted["name"]))}))
+                if code in tokens:
+                    _told(lambda: place.go(room=rooms.rooms().invitation(code)))
+            case "lock" if sitting is not None:
+                _keep(sitting, int(acted["screen"]), int(acted["vote"]), str(acted["answer"]))
+            case "help" if sitting is not None:
+                _told(lambda: sitting.seat.ask_for_help(bool(acted["needs_help"])))
+
+    return act
+
+
+def _told(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except MhaError as error:
+        st.session_state[PROBLEM] = said(error)
+
+
+def _keep(sitting: Sitting, number: int, vote: int, answer: str) -> None:
+    """Write an answer. One that cannot be one is refused by name, and the browser drops it."""
+    from mha_core.room.rooms import Unavailable, Unknown
+
+    try:
+        if 1 <= number <= len(sitting.room.lesson.screens):
+            problem = items.problem(items.item(Place(sitting.room.lesson, number, {})), answer)
+            if problem is not None:
+                raise problem
+        sitting.seat.keep(number, vote, answer, language=language())
+    except (Unavailable, Unknown):
+        pass  # the browser sends it again; a room that is gone says so
+    except MhaError as error:
+        st.session_state[REFUSED] = {
+            "key": f"{number}.{vote}",
+            "answer": answer,
+            "reason": t("room.seat_not_taken", reason=said(error)),
+        }
