@@ -4,6 +4,7 @@ import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
 import { listen } from "./keys.js";
 import { keepProgress } from "./progress.js";
+import { receiptOf } from "./receipt.js";
 
 /** @typedef {{ text: string, href: string }} TextLink */
 
@@ -20,6 +21,7 @@ import { keepProgress } from "./progress.js";
  * @property {string} cards
  * @property {string} back
  * @property {boolean} projector
+ * @property {import("./receipt.js").Receipt | null} receipt with a class
  */
 
 /** @param {import("../streamlit/adapter.js").Mounted<EndPage>} mounted */
@@ -33,6 +35,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const parts = [make("h1", "ask", data.heading)];
   for (const [title, text] of [data.can, data.paper])
     if (text) parts.push(make("h2", "", title), formatted("p", "notice", text));
+  if (data.receipt) parts.splice(1, 0, receiptOf(data.receipt));
   const list = make("ol", "scenes");
   for (const { ask, answered, links } of data.screens) {
     const item = make("li", answered ? "answered" : "");

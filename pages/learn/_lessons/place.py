@@ -92,7 +92,6 @@ def room_code() -> str:
     return st.query_params.get(ROOM, "")
 
 
-
 def is_making() -> bool:
     """Whether a lesson is being made."""
     return st.query_params.get(LESSON) == MAKE

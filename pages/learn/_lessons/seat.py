@@ -6,6 +6,7 @@ comes as the act "lock" of this component, again and again until the data of the
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -66,8 +67,10 @@ def page() -> None:
 
 def join_field() -> None:
     """Where the code of a room is typed; what it opens is a page of its own."""
-    with st.form("room_join", border=False, width=420):
-        st.text_input(t("room.seat_code"), key=TYPED, placeholder=t("room.seat_code_like"), max_chars=40)
+    with st.form("room_join", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input(
+            t("room.seat_code"), key=TYPED, placeholder=t("room.seat_code_like"), max_chars=40, width=240
+        )
         st.form_submit_button(t("room.seat_join"), on_click=_open, icon=":material/groups:")
     if wrong := st.session_state.pop(WRONG, ""):
         st.error(literal(wrong))
@@ -95,7 +98,7 @@ def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
     except MhaError as error:
         _gone(code, said(error))
         return
-    what = t("room.seat_what", date=f"{room.expires:%Y-%m-%d}")
+    what = t("room.seat_what", date=_day(room.expires))
     _draw(
         code,
         {
@@ -136,7 +139,7 @@ def _seated(code: str, token: str) -> None:
     here = _place(sitting)
     if here.number > len(here.lesson.screens):
         _line(sitting, here)
-        ending.page(here)
+        ending.page(here, _receipt(sitting))
     else:
         screen.page(here, lambda: _line(sitting, here))
 
@@ -182,12 +185,38 @@ def _line(sitting: Sitting, here: Place) -> None:
             "not_taken": st.session_state.pop(REFUSED, None),
             "needs_help": student.needs_help,
             "you": you or t("room.seat_number", number=student.number),
-            "until": t("room.seat_until", code=room.code, date=f"{room.expires:%Y-%m-%d}"),
+            "until": t("room.seat_until", code=room.code, date=_day(room.expires)),
             "along": {"lesson": _alone(room.lesson), "answers": answers.written(here.first)},
             "problem": st.session_state.pop(PROBLEM, ""),
         },
         sitting,
     )
+
+
+def _receipt(sitting: Sitting) -> dict[str, object] | None:
+    """What the student has done, as a code and a picture; None while the database does not answer."""
+    room = sitting.room
+    try:
+        code = sitting.seat.receipt()
+    except MhaError:
+        return None
+    done = t(
+        "room.seat_done",
+        count=len({number for number, _ in sitting.kept}),
+        all=len(room.lesson.screens),
+    )
+    return {
+        "heading": t("room.seat_receipt"),
+        "what": t("room.seat_receipt_what", date=_day(room.expires)),
+        "title": texts.title(room.lesson),
+        "lines": [*filter(None, [sitting.student.name]), done, _day(datetime.now(UTC))],
+        "code": code,
+        "save": t("room.seat_save"),
+    }
+
+
+def _day(when: datetime) -> str:
+    return f"{when:%Y-%m-%d}"
 
 
 def _alone(lesson: Lesson) -> str:

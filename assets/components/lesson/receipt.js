@@ -1,0 +1,56 @@
+// The receipt of a student as a picture to save: the lesson, how much of it is done, the day, and the code that the
+// teacher can check.
+import { make, penOf } from "../page/elements.js";
+
+/**
+ * @typedef {object} Receipt
+ * @property {string} heading
+ * @property {string} what it is good for, and how long
+ * @property {string} title of the lesson
+ * @property {string[]} lines
+ * @property {string} code
+ * @property {string} save
+ */
+
+const [WIDTH, HEIGHT, EDGE] = [1000, 520, 60]; // pixels of the picture
+const [INK, QUIET, PAPER] = ["#20242e", "#5d6470", "#ffffff"]; // the same in light and dark: it leaves the page
+const FONT = "system-ui, sans-serif";
+const CODE_FONT = "ui-monospace, monospace";
+
+/** @param {Receipt} receipt */
+export function receiptOf(receipt) {
+  const box = make("section", "receipt");
+  const address = picture(receipt);
+  const image = Object.assign(make("img"), { src: address, alt: [receipt.title, ...receipt.lines].join(". ") });
+  const save = make("a", "hint", receipt.save);
+  Object.assign(save, { href: address, download: `${receipt.code}.png` });
+  const foot = make("div", "foot");
+  foot.append(save);
+  const parts = [make("h2", "", receipt.heading), image, make("code", "", receipt.code)];
+  box.append(...parts, make("p", "note", receipt.what), foot);
+  return box;
+}
+
+/** @param {Receipt} receipt */
+function picture({ title, lines, code }) {
+  const canvas = Object.assign(make("canvas"), { width: WIDTH, height: HEIGHT });
+  const pen = penOf(canvas);
+  pen.fillStyle = PAPER;
+  pen.fillRect(0, 0, WIDTH, HEIGHT);
+  pen.strokeStyle = QUIET;
+  pen.strokeRect(20, 20, WIDTH - 40, HEIGHT - 40);
+  let y = EDGE + 30;
+  /** @param {string} text @param {string} font @param {string} colour @param {number} step */
+  const write = (text, font, colour, step) => {
+    pen.font = font;
+    pen.fillStyle = colour;
+    pen.fillText(text, EDGE, y, WIDTH - 2 * EDGE); // a long line is made narrower
+    y += step;
+  };
+  write("Headscope", `600 26px ${FONT}`, QUIET, 70);
+  write(title, `600 46px ${FONT}`, INK, 75);
+  for (const line of lines) write(line, `30px ${FONT}`, INK, 48);
+  y = HEIGHT - EDGE;
+  write(code, `600 34px ${CODE_FONT}`, INK, 0);
+  return canvas.toDataURL("image/png");
+}
