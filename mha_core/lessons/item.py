@@ -146,6 +146,10 @@ class Item:
         """Whether an answer is right; None for one that is not scored. Raises `MhaError` for no answer."""
         return self.question.is_right(self, answer)
 
+    def misreads(self, answer: str) -> bool:
+        """Whether a wrong answer is right to the question as it is often misread. Raises as `is_right`."""
+        return self.question.misreads(self, answer)
+
     def run(self, answer: str) -> Run:
         """The answer run in the model. Raises `MhaError` for what is no answer to this question."""
         scene, edits = self.question.executed(self, answer)

@@ -66,6 +66,10 @@ class Question(ABC):
         self.check(item, answer)
         return answer in item.key.answers
 
+    def misreads(self, item: Item, answer: str) -> bool:
+        """Whether a wrong answer is right to the question that is asked by mistake for this one."""
+        return False
+
 
 @dataclass(frozen=True)
 class Point(Question):
@@ -82,6 +86,14 @@ class Point(Question):
     def executed(self, item: Item, answer: str) -> tuple[Scene, Sequence[Edit]]:
         self.check(item, answer)
         return item.scene, [_looking(item, item.place[2], int(answer) - 1)]
+
+    def misreads(self, item: Item, answer: str) -> bool:
+        """Whether it is the word that looks at the token most, not the one that the token looks at most."""
+        layer, head, token = item.place
+        if item.queries != item.words or self.is_right(item, answer):
+            return False
+        column = item.trace.layers[layer].weights(head)[:, token]
+        return int(answer) - 1 == int(column.argmax())
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,11 @@ class Cell(Question):
         self.check(item, answer)
         row, _, column = answer.partition(",")
         return item.scene, [_looking(item, int(row) - 1, int(column) - 1)]
+
+    def misreads(self, item: Item, answer: str) -> bool:
+        """Whether row and column are exchanged."""
+        row, _, column = answer.partition(",")
+        return not self.is_right(item, answer) and f"{column},{row}" in item.key.answers
 
 
 @dataclass(frozen=True)
@@ -211,6 +228,10 @@ class Order(Question):
         self.check(item, answer)
         first = int(answer.partition(",")[0]) - 1
         return item.scene, [Output(heads=first, layer=item.place[0])]
+
+    def misreads(self, item: Item, answer: str) -> bool:
+        """Whether the smallest was put first."""
+        return not self.is_right(item, answer) and ",".join(answer.split(",")[::-1]) in item.key.answers
 
 
 @dataclass(frozen=True)
