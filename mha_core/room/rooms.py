@@ -412,6 +412,13 @@ class Desk:
                 for row in act.execute(chosen)
             ]
 
+    def answer_count(self) -> int:
+        """How many answers there are: with the same number they are the same."""
+        with self._rooms._reading() as act:
+            room_id = _found(act, self.code).id
+            of_room = students.c.id == answers.c.student_id, students.c.room_id == room_id
+            return act.scalar(select(func.count()).select_from(answers).where(*of_room)) or 0
+
     def set_pace(self, pace: Pace) -> None:
         """Take the class to one screen, let it go, or hold it. Raises `MhaError` for no such screen."""
         if pace.screen is not None:
