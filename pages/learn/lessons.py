@@ -1,11 +1,13 @@
 """What would you answer? Lessons, one screen at a time: predict, then see your answer run in the model."""
 
-from pages.learn._lessons import cards, editor, ending, place, screen, seat
+from pages.learn._lessons import cards, desk, editor, ending, place, screen, seat
 
 here = None if place.room_code() else place.opened()
 place.mark_projected()
 if place.room_code():
     seat.page()
+elif place.desk_code():
+    desk.page()
 elif place.is_making():
     editor.page()
 elif here is None:

@@ -34,6 +34,8 @@ MOUNTED = (
     "lesson/end.js",
     "lesson/invitation.js",
     "lesson/seat.js",
+    "room/desk.js",
+    "room/door.js",
 )
 
 

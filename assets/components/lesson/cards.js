@@ -1,5 +1,5 @@
 // The cards of all lessons, each with how far this browser is in it.
-import { elementIn, make } from "../page/elements.js";
+import { elementIn, make, makeButton } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
@@ -7,19 +7,22 @@ import { progressOf } from "./progress.js";
 
 /** @typedef {import("./progress.js").LessonName & LessonCard} LessonWithCard */
 /** @typedef {{ title: string, goal: string, size: string, count: number, href: string }} LessonCard */
-/** @typedef {{ name: string, number: number, code: string }} OpenedLesson */
+/** @typedef {{ name: string, number: number, code: string } | { name: string, teach: true }} OpenedLesson */
 
-/** @param {import("../streamlit/adapter.js").Mounted<{ lessons: LessonWithCard[], texts: Record<string, string> }>} mounted */
+/**
+ * `teach` is what the way to a room with the lesson is called, "" where there are no rooms.
+ * @typedef {{ lessons: LessonWithCard[], texts: Record<string, string>, teach: string }} CardsPage
+ */
+
+/** @param {import("../streamlit/adapter.js").Mounted<CardsPage>} mounted */
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = elementIn(parentElement, ".cards");
-  root.replaceChildren(
-    ...data.lessons.map((lesson) => cardOf(lesson, data.texts, (what) => setTriggerValue("acted", what))),
-  );
+  root.replaceChildren(...data.lessons.map((lesson) => cardOf(lesson, data, (what) => setTriggerValue("acted", what))));
   fitHeight(root);
 }
 
-/** @param {LessonWithCard} lesson @param {Record<string, string>} texts @param {(opened: OpenedLesson) => void} act */
-function cardOf(lesson, texts, act) {
+/** @param {LessonWithCard} lesson @param {CardsPage} page @param {(opened: OpenedLesson) => void} act */
+function cardOf(lesson, { texts, teach }, act) {
   const { code, answered, number } = progressOf(lesson);
   const card = make("article", "card");
   const done = answered >= lesson.count;
@@ -48,5 +51,6 @@ function cardOf(lesson, texts, act) {
     foot.append(progress);
   }
   card.append(...parts, foot);
+  if (teach) card.append(makeButton(teach, "quiet", () => act({ name: lesson.name, teach: true })));
   return card;
 }

@@ -8,7 +8,7 @@ from pages._kit import components
 from pages._kit.language import in_link
 from pages._kit.text import literal, said, t, template
 from pages._server import rooms
-from pages.learn._lessons import library, place, seat, texts
+from pages.learn._lessons import library, opening, place, seat, texts
 
 KEY = "lesson_cards"
 HEIGHT = 400  # pixels until they are drawn
@@ -23,6 +23,8 @@ def page() -> None:
     st.caption(t("lessons.intro"))
     if st.query_params.get(place.LESSON) == library.OWN:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
+    if (code := st.session_state.pop(opening.DELETED, None)) is not None:
+        st.info(t("room.desk_deleted", code=code), icon=":material/delete:")
     if (refusal := library.refusal()) is not None:
         reason = literal(said(refusal)) if isinstance(refusal, MhaError) else t("lessons.no_file")
         st.error(t("lessons.not_offered", reason=reason))
@@ -34,6 +36,7 @@ def page() -> None:
         data={
             "lessons": [_card(lesson) for lesson in library.lessons().values()],
             "texts": {name: template(f"lessons.card_{name}") for name in names},
+            "teach": t("room.desk_teach") if rooms.offered() else "",
         },
         height=HEIGHT,
         on_acted_change=_open,
@@ -76,6 +79,9 @@ def _card(lesson: Lesson) -> dict[str, object]:
 
 def _open() -> None:
     opened = st.session_state[KEY].acted
+    if opened.get("teach"):
+        place.go(**opening.way(opened["name"]))
+        return
     place.go(lesson=opened["name"], screen=opened["number"], answers=opened["code"])
 
 

@@ -28,7 +28,8 @@ from mha_core.scene.token_names import names, position
 from mha_core.traces.tokens import Tokens
 from pages._kit.language import language
 from pages._kit.text import joined, literal, said, t
-from pages.learn._lessons import items, library, place, texts
+from pages._server import rooms
+from pages.learn._lessons import items, library, opening, place, texts
 from pages.learn._lessons.place import Place
 
 SCENE = "scene"  # of a link: the scene of which a question is to be made
@@ -490,6 +491,8 @@ def _keep(draft: Lesson) -> None:
         st.button(
             t("editor.try"), key="draft_try", type="primary", icon=":material/play_arrow:", on_click=_try
         )
+        if rooms.offered():
+            st.button(t("room.desk_teach"), key="draft_teach", icon=":material/co_present:", on_click=_teach)
         st.download_button(
             t("editor.save"), draft.write(), "lesson.toml", "application/toml", icon=":material/download:"
         )
@@ -505,6 +508,12 @@ def _try() -> None:
     draft = _draft()
     library.open_file(draft.write().encode())
     place.go(lesson=library.OWN, screen=1, answers="", **{library.FILE: library.code(draft) or ""})
+
+
+def _teach() -> None:
+    draft = _draft()
+    library.open_file(draft.write().encode())
+    place.go(**opening.way(library.OWN), **{library.FILE: library.code(draft) or ""})
 
 
 def way_back(here: Place) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # rooms are an extra
 LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
 LIKE = "like"  # which like case of the screen is open, once it is answered with its answer: ``2-9``
 ROOM = "room"  # the code of a room, or its invitation
+DESK = "desk"  # the code of the room whose teacher's desk is open
+NEW = "new"  # in place of a room's code: one is being opened
 MAKE = "make"  # in place of a lesson's name: one is being made
 NOW = "lesson_now"  # in the session: what is true of one screen until it is left
 
@@ -90,6 +92,11 @@ def like_case() -> tuple[int, str | None]:
 def room_code() -> str:
     """The code or invitation of the room that the link names; "" for none."""
     return st.query_params.get(ROOM, "")
+
+
+def desk_code() -> str | None:
+    """The code of the room whose teacher's desk the link opens, or `NEW`."""
+    return st.query_params.get(DESK)
 
 
 def is_making() -> bool:

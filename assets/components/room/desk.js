@@ -1,0 +1,141 @@
+// The teacher's desk: the code for the class, its pace, the spread of the screen in hand, and who has answered what. It
+// is drawn anew every two seconds; each part only where it has changed, so that nothing is lost that is scrolled or
+// reached by the keyboard.
+
+import { formatted } from "../lesson/formatted.js";
+import { elementIn, make, makeButton, makeSvg, renew } from "../page/elements.js";
+import { fitHeight } from "../streamlit/adapter.js";
+import { drawSpread } from "./spread.js";
+import { drawTable } from "./table.js";
+
+/**
+ * @typedef {object} DeskPage
+ * @property {string} code
+ * @property {string} title
+ * @property {{ link: string, qr: { size: number, path: string } }} invitation
+ * @property {string} students
+ * @property {boolean} projector
+ * @property {string} problem
+ * @property {Record<string, string>} texts
+ * @property {{ screen: number | null, paused: boolean }} pace
+ * @property {number} number of the screen in hand
+ * @property {number} count
+ * @property {string} place
+ * @property {string} ask
+ * @property {boolean} revealed
+ * @property {number} vote
+ * @property {string} answered
+ * @property {boolean} hidden
+ * @property {import("./spread.js").SceneSpread[]} spreads
+ * @property {import("./table.js").ClassTable} table
+ */
+
+/**
+ * @typedef {{ do: "free" | "here" | "pause" | "reveal" | "again" | "hide" | "projector" | "leave" }
+ *   | { do: "screen" | "helped", number: number }} DeskAct
+ */
+
+const MAX_VOTES = 2;
+/** @type {WeakMap<Element, string>} */
+const drawnParts = new WeakMap();
+
+/** @param {import("../streamlit/adapter.js").Mounted<DeskPage>} mounted */
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = elementIn(parentElement, ".desk");
+  /** @param {DeskAct} what */
+  const act = (what) => setTriggerValue("acted", what);
+  root.classList.toggle("projector", data.projector);
+  const names = data.projector ? ["invite"] : ["invite", "problem", "pace", "spread", "table"];
+  if (root.dataset.parts !== names.join()) root.replaceChildren(...names.map((name) => make("section", name)));
+  root.dataset.parts = names.join();
+  part(root, "invite", [data.code, data.invitation, data.students, data.projector, data.title, data.texts], () =>
+    invite(data, act),
+  );
+  if (!data.projector) {
+    elementIn(root, ".problem").setAttribute("role", "alert");
+    elementIn(root, ".problem").textContent = data.problem;
+    part(root, "pace", [data.pace, data.number, data.ask, data.answered, data.revealed, data.vote, data.texts], () =>
+      pace(data, act),
+    );
+    part(root, "spread", [data.spreads, data.number, data.texts], () =>
+      data.spreads.map((one) => drawSpread(one, data.texts)),
+    );
+    part(root, "table", [data.table, data.number, data.hidden, data.texts], () => drawTable(data, act));
+  }
+  fitHeight(root);
+}
+
+/** @param {HTMLElement} root @param {string} name @param {unknown} from @param {() => HTMLElement[]} draw */
+function part(root, name, from, draw) {
+  const section = elementIn(root, `:scope > .${name}`);
+  const now = JSON.stringify(from);
+  if (drawnParts.get(section) === now) return;
+  drawnParts.set(section, now);
+  const scrolled = section.querySelector(".scrolls")?.scrollLeft ?? 0;
+  renew(section, draw());
+  const box = section.querySelector(".scrolls");
+  if (box) box.scrollLeft = scrolled;
+}
+
+/** @param {DeskPage} page @param {(what: DeskAct) => void} act */
+function invite({ code, title, invitation, students, projector, texts }, act) {
+  const told = make("div", "told");
+  const link = make("a", "link", invitation.link.replace(/^https?:\/\//, ""));
+  Object.assign(link, { href: invitation.link, target: "_blank", rel: "noopener noreferrer" });
+  link.classList.add("leads-out");
+  const ways = make("div", "foot");
+  ways.append(makeButton(projector ? texts.projector_off : texts.projector, "hint", () => act({ do: "projector" })));
+  if (!projector) ways.append(makeButton(texts.leave, "quiet", () => act({ do: "leave" })));
+  const heading = make("h1", "", title);
+  const letters = make("p", "code", code);
+  told.append(heading, letters, link, make("p", "students", students), ways);
+  return [told, qrPicture(invitation.qr, texts.scan)];
+}
+
+// Dark on light in both themes, with a light frame: phones read no other.
+/** @param {{ size: number, path: string }} qr @param {string} title */
+function qrPicture({ size, path }, title) {
+  const box = make("div", "qr");
+  const picture = makeSvg("svg", { viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": title });
+  picture.append(
+    makeSvg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }),
+    makeSvg("path", { d: path, fill: "#000", "shape-rendering": "crispEdges" }),
+  );
+  box.append(picture);
+  return box;
+}
+
+/** @param {DeskPage} page @param {(what: DeskAct) => void} act */
+function pace({ pace: { screen, paused }, number, count, place, ask, answered, revealed, vote, texts }, act) {
+  const line = make("div", "ways");
+  /** @param {string} text @param {number} by */
+  const step = (text, by) => {
+    const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "screen", number: number + by }));
+    button.setAttribute("aria-label", text);
+    button.title = text;
+    button.disabled = number + by < 1 || number + by > count;
+    return button;
+  };
+  line.append(step(texts.previous, -1), make("span", "place", place), step(texts.next, 1));
+  const paces = make("div", "paces");
+  paces.setAttribute("role", "group");
+  paces.setAttribute("aria-label", texts.pace);
+  /** @param {"free" | "here" | "pause"} what @param {boolean} pressed */
+  const choice = (what, pressed) => {
+    const button = makeButton(texts[what], "choice", () => act({ do: what }));
+    button.setAttribute("aria-pressed", String(pressed));
+    return button;
+  };
+  paces.append(choice("free", screen === null), choice("here", screen !== null), choice("pause", paused));
+  const top = make("div", "controls");
+  top.append(line, paces);
+  const heading = formatted("h2", "ask", ask);
+  const foot = make("div", "foot");
+  const reveal = makeButton(revealed ? texts.revealed : texts.reveal, "lock", () => act({ do: "reveal" }));
+  reveal.disabled = revealed;
+  foot.append(reveal);
+  const again = makeButton(texts.again, "hint", () => act({ do: "again" }));
+  if (vote < MAX_VOTES && !revealed) foot.append(again);
+  foot.append(make("span", "answered", answered));
+  return [top, heading, foot];
+}

@@ -1,0 +1,234 @@
+// What a class has answered to one question, drawn on its scene: counts on words and cells, drawn rows over each other,
+// places of heads, dots on a line, lists of sentences. Before the reveal the server has not sent what is right.
+import { makeMatrix } from "../lesson/matrix.js";
+import { emphasized, make, makeLink, makeSvg } from "../page/elements.js";
+import { fill, isRtl, written } from "../page/wording.js";
+
+/**
+ * One vote. `truth` is there once it is revealed: an answer, a row of weights, a number, or the answers that are right.
+ * @typedef {object} VoteSpread
+ * @property {string} heading
+ * @property {number} count
+ * @property {number[] | number[][]} [counts]
+ * @property {[string, number][]} [rows]
+ * @property {number[]} [mean]
+ * @property {[number, number][]} [numbers]
+ * @property {{ answer: string, count: number, pieces: string[], links: { text: string, href: string }[] }[]} [answers]
+ * @property {string | number | number[] | string[]} [truth]
+ */
+/**
+ * @typedef {object} SceneSpread
+ * @property {string} heading
+ * @property {string} [refusal]
+ * @property {import("../lesson/screen.js").Question} question
+ * @property {VoteSpread[]} votes
+ * @property {{ matrix_rows: string, matrix_columns: string }} titles
+ */
+/** @typedef {{ question: any, vote: VoteSpread, scene: SceneSpread, texts: Record<string, string> }} OfVote */
+
+/** @type {Record<string, (of: OfVote) => HTMLElement>} */
+const DRAWN = {
+  point: ({ question, vote }) => onWords(question.words, vote),
+  cell: onCells,
+  draw: overRows,
+  order: onPlaces,
+  choose: onPictures,
+  estimate: onLine,
+  flip: inList,
+  find: inList,
+  why: inList,
+};
+
+/** @param {SceneSpread} scene @param {Record<string, string>} texts */
+export function drawSpread(scene, texts) {
+  const box = make("div", "scene");
+  if (scene.heading) box.append(make("h3", "", scene.heading));
+  if (scene.refusal) {
+    box.append(make("p", "refusal", scene.refusal));
+    return box;
+  }
+  const votes = make("div", "votes");
+  for (const vote of scene.votes) {
+    const one = make("div", `vote ${scene.question.kind}`);
+    if (vote.heading) one.append(make("h3", "", vote.heading));
+    one.append(
+      vote.count
+        ? DRAWN[scene.question.kind]({ question: scene.question, vote, scene, texts })
+        : make("p", "none", texts.waiting),
+    );
+    votes.append(one);
+  }
+  box.append(votes);
+  return box;
+}
+
+/** @param {string[]} words @param {VoteSpread} vote */
+function onWords(words, { counts, count, truth }) {
+  const row = make("div", "words");
+  row.dir = isRtl(words) ? "rtl" : "ltr";
+  for (const [at, word] of words.entries()) {
+    const given = /** @type {number[]} */ (counts)[at];
+    const name = make("div", truth === String(at + 1) ? "word true" : "word");
+    name.style.setProperty("--share", `${(100 * given) / count}%`);
+    name.append(make("bdi", "", word), make("output", given ? "" : "nobody", String(given)));
+    row.append(name);
+  }
+  return row;
+}
+
+/** @param {OfVote} of */
+function onCells({ question, vote, scene }) {
+  const counts = /** @type {number[][]} */ (vote.counts);
+  const titles = { from: scene.titles.matrix_rows, to: scene.titles.matrix_columns };
+  return makeMatrix(question.queries, question.words, titles, (row, column) => {
+    const given = counts[row][column];
+    const cell = make("td", vote.truth === `${row + 1},${column + 1}` ? "true" : "", given ? String(given) : "");
+    cell.style.setProperty("--share", `${(100 * given) / vote.count}%`);
+    return cell;
+  });
+}
+
+// Each drawn row is a line through its weights, over those of the others; their mean is a thick line, the true row a
+// dashed one.
+/** @param {OfVote} of */
+function overRows({ question, vote, texts }) {
+  const { words } = question;
+  const [width, height] = [Math.max(words.length * 44, 240), 190];
+  const picture = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": texts.drawn });
+  picture.setAttribute("class", "rows");
+  picture.style.width = `${width}px`;
+  /** @param {number} at @param {number} weight */
+  const point = (at, weight) => `${((at + 0.5) * width) / words.length},${height - 8 - weight * (height - 16)}`;
+  /** @param {number[]} row @param {string} name @param {number} count */
+  const line = (row, name, count = 1) => {
+    const path = makeSvg("polyline", { points: row.map((weight, at) => point(at, weight)).join(" "), class: name });
+    path.style.strokeOpacity = name === "one" ? String(Math.min(0.22 * count, 1)) : "1";
+    return path;
+  };
+  for (const share of [0, 0.5, 1]) {
+    const y = height - 8 - share * (height - 16);
+    picture.append(makeSvg("line", { x1: 0, x2: width, y1: y, y2: y, class: "rule" }));
+  }
+  for (const [answer, count] of vote.rows ?? []) {
+    const row = words.map(() => 0);
+    for (const one of answer.split(",")) {
+      const [at, share] = one.split(":");
+      row[Number(at) - 1] = Number(share) / 100;
+    }
+    picture.append(line(row, "one", count));
+  }
+  picture.append(line(vote.mean ?? [], "mean"));
+  if (Array.isArray(vote.truth)) picture.append(line(/** @type {number[]} */ (vote.truth), "truth"));
+  const names = make("div", "names");
+  names.style.width = `${width}px`;
+  names.append(...words.map((/** @type {string} */ word) => make("bdi", "", word)));
+  const keys = make("p", "legend");
+  for (const [name, text] of [
+    ["mean", texts.mean],
+    ["truth", vote.truth ? texts.truth : ""],
+  ])
+    if (text) keys.append(make("span", `key ${name}`, text));
+  const scrolls = make("div", "scrolls");
+  scrolls.append(picture, names);
+  const box = make("div");
+  box.append(scrolls, keys);
+  return box;
+}
+
+/** @param {OfVote} of */
+function onPlaces({ question, vote, texts }) {
+  /** @type {number[]} */
+  const heads = question.heads;
+  const right = typeof vote.truth === "string" ? vote.truth.split(",") : [];
+  const table = make("table", "matrix places");
+  const head = make("tr");
+  head.append(make("th"), ...heads.map((_, at) => make("th", "column", fill(texts.place, { number: at + 1 }))));
+  table.append(head);
+  for (const [at, number] of heads.entries()) {
+    const line = make("tr");
+    line.append(make("th", "row", fill(texts.head, { head: number })));
+    for (const [place, given] of /** @type {number[][]} */ (vote.counts)[at].entries()) {
+      const cell = make("td", right[place] === String(number) ? "true" : "", given ? String(given) : "");
+      cell.style.setProperty("--share", `${(100 * given) / vote.count}%`);
+      line.append(cell);
+    }
+    table.append(line);
+  }
+  return table;
+}
+
+/** @param {OfVote} of */
+function onPictures({ vote, texts }) {
+  const row = make("div", "words");
+  for (const [at, given] of /** @type {number[]} */ (vote.counts).entries()) {
+    const name = make("div", vote.truth === String(at + 1) ? "word true" : "word");
+    name.style.setProperty("--share", `${(100 * given) / vote.count}%`);
+    name.append(make("span", "", fill(texts.picture, { number: at + 1 })), make("output", "", String(given)));
+    row.append(name);
+  }
+  return row;
+}
+
+// Numbers as dots on their line; those that would cover each other are stacked.
+/** @param {OfVote} of */
+function onLine({ question, vote, texts }) {
+  const { low, high } = question;
+  const [width, dot, bins] = [640, 9, 64];
+  /** @type {number[]} */
+  const stacks = Array.from({ length: bins + 1 }, () => 0);
+  /** @type {[number, number][]} */
+  const dots = [];
+  for (const [number, count] of vote.numbers ?? []) {
+    const bin = Math.round(((number - low) / (high - low)) * bins);
+    for (let nth = 0; nth < count; nth++) dots.push([bin, stacks[bin]++]);
+  }
+  const most = Math.max(...stacks);
+  const size = Math.min(dot, 150 / most);
+  const height = Math.max(most * size + 12, 40);
+  const picture = makeSvg("svg", {
+    viewBox: `-8 ${-height} ${width + 16} ${height + 24}`,
+    role: "img",
+    "aria-label": texts.drawn,
+  });
+  picture.setAttribute("class", "dots");
+  picture.append(makeSvg("line", { x1: 0, x2: width, y1: 0, y2: 0, class: "rule" }));
+  if (typeof vote.truth === "number") {
+    const x = ((vote.truth - low) / (high - low)) * width;
+    picture.append(makeSvg("line", { x1: x, x2: x, y1: 4, y2: -height, class: "truth" }));
+  }
+  for (const [bin, nth] of dots)
+    picture.append(makeSvg("circle", { cx: (bin / bins) * width, cy: -(nth + 0.5) * size - 1, r: size / 2 - 0.6 }));
+  picture.append(
+    makeSvg("text", { x: 0, y: 18 }, written(low)),
+    makeSvg("text", { x: width, y: 18, "text-anchor": "end" }, written(high)),
+  );
+  const box = make("div");
+  box.append(picture);
+  if (typeof vote.truth === "number") {
+    const keys = make("p", "legend");
+    keys.append(make("span", "key truth", `${texts.truth}: ${written(vote.truth)}`));
+    box.append(keys);
+  }
+  return box;
+}
+
+// Sentences and changes, the most frequent first. A sentence opens in another tab, where the model reads it.
+/** @param {OfVote} of */
+function inList({ vote, texts }) {
+  const list = make("ol", "given");
+  const right = Array.isArray(vote.truth) ? vote.truth.map(String) : [];
+  for (const { answer, count, pieces, links } of vote.answers ?? []) {
+    const isRight = right.includes(answer);
+    const one = make("li", isRight ? "true" : "");
+    one.append(emphasized("span", pieces));
+    if (count > 1) one.append(" ", make("output", "", fill(texts.times, { count })));
+    if (isRight) one.append(" ", make("span", "verdict", `● ${texts.right}`));
+    for (const { text, href } of links) {
+      const link = makeLink(fill(texts.run, { page: text }), new URL(href, document.baseURI).href);
+      Object.assign(link, { target: "_blank", rel: "noopener", className: "leads-out" });
+      one.append(" · ", link);
+    }
+    list.append(one);
+  }
+  return list;
+}

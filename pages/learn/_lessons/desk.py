@@ -1,0 +1,239 @@
+"""The teacher's desk of a room: its code for the class, its pace, who has answered what, and the spread."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mha_core import MhaError
+from pages._kit import components
+from pages._kit.text import literal, said, t, template
+from pages._server import rooms
+from pages.learn._lessons import desk_after, desk_spread, opening, place, qr, texts
+from pages.learn._lessons.place import Place
+
+if TYPE_CHECKING:
+    from mha_core.room.rooms import Desk, KeptAnswer, Room, Student
+
+KEY, DOOR = "desk", "desk_door"
+SECONDS = 2  # between two drawings
+HEIGHT = 700  # pixels until it is drawn
+NOW = "desk_now"  # in the session: what is true of one desk until it is left
+TEXTS = (
+    *("projector", "projector_off", "free", "here", "pause", "previous", "next", "reveal", "again", "hide"),
+    *("student", "total", "help", "helped", "at", "name", "none", "revealed", "leave", "scan", "pace"),
+    *("mean", "truth", "place", "head", "run", "times", "signs", "picture", "waiting", "drawn"),
+    *("right", "other", "misread", "unchecked", "empty"),
+)
+_door = components.component(DOOR, "room/door.js")
+_desk = components.component(
+    KEY,
+    "room/desk.js",
+    html='<div class="lesson desk"></div>',
+    styles=("lesson/lesson.css", "room/desk.css"),
+)
+
+
+def page() -> None:
+    if not rooms.offered():
+        st.info(t("room.not_offered"))
+        return
+    try:
+        store = rooms.rooms()
+    except MhaError as error:
+        st.error(literal(said(error)))
+        return
+    if place.desk_code() == place.NEW:
+        opening.page()
+        return
+    from mha_core.room.rooms import Unavailable, normalized
+
+    code = normalized(place.desk_code() or "")
+    held = st.session_state.setdefault(opening.SECRETS, {})
+    secret = held.get(code)
+    problem: MhaError | None = None
+    if secret:
+        try:
+            store.desk(code, secret)
+        except MhaError as error:
+            problem = error
+    waits = isinstance(problem, Unavailable)
+    _door(
+        key=DOOR,
+        data={"code": code, "secret": None if problem and not waits else secret, "known": secret is not None},
+        on_acted_change=lambda: _enter(code),
+    )
+    if secret is None:
+        return
+    if secret == "" or (problem and not waits):
+        reason = said(problem) if problem else t("room.desk_no_secret", code=code)
+        st.error(literal(reason))
+        st.button(t("lessons.all"), key="desk_leave", on_click=place.go, kwargs=opening.LEAVE)
+        return
+    projected = place.projected()
+    _live(code, projected)
+    if not projected and not waits:
+        desk_after.page(store.desk(code, secret))
+
+
+def _enter(code: str) -> None:
+    """The browser has sent the secret of the link, or "" where that has none."""
+    st.session_state[opening.SECRETS][code] = str(st.session_state[DOOR].acted["secret"])
+
+
+def _now(code: str) -> dict[str, Any]:
+    held = st.session_state.get(NOW)
+    if held is None or held["code"] != code:
+        held = {"code": code, "screen": 1, "hidden": False, "problem": "", "known": {}, "answers": (-1, [])}
+        st.session_state[NOW] = held
+    return held
+
+
+@st.fragment(run_every=SECONDS)
+def _live(code: str, projected: bool) -> None:
+    """What changes while the class works, drawn anew every two seconds."""
+    from mha_core.room.rooms import Unavailable
+
+    now = _now(code)
+    if now.pop("whole", False):
+        st.rerun()
+    try:
+        desk = rooms.rooms().desk(code, st.session_state[opening.SECRETS].get(code) or "")
+        now["data"] = _data(desk, now, projected)
+        problem = now["problem"]
+    except Unavailable as error:
+        problem = said(error)
+    except MhaError:  # it is deleted, or has another secret now
+        st.rerun()
+    if "data" not in now:
+        st.caption(literal(problem))
+        return
+    _desk(
+        key=KEY,
+        data=now["data"] | {"problem": problem},
+        height=HEIGHT,
+        on_acted_change=lambda: _act(code),
+    )
+
+
+def _act(code: str) -> None:
+    """What the teacher has done; what the room refuses is said on the desk."""
+    acted, now = st.session_state[KEY].acted, _now(code)
+    now["problem"] = ""
+    try:
+        desk = rooms.rooms().desk(code, st.session_state[opening.SECRETS].get(code) or "")
+        _do(desk, now, acted)
+    except MhaError as error:
+        now["problem"] = said(error)
+
+
+def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
+    from mha_core.room.rooms import Pace
+
+    room = desk.room()
+    screen = _screen(room, now)
+    match acted["do"]:
+        case "screen":
+            now["screen"] = min(max(int(acted["number"]), 1), len(room.lesson.screens))
+            if room.pace.screen is not None:
+                desk.set_pace(room.pace._replace(screen=now["screen"]))
+        case "free":
+            desk.set_pace(Pace(None, room.pace.paused))
+        case "here":
+            desk.set_pace(Pace(screen, room.pace.paused))
+        case "pause":
+            desk.set_pace(Pace(room.pace.screen, not room.pace.paused))
+        case "reveal":
+            desk.reveal(screen)
+        case "again":
+            desk.vote_again(screen)
+        case "helped":
+            desk.helped(int(acted["number"]))
+        case "hide":
+            now["hidden"] = not now["hidden"]
+        case "projector":
+            place.go(projector="" if place.projected() else 1)
+            now["whole"] = True
+        case "leave":
+            place.go(**opening.LEAVE)
+            now["whole"] = True
+
+
+def _screen(room: "Room", now: dict[str, Any]) -> int:
+    """The screen in hand: where the class is, else the one that was looked at."""
+    return room.pace.screen or min(now["screen"], len(room.lesson.screens))
+
+
+def invitation(code: str) -> dict[str, object]:
+    """What the class is shown: the link that joins the room, and its picture."""
+    base = (st.context.url or "lessons").partition("?")[0].partition("#")[0]
+    link = f"{base}?room={rooms.rooms().invitation(code)}"
+    return {"link": link, "qr": qr.drawn(link)}
+
+
+def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, object]:
+    from pages.learn._lessons import signs
+
+    room, students = desk.room(), desk.students()
+    told = {
+        "code": room.code,
+        "title": texts.title(room.lesson),
+        "invitation": invitation(room.code),
+        "students": t(f"room.desk_students_{'one' if len(students) == 1 else 'other'}", count=len(students)),
+        "projector": projected,
+        "texts": {name: template(f"room.desk_js_{name}") for name in TEXTS},
+    }
+    if projected:
+        return told
+    if now["answers"][0] != (count := desk.answer_count()):
+        now["answers"] = count, desk.answers()
+    answers: list[KeptAnswer] = now["answers"][1]
+    is_whole = signs.learn(now["known"], room.lesson, answers)
+    screen = _screen(room, now)
+    vote = room.vote(screen)
+    number = len({one.student for one in answers if (one.screen, one.vote) == (screen, vote)})
+    return told | {
+        "pace": {"screen": room.pace.screen, "paused": room.pace.paused},
+        "number": screen,
+        "count": len(room.lesson.screens),
+        "place": t("lessons.place", number=screen, count=len(room.lesson.screens)),
+        "ask": texts.ask(Place(room.lesson, screen, {})),
+        "revealed": screen in room.revealed,
+        "vote": vote,
+        "answered": t("room.desk_answered", answered=number, count=len(students)),
+        "hidden": now["hidden"],
+        "whole": is_whole,
+        "spreads": desk_spread.spreads(room, screen, answers, now["known"]),
+        "table": _table(room, students, answers, now),
+    }
+
+
+def _table(
+    room: "Room", students: Sequence["Student"], answers: Sequence["KeptAnswer"], now: dict[str, Any]
+) -> dict[str, object]:
+    """A row for each student, raised hands first, with the sign of the latest vote on each screen."""
+    screens = range(1, len(room.lesson.screens) + 1)
+    latest: dict[tuple[int, int], KeptAnswer] = {}
+    for one in answers:  # votes in their order
+        latest[one.student, one.screen] = one
+
+    def sign(student: int, screen: int) -> Sequence[str]:
+        one = latest.get((student, screen))
+        if one is None:
+            return "empty", ""
+        if now["hidden"] and screen not in room.revealed:
+            return "answered", t("room.desk_sign_answered")
+        found = now["known"].get((screen, one.language, one.answer))
+        return found or ("answered", t("room.desk_sign_answered"))
+
+    rows = [
+        {
+            "number": one.number,
+            "name": "" if now["hidden"] else one.name,
+            "screen": one.screen,
+            "help": one.needs_help,
+            "signs": [sign(one.number, screen) for screen in screens],
+        }
+        for one in sorted(students, key=lambda one: (not one.needs_help, one.number))
+    ]
+    return {"rows": rows, "screens": len(screens)}

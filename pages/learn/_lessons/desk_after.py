@@ -1,0 +1,137 @@
+"""What a teacher does with a room besides the lesson: its table, its end, its secret link, receipts."""
+
+import json
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import MhaError
+from pages._kit.matrices import csv
+from pages._kit.text import literal, said, t
+from pages.learn._lessons import items, opening, place
+
+if TYPE_CHECKING:
+    from mha_core.room.rooms import Desk
+
+DAYS, RECEIPT, TOGETHER = "desk_days", "desk_receipt", "desk_together"
+TOLD = "desk_told"  # in the session: what came of the last act
+
+
+def page(desk: "Desk") -> None:
+    try:
+        room = desk.room()
+    except MhaError:  # deleted in this moment
+        st.rerun()
+    told = st.session_state.pop(TOLD, "")
+    with st.expander(t("room.desk_more"), expanded=bool(told)):
+        if told:
+            st.info(told)
+        st.caption(t("room.desk_kept_until", day=f"{room.expires:%Y-%m-%d}"))
+        st.radio(
+            t("room.desk_reveal_when"),
+            (True, False),
+            index=0 if room.together else 1,
+            format_func=lambda value: t(f"room.desk_together_{'yes' if value else 'no'}"),
+            key=TOGETHER,
+            on_change=lambda: _try(lambda: desk.set_together(st.session_state[TOGETHER])),
+            horizontal=True,
+        )
+        st.markdown(f"**{t('room.desk_export')}**")
+        _export(desk, "desk")
+        st.markdown(f"**{t('room.desk_link')}**")
+        st.caption(t("room.desk_link_what"))
+        with st.container(horizontal=True):
+            with st.popover(t("room.desk_link_show"), icon=":material/key:"):
+                st.code(_link(desk.code), language=None, wrap_lines=True)
+            st.button(t("room.desk_renew"), key="desk_renew", on_click=lambda: _try(lambda: _renew(desk)))
+        st.text_input(
+            t("room.desk_check"),
+            key=RECEIPT,
+            placeholder="K7QM2X-17-6-20261126-8ZKQ3MWY2B",
+            on_change=lambda: _try(lambda: _check(desk)),
+        )
+        _end(desk)
+
+
+def _export(desk: "Desk", key: str) -> None:
+    from mha_core.room.export import rows
+
+    kinds = {
+        "csv": lambda: csv(pd.DataFrame(rows(desk, items.trace))),
+        "json": lambda: json.dumps(rows(desk, items.trace), ensure_ascii=False, indent=1),
+    }
+    with st.container(horizontal=True):
+        for kind, written in kinds.items():
+            st.download_button(
+                t(f"room.desk_{kind}"),
+                written,
+                file_name=f"room-{desk.code}.{kind}",
+                mime={"csv": "text/csv", "json": "application/json"}[kind],
+                key=f"{key}_{kind}",
+                icon=":material/download:",
+                on_click="ignore",
+            )
+
+
+def _end(desk: "Desk") -> None:
+    from mha_core.room.rooms import DAYS as USUAL
+    from mha_core.room.rooms import MAX_DAYS
+
+    st.markdown(f"**{t('room.desk_end')}**")
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.number_input(t("room.desk_days"), 1, MAX_DAYS, USUAL, key=DAYS, width=220)
+        st.button(
+            t("room.desk_keep"),
+            key="desk_keep",
+            on_click=lambda: _try(lambda: desk.keep_for(st.session_state[DAYS])),
+        )
+        with st.popover(t("room.desk_delete"), icon=":material/delete:"):
+            st.caption(t("room.desk_delete_what"))
+            _export(desk, "delete")
+            st.button(
+                t("room.desk_delete_now"),
+                key="desk_delete",
+                type="primary",
+                on_click=lambda: _try(lambda: _delete(desk)),
+            )
+
+
+def _try(act) -> None:  # type: ignore[no-untyped-def]
+    """Do it; what the room refuses is said."""
+    try:
+        act()
+    except MhaError as error:
+        st.session_state[TOLD] = literal(said(error))
+
+
+def _link(code: str) -> str:
+    """The address of the desk, with the secret where no server sees it."""
+    base = (st.context.url or "lessons").partition("?")[0].partition("#")[0]
+    return f"{base}?{place.DESK}={code}#{st.session_state[opening.SECRETS][code]}"
+
+
+def _renew(desk: "Desk") -> None:
+    st.session_state[opening.SECRETS][desk.code] = desk.renew()
+    st.session_state[TOLD] = t("room.desk_renewed")
+
+
+def _check(desk: "Desk") -> None:
+    if text := st.session_state[RECEIPT].strip():
+        found = desk.check_receipt(text)
+        names = {one.number: one.name for one in desk.students()}
+        name = names.get(found.number) or t("room.desk_js_student", number=found.number)
+        st.session_state[TOLD] = t(
+            "room.desk_receipt",
+            name=literal(name),
+            count=found.answered,
+            total=len(desk.room().lesson.screens),
+            day=f"{found.day:%Y-%m-%d}",
+        )
+
+
+def _delete(desk: "Desk") -> None:
+    desk.delete()
+    st.session_state[opening.SECRETS].pop(desk.code, None)
+    st.session_state[opening.DELETED] = desk.code
+    place.go(**opening.LEAVE)

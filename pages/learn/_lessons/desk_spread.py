@@ -1,0 +1,81 @@
+"""The spread of a screen's answers, drawn on the scene; without the truth until it is revealed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mha_core import MhaError
+from mha_core.lessons.item import Item
+from mha_core.lessons.question import Find
+from mha_core.lessons.spread import spread
+from pages._kit.language import language
+from pages._kit.text import catalogue, joined, said, t, template
+from pages.learn._lessons import interpretation, items, question_data, reveal, signs
+
+if TYPE_CHECKING:
+    from mha_core.room.rooms import KeptAnswer, Room
+
+
+def spreads(
+    room: "Room", screen: int, answers: Sequence["KeptAnswer"], known: signs.Known
+) -> list[dict[str, object]]:
+    """One for each scene that was asked about: languages may have their own; each with its votes."""
+    here = [one for one in answers if one.screen == screen]
+    by_scene: dict[str, tuple[Item, list[KeptAnswer], list[str]]] = {}
+    for spoken in sorted({one.language for one in here} or {language()}):
+        asked = signs.item(room.lesson, screen, spoken)
+        of_language = [one for one in here if one.language == spoken]
+        if isinstance(asked, MhaError):
+            told: dict[str, object] = {"refusal": t("lessons.cannot_be_asked", reason=said(asked))}
+            return [told]
+        _, same, languages = by_scene.setdefault(asked.scene.link(), (asked, [], []))
+        same += of_language
+        languages.append(spoken)
+    return [
+        _of_scene(asked, room, screen, same, known, languages if len(by_scene) > 1 else [])
+        for asked, same, languages in by_scene.values()
+    ]
+
+
+def _of_scene(
+    asked: Item,
+    room: "Room",
+    screen: int,
+    answers: Sequence["KeptAnswer"],
+    known: signs.Known,
+    languages: list[str],
+) -> dict[str, object]:
+    revealed = screen in room.revealed
+    spoken = {one.answer: one.language for one in answers}
+
+    def is_right(answer: str) -> bool | None:
+        sign, _ = known.get((screen, spoken[answer], answer), ("", ""))
+        return sign == "right" if sign else items.is_right(asked, answer)
+
+    votes = []
+    for vote in range(1, room.vote(screen) + 1):
+        given = [one.answer for one in answers if one.vote == vote]
+        told = spread(asked, given, is_right if revealed else None)
+        if isinstance(told.get("answers"), list):
+            told["answers"] = [_in_words(asked, *one) for one in told["answers"]]  # type: ignore[union-attr]
+        heading = t("room.desk_vote", number=vote) if room.vote(screen) > 1 else ""
+        votes.append(told | {"heading": heading})
+    return {
+        "heading": t(
+            "room.desk_asked_in", language=joined(catalogue(one)["language.name"] for one in languages)
+        )
+        if languages
+        else "",
+        "question": question_data.data(asked),
+        "votes": votes,
+        "titles": {name: template(f"lessons.js_{name}") for name in ("matrix_rows", "matrix_columns")},
+    }
+
+
+def _in_words(asked: Item, answer: str, count: int) -> dict[str, object]:
+    """An answer of a list, as pieces of which every other is a word; a sentence with where it is run."""
+    told: dict[str, object] = {"answer": answer, "count": count, "pieces": [answer], "links": []}
+    if asked.question.kind == "flip":
+        told["pieces"] = reveal.pieces(interpretation.change(asked, answer))
+    elif isinstance(asked.question, Find):
+        told["links"] = reveal.looks(asked.question.posed(asked, answer).scene)
+    return told

@@ -1,0 +1,61 @@
+"""A teacher opens a room for a class: with which lesson, when answers are revealed, how long it is kept."""
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.lessons.lesson import Lesson
+from pages._kit.text import literal, said, t
+from pages._server import rooms
+from pages.learn._lessons import library, place, texts
+
+SECRETS = "desk_secrets"  # of the session: the secrets of the teacher's desks, by the codes of their rooms
+DELETED = "room_deleted"  # in the session: the code of the room that was deleted just now
+TOGETHER, DAYS = "room_together", "room_days"
+
+
+def way(lesson: str) -> dict[str, object]:
+    """The fields of the link that opens a room with the lesson of that name."""
+    return {place.DESK: place.NEW, place.LESSON: lesson, place.SCREEN: "", place.ANSWERS: ""}
+
+
+def page() -> None:
+    """What is to be said of a room before it is there."""
+    from mha_core.room.rooms import DAYS as USUAL
+    from mha_core.room.rooms import MAX_DAYS
+
+    lesson = library.lessons().get(st.query_params.get(place.LESSON, ""))
+    if lesson is None:
+        st.info(t("lessons.file_gone"), icon=":material/upload_file:")
+        return
+    st.title(t("room.desk_new", title=literal(texts.title(lesson))), anchor=False)
+    st.caption(t("room.desk_new_what"))
+    together = st.radio(
+        t("room.desk_reveal_when"),
+        (True, False),
+        format_func=lambda value: t(f"room.desk_together_{'yes' if value else 'no'}"),
+        key=TOGETHER,
+    )
+    days = st.number_input(t("room.desk_days"), 1, MAX_DAYS, USUAL, key=DAYS, width=220)
+    with st.container(horizontal=True):
+        if st.button(t("room.desk_open"), key="room_open", type="primary", icon=":material/co_present:"):
+            _open(lesson, together=together, days=days)
+        st.button(t("lessons.all"), key="room_leave", on_click=place.go, kwargs=LEAVE)
+
+
+def _open(lesson: Lesson, *, together: bool, days: int) -> None:
+    try:
+        key = rooms.rooms().open(lesson, together=together, days=days)
+    except MhaError as error:
+        st.error(literal(said(error)))
+        return
+    st.session_state.setdefault(SECRETS, {})[key.code] = key.secret
+    place.go(**LEAVE | {place.DESK: key.code})
+    st.rerun()
+
+
+LEAVE = {
+    place.DESK: "",
+    place.LESSON: "",
+    place.PROJECTOR: "",
+    library.FILE: "",
+}  # of the link: back to the cards

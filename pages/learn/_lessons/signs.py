@@ -1,0 +1,62 @@
+"""What an answer of a room says to its teacher, as a sign; each is computed once, and so many in a moment."""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mha_core import MhaError
+from mha_core.lessons.item import Item
+from mha_core.lessons.lesson import Lesson
+from pages._kit.text import said, t
+from pages.learn._lessons import items
+
+if TYPE_CHECKING:
+    from mha_core.room.rooms import KeptAnswer
+
+SECONDS = 0.5  # in which signs are computed before the desk is drawn; the others come with the next drawing
+Sign = tuple[str, str]  # its name in desk_table.js, and what it says
+
+Known = dict[tuple[int, str, str], Sign]  # by screen, language and answer
+
+
+def item(lesson: Lesson, screen: int, language: str) -> Item | MhaError:
+    """The question of a screen as it was asked in a language, or why it could not be asked."""
+    try:
+        asked = lesson.screens[screen - 1].item(language, items.trace)
+        return items.refusal(asked) or asked
+    except MhaError as error:
+        return error
+
+
+def learn(known: Known, lesson: Lesson, answers: Iterable["KeptAnswer"]) -> bool:
+    """Compute the signs of answers that have none yet, as far as time allows; whether all have one now."""
+    until, asked = time.monotonic() + SECONDS, {}
+    for one in answers:
+        key = one.screen, one.language, one.answer
+        if key in known:
+            continue
+        if time.monotonic() > until:
+            return False
+        at = one.screen, one.language
+        if at not in asked:
+            asked[at] = item(lesson, *at)
+        known[key] = _sign(asked[at], one.answer)
+    return True
+
+
+def _sign(asked: Item | MhaError, answer: str) -> Sign:
+    """Nothing to check, right, another answer, or misread."""
+    problem = asked if isinstance(asked, MhaError) else items.problem(asked, answer)
+    if isinstance(asked, MhaError) or problem is not None:
+        return "unchecked", t("room.desk_sign_unchecked", reason=said(problem))
+    try:
+        right = items.is_right(asked, answer)
+        if right is None:
+            return "unchecked", t("room.desk_sign_reason")
+        if right:
+            return "right", t("room.desk_sign_right")
+        if asked.misreads(answer):
+            return "misread", t(f"room.desk_misread_{asked.question.kind}")
+    except MhaError as error:
+        return "unchecked", t("room.desk_sign_unchecked", reason=said(error))
+    return "other", t("room.desk_sign_other")
