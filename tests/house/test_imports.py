@@ -48,7 +48,7 @@ TABLE = {
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/lessons/*": f"numpy mha_core.scene.* mha_core.sources.* mha_core.training.* {TRACES}",
     "mha_core/room/migrations/*": "sqlalchemy alembic mha_core.room.schema",
-    "mha_core/room/*": f"sqlalchemy alembic mha_core.lessons.* mha_core.scene.* {TRACES}",
+    "mha_core/room/*": f"sqlalchemy alembic segno mha_core.lessons.* mha_core.scene.* {TRACES}",
     "mha_core/__init__.py": "late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
     f" late:mha_core.analysis.* late:mha_core.lessons.* {FLAT}",

@@ -12,8 +12,8 @@ import { make, penOf } from "../page/elements.js";
  * @property {string} save
  */
 
-const [WIDTH, HEIGHT, EDGE] = [1000, 520, 60]; // pixels of the picture
-const [INK, QUIET, PAPER] = ["#20242e", "#5d6470", "#ffffff"]; // the same in light and dark: it leaves the page
+const SHEET = { width: 1000, height: 520, edge: 60 }; // pixels of the picture
+const COLOURS = { ink: "#20242e", quiet: "#5d6470", paper: "#ffffff" }; // the same in light and dark: it leaves the page
 const FONT = "system-ui, sans-serif";
 const CODE_FONT = "ui-monospace, monospace";
 
@@ -33,24 +33,24 @@ export function receiptOf(receipt) {
 
 /** @param {Receipt} receipt */
 function picture({ title, lines, code }) {
-  const canvas = Object.assign(make("canvas"), { width: WIDTH, height: HEIGHT });
+  const canvas = Object.assign(make("canvas"), { width: SHEET.width, height: SHEET.height });
   const pen = penOf(canvas);
-  pen.fillStyle = PAPER;
-  pen.fillRect(0, 0, WIDTH, HEIGHT);
-  pen.strokeStyle = QUIET;
-  pen.strokeRect(20, 20, WIDTH - 40, HEIGHT - 40);
-  let y = EDGE + 30;
+  pen.fillStyle = COLOURS.paper;
+  pen.fillRect(0, 0, SHEET.width, SHEET.height);
+  pen.strokeStyle = COLOURS.quiet;
+  pen.strokeRect(20, 20, SHEET.width - 40, SHEET.height - 40);
+  let y = SHEET.edge + 30;
   /** @param {string} text @param {string} font @param {string} colour @param {number} step */
   const write = (text, font, colour, step) => {
     pen.font = font;
     pen.fillStyle = colour;
-    pen.fillText(text, EDGE, y, WIDTH - 2 * EDGE); // a long line is made narrower
+    pen.fillText(text, SHEET.edge, y, SHEET.width - 2 * SHEET.edge); // a long line is made narrower
     y += step;
   };
-  write("Headscope", `600 26px ${FONT}`, QUIET, 70);
-  write(title, `600 46px ${FONT}`, INK, 75);
-  for (const line of lines) write(line, `30px ${FONT}`, INK, 48);
-  y = HEIGHT - EDGE;
-  write(code, `600 34px ${CODE_FONT}`, INK, 0);
+  write("Headscope", `600 26px ${FONT}`, COLOURS.quiet, 70);
+  write(title, `600 46px ${FONT}`, COLOURS.ink, 75);
+  for (const line of lines) write(line, `30px ${FONT}`, COLOURS.ink, 48);
+  y = SHEET.height - SHEET.edge;
+  write(code, `600 34px ${CODE_FONT}`, COLOURS.ink, 0);
   return canvas.toDataURL("image/png");
 }

@@ -9,7 +9,7 @@ from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import literal, said, t, template
 from pages._server import rooms
-from pages.learn._lessons import desk_after, desk_spread, opening, place, qr, texts
+from pages.learn._lessons import desk_after, desk_spread, opening, place, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:
@@ -166,6 +166,8 @@ def _screen(room: "Room", now: dict[str, Any]) -> int:
 
 def invitation(code: str) -> dict[str, object]:
     """What the class is shown: the link that joins the room, and its picture."""
+    from mha_core.room import qr
+
     base = (st.context.url or "lessons").partition("?")[0].partition("#")[0]
     link = f"{base}?room={rooms.rooms().invitation(code)}"
     return {"link": link, "qr": qr.drawn(link)}

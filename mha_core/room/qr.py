@@ -3,12 +3,12 @@
 from functools import lru_cache
 from itertools import groupby
 
+import segno
+
 
 @lru_cache(maxsize=256)
 def drawn(link: str) -> dict[str, object]:
     """Its width in modules, and its dark ones as the path of an SVG."""
-    import segno
-
     rows = [list(row) for row in segno.make(link, error="m", micro=False).matrix]
     parts = []
     for y, row in enumerate(rows):
