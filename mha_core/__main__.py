@@ -1,17 +1,19 @@
-"""The command `headscope`: opens the app, a saved trace or a link, or writes a trace to a file."""
+"""The command `headscope`: opens the app, a saved trace, a link or a room, or writes a trace to a file."""
 
 import argparse
 import io
 import os
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import mha_core as mha
 from mha_core import resources
-from mha_core.errors import listed
+from mha_core.errors import listed, one_of
 
 if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
@@ -70,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if len(args.words) != 1:
                 parser.error("a lesson is one file: headscope lesson FILE, or headscope lesson check FILE")
             _open_lesson(args.words[0])
+        if args.command == "class":
+            options = _open_room(args.lesson, options)
         return _app(options)
     except (mha.MhaError, OSError) as error:
         print(f"headscope: {error}", file=sys.stderr)
@@ -138,6 +142,11 @@ def _parser() -> argparse.ArgumentParser:
     lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
     help_text = "a lesson as a TOML file (assets/lessons/README.md says how to write one)"
     lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=help_text)
+
+    meaning = "open a room: a lesson for a class on this network, with a desk for its teacher"
+    room = commands.add_parser("class", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    help_text = "a lesson of Headscope by its name, by default the first, or a lesson as a TOML file"
+    room.add_argument("lesson", metavar="LESSON", nargs="?", help=help_text)
     return parser
 
 
@@ -174,6 +183,84 @@ def _open_lesson(word: str) -> None:
     lesson = Lesson.open(word)
     os.environ[resources.LESSON] = str(Path(word).resolve())
     os.environ[resources.LINK] = f"/{link.compose(link.LinkParts('lessons', {'lesson': lesson.name}))}"
+
+
+def _open_room(word: str | None, options: Sequence[str]) -> list[str]:
+    """Open a room, print how its class and its teacher come in, and return the options of its app.
+
+    The app is reached by every machine of the network, on the port that is printed.
+    """
+    try:
+        import segno
+
+        from mha_core.room.rooms import DAYS, Rooms
+    except ModuleNotFoundError as error:
+        raise mha.MhaError(
+            "Rooms need {name}, which is not installed: pip install 'headscope[room]'.", name=error.name
+        ) from None
+    from mha_core.lessons.lesson import Lesson, in_language, shipped
+
+    if word is None:
+        lesson = next(iter(shipped().values()))
+    else:
+        lesson = shipped()[one_of("lesson", word, shipped())] if _is_name(word) else Lesson.open(word)
+    port = _option("server.port", options) or str(_free_port())
+    host = _option("browser.serverAddress", options) or _address()
+    base = _option("server.baseUrlPath", options).strip("/")
+    page = f"http://{host}:{port}/{quote(base)}{'/' if base else ''}lessons"
+    rooms = Rooms()
+    try:
+        code, secret = rooms.open(lesson)
+        students = f"{page}?room={rooms.invitation(code)}"
+    finally:
+        rooms.close()
+    print(f"Room {code}: {in_language(lesson.title, 'en') or lesson.name}")
+    print(f"Students:  {students}")
+    print(f"Your desk: {page}?desk={code}#{secret}")
+    print(f"The desk's link is yours alone. The room is deleted in {DAYS} days, or tomorrow if nobody joins.")
+    segno.make_qr(students).terminal(compact=True)
+    sys.stdout.flush()  # this process will be replaced
+    os.environ[resources.ROOMS] = "1"
+    return [*options, *_missing(options, {"server.address": "0.0.0.0", "server.port": port})]
+
+
+def _is_name(word: str) -> bool:
+    """Whether that is no file, as those of lessons have an ending."""
+    return not Path(word).suffix and not Path(word).exists()
+
+
+def _option(name: str, options: Sequence[str]) -> str:
+    """The value that one of Streamlit's options was given; "" where it was not."""
+    given = ""
+    for word, following in zip(options, [*options, ""][1:], strict=True):
+        key, equals, value = word.partition("=")
+        if key == f"--{name}":
+            given = value if equals else following
+    return given
+
+
+def _missing(options: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """These options, without those that were given."""
+    return [f"--{name}={value}" for name, value in values.items() if not _option(name, options)]
+
+
+def _free_port(first: int = 8501) -> int:
+    """The port that the app will have: the first one that nobody has."""
+    for port in range(first, first + 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise mha.MhaError("All ports from {first} are taken; name another with --server.port.", first=first)
+
+
+def _address() -> str:
+    """The address of this machine on its network, from which it would send; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("10.254.254.254", 1))
+        except OSError:  # without a network
+            return "127.0.0.1"
+        return asked.getsockname()[0]
 
 
 def _check_lesson(word: str) -> int:

@@ -11,13 +11,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from mha_core import MhaError
+from mha_core import MhaError, resources
 from pages._server import logs
 
 if TYPE_CHECKING:
     from mha_core.room.rooms import Room, Rooms
 
-ROOMS = "HEADSCOPE_ROOMS"  # of the environment: "1" on a server that offers rooms
+ROOMS = resources.ROOMS
 CLEANED = 3600  # seconds between two looks for rooms whose time is over
 MAX_WRONG = 60  # codes that are typed wrong, a minute, on the whole server: so nobody finds rooms by trying
 MINUTE = 60.0

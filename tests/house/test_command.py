@@ -1,21 +1,27 @@
 """The command `headscope`: its files, its refusals and exit codes, and how it opens the app."""
 
 import inspect
+import io
 import os
+import re
+import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
+import segno
 
 import mha_core as mha
 from mha_core import __main__ as command
 from mha_core import resources
 from mha_core.analysis import frames
 from mha_core.attention import functional
+from mha_core.room.rooms import DATABASE, Rooms
 from mha_core.sources import SOURCES
 from mha_core.sources.huggingface import model as huggingface
 
@@ -27,7 +33,7 @@ def started(monkeypatch) -> list[list[str]]:
     """The commands that would replace the process: the arguments after the interpreter's name."""
     commands = []
     monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
-    for name in (resources.OPENED, resources.LINK, resources.LESSON):
+    for name in (resources.OPENED, resources.LINK, resources.LESSON, resources.ROOMS):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
         monkeypatch.delenv(name)
     return commands
@@ -418,3 +424,98 @@ def test_a_lesson_that_cannot_be_read_does_not_open_the_app(tmp_path, started, c
 
 def test_a_lesson_is_one_file(capsys):
     assert "headscope lesson check FILE" in refused(capsys, "lesson", "one.toml", "two.toml")
+
+
+# A room
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch) -> str:
+    url = f"sqlite:///{tmp_path / 'rooms.sqlite3'}"
+    monkeypatch.setenv(DATABASE, url)
+    return url
+
+
+@pytest.fixture
+def room(database, capsys):
+    """`room("class")`: what the command prints, and the room and the desk that its two links open."""
+    rooms = Rooms(database)
+
+    def opened(*words: str):
+        assert command.main(words) == 0
+        said = capsys.readouterr().out
+        students, desk = (urlsplit(link) for link in re.findall(r"http://\S+", said))
+        [code] = re.findall(r"^Room (\w+): ", said, re.MULTILINE)
+        [invitation], [desk_code] = parse_qs(students.query)["room"], parse_qs(desk.query)["desk"]
+        assert rooms.is_invited(invitation)
+        assert (desk_code, students.fragment) == (code, "")
+        return said, students, rooms.desk(code, desk.fragment).room()
+
+    yield opened
+    rooms.close()
+
+
+def test_a_class_gets_a_room_of_the_first_lesson_and_links_that_open_it(room, started):
+    said, students, opened = room("class")
+    assert said.startswith(f"Room {opened.code}: What is a head?\n")
+    assert opened.lesson.name == "heads"
+    assert students.path == "/lessons"
+    assert students.hostname != "localhost"
+    segno.make_qr(students.geturl()).terminal(drawn := io.StringIO(), compact=True)
+    assert said.endswith(drawn.getvalue())
+    assert started == [[*RUN, "--server.address=0.0.0.0", f"--server.port={students.port}"]]
+    assert os.environ[resources.ROOMS] == "1"
+
+
+def test_a_class_gets_a_lesson_by_its_name_or_a_teachers_own(room, started, tmp_path):
+    assert room("class", "one-number")[2].lesson.name == "one-number"
+    said, _, opened = room("class", lesson_file(tmp_path, LESSON.format(word="How")))
+    assert (opened.lesson.name, opened.lesson.minutes) == ("greeting", 3)
+    assert said.startswith(f"Room {opened.code}: greeting\n")
+
+
+def test_the_links_of_a_room_are_those_of_streamlits_options(room, started):
+    options = [
+        "--server.port",
+        "8700",
+        "--server.baseUrlPath=/a/b/",
+        "--browser.serverAddress",
+        "school.example",
+    ]
+    _, students, _ = room("class", *options, "--server.address", "10.0.0.1")
+    assert (students.netloc, students.path) == ("school.example:8700", "/a/b/lessons")
+    assert started == [[*RUN, *options, "--server.address", "10.0.0.1"]]
+
+
+def test_a_room_has_a_port_that_is_free(room, started):
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", 8501))
+        except OSError:
+            pass  # somebody has it already
+        else:
+            other.listen()
+        assert room("class")[1].port > 8501
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("nope", "There is no lesson called 'nope'; heads, query-key-value, "),
+        ("nope.toml", "No such file"),
+        ("", "A lesson has 1 to 24 screens"),
+    ],
+)
+def test_a_class_without_a_lesson_is_refused(word, message, database, started, tmp_path, capsys):
+    assert command.main(["class", word or lesson_file(tmp_path, "minutes = 3")]) == 1
+    assert message in capsys.readouterr().err
+    assert started == []
+    assert not (tmp_path / "rooms.sqlite3").exists()
+
+
+def test_a_class_whose_database_does_not_answer_is_told(started, monkeypatch, capsys):
+    monkeypatch.setenv(DATABASE, "sqlite:////nowhere/rooms.sqlite3")
+    assert command.main(["class"]) == 1
+    assert "The database of the rooms does not answer now (OperationalError)." in capsys.readouterr().err
+    assert started == []

@@ -356,7 +356,7 @@ def test_rooms_of_an_hour_and_of_a_server_are_counted(rooms, lesson, later, monk
         rooms.open(lesson)
     later(3601)
     rooms.open(lesson)
-    with pytest.raises(MhaError, match="This server already has 3 rooms, its limit"):
+    with pytest.raises(MhaError, match="already has 3 rooms, its limit"):
         rooms.open(lesson)
     assert rooms.counts()["rooms"] == 3
 
