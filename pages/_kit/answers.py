@@ -191,8 +191,16 @@ def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) 
 def _shares(
     answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
 ) -> str:
-    """The words of an answer with the model's probabilities in per cent."""
-    return joined(f"{written(word)} {share:.0%}" for word, share in _worth(answer, least))
+    """The words of an answer with the model's probabilities in per cent.
+
+    A punctuation mark is quoted: it could be read as one of the list.
+    """
+
+    def named(word: str) -> str:
+        is_word = word == NOTHING or any(map(str.isalnum, word))
+        return written(word) if is_word else f"“{written(word)}”"
+
+    return joined(f"{named(word)} {share:.0%}" for word, share in _worth(answer, least))
 
 
 def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str, float]]:

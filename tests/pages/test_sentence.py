@@ -491,6 +491,11 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
     ]
 
 
+def test_an_answer_that_is_a_punctuation_mark_is_quoted():
+    said = answered(TYPED, "tired", noun=((".", 0.6), ("[CLS]", 0.4)))
+    assert said == [("Which noun does it belong to?", "“.” 60%, nothing 40%")]
+
+
 def test_an_improbable_answer_is_not_shown():
     said = answered(TYPED, "cross", doer=(("animal", 0.2), ("street", 0.19)), before=(("it", 0.1),))
     assert said == [("Who does it?", "the model does not know", "animal 20%, street 19%")]
