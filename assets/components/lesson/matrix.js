@@ -27,10 +27,13 @@ export function makeMatrix(rows, columns, { from, to }, cell) {
 // Of scripts that are written downwards, too: their characters stand upright above a column.
 const UPRIGHT = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff00-\uffef]/u;
 
+// One such character, with or without the number of a word that comes twice, is not written downwards.
+const FLAT = /^.(\u2009.)?$/u;
+
 /** @param {string} word @param {"row" | "column"} scope */
 function axisName(word, scope) {
   const name = make("th", scope);
   name.setAttribute("scope", scope === "row" ? "row" : "col");
-  name.append(make("bdi", UPRIGHT.test(word) ? "upright" : "", word));
+  name.append(make("bdi", UPRIGHT.test(word) ? (FLAT.test(word) ? "upright flat" : "upright") : "", word));
   return name;
 }
