@@ -273,3 +273,18 @@ def test_a_class_can_read_a_projected_screen_and_arrow_keys_go_on(student, settl
     assert "projector=1" in page.url
     page.get_by_role("button", name="Leave projector").click()
     expect(page.get_by_test_id("stHeader")).to_be_visible()
+
+
+@pytest.mark.parametrize("screen", ["heads&screen=4", "order-and-masks&screen=1"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_word_of_a_matrix_stands_at_its_row_and_column(student, screen, language):
+    one = student()
+    one.open(f"{screen}&lang={language}")
+    outside = one.page.locator(".matrix th bdi").evaluate_all(
+        """all => all.filter((name) => {
+            const [inner, outer] = [name, name.parentElement].map((e) => e.getBoundingClientRect());
+            return !inner.height || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1
+                || inner.left < outer.left - 1 || inner.right > outer.right + 1;
+        }).map((name) => name.textContent)"""
+    )
+    assert outside == []
