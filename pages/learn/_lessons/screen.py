@@ -116,15 +116,15 @@ def _in_room(here: Place) -> dict[str, object] | None:
     room = here.room
     if room is None:
         return None
-    vote, is_kept = room.vote(here.number), here.answer is not None
+    vote, is_asked = room.vote(here.number), here.answer is None and not here.like
     return {
         "code": room.code,
         "vote": vote,
         "first": here.first.get(here.number),
-        "paused": t("room.seat_paused") if room.pace.paused and not is_kept else "",
+        "paused": t("room.seat_paused") if room.pace.paused and is_asked else "",
         "fixed": room.pace.screen is not None,
-        "told": t("room.seat_kept") if is_kept and not here.is_shown else "",
-        "second": t("room.seat_second") if vote > 1 and not is_kept else "",
+        "told": "" if is_asked or here.is_shown else t("room.seat_kept"),
+        "second": t("room.seat_second") if vote > 1 and is_asked else "",
     }
 
 

@@ -1,0 +1,405 @@
+"""A room from a student's seat: joining, answers that are kept once, the pace of the class, and what may go wrong."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from mha_core.lessons.lesson import Lesson, shipped
+from mha_core.room import rooms as room_module
+from mha_core.room.rooms import Pace
+from pages._server import rooms as server_rooms
+from pages.learn._lessons import answers, library
+
+PAGE = "learn/lessons.py"
+HEADS = shipped()["heads"]
+HOSTILE = ["<img src=x onerror=alert(1)>", "=HYPERLINK(1)", "$x$ **b** :red[c]", "\u202eabc", "李 雷"]
+
+
+@pytest.fixture
+def rooms(monkeypatch, tmp_path):
+    monkeypatch.setenv(server_rooms.ROOMS, "1")
+    monkeypatch.setenv(room_module.DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+    monkeypatch.setattr(server_rooms, "_opened", [])
+    server_rooms._wrong.clear()
+    opened = server_rooms.rooms()
+    yield opened
+    opened.close()
+    server_rooms._wrong.clear()
+
+
+@pytest.fixture
+def desk(rooms):
+    """A teacher's desk in a room with the first lesson, where each reveal is the teacher's."""
+    key = rooms.open(HEADS)
+    return rooms.desk(key.code, key.secret)
+
+
+@pytest.fixture
+def invitation(rooms, desk):
+    return rooms.invitation(desk.code)
+
+
+@pytest.fixture
+def act(click):
+    """`act(app, do="look")`: what a browser sends from its seat, or from another component."""
+    return lambda app, key="room", **what: click(app, key, what, event="acted")
+
+
+@pytest.fixture
+def seated(opened_on, act, invitation):
+    """`seated("Ada", screen=2)`: the page of a student who has joined by the invitation."""
+    return lambda name="", **link: act(opened_on(PAGE, room=invitation, **link), do="join", name=name)
+
+
+@pytest.fixture
+def gone(rooms, monkeypatch):
+    """`gone()`: from now on the database does not answer; `gone(False)`: it does again."""
+    reading, writing = rooms._reading, rooms._writing
+
+    def fail():
+        raise OperationalError("select", {}, Exception("no connection"))
+
+    def failing():
+        with room_module._answering():
+            fail()
+
+    def set_gone(is_gone: bool = True) -> None:
+        monkeypatch.setattr(rooms, "_reading", failing if is_gone else reading)
+        monkeypatch.setattr(rooms, "_writing", failing if is_gone else writing)
+
+    return set_gone
+
+
+def lock(act, app, answer: str, screen: int = 1, vote: int = 1):
+    return act(app, do="lock", screen=screen, vote=vote, answer=answer)
+
+
+def link(app) -> str:
+    """The room in the address of the page."""
+    value = app.query_params["room"]
+    return value if isinstance(value, str) else value[0]
+
+
+def drawn(app, key: str) -> bool:
+    try:
+        app.get_by_key(key)
+    except KeyError:
+        return False
+    return True
+
+
+def written(desk) -> list[tuple[int, int, int, str]]:
+    return [(one.student, one.screen, one.vote, one.answer) for one in desk.answers()]
+
+
+# Joining
+
+
+def test_a_code_is_typed_as_one_likes_and_opens_the_room(opened_on, component, desk, invitation):
+    app = opened_on(PAGE)
+    app.text_input(key="room_typed").set_value(f" {desk.code[:3].lower()}-{desk.code[3:].lower()} ")
+    app.button[0].click().run()
+    assert link(app) == invitation
+    data = component(app, "room")
+    assert "What is a head?" in data["heading"]
+    assert f"{desk.room().expires:%Y-%m-%d}" in data["what"]
+
+
+def test_who_joins_is_known_to_the_desk_and_comes_back_by_the_token(
+    opened_on, component, act, desk, invitation, seated
+):
+    data = component(seated("  Ada   Lovelace "), "room")
+    assert [(one.number, one.name) for one in desk.students()] == [(1, "Ada Lovelace")]
+    assert data["you"] == "You are Ada Lovelace"
+    app = act(opened_on(PAGE, room=desk.code), do="enter", token=data["token"])
+    assert component(app, "room")["you"] == "You are Ada Lovelace"
+    assert len(desk.students()) == 1
+    app = act(app, do="leave")
+    assert "heading" in component(app, "room")
+    assert component(act(app, do="join", name=""), "room")["you"] == "You are student 2"
+
+
+def test_who_joined_by_a_typed_code_is_in_the_address_by_the_invitation(opened_on, act, desk, invitation):
+    app = act(opened_on(PAGE, room=desk.code), do="join", name="")
+    assert link(app) == invitation
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_is_said_as_it_is(name, component, desk, seated):
+    assert component(seated(name), "room")["you"] == f"You are {name}"
+    assert desk.students()[0].name == name
+
+
+def test_a_long_name_is_refused_and_another_one_joins(component, act, desk, seated):
+    app = seated("x" * 41)
+    assert "at most 40 characters; this one has 41" in component(app, "room")["problem"]
+    assert desk.students() == []
+    assert component(act(app, do="join", name="x" * 40), "room")["problem"] == ""
+    assert len(desk.students()) == 1
+
+
+@pytest.mark.parametrize(
+    "code", ["AAAAAA", "<script>", "../../etc", "K7QM2X-AAAAAAAA", "x" * 900, "💥", "%00"]
+)
+def test_a_wrong_code_is_refused_in_a_sentence(code, rooms, opened_on, component):
+    app = opened_on(PAGE, room=code)
+    assert "There is no room" in component(app, "room")["gone"]
+    assert app.text_input(key="room_typed").value == ""
+
+
+def test_wrong_codes_are_few_a_minute_and_invitations_always_open(
+    rooms, opened_on, component, desk, invitation, monkeypatch
+):
+    for _ in range(server_rooms.MAX_WRONG):
+        with pytest.raises(room_module.Unknown):
+            server_rooms.find("AAAAAA")
+    for code in (desk.code, "BBBBBB"):  # a right one would tell that it is right
+        assert "60 wrong codes" in component(opened_on(PAGE, room=code), "room")["gone"]
+    assert "What is a head?" in component(opened_on(PAGE, room=invitation), "room")["heading"]
+    later = server_rooms.time.monotonic() + server_rooms.MINUTE
+    monkeypatch.setattr(server_rooms.time, "monotonic", lambda: later)
+    assert "What is a head?" in component(opened_on(PAGE, room=desk.code), "room")["heading"]
+
+
+def test_a_wrong_invitation_tells_nothing_and_is_not_counted(rooms, desk):
+    for code in (desk.code, "AAAAAA"):
+        with pytest.raises(room_module.Unknown):
+            server_rooms.find(f"{code}-AAAAAAAA")
+    assert not server_rooms._wrong
+
+
+@pytest.mark.parametrize("token", ["1-AAAAAAAAAAAAAAAAAAAAAAAAAA", "", "1", "<b>", "9" * 400, "none"])
+def test_a_forged_token_joins_again(token, opened_on, component, act, desk, invitation, seated):
+    seated("Ada")
+    data = component(act(opened_on(PAGE, room=invitation), do="enter", token=token), "room")
+    assert data["is_refused"]
+    assert "Join again" in data["problem"]
+    assert "token" not in data
+
+
+def test_a_token_of_another_room_is_none_here(rooms, opened_on, component, act, invitation):
+    token = rooms.join(rooms.open(HEADS).code)
+    assert component(act(opened_on(PAGE, room=invitation), do="enter", token=token), "room")["is_refused"]
+
+
+@pytest.mark.parametrize("field", ["room", "desk"])
+def test_a_server_without_rooms_says_how_to_turn_them_on(field, opened_on, monkeypatch):
+    monkeypatch.delenv(server_rooms.ROOMS, raising=False)
+    if field == "room":
+        assert "HEADSCOPE" in opened_on(PAGE, room="AAAAAA").info[0].value
+    assert not [one for one in opened_on(PAGE).text_input if one.key == "room_typed"]
+
+
+# Answers
+
+
+def test_an_answer_is_kept_once_and_named_as_kept(component, act, desk, seated):
+    app = seated()
+    assert component(app, "room")["kept"] == {}
+    app = lock(act, app, "3")
+    assert component(app, "room")["kept"] == {"1.1": "3"}
+    app = lock(act, lock(act, app, "3"), "7")  # sent again, and another one of another tab
+    assert written(desk) == [(1, 1, 1, "3")]
+    assert component(app, "lesson")["answer"] == "3"
+
+
+def test_nothing_of_the_truth_is_told_before_the_teacher_reveals_it(component, act, desk, seated):
+    app = lock(act, seated(), "4")
+    data = component(app, "lesson")
+    assert data["room"]["told"].startswith("Kept.")
+    assert not drawn(app, "lesson_reveal")
+    assert not drawn(app, "lesson_view")
+    assert "notice" not in json.dumps(data)
+    desk.reveal(1)
+    app = act(app, do="look")
+    reveal = component(app, "lesson_reveal")
+    assert reveal["right"] is False
+    assert (reveal["texts"]["again"], reveal["texts"]["like"] != "") == ("", True)
+    app = act(app, "lesson_reveal", do="again")  # it cannot be changed
+    assert component(app, "lesson")["answer"] == "4"
+
+
+def test_a_room_where_each_reveals_on_their_own_shows_it_at_once(component, act, desk, seated):
+    desk.set_together(False)
+    assert component(lock(act, seated(), "3"), "lesson_reveal")["right"]
+
+
+def test_a_screen_that_is_revealed_shows_nothing_to_who_has_not_answered(component, act, desk, seated):
+    app = seated()
+    desk.reveal(1)
+    app = act(app, do="look")
+    assert "answer" not in component(app, "lesson")
+    assert not drawn(app, "lesson_reveal")
+    assert component(lock(act, app, "3"), "lesson_reveal")["right"]
+
+
+def test_a_like_case_is_for_practice_and_is_not_kept(component, act, desk, seated):
+    desk.reveal(1)
+    app = act(lock(act, seated(), "3"), "lesson_reveal", do="like")
+    app = act(app, "lesson", do="lock", answer="2")
+    assert component(app, "lesson_reveal")["like"]
+    assert written(desk) == [(1, 1, 1, "3")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "screen", "vote", "reason"),
+    [
+        ("99", 1, 1, "99"),
+        ("", 1, 1, ""),
+        ("3", 1, 2, "no second vote on screen 1"),
+        ("3", 99, 1, "no screen 99"),
+        ("3", 0, 1, "no screen 0"),
+        ("x" * 601, 1, 1, ""),
+    ],
+)
+def test_what_is_no_answer_is_said_and_dropped(answer, screen, vote, reason, component, act, desk, seated):
+    data = component(lock(act, seated(), answer, screen, vote), "room")
+    assert data["not_taken"]["key"] == f"{screen}.{vote}"
+    assert reason in data["not_taken"]["reason"]
+    assert written(desk) == []
+    app = seated()
+    assert component(act(lock(act, app, answer, screen, vote), do="look"), "room")["not_taken"] is None
+
+
+def test_the_second_vote_begins_with_the_first_answer_and_keeps_both(component, act, desk, seated):
+    app = lock(act, seated(), "4")
+    desk.vote_again(1)
+    app = act(app, do="look")
+    data = component(app, "lesson")
+    assert "answer" not in data
+    assert (data["room"]["vote"], data["room"]["first"]) == (2, "4")
+    assert data["room"]["second"].startswith("Second vote")
+    app = lock(act, app, "3", vote=2)
+    assert written(desk) == [(1, 1, 1, "4"), (1, 1, 2, "3")]
+    assert component(app, "lesson")["answer"] == "3"
+    desk.reveal(1)
+    assert component(act(app, do="look"), "lesson_reveal")["right"]
+
+
+def test_who_has_not_voted_again_sees_the_first_answer_once_it_is_revealed(component, act, desk, seated):
+    app = lock(act, seated(), "4")
+    desk.vote_again(1)
+    desk.reveal(1)
+    app = act(app, do="look")
+    assert component(app, "lesson")["answer"] == "4"
+    assert component(app, "lesson_reveal")["right"] is False
+
+
+def test_an_answer_of_the_first_vote_that_comes_late_is_kept(component, act, desk, seated):
+    app = seated()
+    desk.vote_again(1)
+    app = lock(act, app, "4", vote=1)
+    assert written(desk) == [(1, 1, 1, "4")]
+
+
+def test_a_second_tab_of_a_student_sees_the_answer_of_the_first(
+    opened_on, component, act, invitation, seated
+):
+    app = seated("Ada")
+    other = act(opened_on(PAGE, room=invitation), do="enter", token=component(app, "room")["token"])
+    lock(act, app, "3")
+    assert component(act(other, do="look"), "lesson")["answer"] == "3"
+
+
+# The class
+
+
+def test_the_teacher_takes_the_class_to_a_screen_and_lets_it_go(component, act, desk, seated):
+    app = act(seated(screen=2), "lesson", do="go", number=4)
+    desk.set_pace(Pace(3))
+    app = act(app, do="look")
+    data = component(app, "lesson")
+    assert (data["number"], data["room"]["fixed"]) == (3, True)
+    app = act(app, "lesson", do="go", number=5)
+    assert component(app, "lesson")["number"] == 3
+    desk.reveal(3)
+    desk.set_pace(Pace())
+    app = act(app, do="look")
+    assert (component(app, "lesson")["number"], component(app, "lesson")["room"]["fixed"]) == (3, False)
+
+
+def test_on_a_screen_of_the_class_no_button_leads_on(component, act, desk, seated):
+    app = lock(act, seated(), "3")
+    desk.set_pace(Pace(1))
+    desk.reveal(1)
+    assert component(act(app, do="look"), "lesson_reveal")["texts"]["next"] == ""
+
+
+def test_a_pause_is_said_and_an_answer_on_its_way_is_kept(component, act, desk, seated):
+    app = seated()
+    desk.set_pace(Pace(paused=True))
+    app = act(app, do="look")
+    assert "paused" in component(app, "lesson")["room"]["paused"]
+    app = lock(act, app, "3")
+    assert written(desk) == [(1, 1, 1, "3")]
+    assert component(app, "lesson")["room"]["paused"] == ""
+
+
+def test_the_desk_sees_where_a_student_is_and_who_needs_help(act, desk, seated, monkeypatch):
+    app = act(seated(), "lesson", do="go", number=4)
+    assert desk.students()[0].screen == 4
+    app = act(app, do="help", needs_help=True)
+    assert desk.students()[0].needs_help
+    moved = []
+    monkeypatch.setattr(room_module.Seat, "at", lambda *of: moved.append(of))
+    app = act(app, do="help", needs_help=False)
+    assert not desk.students()[0].needs_help
+    assert moved == []  # written only when it changes
+
+
+def test_the_end_has_a_receipt_that_the_desk_can_check(component, act, desk, seated):
+    app = lock(act, lock(act, seated("Ada"), "3"), "3", screen=2)
+    app = act(app, "lesson", do="go", number=len(HEADS.screens) + 1)
+    receipt = component(app, "lesson_end")["receipt"]
+    checked = desk.check_receipt(receipt["code"])
+    assert (checked.number, checked.answered, checked.day) == (1, 2, datetime.now(UTC).date())
+    assert receipt["lines"][:2] == ["Ada", f"2 of {len(HEADS.screens)} screens answered"]
+    assert component(app, "lesson_end")["then"] is None
+
+
+def test_a_room_speaks_the_language_of_who_sits_in_it(component, seated):
+    app = seated("李雷", lang="zh")
+    assert component(app, "room")["you"] == "你是 李雷"
+    assert component(app, "lesson")["question"]["words"][1] == "动物"
+
+
+# What may go wrong
+
+
+def test_without_the_database_the_screen_stays_and_the_answer_waits(component, act, desk, gone, seated):
+    app = seated()
+    gone()
+    app = lock(act, app, "3")
+    assert component(app, "lesson")["question"]["kind"] == "point"
+    assert component(app, "room")["kept"] == {}
+    assert component(app, "room")["not_taken"] is None
+    gone(False)
+    app = lock(act, app, "3")
+    assert component(app, "room")["kept"] == {"1.1": "3"}
+    assert written(desk) == [(1, 1, 1, "3")]
+
+
+def test_a_page_that_begins_without_the_database_asks_again(opened_on, component, act, gone, invitation):
+    gone()
+    data = component(opened_on(PAGE, room=invitation), "room")
+    assert data["asks_again"]
+    assert "does not answer now" in data["problem"]
+
+
+def test_a_room_that_is_deleted_says_so_and_leaves_the_answers_to_take_along(component, act, desk, seated):
+    app = lock(act, lock(act, seated(), "3"), "4", screen=2)
+    along = component(app, "room")["along"]
+    assert (along["lesson"], answers.read(along["answers"])) == ("heads", {1: "3", 2: "4"})
+    desk.delete()
+    app = lock(act, app, "3", screen=3)
+    assert component(app, "room")["gone"] == "This room is closed, and everything in it is deleted."
+    assert not drawn(app, "lesson")
+
+
+def test_a_lesson_that_nobody_else_has_cannot_be_gone_on_with_alone(rooms, opened_on, component, act):
+    own = Lesson.read(HEADS.write().replace("minutes = 7", "minutes = 9"), "heads")
+    assert library.version(own) != library.version(HEADS)
+    app = opened_on(PAGE, room=rooms.invitation(rooms.open(own).code))
+    assert component(act(app, do="join", name=""), "room")["along"]["lesson"] == ""
