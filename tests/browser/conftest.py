@@ -595,9 +595,14 @@ class Server:
         self.address = f"http://127.0.0.1:{port}/{base}".rstrip("/")
         place = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
         command = [sys.executable, "-m", "streamlit", "run", str(script), *place, *options]
+        self.command, self.folder = [*command, "--server.baseUrlPath", base], folder
+        self.start()
+
+    def start(self) -> None:
+        """Start it, also anew on the same port once it has ended."""
         self.process = subprocess.Popen(
-            [*command, "--server.baseUrlPath", base],
-            cwd=folder,
+            self.command,
+            cwd=self.folder,
             env=os.environ | {"OMP_NUM_THREADS": "1"},  # as the tests: threads wait for each other
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

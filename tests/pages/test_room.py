@@ -1,4 +1,4 @@
-"""A room from a student's seat: joining, answers that are kept once, the pace of the class, and what may go wrong."""
+"""A room from a student's seat: joining, answers that are kept once, the pace of the class, failures."""
 
 import json
 from datetime import UTC, datetime

@@ -48,6 +48,16 @@ export function keptUnder(key) {
   }
 }
 
+// Whether the browser keeps what is written under a name: in a frame of another site it may not.
+/** @param {string} key */
+export function isKept(key) {
+  try {
+    return localStorage.getItem(key) !== null;
+  } catch {
+    return false;
+  }
+}
+
 /** @param {string} key @param {object} value */
 export function keepUnder(key, value) {
   const text = JSON.stringify(value);

@@ -4,6 +4,7 @@
 import { elementIn, make, makeButton, makeLink, renew } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
+import { isKept } from "./progress.js";
 import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from "./room.js";
 
 /**
@@ -222,6 +223,7 @@ function drawLine(root, data) {
     sendAct({ do: "leave" });
   });
   place.append(label, make("p", "note", texts.other_what), leave);
+  if (!isKept(roomKey(code))) place.insertBefore(make("p", "note", texts.keep_link), label);
   const foot = make("div", "foot");
   foot.append(help);
   if (needs_help) foot.append(make("span", "note", texts.helped));

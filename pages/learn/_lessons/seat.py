@@ -30,7 +30,8 @@ TOKENS = "room_tokens"  # of the session: what the browser has sent, by the code
 SEEN = "room_seen"  # of the session: the room as it was read last, for when the database does not answer
 PROBLEM, REFUSED = "room_problem", "room_refused"  # of one act, told in the run that it causes
 TEXTS = (
-    *("name", "name_why", "join", "help", "helped", "waiting", "somebody", "other", "other_what", "along"),
+    *("name", "name_why", "join", "help", "helped", "waiting", "somebody"),
+    *("other", "other_what", "keep_link", "along"),
 )
 
 _component = components.component(

@@ -1,0 +1,192 @@
+"""A class in browsers: students join, answer and see what came of it, also where servers end."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+from playwright.sync_api import expect
+
+from mha_core.lessons.lesson import shipped
+from mha_core.room import rooms as room_module
+from mha_core.room.rooms import Pace, Rooms
+from pages._server import rooms as server_rooms
+from tests.bench.chromium import Server
+
+SOON = 10_000  # milliseconds, on a busy machine, in which an act of the teacher is seen
+KEPT, REVEALED = ".class", ".reveal .told p"
+
+
+@pytest.fixture
+def room(monkeypatch, tmp_path):
+    """A room with the first lesson on a server of its own, and its teacher, who acts on the same database."""
+    address = f"sqlite:///{tmp_path / 'rooms.sqlite3'}"
+    monkeypatch.setenv(server_rooms.ROOMS, "1")
+    monkeypatch.setenv(room_module.DATABASE, address)
+    rooms = Rooms(address)
+    key = rooms.open(shipped()["heads"])
+    invitation = rooms.invitation(key.code)
+    server, desk = Server(), rooms.desk(key.code, key.secret)
+    yield SimpleNamespace(server=server, desk=desk, code=key.code, link=f"/lessons?room={invitation}")
+    server.stop()
+    rooms.close()
+
+
+@pytest.fixture
+def come(browser, room):
+    """`come("Ada")`: a browser of its own, whose student has joined; None does not join."""
+    failures = []
+    with contextlib.ExitStack() as left:
+
+        def open_(name: str | None = "", link: str = "", **how):
+            context = browser.new_context(
+                **{"locale": "en-US", "viewport": {"width": 1100, "height": 900}} | how
+            )
+            left.callback(context.close)
+            page = context.new_page()
+            page.on("pageerror", lambda error: failures.append(str(error)))
+            page.goto(room.server.address + (link or room.link))
+            if name is not None:
+                page.get_by_label("Name or number").fill(name)
+                page.get_by_role("button", name="Join", exact=True).click()
+                expect(page.locator(".lesson .act")).to_be_visible()
+            return page
+
+        yield open_
+    assert failures == []
+
+
+def choose(page, at: int) -> None:
+    page.locator(".words [role=radio]").nth(at - 1).click()
+
+
+def lock(page) -> None:
+    page.get_by_role("button", name="Lock in my answer").click()
+
+
+def answer(page, at: int) -> None:
+    choose(page, at)
+    lock(page)
+    expect(page.locator(KEPT)).to_have_text("Kept. Your teacher reveals what came of it.")
+
+
+def written(desk) -> list[tuple[int, int, int, str]]:
+    return [(one.student, one.screen, one.vote, one.answer) for one in desk.answers()]
+
+
+def test_two_students_answer_and_see_what_came_of_it_once_it_is_revealed(come, room):
+    desk = room.desk
+    ada = come(None, link="/lessons")
+    ada.get_by_label("Join your class").fill(room.code.lower())
+    ada.keyboard.press("Enter")
+    ada.get_by_label("Name or number").fill("Ada")
+    ada.keyboard.press("Enter")
+    bo = come("Bo", viewport={"width": 390, "height": 844}, has_touch=True)
+    answer(ada, 3)
+    choose(bo, 4)
+    bo.keyboard.press("Enter")  # on the chosen word
+    expect(bo.locator(KEPT)).to_contain_text("Kept.")
+    assert written(desk) == [(1, 1, 1, "3"), (2, 1, 1, "4")]
+    for page in (ada, bo):
+        expect(page.locator(REVEALED)).to_have_count(0)
+    desk.vote_again(1)
+    expect(bo.locator(KEPT)).to_contain_text("Second vote", timeout=SOON)
+    expect(bo.locator(".words [aria-checked=true]")).to_contain_text("didn't")  # the first answer
+    choose(bo, 3)
+    lock(bo)
+    expect(bo.locator(KEPT)).to_contain_text("Kept.")
+    desk.reveal(1)
+    for page, mark in ((ada, "Right"), (bo, "Right")):
+        expect(page.locator(REVEALED).first).to_be_visible(timeout=SOON)
+        expect(page.locator(".mark")).to_contain_text(mark)
+    assert written(desk) == [(1, 1, 1, "3"), (2, 1, 1, "4"), (2, 1, 2, "3")]
+
+
+def test_an_answer_that_is_locked_while_the_server_is_away_arrives_once(come, room):
+    page = come("Ada")
+    choose(page, 3)
+    room.server.process.kill()
+    room.server.process.wait()
+    lock(page)
+    expect(page.locator(".saving")).to_contain_text("waits in this browser")
+    page.locator(".words [role=radio]").nth(3).click(force=True)  # it is locked
+    expect(page.locator(".words [aria-checked=true]")).to_contain_text("animal")
+    room.server.start()
+    expect(page.locator(KEPT)).to_contain_text("Kept.")
+    expect(page.locator(".saving")).to_have_text("")
+    assert written(room.desk) == [(1, 1, 1, "3")]
+    assert [student.name for student in room.desk.students()] == ["Ada"]
+
+
+@pytest.mark.slow
+def test_an_answer_waits_in_a_page_that_is_left_and_comes_when_it_is_opened_again(come, room):
+    page = come("Ada")
+    choose(page, 3)
+    page.context.set_offline(True)  # closes no connection: what is sent is lost
+    room.server.process.kill()
+    room.server.process.wait()
+    lock(page)
+    room.server.start()
+    page.context.set_offline(False)
+    page.close()
+    again = page.context.new_page()
+    again.goto(room.server.address + room.link)
+    expect(again.locator(KEPT)).to_contain_text("Kept.")
+    assert written(room.desk) == [(1, 1, 1, "3")]
+
+
+@pytest.mark.slow
+def test_a_student_comes_back_in_another_tab_and_on_another_device(come, room):
+    page = come("Ada")
+    tab = page.context.new_page()
+    tab.goto(room.server.address + room.link)
+    expect(tab.locator(".seat summary")).to_have_text("You are Ada")
+    answer(page, 3)
+    expect(tab.locator(KEPT)).to_contain_text("Kept.")
+    page.locator(".seat summary").click()
+    link = page.get_by_label("Continue on another device").input_value()
+    device = come(None, link=link.removeprefix(room.server.address))
+    expect(device.locator(KEPT)).to_contain_text("Kept.")
+    assert "#" not in device.url
+    device.reload()
+    expect(device.locator(".seat summary")).to_have_text("You are Ada")
+    assert len(room.desk.students()) == 1
+
+
+@pytest.mark.slow
+def test_a_class_goes_where_its_teacher_is_and_a_room_that_is_deleted_lets_it_go(come, room):
+    page = come("Ada")
+    answer(page, 3)
+    room.desk.set_pace(Pace(2, paused=True))
+    expect(page.locator(KEPT)).to_contain_text("paused", timeout=SOON)
+    expect(page.locator(".place")).to_have_text("2 of 7")
+    expect(page.locator(".step")).to_have_count(0)
+    choose(page, 4)
+    expect(page.get_by_role("button", name="Lock in my answer")).to_be_disabled()
+    room.desk.set_pace(Pace())
+    expect(page.get_by_role("button", name="Lock in my answer")).to_be_enabled(timeout=SOON)
+    page.get_by_role("button", name="I need help").click()
+    expect(page.get_by_role("button", name="I need help", pressed=True)).to_be_visible()
+    assert room.desk.students()[0].needs_help
+    room.desk.delete()
+    expect(page.locator(".seat .problem")).to_contain_text("This room is closed", timeout=SOON)
+    page.get_by_role("link", name="Go on alone with your answers").click()
+    expect(page.locator(REVEALED).first).to_contain_text("You pointed at animal.")
+
+
+@pytest.mark.slow
+def test_a_frame_of_another_site_without_cookies_is_a_seat_too(strict, host, room):
+    address = f"{room.server.address}{room.link}&amp;embed=true"
+    strict.goto(host(f'<iframe src="{address}" width="900" height="900"></iframe>'))
+    frame = strict.frames[1]
+    frame.get_by_label("Name or number").fill("Ada")
+    frame.get_by_role("button", name="Join", exact=True).click()
+    answer(frame, 3)
+    room.desk.reveal(1)
+    expect(frame.locator(REVEALED).first).to_be_visible(timeout=SOON)
+    frame.locator(".seat summary").click()  # where nothing is kept, the link is the way back
+    expect(frame.locator(".seat")).to_contain_text("Save the link below")
+    link = frame.get_by_label("Continue on another device").input_value()
+    strict.goto(
+        host(f'<iframe src="{link.replace("#", "&amp;embed=true#")}" width="900" height="900"></iframe>')
+    )
+    expect(strict.frames[1].locator(".seat summary")).to_have_text("You are Ada")
