@@ -60,11 +60,12 @@ def find(text: str) -> "Room":
 
     Raises `MhaError` where there is none, and for any typed code once too many were wrong within a minute.
     """
+    opened = rooms()
     from mha_core.room.rooms import Unknown
 
     code, secret = _parts(text)
     if secret:  # cannot be guessed, so that trying tells nothing
-        return rooms().room(code if rooms().is_invited(f"{code}-{secret}") else f"{code}-{secret}")
+        return opened.room(code if opened.is_invited(f"{code}-{secret}") else f"{code}-{secret}")
     with _lock:
         while _wrong and _wrong[0] <= time.monotonic() - MINUTE:
             _wrong.popleft()
@@ -75,7 +76,7 @@ def find(text: str) -> "Room":
                 most=MAX_WRONG,
             )
     try:
-        return rooms().room(code)
+        return opened.room(code)
     except Unknown:
         with _lock:
             _wrong.append(time.monotonic())

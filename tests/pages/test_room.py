@@ -184,12 +184,17 @@ def test_a_token_of_another_room_is_none_here(rooms, opened_on, component, act, 
     assert component(act(opened_on(PAGE, room=invitation), do="enter", token=token), "room")["is_refused"]
 
 
-@pytest.mark.parametrize("field", ["room", "desk"])
-def test_a_server_without_rooms_says_how_to_turn_them_on(field, opened_on, monkeypatch):
+def test_a_server_without_rooms_says_how_to_turn_them_on(opened_on, monkeypatch):
     monkeypatch.delenv(server_rooms.ROOMS, raising=False)
-    if field == "room":
-        assert "HEADSCOPE" in opened_on(PAGE, room="AAAAAA").info[0].value
+    assert "HEADSCOPE_ROOMS=1" in opened_on(PAGE, room="AAAAAA").info[0].value
     assert not [one for one in opened_on(PAGE).text_input if one.key == "room_typed"]
+
+
+def test_a_server_that_cannot_open_its_database_says_so(opened_on, component, monkeypatch):
+    monkeypatch.setenv(server_rooms.ROOMS, "1")
+    monkeypatch.setenv(room_module.DATABASE, "mysql://nowhere")
+    monkeypatch.setattr(server_rooms, "_opened", [])
+    assert "SQLite or PostgreSQL" in component(opened_on(PAGE, room="AAAAAA"), "room")["problem"]
 
 
 # Answers

@@ -41,6 +41,7 @@ const TICK = 500; // milliseconds
 const LOOKS = 2_000; // between two questions for the version
 const MAX_LOOKS = 30_000; // where the server does not answer
 const AGAIN = 4_000; // until something is sent once more
+const MAX_AGAIN = 16_000; // where that has not helped: a server with much to do is not asked more
 const PATIENT = 1_500; // until it is said that an answer waits
 const JITTER = 0.2; // of these times: a class does not ask in step
 const TOKEN = /^\d{1,6}-[0-9A-Z]{26}$/;
@@ -48,6 +49,7 @@ const TOKEN = /^\d{1,6}-[0-9A-Z]{26}$/;
 /** @type {{ root: SeatRoot, data: SeatPage, act: (what: SeatAct) => void } | null} */
 let now = null;
 let clock = 0;
+let again = AGAIN;
 let sentAt = -Infinity; // what waits for an answer of the server
 let lookAt = 0; // when the version is asked for next
 let pause = LOOKS;
@@ -60,6 +62,8 @@ const since = {}; // when answers began to wait
 export default function ({ data, parentElement, setTriggerValue }) {
   /** @type {SeatRoot} */
   const root = elementIn(parentElement, ".seat");
+  const isOther = now && (now.data.invitation === undefined) !== (data.invitation === undefined);
+  if (isOther) [sentAt, again] = [-Infinity, AGAIN]; // the server answers
   now = { root, data, act: (what) => setTriggerValue("acted", what) };
   if (!clock) {
     clock = window.setInterval(tick, TICK);
@@ -90,7 +94,7 @@ function tick() {
   const { data } = now;
   const { waiting, token } = heldOf(data.code);
   const time = performance.now();
-  const isFree = time - sentAt > AGAIN;
+  const isFree = time - sentAt > again;
   if (data.invitation === undefined) {
     if (data.gone !== undefined) return;
     if (token && !data.is_refused && isFree) sendAct({ do: "enter", token });
@@ -100,6 +104,7 @@ function tick() {
   const [first] = Object.entries(waiting);
   for (const key of Object.keys(waiting)) since[key] ??= time;
   if (first && (isFree || since[first[0]] > sentAt)) {
+    again = since[first[0]] > sentAt ? about(AGAIN) : about(Math.min(2 * again, MAX_AGAIN));
     const [screen, vote] = first[0].split(".").map(Number);
     sendAct({ do: "lock", screen, vote, answer: first[1] });
   }

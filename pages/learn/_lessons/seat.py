@@ -53,12 +53,14 @@ class Sitting:
 def page() -> None:
     """The room that the link names: its door, a screen, or the end of the lesson."""
     if not rooms.offered():
-        st.info(t("room.off", setting=literal(f"{rooms.ROOMS}=1")), icon=":material/groups:")
+        st.info(t("room.not_offered"))
         return
     try:
-        code = rooms.code_of(place.room_code())
-    except ModuleNotFoundError:
-        code = ""
+        rooms.rooms()
+    except MhaError as error:
+        _draw("", {"problem": said(error), "asks_again": True})
+        return
+    code = rooms.code_of(place.room_code())
     token = st.session_state.get(TOKENS, {}).get(code)
     if token is None:
         _door(code)
