@@ -184,12 +184,14 @@ class Student:
     def set(self, key: str, **value) -> None:
         self.values[self.ids[key]] = value
 
-    async def ask(self, socket) -> float:
-        """Send the chosen values; returns the seconds until the page has run."""
+    async def ask(self, socket, *, fragment: str = "") -> float:
+        """Send the chosen values; returns the seconds until the page, or this fragment, has run."""
         message = BackMsg()
         state = message.rerun_script
+        state.fragment_id, state.is_auto_rerun = fragment, bool(fragment)
         state.query_string = urlencode(self.query)
         state.page_script_hash = self.pages.get(self.page, "")
+        state.page_name = "" if self.pages else self.page  # of a visit that begins there
         state.cached_message_hashes.extend(self.cached)
         for key, value in self.values.items():
             name, content = next(iter(value.items()))
@@ -214,6 +216,7 @@ class Student:
                 message.ref_hash or message.hash if message.metadata.cacheable or message.ref_hash else ""
             )
             what = message.WhichOneof("type")
+            self.hear(message)
             if what == "delta":
                 self._note(message.delta.new_element)
             elif what == "navigation":
@@ -223,6 +226,9 @@ class Student:
             elif what == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
                 self.cached = heard - {""}
                 return
+
+    def hear(self, message: ForwardMsg) -> None:
+        """What else a kind of student takes from a message."""
 
     def _note(self, element) -> None:
         what = element.WhichOneof("type")

@@ -21,10 +21,11 @@ def program() -> str | None:
 
 
 @contextlib.contextmanager
-def nginx(addresses: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """The address of nginx in front of these servers, and the file of its log."""
+def nginx(addresses: Sequence[str], port: int = 0) -> Iterator[tuple[str, Path]]:
+    """The address of nginx in front of these servers, on a free port or on this one; the file of its log."""
     with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
         port = probe.getsockname()[1]
         probe.close()
         text = CONFIGURATION.read_text(encoding="utf-8")

@@ -577,7 +577,7 @@ def settle(page) -> None:
 
 
 class Server:
-    """`streamlit run` of the app, or of another script, on a free port of this machine.
+    """`streamlit run` of the app, or of another script, on a port of this machine, by default a free one.
 
     Streamlit reads its settings in the folder where it runs.
     """
@@ -588,9 +588,11 @@ class Server:
         base: str = "",
         options: Sequence[str] = (),
         folder: Path = ROOT,
+        port: int = 0,
     ):
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of a server that has just ended
+            probe.bind(("127.0.0.1", port))
             port = probe.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}/{base}".rstrip("/")
         place = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()

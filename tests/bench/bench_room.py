@@ -1,0 +1,429 @@
+"""A class in a room: is every answer kept, and what does it cost, beside a trivial page in the same run?
+
+Run it with ``python tests/bench/bench_room.py`` (``--students 100``); the last lines are one JSON object
+each. Each student is a websocket as in bench_class.py, which does what a browser does in a room
+(assets/components/lesson/seat.js): it joins, asks for the version every two seconds, locks an answer, and
+sends it again until the room names it as kept. The teacher takes all from screen to screen, opens a second
+vote on two of them and reveals both, while a desk is open. Half of the students keep no cookie, as in another
+site's frame.
+
+    python tests/bench/bench_room.py                                     # one server, 3 minutes
+    python tests/bench/bench_room.py --replicas 2 --minutes 10           # one is killed each minute, and the
+                                                                         # network is cut for 30 seconds
+
+Two replicas have a PostgreSQL of their own, or the one of ``--database``. What must come out: answers sent =
+acknowledged = in the database = in the table that a teacher takes along.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import postgresql
+import proxy
+from bench_class import (
+    ANSWERS,
+    LIMIT,
+    OPTIONS,
+    THINK,
+    TRIVIAL,
+    BenchServer,
+    Measured,
+    Student,
+    line,
+    measure,
+    percentile,
+    processor,
+)
+from chromium import Server
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from mha_core.lessons.lesson import shipped
+from mha_core.room import export
+from mha_core.room.rooms import DATABASE, Pace, Rooms
+from mha_core.scene.scene import Scene
+
+ROOMS = "HEADSCOPE_ROOMS"
+LOOKS, AGAIN = 2.0, 4.0  # seconds, as in seat.js
+# Screens and votes in the order of the lesson; what a screen comes to is revealed after its second vote.
+VOTES = [(1, 1), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (7, 1)]
+DEAD, CUT = 5.0, 30.0  # seconds that a killed replica, and the network, is away
+MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page, as in bench_class.py
+
+
+@dataclass
+class Kept:
+    """What came of a class: what each student has locked and heard of, and the seconds in between."""
+
+    sent: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    acknowledged: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    desk: list[float] = field(default_factory=list)
+    connections: int = 0
+
+
+@dataclass
+class Course:
+    """Where the class is: the vote that is open, and the version of the room from which on it is."""
+
+    at: tuple[int, int] = (0, 0)
+    version: int = 0
+    think: float = THINK
+    is_over: bool = False
+
+
+class Pupil(Student):
+    """A student in a room: what the browser holds of it, and what it hears of its teacher."""
+
+    def __init__(self, course: Course, measured: Measured, kept: Kept, number: int, invitation: str):
+        super().__init__(BenchServer(Path(), (), Path(), True), measured, number)
+        self.course, self.kept, self.invitation = course, kept, invitation
+        self.name, self.keeps_cookies = f"student {number}", number % 2 == 0
+        self.page, self.query = "lessons", {"room": invitation}
+        self.token, self.cookie = "", ""
+        self.outbox: dict[tuple[int, int], str] = {}
+        self.locked: dict[tuple[int, int], float] = {}
+        self.due: dict[tuple[int, int], float] = {}
+        self.room: dict = {}
+
+    async def attend(self, address: str, until: float = 0) -> None:
+        while not self.course.is_over or self.outbox:
+            try:
+                await self._sit(address)
+            except (WebSocketException, OSError, TimeoutError):
+                await asyncio.sleep(self.draw.uniform(0.5, 1.5))
+            except RuntimeError as error:
+                self.measured.errors.append(repr(error))
+                return
+
+    async def _sit(self, address: str) -> None:
+        """One connection: come in, and do what is open until it is cut off or the lesson is over."""
+        self.values.clear()
+        self.room, self.cached = {}, set()
+        url = address.replace("http", "ws") + "/_stcore/stream"
+        headers = {"Cookie": self.cookie} if self.cookie else {}
+        how = {"subprotocols": ["streamlit"], "max_size": None, "open_timeout": LIMIT}
+        async with connect(url, additional_headers=headers, **how) as socket:
+            self.kept.connections += 1
+            given = socket.response.headers.get("Set-Cookie", "")
+            if self.keeps_cookies and given.startswith("headscope_route="):
+                self.cookie = given.partition(";")[0]
+            self.measured.opened.append(await self.ask(socket))
+            sent_at = looked_at = 0.0
+            while not self.course.is_over or self.outbox:
+                now = time.monotonic()
+                if "token" not in self.room:  # at the door
+                    what = {"do": "enter", "token": self.token} if self.token else None
+                    await self._act(socket, what or {"do": "join", "name": self.name})
+                    self.token = self.room.get("token", self.token)
+                    continue
+                self._answer(now)
+                if self.outbox and now - sent_at > AGAIN:
+                    (screen, vote), answer = next(iter(self.outbox.items()))
+                    sent_at = now
+                    await self._act(socket, {"do": "lock", "screen": screen, "vote": vote, "answer": answer})
+                    if (screen, vote) not in self.outbox:
+                        sent_at = 0.0
+                elif now - looked_at > LOOKS * self.draw.uniform(0.9, 1.1):
+                    looked_at = now
+                    version = await self._version(address)
+                    if version is not None and version != self.room["version"]:
+                        self.query["screen"] = str(self.course.at[0])
+                        await self._act(socket, {"do": "look"})
+                await asyncio.sleep(0.1)
+
+    def _answer(self, now: float) -> None:
+        """Lock an answer to what is open, some time after it was seen."""
+        at = self.course.at
+        if at == (0, 0) or at in self.locked or self.room["version"] < self.course.version:
+            return
+        if now < self.due.setdefault(at, now + self.course.think * self.draw.uniform(0.1, 1.5)):
+            return
+        self.outbox[at] = ANSWERS[at[0] - 1].format(self.draw.randint(1, 13))
+        self.locked[at] = now
+        self.kept.sent[(self.name, *at)] = self.outbox[at]
+
+    async def _act(self, socket, what: dict) -> None:
+        """Send an act of the component as its script does, and hear what the room has kept."""
+        trigger = f"$$STREAMLIT_INTERNAL_KEY_{self.ids['room']}__events"
+        self.values[trigger] = {"json_trigger_value": json.dumps([{"event": "acted", "value": what}])}
+        try:
+            self.measured.answered.append(await self.ask(socket))
+        finally:
+            del self.values[trigger]
+        for key, answer in self.room.get("kept", {}).items():
+            screen, vote = map(int, key.split("."))
+            if self.outbox.pop((screen, vote), None) is not None:
+                self.kept.acknowledged[(self.name, screen, vote)] = answer
+                self.kept.seconds.append(time.monotonic() - self.locked[screen, vote])
+        if refused := self.room.get("not_taken"):
+            raise RuntimeError(f"refused: {refused}")
+
+    async def _version(self, address: str) -> int | None:
+        """The version of the room, as a browser asks for it; None where nobody answers."""
+        try:
+            async with asyncio.timeout(10):
+                host = urlsplit(address)
+                reader, writer = await asyncio.open_connection(host.hostname, host.port)
+                lines = [f"GET /headscope/rooms/{self.invitation} HTTP/1.1", f"Host: {host.netloc}"]
+                lines += [f"Cookie: {self.cookie}"] if self.cookie else []
+                writer.write("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+                answer = await reader.read()
+                writer.close()
+        except (OSError, TimeoutError):
+            return None
+        head, _, body = answer.decode().partition("\r\n\r\n")
+        return json.loads(body)["version"] if head.startswith("HTTP/1.1 200") else None
+
+    def _note(self, element) -> None:
+        super()._note(element)
+        if element.WhichOneof("type") == "bidi_component":
+            name = element.bidi_component.id.rpartition("-")[2]
+            self.ids[name] = element.bidi_component.id
+            if name == "room":
+                [self.room] = json.loads(element.bidi_component.json or element.bidi_component.mixed.json)
+
+
+class Watcher(Pupil):
+    """The teacher's desk on a screen of its own, which is drawn anew every two seconds."""
+
+    def __init__(self, course: Course, kept: Kept, code: str, secret: str):
+        super().__init__(course, Measured(), kept, 0, "")
+        self.query, self.secret, self.fragment = {"desk": code}, secret, ""
+
+    async def _sit(self, address: str) -> None:
+        url = address.replace("http", "ws") + "/_stcore/stream"
+        async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
+            self.fragment, self.cached = "", set()
+            await self.ask(socket)
+            trigger = f"$$STREAMLIT_INTERNAL_KEY_{self.ids['desk_door']}__events"
+            act = [{"event": "acted", "value": {"secret": self.secret}}]
+            self.values[trigger] = {"json_trigger_value": json.dumps(act)}
+            try:
+                await self.ask(socket)
+            finally:
+                del self.values[trigger]
+            while not self.course.is_over:
+                await asyncio.sleep(LOOKS)
+                self.kept.desk.append(await self.ask(socket, fragment=self.fragment))
+
+    def hear(self, message: ForwardMsg) -> None:
+        if message.WhichOneof("type") == "auto_rerun":
+            self.fragment = message.auto_rerun.fragment_id
+
+
+async def lesson(
+    address: str, rooms: Rooms, students: int, seconds: float, troubles=()
+) -> tuple[Measured, Kept, dict]:
+    """A class through the whole lesson, each vote open so many seconds at least; what is in the database."""
+    key = rooms.open(next(iter(shipped().values())))
+    desk, invitation = rooms.desk(*key), rooms.invitation(key.code)
+    course, measured, kept = Course(think=max(THINK, 0.6 * seconds)), Measured(), Kept()
+    pupils = [Pupil(course, measured, kept, number, invitation) for number in range(students)]
+    attending = [asyncio.create_task(pupil.attend(address)) for pupil in pupils]
+    watching = asyncio.create_task(Watcher(course, kept, *key).attend(address))
+    troubling = [asyncio.create_task(trouble) for trouble in troubles]
+    while len(await asyncio.to_thread(desk.students)) < students and not measured.errors:
+        await asyncio.sleep(0.2)
+    for screen, vote in VOTES:
+        await asyncio.to_thread(desk.vote_again, screen) if vote == 2 else None
+        await asyncio.to_thread(desk.set_pace, Pace(screen))
+        course.version = (await asyncio.to_thread(desk.room)).version
+        course.at = screen, vote
+        opened = time.monotonic()
+        while time.monotonic() < opened + seconds or not all((screen, vote) in one.locked for one in pupils):
+            if measured.errors:
+                break
+            await asyncio.sleep(0.1)
+        if vote == 2:
+            await asyncio.to_thread(desk.reveal, screen)
+    course.is_over = True
+    await asyncio.gather(*attending, watching)
+    for task in troubling:
+        task.cancel()
+    await asyncio.gather(*troubling, return_exceptions=True)
+    names = {one.number: one.name for one in desk.students()}
+    found = {
+        "students": len(names),
+        "database": {(names[one.student], one.screen, one.vote): one.answer for one in desk.answers()},
+        "rows": len(desk.answers()),
+        "table": {
+            (row["name"], row["screen"], row["vote"]): row["answer"] for row in export.rows(desk, Scene.trace)
+        },
+    }
+    desk.delete()
+    return measured, kept, found
+
+
+def judged(students: int, measured: Measured, kept: Kept, found: dict) -> dict[str, int]:
+    """How many answers were locked, heard of as kept, and found; how many are lost, doubled or changed."""
+    sent, database = kept.sent, found["database"]
+    return {
+        "sent": len(sent),
+        "acknowledged": len(kept.acknowledged),
+        "in_database": found["rows"],
+        "in_table": len(found["table"]),
+        "lost": len(sent.keys() - database.keys()) + len(sent.keys() - kept.acknowledged.keys()),
+        "doubled": found["rows"] - len(database) + max(0, found["students"] - students),
+        "changed": sum(database.get(key) != answer for key, answer in sent.items())
+        + sum(kept.acknowledged.get(key) != answer for key, answer in sent.items())
+        + (found["table"] != database),
+        "missing": len(VOTES) * students - len(sent),
+        "errors": len(measured.errors),
+        "connections": kept.connections,
+    }
+
+
+class Replicas:
+    """Servers that share a database, behind nginx; they are killed and come back, and the network is cut."""
+
+    def __init__(self, count: int):
+        self.servers = [Server() for _ in range(count)]
+        self.stack = contextlib.ExitStack()
+        self.kills = 0
+        self.connect_network()
+
+    def connect_network(self, port: int = 0) -> None:
+        addresses = [server.address for server in self.servers]
+        self.address, _ = self.stack.enter_context(proxy.nginx(addresses, port))
+
+    async def die_in_turn(self, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)
+            number = self.kills % len(self.servers)
+            dying = self.servers[number]
+            dying.process.kill()
+            dying.process.wait()
+            self.kills += 1
+            await asyncio.sleep(DEAD)
+            port = urlsplit(dying.address).port
+            self.servers[number] = await asyncio.to_thread(Server, port=port)
+
+    async def lose_the_network(self, after: float, seconds: float = CUT) -> None:
+        await asyncio.sleep(after)
+        await asyncio.to_thread(self.stack.close)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(self.connect_network, urlsplit(self.address).port)
+
+    def stop(self) -> None:
+        self.stack.close()
+        for server in self.servers:
+            server.stop()
+
+
+@contextlib.contextmanager
+def database(url: str | None, replicas: int) -> Iterator[Rooms]:
+    """The rooms of a database that servers started from here share."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        if url is None and replicas > 1:
+            url = stack.enter_context(postgresql.running()).database()
+        os.environ[DATABASE] = url or f"sqlite:///{folder}/rooms.sqlite3"
+        os.environ[ROOMS] = "1"
+        rooms = stack.enter_context(contextlib.closing(Rooms()))
+        yield rooms
+
+
+def with_kills(
+    students: int, minutes: float, every: float, rooms: Rooms, *, cut: float = CUT
+) -> dict[str, int]:
+    """The lesson on two replicas, one of which is killed every so many seconds; the network is cut once."""
+    replicas = Replicas(2)
+    try:
+        seconds = 60 * minutes / len(VOTES)
+        troubles = [replicas.die_in_turn(every)]
+        if cut:
+            troubles.append(replicas.lose_the_network(30 * minutes, cut))
+        came = asyncio.run(lesson(replicas.address, rooms, students, seconds, troubles))
+        found = judged(students, *came) | {"kills": replicas.kills}
+    finally:
+        replicas.stop()
+    print(f"{students} students, answers kept after", _figures(came[1].seconds), flush=True)
+    for error in came[0].errors[:3]:
+        print("   ", error[:300])
+    return found
+
+
+def alone(students: int, rooms: Rooms) -> tuple[dict[str, float], dict[str, int], float]:
+    """The lesson on one server: its figures, what was kept, and how long it took."""
+    server = Server()
+    try:
+        asyncio.run(lesson(server.address, rooms, 1, 0.5))  # warm up the server
+        before, start = processor(server.process.pid), time.monotonic()
+        measured, kept, found = asyncio.run(lesson(server.address, rooms, students, 0))
+        took = time.monotonic() - start
+        count = len(measured.opened) + len(measured.answered)
+        figures = {
+            "processor": (processor(server.process.pid) - before) / max(count, 1),
+            "p50": statistics.median(measured.answered or [LIMIT]),
+            "p95": percentile(measured.answered or [LIMIT], 0.95),
+            "opened_p95": percentile(measured.opened or [LIMIT], 0.95),
+            "answers": count,
+            "seconds": took,
+        }
+    finally:
+        server.stop()
+    told = "  ".join(f"{name} {value:,.3f}" for name, value in figures.items())
+    print(f"room {students:12}  {told}")
+    print(
+        f"  answers kept after {_figures(kept.seconds)}; the desk drawn in {_figures(kept.desk)}", flush=True
+    )
+    for error in measured.errors[:3]:
+        print("   ", error[:300])
+    return figures, judged(students, measured, kept, found), took
+
+
+def _figures(seconds: list[float]) -> str:
+    if not seconds:
+        return "nothing"
+    return (
+        f"{statistics.median(seconds):.2f} s, {percentile(seconds, 0.95):.2f} s (p95), {max(seconds):.2f} s"
+    )
+
+
+def tell(name: str, found: dict[str, int]) -> None:
+    print("  ".join(f"{what} {number}" for what, number in found.items()), flush=True)
+    for what in ("lost", "doubled", "changed", "missing", "errors"):
+        line(f"{name}_{what}", found[what], 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--students", type=int, default=100)
+    parser.add_argument("--replicas", type=int, choices=[1, 2], default=1)
+    parser.add_argument("--minutes", type=float, default=10, help="of the lesson on two replicas")
+    parser.add_argument("--database", help="an address, instead of a fresh database")
+    args = parser.parse_args()
+    with database(args.database, args.replicas) as rooms:
+        if args.replicas > 1:
+            os.environ["STREAMLIT_SERVER_COOKIE_SECRET"] = "the same for both"
+            os.environ["HEADSCOPE_HOSTED"] = "1"
+            tell("room_killed", with_kills(args.students, args.minutes, 60, rooms))
+            return
+        mine, found, took = alone(args.students, rooms)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.py"
+        page.write_text(TRIVIAL, encoding="utf-8")
+        trivial = BenchServer(page, OPTIONS, Path(folder), False)
+        theirs = measure("trivial", trivial, args.students, took)
+    tell("room", found)
+    for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", MAX_SLOW)):
+        line(f"room_{args.students}_{what}", mine[what] / theirs[what], target)
+
+
+if __name__ == "__main__":
+    random.seed(0)
+    sys.exit(main())
