@@ -41,9 +41,14 @@ def saved_page(_request: Request) -> HTMLResponse:
 
 
 async def health(_request: Request) -> JSONResponse:
-    """Whether the server is ready for visitors: a shipped model can be opened."""
-    ready = await run_in_threadpool(runtime.ready)
-    return JSONResponse({"ready": ready}, 200 if ready else 503, {"cache-control": "no-store"})
+    """Whether the server is ready for visitors: a shipped model can be opened.
+
+    Where it has rooms, also whether their database answers; without it everything else works.
+    """
+    told = {"ready": await run_in_threadpool(runtime.ready)}
+    if rooms.offered():
+        told["rooms"] = await rooms.answer()
+    return JSONResponse(told, 200 if told["ready"] else 503, {"cache-control": "no-store"})
 
 
 def failed(_request: Request, error: Exception) -> PlainTextResponse:

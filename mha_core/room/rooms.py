@@ -259,6 +259,11 @@ class Rooms:
         self._forget()
         return count
 
+    def check(self) -> None:
+        """Raises `Unavailable` where the database does not answer."""
+        with self._reading() as act:
+            act.execute(select(1))
+
     def counts(self) -> dict[str, int]:
         """How many rooms, students and answers there are, for whoever runs the server."""
         with self._reading() as act:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mha_core.room.rooms import Room, Rooms
 
 ROOMS = resources.ROOMS
+PATIENCE = 2.0  # seconds that the health of the server waits for the database
 CLEANED = 3600  # seconds between two looks for rooms whose time is over
 MAX_WRONG = 60  # codes that are typed wrong, a minute, on the whole server: so nobody finds rooms by trying
 MINUTE = 60.0
@@ -94,13 +95,23 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 async def clean() -> None:
-    """Delete the rooms whose time is over, every hour as long as the server runs."""
+    """Delete the rooms whose time is over, and note how many there are, every hour while the server runs."""
     while offered():
         try:
-            await run_in_threadpool(lambda: rooms().expire())
+            deleted = await run_in_threadpool(lambda: rooms().expire())
+            logs.event("rooms", deleted=deleted, **await run_in_threadpool(lambda: rooms().counts()))
         except MhaError as error:  # tried again in an hour; a page that needs the rooms says why it has none
             logs.event("rooms", problem=str(error))
         await asyncio.sleep(CLEANED)
+
+
+async def answer() -> bool:
+    """Whether the database of the rooms answers in time."""
+    try:
+        await asyncio.wait_for(asyncio.to_thread(lambda: rooms().check()), PATIENCE)
+    except (MhaError, TimeoutError):
+        return False
+    return True
 
 
 async def version(request: Request) -> JSONResponse:

@@ -1,12 +1,15 @@
 """The rooms of a server between the pages: what is deleted in time, and the version of a room."""
 
 import asyncio
+import time
 
 import pytest
+from sqlalchemy import create_engine
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+import app
 from mha_core.lessons.lesson import shipped
 from mha_core.room import rooms as room_module
 from pages._server import rooms as server_rooms
@@ -44,6 +47,47 @@ def test_a_running_server_deletes_rooms_whose_time_is_over(rooms, monkeypatch):
 
     asyncio.run(asyncio.wait_for(run_for_a_moment(), 20))
     assert rooms.counts() == {"rooms": 0, "students": 0, "answers": 0}
+
+
+def test_the_log_has_how_many_rooms_there_are(rooms, caplog):
+    for _ in range(3):
+        key = rooms.open(LESSON)
+    rooms.enter(key.code, rooms.join(key.code, "Ada")).keep(1, 1, "3", language="en")
+
+    async def run_for_a_moment():
+        running = asyncio.create_task(server_rooms.clean())
+        while not caplog.records:
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    with caplog.at_level("INFO", "headscope"):
+        asyncio.run(asyncio.wait_for(run_for_a_moment(), 20))
+    [record] = caplog.records
+    assert (record.msg, record.facts) == ("rooms", {"deleted": 0, "rooms": 3, "students": 1, "answers": 1})
+
+
+@pytest.fixture
+def health():
+    client = TestClient(Starlette(routes=[Route("/health", app.health)]))
+
+    def ask():
+        answer = client.get("/health")
+        return answer.status_code, answer.json()
+
+    return ask
+
+
+def test_the_health_of_a_server_tells_whether_its_rooms_can_be_used(rooms, health, monkeypatch):
+    assert health() == (200, {"ready": True, "rooms": True})
+    engine = create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
+    monkeypatch.setattr(rooms, "_engine", engine)  # everything else works without the database
+    assert health() == (200, {"ready": True, "rooms": False})
+    engine.dispose()
+    monkeypatch.setattr(server_rooms, "PATIENCE", 0.05)
+    monkeypatch.setattr(type(rooms), "check", lambda _: time.sleep(0.5))
+    assert health() == (200, {"ready": True, "rooms": False})
+    monkeypatch.delenv(server_rooms.ROOMS)
+    assert health() == (200, {"ready": True})
 
 
 def test_a_room_tells_its_version_by_its_invitation_alone(rooms, version_of):
