@@ -14,7 +14,7 @@ COPY .streamlit ./.streamlit
 COPY mha_core ./mha_core
 COPY pages ./pages
 COPY assets ./assets
-RUN /opt/headscope/bin/pip install -c constraints.txt ".[minilm]"
+RUN /opt/headscope/bin/pip install -c constraints.txt ".[minilm,room]"
 
 FROM python:${PYTHON}-slim
 COPY --from=build /opt/headscope /opt/headscope

@@ -12,7 +12,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from mha_core.lessons.lesson import MAX_SCREENS
+from mha_core.lessons.question import MAX_TEXT
+from mha_core.room import rooms as store
 from mha_core.sources.huggingface import files
+from pages._server import rooms as server_rooms
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "assets" / "deploy"
@@ -44,8 +48,10 @@ def test_the_listed_advisories_are_for_the_pinned_versions():
 
 
 def test_the_image_has_the_tested_version_of_a_real_model():
-    line = r'^RUN \S+/pip install -c constraints\.txt "\.\[(\w+)\]"$'
-    [extra] = re.findall(line, (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    line = r'^RUN \S+/pip install -c constraints\.txt "\.\[([\w,]+)\]"$'
+    [chosen] = re.findall(line, (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    extra, *others = chosen.split(",")
+    assert others == ["room"]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert files.PACKAGE in {re.match(r"[\w-]+", needed)[0] for needed in extras[extra]}
     assert "headscope[models]" in extras[extra]  # which is read by transformers
@@ -62,6 +68,15 @@ def test_every_environment_variable_is_documented_and_read():
     assert set(re.findall(r"^\| `(HEADSCOPE_\w+)", docs, re.MULTILINE)) == read
     given = [ROOT / "Dockerfile", DEPLOY / "compose.yaml", DEPLOY / "kubernetes.yaml"]
     assert set(re.findall(r"HEADSCOPE_\w+", "".join(file.read_text("utf-8") for file in given))) <= read
+
+
+def test_the_table_of_the_limits_of_rooms_is_true():
+    section = (DEPLOY / "README.md").read_text("utf-8").partition("## Rooms")[2].partition("\n## ")[0]
+    read = [int(row.replace(",", "")) for row in re.findall(r"^\|.*\| ([\d,]+) \|$", section, re.MULTILINE)]
+    assert read == [
+        *(store.MAX_ROOMS, store.MAX_OPENED, store.MAX_STUDENTS, MAX_SCREENS, store.MAX_VOTES, MAX_TEXT),
+        *(store.MAX_NAME, store.DAYS, store.MAX_DAYS, store.EMPTY_SECONDS // 3600, server_rooms.MAX_WRONG),
+    ]
 
 
 def test_the_files_for_kubernetes_and_compose_follow_their_schemas():
