@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import random
 import statistics
@@ -82,7 +83,11 @@ class Course:
     at: tuple[int, int] = (0, 0)
     version: int = 0
     think: float = THINK
-    is_over: bool = False
+    until: float = math.inf  # when the lesson is over, and nobody waits any longer
+
+    @property
+    def is_over(self) -> bool:
+        return self.until < math.inf
 
 
 class Pupil(Student):
@@ -100,7 +105,7 @@ class Pupil(Student):
         self.room: dict = {}
 
     async def attend(self, address: str, until: float = 0) -> None:
-        while not self.course.is_over or self.outbox:
+        while self._is_there():
             try:
                 await self._sit(address)
             except (WebSocketException, OSError, TimeoutError):
@@ -108,6 +113,10 @@ class Pupil(Student):
             except RuntimeError as error:
                 self.measured.errors.append(repr(error))
                 return
+
+    def _is_there(self) -> bool:
+        """Until the lesson is over, and what has been locked is kept."""
+        return not self.course.is_over or bool(self.outbox and time.monotonic() < self.course.until)
 
     async def _sit(self, address: str) -> None:
         """One connection: come in, and do what is open until it is cut off or the lesson is over."""
@@ -123,7 +132,7 @@ class Pupil(Student):
                 self.cookie = given.partition(";")[0]
             self.measured.opened.append(await self.ask(socket))
             sent_at = looked_at = 0.0
-            while not self.course.is_over or self.outbox:
+            while self._is_there():
                 now = time.monotonic()
                 if "token" not in self.room:  # at the door
                     what = {"do": "enter", "token": self.token} if self.token else None
@@ -235,9 +244,9 @@ async def lesson(
     pupils = [Pupil(course, measured, kept, number, invitation) for number in range(students)]
     attending = [asyncio.create_task(pupil.attend(address)) for pupil in pupils]
     watching = asyncio.create_task(Watcher(course, kept, *key).attend(address))
-    troubling = [asyncio.create_task(trouble) for trouble in troubles]
     while len(await asyncio.to_thread(desk.students)) < students and not measured.errors:
         await asyncio.sleep(0.2)
+    troubling = [asyncio.create_task(trouble) for trouble in troubles]  # a place is not asked for twice
     for screen, vote in VOTES:
         await asyncio.to_thread(desk.vote_again, screen) if vote == 2 else None
         await asyncio.to_thread(desk.set_pace, Pace(screen))
@@ -250,7 +259,7 @@ async def lesson(
             await asyncio.sleep(0.1)
         if vote == 2:
             await asyncio.to_thread(desk.reveal, screen)
-    course.is_over = True
+    course.until = time.monotonic() + LIMIT
     await asyncio.gather(*attending, watching)
     for task in troubling:
         task.cancel()
@@ -309,8 +318,10 @@ class Replicas:
             dying.process.wait()
             self.kills += 1
             await asyncio.sleep(DEAD)
-            port = urlsplit(dying.address).port
-            self.servers[number] = await asyncio.to_thread(Server, port=port)
+            await asyncio.to_thread(self._start_again, number)  # to its end, also when this ends
+
+    def _start_again(self, number: int) -> None:
+        self.servers[number] = Server(port=urlsplit(self.servers[number].address).port)
 
     async def lose_the_network(self, after: float, seconds: float = CUT) -> None:
         await asyncio.sleep(after)
