@@ -88,12 +88,13 @@ class Point(Question):
         return item.scene, [_looking(item, item.place[2], int(answer) - 1)]
 
     def misreads(self, item: Item, answer: str) -> bool:
-        """Whether it is the word that looks at the token most, not the one that the token looks at most."""
+        """Whether it is the word that clearly looks at the token most, not the one that the token looks at."""
         layer, head, token = item.place
         if item.queries != item.words or self.is_right(item, answer):
             return False
         column = item.trace.layers[layer].weights(head)[:, token]
-        return int(answer) - 1 == int(column.argmax())
+        at = int(answer) - 1
+        return bool(column[at] - np.delete(column, at).max() >= MARGIN)
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,10 @@ class Order(Question):
         return item.scene, [Output(heads=first, layer=item.place[0])]
 
     def misreads(self, item: Item, answer: str) -> bool:
-        """Whether the smallest was put first."""
-        return not self.is_right(item, answer) and ",".join(answer.split(",")[::-1]) in item.key.answers
+        """Whether the smallest was put first, of more than two: of two that is the one wrong answer."""
+        self.check(item, answer)
+        heads = answer.split(",")
+        return len(heads) > 2 and ",".join(reversed(heads)) in item.key.answers
 
 
 @dataclass(frozen=True)

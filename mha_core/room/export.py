@@ -62,7 +62,7 @@ def _posed(
 
 def _is_right(item: Item | None, answer: str) -> bool | None:
     try:
-        return item and item.is_right(answer)
+        return item.is_right(answer) if item else None
     except MhaError:
         return None
 

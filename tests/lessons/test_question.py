@@ -68,6 +68,30 @@ def test_an_answer_is_right_or_not_by_what_the_model_does(question, right, wrong
     assert (asked.is_right(right), asked.is_right(wrong)) == (True, False)
 
 
+# Heads whose order is clear, of a model with eight.
+EIGHT = f"text={TIRED}&h=8&layer=2&token=it&heads=1,2,7"
+MISREAD = [
+    (Point(), IT.replace("head=1", "head=2"), "12", "10", "3"),  # at "was" alone head 2 looks at "it"
+    (Point(), IT, "3", None, "9"),  # no word looks at "it" much
+    (Cell(), IT, "9,3", "3,9", "3,7"),
+    (Order("entropy"), EIGHT, "7,2,1", "1,2,7", "2,7,1"),
+    (Order("weight"), f"{IT}&heads=1,4", "1,4", None, "4,1"),  # the one wrong answer of two heads
+    (Estimate("weight"), IT, "0.95", None, "0.1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "link", "right", "misread", "other"), MISREAD, ids=lambda one: str(one)[:30]
+)
+def test_who_has_misread_the_question_is_told_from_who_is_wrong(question, link, right, misread, other):
+    asked = item(question, link)
+    assert asked.is_right(right)
+    assert not asked.misreads(right)
+    assert not asked.is_right(other)
+    assert not asked.misreads(other)
+    assert misread is None or (not asked.is_right(misread) and asked.misreads(misread))
+
+
 def test_a_reason_is_kept_and_not_scored():
     asked = item(Why())
     assert asked.is_right("It looks at the animal.") is None

@@ -6,7 +6,7 @@
 
 /** @type {Map<string, string>} */
 const secrets = new Map();
-let opened = ""; // the address whose secret has been taken
+let entered = ""; // the address whose secret has been taken
 
 /** @param {string} code */
 const secretKey = (code) => `headscope-desk-${code}`;
@@ -37,9 +37,9 @@ function keptSecret(code) {
 function secretOfLink(code) {
   const [{ name }] = performance.getEntriesByType("navigation");
   const address = new URL(location.hash ? location.href : name);
-  const isOurs = address.searchParams.get("desk")?.toUpperCase() === code && address.hash && address.href !== opened;
+  const isOurs = address.searchParams.get("desk")?.toUpperCase() === code && address.hash && address.href !== entered;
   if (!isOurs) return "";
-  opened = address.href;
+  entered = address.href;
   if (location.hash) history.replaceState(history.state, "", location.pathname + location.search);
   return address.hash.slice(1);
 }

@@ -1,7 +1,7 @@
 // What a class has answered to one question, drawn on its scene: counts on words and cells, drawn rows over each other,
 // places of heads, dots on a line, lists of sentences. Before the reveal the server has not sent what is right.
 import { makeMatrix } from "../lesson/matrix.js";
-import { emphasized, make, makeLink, makeSvg } from "../page/elements.js";
+import { make, makeLink, makeSvg } from "../page/elements.js";
 import { fill, isRtl, written } from "../page/wording.js";
 
 /**
@@ -13,7 +13,7 @@ import { fill, isRtl, written } from "../page/wording.js";
  * @property {[string, number][]} [rows]
  * @property {number[]} [mean]
  * @property {[number, number][]} [numbers]
- * @property {{ answer: string, count: number, pieces: string[], links: { text: string, href: string }[] }[]} [answers]
+ * @property {{ answer: string, count: number, text: string, links: { text: string, href: string }[] }[]} [answers]
  * @property {string | number | number[] | string[]} [truth]
  */
 /**
@@ -199,8 +199,8 @@ function onLine({ question, vote, texts }) {
   for (const [bin, nth] of dots)
     picture.append(makeSvg("circle", { cx: (bin / bins) * width, cy: -(nth + 0.5) * size - 1, r: size / 2 - 0.6 }));
   picture.append(
-    makeSvg("text", { x: 0, y: 18 }, written(low)),
-    makeSvg("text", { x: width, y: 18, "text-anchor": "end" }, written(high)),
+    makeSvg("text", { x: 0, y: 18 }, String(low)),
+    makeSvg("text", { x: width, y: 18, "text-anchor": "end" }, String(high)),
   );
   const box = make("div");
   box.append(picture);
@@ -217,14 +217,14 @@ function onLine({ question, vote, texts }) {
 function inList({ vote, texts }) {
   const list = make("ol", "given");
   const right = Array.isArray(vote.truth) ? vote.truth.map(String) : [];
-  for (const { answer, count, pieces, links } of vote.answers ?? []) {
+  for (const { answer, count, text, links } of vote.answers ?? []) {
     const isRight = right.includes(answer);
     const one = make("li", isRight ? "true" : "");
-    one.append(emphasized("span", pieces));
+    one.append(make("bdi", "", text));
     if (count > 1) one.append(" ", make("output", "", fill(texts.times, { count })));
     if (isRight) one.append(" ", make("span", "verdict", `● ${texts.right}`));
-    for (const { text, href } of links) {
-      const link = makeLink(fill(texts.run, { page: text }), new URL(href, document.baseURI).href);
+    for (const { text: page, href } of links) {
+      const link = makeLink(fill(texts.run, { page }), new URL(href, document.baseURI).href);
       Object.assign(link, { target: "_blank", rel: "noopener", className: "leads-out" });
       one.append(" · ", link);
     }

@@ -32,7 +32,10 @@ export function drawTable({ table: { rows, screens }, number, hidden, texts }, a
   );
   const lines = rows.map((row) => {
     const line = make("tr", row.help ? "asks" : "");
-    line.append(nameOf(row, texts, act), ...row.signs.map((sign, at) => cellOf(sign, row.screen === at + 1, texts)));
+    line.append(
+      studentCell(row, texts, act),
+      ...row.signs.map((sign, at) => cellOf(sign, row.screen === at + 1, texts)),
+    );
     return line;
   });
   const parts = [make("thead"), make("tbody"), make("tfoot")];
@@ -60,7 +63,7 @@ function columnName(tag, text) {
 }
 
 /** @param {ClassTable["rows"][number]} row @param {Record<string, string>} texts @param {(what: import("./desk.js").DeskAct) => void} act */
-function nameOf({ number, name, help }, texts, act) {
+function studentCell({ number, name, help }, texts, act) {
   const cell = make("th", "student");
   cell.setAttribute("scope", "row");
   cell.append(make("bdi", "", name || fill(texts.student, { number })));

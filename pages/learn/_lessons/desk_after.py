@@ -1,6 +1,7 @@
 """What a teacher does with a room besides the lesson: its table, its end, its secret link, receipts."""
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -57,7 +58,7 @@ def page(desk: "Desk") -> None:
 def _export(desk: "Desk", key: str) -> None:
     from mha_core.room.export import rows
 
-    kinds = {
+    kinds: dict[str, Callable[[], str | bytes]] = {
         "csv": lambda: csv(pd.DataFrame(rows(desk, items.trace))),
         "json": lambda: json.dumps(rows(desk, items.trace), ensure_ascii=False, indent=1),
     }
@@ -97,7 +98,7 @@ def _end(desk: "Desk") -> None:
             )
 
 
-def _try(act) -> None:  # type: ignore[no-untyped-def]
+def _try(act: Callable[[], None]) -> None:
     """Do it; what the room refuses is said."""
     try:
         act()

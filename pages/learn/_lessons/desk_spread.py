@@ -9,7 +9,7 @@ from mha_core.lessons.question import Find
 from mha_core.lessons.spread import spread
 from pages._kit.language import language
 from pages._kit.text import catalogue, joined, said, t, template
-from pages.learn._lessons import interpretation, items, question_data, reveal, signs
+from pages.learn._lessons import items, question_data, reveal, signs, texts
 
 if TYPE_CHECKING:
     from mha_core.room.rooms import KeptAnswer, Room
@@ -55,8 +55,8 @@ def _of_scene(
     for vote in range(1, room.vote(screen) + 1):
         given = [one.answer for one in answers if one.vote == vote]
         told = spread(asked, given, is_right if revealed else None)
-        if isinstance(told.get("answers"), list):
-            told["answers"] = [_in_words(asked, *one) for one in told["answers"]]  # type: ignore[union-attr]
+        if isinstance(listed := told.get("answers"), list):
+            told["answers"] = [_in_words(asked, *one) for one in listed]
         heading = t("room.desk_vote", number=vote) if room.vote(screen) > 1 else ""
         votes.append(told | {"heading": heading})
     return {
@@ -72,10 +72,11 @@ def _of_scene(
 
 
 def _in_words(asked: Item, answer: str, count: int) -> dict[str, object]:
-    """An answer of a list, as pieces of which every other is a word; a sentence with where it is run."""
-    told: dict[str, object] = {"answer": answer, "count": count, "pieces": [answer], "links": []}
-    if asked.question.kind == "flip":
-        told["pieces"] = reveal.pieces(interpretation.change(asked, answer))
-    elif isinstance(asked.question, Find):
-        told["links"] = reveal.looks(asked.question.posed(asked, answer).scene)
-    return told
+    """An answer of a list; a sentence with the pages on which it is run."""
+    question = asked.question
+    return {
+        "answer": answer,
+        "count": count,
+        "text": texts.change(asked, answer) if question.kind == "flip" else answer,
+        "links": reveal.looks(question.posed(asked, answer).scene) if isinstance(question, Find) else [],
+    }

@@ -21,7 +21,6 @@ from mha_core.lessons.lesson import (
     in_language,
 )
 from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, Question, scene_of
-from mha_core.scene import changes
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
 from mha_core.scene.token_names import names, position
@@ -475,11 +474,7 @@ def _in_words(item: Item) -> str:
             shares = (part.split(":") for part in answer.split(","))
             return joined(f"{item.words[int(at) - 1]} {share}%" for at, share in shares)
         case "flip":
-            change = changes.values_of(changes.read(answer)[0][0])
-            if "from" not in change:
-                return t("lessons.js_off", **change)
-            query, key = item.queries[change["from"] - 1], item.words[change["to"] - 1]
-            return t("lessons.js_cut", query=query, key=key)
+            return texts.change(item, answer)
         case _:
             return answer
 

@@ -1,8 +1,10 @@
 """The texts of a lesson in the reader's language; what its file leaves out is said for it."""
 
 from mha_core import MhaError
+from mha_core.lessons.item import Item
 from mha_core.lessons.lesson import Lesson, in_language
 from mha_core.lessons.question import Estimate, Find, Order, Question
+from mha_core.scene import changes
 from mha_core.scene.scene import Scene
 from pages._kit.language import language
 from pages._kit.text import t
@@ -47,6 +49,15 @@ def ask_of(question: Question, scene: Scene) -> str:
             return t(f"lessons.ask_{question.condition}", **looks)
         case _:
             return t(f"lessons.ask_{question.kind}", **looks)
+
+
+def change(item: Item, answer: str) -> str:
+    """The change that an answer is: which word is hidden from which, or which head is off."""
+    values = changes.values_of(changes.read(answer)[0][0])
+    if "from" not in values:
+        return t("lessons.js_off", **values)
+    query, key = item.queries[values["from"] - 1], item.words[values["to"] - 1]
+    return t("lessons.js_cut", query=query, key=key)
 
 
 def notice(place: Place) -> str:
