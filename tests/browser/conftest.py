@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlencode, urljoin
 
 import numpy as np
@@ -589,6 +590,7 @@ class Server:
         options: Sequence[str] = (),
         folder: Path = ROOT,
         port: int = 0,
+        log: int | IO = subprocess.DEVNULL,
     ):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of a server that has just ended
@@ -597,7 +599,7 @@ class Server:
         self.address = f"http://127.0.0.1:{port}/{base}".rstrip("/")
         place = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
         command = [sys.executable, "-m", "streamlit", "run", str(script), *place, *options]
-        self.command, self.folder = [*command, "--server.baseUrlPath", base], folder
+        self.command, self.folder, self.log = [*command, "--server.baseUrlPath", base], folder, log
         self.start()
 
     def start(self) -> None:
@@ -606,8 +608,8 @@ class Server:
             self.command,
             cwd=self.folder,
             env=os.environ | {"OMP_NUM_THREADS": "1"},  # as the tests: threads wait for each other
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
         )
         while self.process.poll() is None:  # as long as it may still come
             try:

@@ -1,0 +1,174 @@
+"""The teacher's desk in a browser: a room is opened, students answer, and the secret stays where it is."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from mha_core.lessons.lesson import Lesson, shipped
+
+pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
+
+from mha_core.room.rooms import DATABASE, Rooms, Unknown
+
+ROOMS = "HEADSCOPE_ROOMS"
+SECONDS = 10_000  # milliseconds in which a desk has drawn what is new, on a busy machine
+TIRED = "text=The animal didn't cross the street because it was too tired.&twin=&layer=2&head=1&token=it"
+FILE = f"""
+minutes = 5
+title = "Two questions"
+[[screens]]
+kind = "point"
+scene = "{TIRED}"
+[[screens]]
+kind = "cell"
+scene = "{TIRED}"
+"""
+
+
+@pytest.fixture
+def school(serve, tmp_path, monkeypatch):
+    """`school.app`, a server with rooms, `school.rooms`, its database, and `school.log`, what it writes."""
+
+    class School:
+        rooms = Rooms(f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+        log = tmp_path / "log.txt"
+
+    monkeypatch.setenv(ROOMS, "1")
+    monkeypatch.setenv(DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+    with School.log.open("wb") as log:
+        School.app = serve(log=log, options=["--logger.level", "debug"])
+        yield School
+    School.rooms.close()
+
+
+def seats(rooms: Rooms, code: str, *names: str) -> list:
+    return [rooms.enter(code, rooms.join(code, name)) for name in names]
+
+
+def sign(page, name: str, screen: int):
+    """The sign of a student on a screen."""
+    return page.locator(".class tbody tr", has_text=name).locator("td").nth(screen - 1).get_by_role("img")
+
+
+def press(page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_a_teacher_opens_a_room_from_a_card_reveals_votes_again_and_deletes_it(school, visit, settled):
+    page = visit(f"{school.app}/lessons")
+    page.locator(".card", has_text="What is a head?").get_by_role("button").click()
+    press(page, "Open the room")
+    code = page.locator(".desk .code").inner_text()
+    assert re.search(rf"\?desk={code}$", page.url)
+    assert school.rooms.room(code).lesson == shipped()["heads"]
+    expect(page.locator(".invite .link")).to_have_attribute(
+        "href", f"{school.app}/lessons?room={school.rooms.invitation(code)}"
+    )
+    expect(page.locator(".class")).to_have_count(0)
+
+    ada, other = seats(school.rooms, code, "Ada", "")
+    ada.keep(1, 1, "3", language="en")
+    other.keep(1, 1, "7", language="en")
+    other.ask_for_help(True)
+    expect(sign(page, "Ada", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    expect(sign(page, "Student 2", 1)).to_have_accessible_name("another answer · is here now")
+    expect(page.locator(".students")).to_have_text("2 students have joined")
+    expect(page.locator(".answered")).to_have_text("2 of 2 have answered")
+    expect(page.locator(".class tbody tr").first).to_contain_text("needs you")  # first in line
+    counts = page.locator(".spread .word output")
+    expect(counts.nth(2)).to_have_text("1")
+    expect(counts.nth(6)).to_have_text("1")
+    expect(page.locator(".true")).to_have_count(0)
+
+    press(page, "Vote again")
+    expect(page.locator(".spread .vote")).to_have_count(2)
+    other.keep(1, 2, "3", language="en")
+    expect(sign(page, "Student 2", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    press(page, "Reveal")
+    expect(page.locator(".true")).to_have_text(["animal1", "animal1"])
+    assert school.rooms.room(code).revealed == {1}
+    press(page, "All on this screen")
+    press(page, "Next screen")
+    expect(page.locator(".desk .place")).to_have_text("2 of 7")
+    expect(page.locator(".spread")).to_contain_text("No answers yet.")
+    assert school.rooms.room(code).pace.screen == 2
+    press(page, "Pause")
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_have_attribute("aria-pressed", "true")
+    assert school.rooms.room(code).pace.paused
+    page.get_by_role("button", name="needs you").click()
+    expect(page.get_by_role("button", name="needs you")).to_have_count(0)
+
+    page.get_by_text("Afterwards: results, link, deletion").click()
+    page.get_by_role("button", name="Delete the room").click()
+    press(page, "Delete it now")
+    expect(page.get_by_text(f"Room {code} is deleted")).to_be_visible()
+    with pytest.raises(Unknown):
+        school.rooms.room(code)
+
+
+def test_the_secret_is_in_no_request_no_log_and_no_query_and_an_old_one_opens_nothing(school, visit, settled):
+    key = school.rooms.open(Lesson.read(FILE))
+    asked = []
+    page = visit(f"{school.app}/lessons")
+    page.on("request", lambda request: asked.append(f"{request.url} {request.headers.get('referer')}"))
+    page.goto(f"{school.app}/lessons?desk={key.code}#{key.secret}")
+    expect(page.locator(".desk .code")).to_have_text(key.code)
+    assert key.secret not in page.url
+    page.reload()
+    expect(page.locator(".desk .code")).to_have_text(key.code)
+    settled(page)
+    assert len(asked) > 10
+    assert [one for one in asked if key.secret in one] == []
+
+    page.get_by_text("Afterwards: results, link, deletion").click()
+    press(page, "Make a new link")
+    expect(page.get_by_text("You have a new link.")).to_be_visible()
+    page.get_by_role("button", name="Show my link").click()
+    link = page.get_by_test_id("stCode").inner_text().strip()
+    assert link.startswith(f"{school.app}/lessons?desk={key.code}#")
+    assert key.secret not in link
+    page.reload()
+    expect(page.locator(".desk .code")).to_have_text(key.code)
+
+    page.evaluate("sessionStorage.clear()")
+    page.goto("about:blank")
+    page.goto(f"{school.app}/lessons?desk={key.code}#{key.secret}")
+    expect(page.get_by_role("alert").first).to_contain_text("does not open the teacher's desk")
+    assert page.evaluate("sessionStorage.length") == 0
+    page.goto("about:blank")
+    page.goto(f"{school.app}/lessons?desk={key.code}")
+    expect(page.get_by_role("alert").first).to_contain_text("the part after #")
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator(".desk .code")).to_have_text(key.code)
+    written = school.log.read_text(encoding="utf-8", errors="replace")
+    assert "started" in written
+    for secret in (key.secret, link.rpartition("#")[2]):
+        assert secret not in written
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_projector_shows_the_code_to_the_last_row_and_a_phone_the_whole_desk(
+    school, visit, settled, theme
+):
+    key = school.rooms.open(Lesson.read(FILE))
+    (ada,) = seats(school.rooms, key.code, "<b>Ada</b>")
+    ada.keep(2, 1, "3,9", language="en")
+    page = visit(f"{school.app}/lessons?desk={key.code}#{key.secret}", theme=theme, width=390, touch=True)
+    expect(sign(page, "<b>Ada</b>", 2)).to_have_accessible_name(re.compile("row and column exchanged"))
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    press(page, "Hide names and results")
+    expect(sign(page, "Student 1", 2)).to_have_accessible_name("answered")
+    expect(page.get_by_text("<b>Ada</b>")).to_have_count(0)
+
+    page.set_viewport_size({"width": 1280, "height": 720})
+    press(page, "Show the code to the class")
+    expect(page.locator(".projector .qr svg")).to_be_visible()
+    expect(page.locator(".class")).to_have_count(0)
+    sizes = page.locator(".desk :is(h1, p, a, button)").evaluate_all(
+        "all => all.map((element) => parseFloat(getComputedStyle(element).fontSize))"
+    )
+    assert min(sizes) >= 28
+    press(page, "Back to the desk")
+    expect(page.locator(".class")).to_be_visible()
