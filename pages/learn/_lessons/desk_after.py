@@ -55,15 +55,19 @@ def page(desk: "Desk") -> None:
         _end(desk)
 
 
-def _export(desk: "Desk", key: str) -> None:
+def files(desk: "Desk") -> dict[str, Callable[[], bytes]]:
+    """What writes the table of the room, by the kinds of files."""
     from mha_core.room.export import rows
 
-    kinds: dict[str, Callable[[], str | bytes]] = {
+    return {
         "csv": lambda: csv(pd.DataFrame(rows(desk, items.trace))),
-        "json": lambda: json.dumps(rows(desk, items.trace), ensure_ascii=False, indent=1),
+        "json": lambda: json.dumps(rows(desk, items.trace), ensure_ascii=False, indent=1).encode(),
     }
+
+
+def _export(desk: "Desk", key: str) -> None:
     with st.container(horizontal=True):
-        for kind, written in kinds.items():
+        for kind, written in files(desk).items():
             st.download_button(
                 t(f"room.desk_{kind}"),
                 written,

@@ -1,0 +1,245 @@
+"""The teacher's desk: signs and spread of real answers, and nothing of the truth before the reveal."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from mha_core.lessons.lesson import Lesson
+from mha_core.lessons.question import written_row
+from tests.lessons.student import FIELDS, MORE_FIELDS
+from tests.pages.test_lessons import FILE, NUMBERS, SCREENS
+
+pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
+
+from mha_core.room.rooms import Rooms, Unavailable
+from pages._server import rooms as of_server
+from pages.learn._lessons import opening
+
+PAGE = "learn/lessons.py"
+LESSON = Lesson.read(FILE, "nine")
+# What the desk is told of a vote before its screen is revealed.
+VOTE = {"heading", "count", "counts", "rows", "mean", "numbers", "answers"}
+OF_ANSWER = {"answer", "count", "text", "links"}
+
+
+@pytest.fixture
+def school(tmp_path, monkeypatch):
+    """A server with rooms: their database, which the pages use."""
+    rooms = Rooms(f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+    monkeypatch.setenv(of_server.ROOMS, "1")
+    monkeypatch.setattr(of_server, "_opened", [rooms])
+    yield rooms
+    rooms.close()
+
+
+@pytest.fixture
+def room(school):
+    """A room with the lesson of nine kinds: its code and its secret."""
+    return school.open(LESSON)
+
+
+@pytest.fixture
+def desk_of(opened_on):
+    """`desk_of(room)`: the desk, for whose secret the browser has sent `secret`."""
+
+    def open_(room, secret: str | None = None):
+        app = opened_on(PAGE, desk=room.code)
+        app.session_state[opening.SECRETS] = {room.code: room.secret if secret is None else secret}
+        return app.run()
+
+    return open_
+
+
+@pytest.fixture
+def act(click):
+    return lambda app, **what: click(app, "desk", what, event="acted")
+
+
+def answered(school, room, name: str = "", **answers: str):
+    """A student who has given answers, by the kinds of the questions."""
+    seat = school.enter(room.code, school.join(room.code, name))
+    for kind, answer in answers.items():
+        seat.keep(NUMBERS[kind], 1, answer, language="en")
+    return seat
+
+
+def signs(app, component) -> list[list[str]]:
+    return [[name for name, _ in row["signs"]] for row in component(app, "desk")["table"]["rows"]]
+
+
+def test_each_student_has_a_sign_for_each_answer_and_who_needs_help_comes_first(
+    school, room, desk_of, component
+):
+    right = {kind: one for kind, (_, one, _) in SCREENS.items() if one}
+    wrong = {kind: one for kind, (_, _, one) in SCREENS.items() if one}
+    answered(school, room, "Ada", **right)
+    answered(school, room, "", **wrong).ask_for_help(True)
+    answered(school, room, "", point="99")  # no word of the sentence: no page sends that
+    app = desk_of(room)
+    told = component(app, "desk")["table"]["rows"]
+    assert [(row["number"], row["name"], row["help"]) for row in told] == [
+        (2, "", True),
+        (1, "Ada", False),
+        (3, "", False),
+    ]
+    kinds = list(SCREENS)
+    by_kind = [dict(zip(kinds, row, strict=True)) for row in signs(app, component)]
+    assert {by_kind[1][kind] for kind in right if kind != "why"} == {"right"}
+    assert by_kind[1]["why"] == "unchecked"
+    assert by_kind[0]["cell"] == "misread"  # row and column exchanged
+    assert {by_kind[0][kind] for kind in wrong if kind != "cell"} == {"other"}
+    assert by_kind[0]["why"] == by_kind[0]["choose"] == "empty"
+    assert by_kind[2]["point"] == "unchecked"
+    assert all(text for row in told for name, text in row["signs"] if name != "empty")
+
+
+@pytest.mark.parametrize("kind", SCREENS)
+def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(school, room, desk_of, component, act, kind):
+    given = SCREENS[kind][2] or {"choose": "1", "why": "Because."}[kind]
+    answered(school, room, **{kind: given})
+    app = act(desk_of(room), do="screen", number=NUMBERS[kind])
+    told = component(app, "desk")
+    [scene] = told["spreads"]
+    assert set(scene["question"]) <= FIELDS | MORE_FIELDS.get(kind, set())
+    [vote] = scene["votes"]
+    assert set(vote) <= VOTE
+    assert vote["count"] == 1
+    assert all(set(one) == OF_ANSWER for one in vote.get("answers", ()))
+    if kind in ("draw", "estimate"):
+        item = LESSON.screens[NUMBERS[kind] - 1].item("en")
+        true = [*map(str, item.row.round(4)), written_row(item.row), item.key.answers[0]]
+        message = json.dumps(told)
+        assert [one for one in true if float(one.partition(":")[0]) > 0.05 and one in message] == []
+
+    app = act(app, do="reveal")
+    assert school.room(room.code).revealed == {NUMBERS[kind]}
+    assert "truth" in component(app, "desk")["spreads"][0]["votes"][0]
+
+
+def test_for_the_class_names_and_results_are_hidden_until_a_screen_is_revealed(
+    school, room, desk_of, component, act
+):
+    answered(school, room, "Ada", point="3", cell="9,3")
+    app = act(desk_of(room), do="hide")
+    assert signs(app, component)[0][:3] == ["answered", "answered", "empty"]
+    assert "Ada" not in json.dumps(component(app, "desk"))
+    app = act(app, do="reveal")
+    assert signs(app, component)[0][:2] == ["right", "answered"]
+
+
+def test_a_second_vote_is_beside_the_first(school, room, desk_of, component, act):
+    seat = answered(school, room, point="7")
+    app = act(desk_of(room), do="again")
+    seat.keep(1, 2, "3", language="en")
+    app = app.run()
+    votes = component(app, "desk")["spreads"][0]["votes"]
+    assert [(vote["heading"], vote["counts"][6], vote["counts"][2]) for vote in votes] == [
+        ("Vote 1", 1, 0),
+        ("Vote 2", 0, 1),
+    ]
+    assert signs(app, component)[0][0] == "right"
+
+
+def test_the_pace_is_the_classes(school, room, desk_of, act, component):
+    app = act(desk_of(room), do="here")
+    app = act(app, do="screen", number=4)
+    assert school.room(room.code).pace == (4, False)
+    app = act(act(app, do="pause"), do="free")
+    assert school.room(room.code).pace == (None, True)
+    assert component(app, "desk")["number"] == 4
+
+
+def test_questions_in_two_languages_have_a_spread_each(school, desk_of, component):
+    scene = SCREENS["point"][0].removeprefix("scene = ")
+    chinese = '"text=动物没有过马路，因为它太累了。&layer=2&head=1&token=它"'
+    text = f'minutes = 5\n[[screens]]\nkind = "point"\nscene.en = {scene}\nscene.zh = {chinese}\n'
+    room = school.open(Lesson.read(text, "two"))
+    for language in ("en", "zh"):
+        school.enter(room.code, school.join(room.code)).keep(1, 1, "3", language=language)
+    spreads = component(desk_of(room), "desk")["spreads"]
+    assert [one["question"]["words"][2] for one in spreads] == ["animal", "没有"]
+    assert [one["votes"][0]["counts"][2] for one in spreads] == [1, 1]
+    assert all(one["heading"] for one in spreads)
+
+
+def test_a_room_is_opened_as_the_teacher_says(opened_on, school):
+    app = opened_on(PAGE, desk="new", lesson="heads")
+    app.get_by_key("room_together").set_value(False)
+    app.get_by_key("room_days").set_value(7)
+    app = app.get_by_key("room_open").click().run()
+    [code] = app.session_state[opening.SECRETS]
+    room = school.room(code)
+    assert (room.together, (room.expires - room.opened).days) == (False, 7)
+    assert app.query_params["desk"] in (code, [code])
+    assert "lesson" not in app.query_params
+
+
+def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypatch, component):
+    monkeypatch.delenv(of_server.ROOMS, raising=False)
+    app = opened_on(PAGE, desk="K7QM2X")
+    assert "HEADSCOPE_ROOMS=1" in app.info[0].value
+    assert component(opened_on(PAGE), "lesson_cards")["teach"] == ""
+
+
+@pytest.mark.parametrize(("secret", "reason"), [("guess", "does not open"), ("", "the part after #")])
+def test_a_wrong_secret_is_refused_in_words(room, desk_of, secret, reason):
+    app = desk_of(room, secret)
+    assert reason in app.error[0].value.replace("\\", "")
+    with pytest.raises(KeyError):
+        app.get_by_key("desk")
+
+
+def test_a_database_that_is_away_leaves_the_desk_as_it_was(
+    school, room, desk_of, component, monkeypatch, act
+):
+    answered(school, room, "Ada", point="3")
+    app = desk_of(room)
+
+    def away(*_):
+        raise Unavailable(
+            "The database of the rooms does not answer now ({reason}).", reason="OperationalError"
+        )
+
+    monkeypatch.setattr(school, "desk", away)
+    app = act(app, do="reveal")
+    told = component(app, "desk")
+    assert "does not answer now" in told["problem"]
+    assert told["table"]["rows"][0]["name"] == "Ada"
+    monkeypatch.undo()
+
+
+def test_the_table_is_saved_without_formulas(school, room, desk_of):
+    answered(school, room, "=1+1", point="3", why="=HYPERLINK(1)")
+    from pages.learn._lessons import desk_after
+
+    desk = school.desk(room.code, room.secret)
+    files = desk_after.files(desk)
+    table = list(csv.DictReader(io.StringIO(files["csv"]().decode("utf-8-sig"))))
+    assert [(row["name"], row["answer"], row["right"]) for row in table] == [
+        ("'=1+1", "3", "True"),
+        ("'=1+1", "'=HYPERLINK(1)", ""),
+    ]
+    assert [row["name"] for row in json.loads(files["json"]())] == ["=1+1", "=1+1"]
+
+
+def test_a_receipt_is_checked_and_a_forged_one_refused(school, room, desk_of):
+    seat = answered(school, room, "Ada", point="3", cell="9,3")
+    app = desk_of(room)
+    app = app.get_by_key("desk_receipt").set_value(seat.receipt()).run()
+    assert "Ada had answered 2 of 9" in app.info[0].value
+    forged = seat.receipt().replace("-2-", "-9-")
+    app = app.get_by_key("desk_receipt").set_value(forged).run()
+    assert "has not signed" in app.info[0].value
+
+
+def test_deletion_and_time_are_the_teachers(school, room, desk_of):
+    app = desk_of(room)
+    app.get_by_key("desk_days").set_value(3)
+    app = app.get_by_key("desk_keep").click().run()
+    left = school.room(room.code).expires - school.room(room.code).opened
+    assert left.days in (2, 3)
+    app = app.get_by_key("desk_delete").click().run()
+    assert school.counts() == {"rooms": 0, "students": 0, "answers": 0}
+    assert f"Room {room.code} is deleted" in app.info[0].value
