@@ -24,10 +24,9 @@ def page(desk: "Desk") -> None:
         room = desk.room()
     except MhaError:  # deleted in this moment
         st.rerun()
-    told = st.session_state.pop(TOLD, "")
-    with st.expander(t("room.desk_more"), expanded=bool(told)):
-        if told:
-            st.info(told)
+    if told := st.session_state.pop(TOLD, ""):
+        st.info(told)
+    with st.expander(t("room.desk_more")):
         st.caption(t("room.desk_kept_until", day=f"{room.expires:%Y-%m-%d}"))
         st.radio(
             t("room.desk_reveal_when"),
