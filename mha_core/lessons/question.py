@@ -88,7 +88,7 @@ class Point(Question):
         return item.scene, [_looking(item, item.place[2], int(answer) - 1)]
 
     def misreads(self, item: Item, answer: str) -> bool:
-        """Whether it is the word that clearly looks at the token most, not the one that the token looks at."""
+        """Whether it is the word that clearly looks at the token most, not the one it looks at."""
         layer, head, token = item.place
         if item.queries != item.words or self.is_right(item, answer):
             return False

@@ -13,7 +13,8 @@ from tests.pages.test_lessons import FILE, NUMBERS, SCREENS
 
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
-from mha_core.room.rooms import Rooms, Unavailable
+from mha_core.room.rooms import RoomKey, Rooms, Unavailable
+from pages._kit.text import literal
 from pages._server import rooms as of_server
 from pages.learn._lessons import opening
 
@@ -179,7 +180,7 @@ def test_a_room_is_opened_as_the_teacher_says(opened_on, school):
 def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypatch, component):
     monkeypatch.delenv(of_server.ROOMS, raising=False)
     app = opened_on(PAGE, desk="K7QM2X")
-    assert "HEADSCOPE_ROOMS=1" in app.info[0].value
+    assert literal("HEADSCOPE_ROOMS=1") in app.info[0].value
     assert component(opened_on(PAGE), "lesson_cards")["teach"] == ""
 
 
@@ -189,6 +190,11 @@ def test_a_wrong_secret_is_refused_in_words(room, desk_of, secret, reason):
     assert reason in app.error[0].value.replace("\\", "")
     with pytest.raises(KeyError):
         app.get_by_key("desk")
+
+
+def test_nobody_finds_rooms_by_trying_codes_of_desks(school, room, desk_of):
+    told = [desk_of(RoomKey(code, "guess")).error[0].value for code in (room.code, "K7QM2X")]
+    assert told[0] == told[1]
 
 
 def test_a_database_that_is_away_leaves_the_desk_as_it_was(

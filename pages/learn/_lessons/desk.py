@@ -36,7 +36,7 @@ _desk = components.component(
 
 def page() -> None:
     if not rooms.offered():
-        st.info(t("room.not_offered"))
+        st.info(t("room.off", setting=literal(f"{rooms.ROOMS}=1")), icon=":material/groups:")
         return
     try:
         store = rooms.rooms()
@@ -46,9 +46,9 @@ def page() -> None:
     if place.desk_code() == place.NEW:
         opening.page()
         return
-    from mha_core.room.rooms import Unavailable, normalized
+    from mha_core.room.rooms import Unavailable
 
-    code = normalized(place.desk_code() or "")
+    code = rooms.code_of(place.desk_code() or "")
     held = st.session_state.setdefault(opening.SECRETS, {})
     secret = held.get(code)
     problem: MhaError | None = None
@@ -66,8 +66,8 @@ def page() -> None:
     if secret is None:
         return
     if secret == "" or (problem and not waits):
-        reason = said(problem) if problem else t("room.desk_no_secret", code=code)
-        st.error(literal(reason))
+        # The same for any code: nobody finds rooms by trying.
+        st.error(t("room.desk_wrong") if problem else t("room.desk_no_secret"))
         st.button(t("lessons.all"), key="desk_leave", on_click=place.go, kwargs=opening.LEAVE)
         return
     projected = place.projected()
