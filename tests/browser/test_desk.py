@@ -99,7 +99,7 @@ def test_a_teacher_opens_a_room_from_a_card_reveals_votes_again_and_deletes_it(s
     page.get_by_role("button", name="needs you").click()
     expect(page.get_by_role("button", name="needs you")).to_have_count(0)
 
-    page.get_by_text("Afterwards: results, link, deletion").click()
+    page.get_by_text("Afterwards: results, receipts, deletion").click()
     page.get_by_role("button", name="Delete the room").click()
     press(page, "Delete it now")
     expect(page.get_by_text(f"Room {code} is deleted")).to_be_visible()
@@ -121,10 +121,9 @@ def test_the_secret_is_in_no_request_no_log_and_no_query_and_an_old_one_opens_no
     assert len(asked) > 10
     assert [one for one in asked if key.secret in one] == []
 
-    page.get_by_text("Afterwards: results, link, deletion").click()
+    page.get_by_role("button", name="Your link to this desk").click()
     press(page, "Make a new link")
     expect(page.get_by_text("You have a new link.")).to_be_visible()
-    page.get_by_role("button", name="Show my link").click()
     link = page.get_by_test_id("stCode").inner_text().strip()
     assert link.startswith(f"{school.app}/lessons?desk={key.code}#")
     assert key.secret not in link
@@ -172,3 +171,24 @@ def test_the_projector_shows_the_code_to_the_last_row_and_a_phone_the_whole_desk
     assert min(sizes) >= 28
     press(page, "Back to the desk")
     expect(page.locator(".class")).to_be_visible()
+
+
+def test_what_is_typed_scrolled_or_reached_by_the_keyboard_stays_while_answers_come(school, visit):
+    key = school.rooms.open(Lesson.read(FILE))
+    of_class = seats(school.rooms, key.code, *(f"Student {number:02}" for number in range(1, 41)))
+    page = visit(f"{school.app}/lessons?desk={key.code}#{key.secret}")
+    page.get_by_text("Afterwards: results, receipts, deletion").click()
+    receipt = page.get_by_label("Check a student's receipt")
+    receipt.press_sequentially("K7QM")
+    table = page.locator(".table .scrolls")
+    table.evaluate("box => { box.scrollTop = 300; }")
+    of_class[39].keep(1, 1, "3", language="en")
+    expect(sign(page, "Student 40", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    assert table.evaluate("box => box.scrollTop") == 300
+    expect(receipt).to_have_value("K7QM")
+    expect(receipt).to_be_focused()
+    table.focus()
+    of_class[38].keep(1, 1, "3", language="en")
+    expect(sign(page, "Student 39", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    page.keyboard.press("End")
+    expect(table).to_be_focused()

@@ -3,7 +3,7 @@
 // reached by the keyboard.
 
 import { formatted } from "../lesson/formatted.js";
-import { elementIn, make, makeButton, makeSvg, renew } from "../page/elements.js";
+import { elementIn, make, makeButton, makeSvg, renew, treeOf } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { drawSpread } from "./spread.js";
 import { drawTable } from "./table.js";
@@ -61,6 +61,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
       data.spreads.map((one) => drawSpread(one, data.texts)),
     );
     part(root, "table", [data.table, data.number, data.hidden, data.texts], () => drawTable(data, act));
+    showColumn(root, data.number);
   }
   fitHeight(root);
 }
@@ -71,10 +72,26 @@ function part(root, name, from, draw) {
   const now = JSON.stringify(from);
   if (drawnParts.get(section) === now) return;
   drawnParts.set(section, now);
-  const scrolled = section.querySelector(".scrolls")?.scrollLeft ?? 0;
+  const before = section.querySelector(".scrolls");
+  const [left, top] = [before?.scrollLeft ?? 0, before?.scrollTop ?? 0];
+  const isReached = before !== null && treeOf(section).activeElement === before;
   renew(section, draw());
+  /** @type {HTMLElement | null} */
   const box = section.querySelector(".scrolls");
-  if (box) box.scrollLeft = scrolled;
+  box?.scrollTo({ left, top });
+  if (isReached) box?.focus({ preventScroll: true });
+}
+
+// The column of another screen in hand, where it is out of sight.
+/** @param {HTMLElement} root @param {number} number */
+function showColumn(root, number) {
+  const shown = root.dataset.number;
+  root.dataset.number = String(number);
+  if (shown === root.dataset.number) return;
+  const box = root.querySelector(".table .scrolls");
+  /** @type {HTMLElement | null} */
+  const column = root.querySelector("thead .in-hand");
+  if (box && column) box.scrollLeft = column.offsetLeft + column.offsetWidth / 2 - box.clientWidth / 2;
 }
 
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */

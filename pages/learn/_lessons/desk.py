@@ -71,8 +71,11 @@ def page() -> None:
         st.button(t("lessons.all"), key="desk_leave", on_click=place.go, kwargs=opening.LEAVE)
         return
     projected = place.projected()
+    whole = not projected and not waits
+    if whole:
+        desk_after.link(store.desk(code, secret))
     _live(code, projected)
-    if not projected and not waits:
+    if whole:
         desk_after.page(store.desk(code, secret))
 
 
@@ -101,8 +104,10 @@ def _live(code: str, projected: bool) -> None:
         desk = rooms.rooms().desk(code, st.session_state[opening.SECRETS].get(code) or "")
         now["data"] = _data(desk, now, projected)
         problem = now["problem"]
+        if now.pop("away", False):  # all of the page is there again
+            st.rerun()
     except Unavailable as error:
-        problem = said(error)
+        now["away"], problem = True, said(error)
     except MhaError:  # it is deleted, or has another secret now
         st.rerun()
     if "data" not in now:
@@ -190,7 +195,7 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
     if now["answers"][0] != (count := desk.answer_count()):
         now["answers"] = count, desk.answers()
     answers: list[KeptAnswer] = now["answers"][1]
-    is_whole = signs.learn(now["known"], room.lesson, answers)
+    signs.learn(now["known"], room.lesson, answers)
     screen = _screen(room, now)
     vote = room.vote(screen)
     number = len({one.student for one in answers if (one.screen, one.vote) == (screen, vote)})
@@ -204,7 +209,6 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
         "vote": vote,
         "answered": t("room.desk_answered", answered=number, count=len(students)),
         "hidden": now["hidden"],
-        "whole": is_whole,
         "spreads": desk_spread.spreads(room, screen, answers, now["known"]),
         "table": _table(room, students, answers, now),
     }

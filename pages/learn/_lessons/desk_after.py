@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from mha_core.room.rooms import Desk
 
 DAYS, RECEIPT, TOGETHER = "desk_days", "desk_receipt", "desk_together"
+RENEWED = "desk_renewed"  # in the session: whether the link is a new one since just now
 TOLD = "desk_told"  # in the session: what came of the last act
+
+
+def link(desk: "Desk") -> None:
+    """The way back to the desk, which nobody else can give its teacher."""
+    with st.popover(t("room.desk_link"), icon=":material/key:", type="tertiary"):
+        st.caption(t("room.desk_link_what"))
+        st.code(_link(desk.code), language=None, wrap_lines=True)
+        st.button(t("room.desk_renew"), key="desk_renew", on_click=lambda: _try(lambda: _renew(desk)))
+        if st.session_state.pop(RENEWED, False):
+            st.info(t("room.desk_renewed"))
 
 
 def page(desk: "Desk") -> None:
@@ -39,12 +50,6 @@ def page(desk: "Desk") -> None:
         )
         st.markdown(f"**{t('room.desk_export')}**")
         _export(desk, "desk")
-        st.markdown(f"**{t('room.desk_link')}**")
-        st.caption(t("room.desk_link_what"))
-        with st.container(horizontal=True):
-            with st.popover(t("room.desk_link_show"), icon=":material/key:"):
-                st.code(_link(desk.code), language=None, wrap_lines=True)
-            st.button(t("room.desk_renew"), key="desk_renew", on_click=lambda: _try(lambda: _renew(desk)))
         st.text_input(
             t("room.desk_check"),
             key=RECEIPT,
@@ -117,7 +122,7 @@ def _link(code: str) -> str:
 
 def _renew(desk: "Desk") -> None:
     st.session_state[opening.SECRETS][desk.code] = desk.renew()
-    st.session_state[TOLD] = t("room.desk_renewed")
+    st.session_state[RENEWED] = True
 
 
 def _check(desk: "Desk") -> None:

@@ -28,20 +28,19 @@ def item(lesson: Lesson, screen: int, language: str) -> Item | MhaError:
         return error
 
 
-def learn(known: Known, lesson: Lesson, answers: Iterable["KeptAnswer"]) -> bool:
-    """Compute the signs of answers that have none yet, as far as time allows; whether all have one now."""
+def learn(known: Known, lesson: Lesson, answers: Iterable["KeptAnswer"]) -> None:
+    """Compute the signs of answers that have none yet, as far as time allows."""
     until, asked = time.monotonic() + SECONDS, {}
     for one in answers:
         key = one.screen, one.language, one.answer
         if key in known:
             continue
         if time.monotonic() > until:
-            return False
+            return
         at = one.screen, one.language
         if at not in asked:
             asked[at] = item(lesson, *at)
         known[key] = _sign(asked[at], one.answer)
-    return True
 
 
 def _sign(asked: Item | MhaError, answer: str) -> Sign:
