@@ -5,7 +5,8 @@ each. Each student is a websocket as in bench_class.py, which does what a browse
 (assets/components/lesson/seat.js): it joins, asks for the version every two seconds, locks an answer, and
 sends it again until the room names it as kept. The teacher takes all from screen to screen, opens a second
 vote on two of them and reveals both, while a desk is open. Half of the students keep no cookie, as in another
-site's frame.
+site's frame. The students of a room act in step, since each waits for the teacher; those of the trivial page
+and of lessons alone, which are measured in the same run, do not.
 
     python tests/bench/bench_room.py                                     # one server, 3 minutes
     python tests/bench/bench_room.py --replicas 2 --minutes 10           # one is killed each minute, and the
@@ -37,6 +38,7 @@ from bench_class import (
     ANSWERS,
     LIMIT,
     OPTIONS,
+    ROOT,
     THINK,
     TRIVIAL,
     BenchServer,
@@ -63,6 +65,7 @@ LOOKS, AGAIN = 2.0, 4.0  # seconds, as in seat.js
 VOTES = [(1, 1), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (7, 1)]
 DEAD, CUT = 5.0, 30.0  # seconds that a killed replica, and the network, is away
 MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page, as in bench_class.py
+MAX_BESIDE_LESSONS = 1.5  # times the processor seconds of an answer to a lesson without a class
 
 
 @dataclass
@@ -430,9 +433,13 @@ def main() -> None:
         page.write_text(TRIVIAL, encoding="utf-8")
         trivial = BenchServer(page, OPTIONS, Path(folder), False)
         theirs = measure("trivial", trivial, args.students, took)
+    lessons = BenchServer(ROOT / "app.py", (), ROOT, True, is_lesson=True)
+    without = measure("lessons alone", lessons, args.students, took)
     tell("room", found)
     for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", MAX_SLOW)):
         line(f"room_{args.students}_{what}", mine[what] / theirs[what], target)
+    cost = mine["processor"] / without["processor"]
+    line(f"room_{args.students}_beside_lessons", cost, MAX_BESIDE_LESSONS)
 
 
 if __name__ == "__main__":
