@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -26,6 +27,8 @@ SECRET = 8  # letters and digits of an invitation after its code
 _lock = threading.Lock()
 _wrong: deque[float] = deque()  # when the latest of them were typed
 _opened: list["Rooms"] = []
+# Of their own, so that a database that hangs holds back no file and no page that needs none.
+_looks = ThreadPoolExecutor(4, "rooms")
 
 
 def offered() -> bool:
@@ -120,7 +123,8 @@ async def version(request: Request) -> JSONResponse:
     An invitation cannot be guessed, so that nobody finds rooms here by their codes.
     """
     try:
-        found = await run_in_threadpool(_version, request.path_params["invitation"])
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(_looks, _version, request.path_params["invitation"])
     except MhaError:  # the database, for a moment
         return JSONResponse({}, 503, {"cache-control": "no-store"})
     return JSONResponse({"version": found}, 200 if found else 404, {"cache-control": "no-store"})

@@ -6,6 +6,8 @@ import time
 import pytest
 from sqlalchemy import create_engine
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -100,6 +102,24 @@ def test_a_room_tells_its_version_by_its_invitation_alone(rooms, version_of):
     assert answer.headers["cache-control"] == "no-store"
     for other in (key.code, f"{key.code}-AAAAAAAA", "AAAAAA-AAAAAAAA", "x" * 900):
         assert version_of(other).status_code == 404
+
+
+def test_a_database_that_hangs_holds_back_nothing_else(rooms, monkeypatch):
+    monkeypatch.setattr(server_rooms, "_version", lambda _: time.sleep(0.3))
+    invitation = {"type": "http", "path_params": {"invitation": rooms.invitation(rooms.open(LESSON).code)}}
+
+    async def class_asks() -> float:
+        asking = [asyncio.create_task(server_rooms.version(Request(invitation))) for _ in range(60)]
+        await asyncio.sleep(0.05)
+        start = time.perf_counter()
+        await run_in_threadpool(time.perf_counter)  # by which files are read
+        took = time.perf_counter() - start
+        for task in asking[8:]:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        return took
+
+    assert asyncio.run(class_asks()) < 0.2
 
 
 def test_a_server_without_rooms_tells_nothing_of_them(rooms, version_of, monkeypatch):
