@@ -23,6 +23,9 @@ scene = "{TIRED}"
 [[screens]]
 kind = "cell"
 scene = "{TIRED}"
+[[screens]]
+kind = "find"
+scene = "{TIRED}"
 """
 
 
@@ -192,3 +195,20 @@ def test_what_is_typed_scrolled_or_reached_by_the_keyboard_stays_while_answers_c
     expect(sign(page, "Student 39", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
     page.keyboard.press("End")
     expect(table).to_be_focused()
+
+
+def test_a_sentence_that_a_student_found_is_run_in_another_tab_which_knows_no_secret(school, visit):
+    key = school.rooms.open(Lesson.read(FILE))
+    (ada,) = seats(school.rooms, key.code, "Ada")
+    ada.keep(3, 1, "The <b>dog</b> didn't cross the street because it was too wide.", language="en")
+    page = visit(f"{school.app}/lessons?desk={key.code}#{key.secret}")
+    press(page, "Go to screen 3")
+    found = page.locator(".given li")
+    expect(found).to_contain_text("The <b>dog</b> didn't cross the street")
+    with page.context.expect_page() as opened:
+        found.get_by_role("link").first.click()
+    tab = opened.value
+    expect(tab.get_by_label("Sentence", exact=True).first).to_have_value(re.compile("<b>dog</b>"))
+    assert tab.evaluate("[sessionStorage.length, String(window.opener)]") == [0, "null"]
+    tab.close()
+    expect(page.locator(".desk .code")).to_have_text(key.code)

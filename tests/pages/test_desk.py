@@ -16,7 +16,7 @@ pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 from mha_core.room.rooms import RoomKey, Rooms, Unavailable
 from pages._kit.text import literal
 from pages._server import rooms as of_server
-from pages.learn._lessons import opening
+from pages.learn._lessons import library, opening
 
 PAGE = "learn/lessons.py"
 LESSON = Lesson.read(FILE, "nine")
@@ -175,6 +175,15 @@ def test_a_room_is_opened_as_the_teacher_says(opened_on, school):
     assert (room.together, (room.expires - room.opened).days) == (False, 7)
     assert app.query_params["desk"] in (code, [code])
     assert "lesson" not in app.query_params
+
+
+def test_a_teacher_teaches_a_lesson_of_her_own(opened_on, school):
+    app = opened_on(PAGE, lesson="make")
+    app.session_state[library.DRAFT] = LESSON
+    app = app.run().get_by_key("draft_teach").click().run()
+    app = app.get_by_key("room_open").click().run()
+    [code] = app.session_state[opening.SECRETS]
+    assert school.room(code).lesson.screens == LESSON.screens
 
 
 def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypatch, component):

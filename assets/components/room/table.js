@@ -24,12 +24,17 @@ export function drawTable({ table: { rows, screens }, number, hidden, texts }, a
   if (!rows.length) return [top, make("p", "none", texts.none)];
   const grid = make("table", "class");
   const head = make("tr");
-  head.append(columnName("th", texts.name), ...range(screens).map((at) => columnName("th", String(at))));
+  const names = range(screens).map((at) => {
+    const name = columnName("");
+    const button = makeButton(String(at), "quiet", () => act({ do: "screen", number: at }));
+    button.title = fill(texts.to, { number: at });
+    button.setAttribute("aria-label", button.title);
+    name.append(button);
+    return name;
+  });
+  head.append(columnName(texts.name), ...names);
   const total = make("tr", "total");
-  total.append(
-    columnName("th", texts.total),
-    ...range(screens).map((at) => totalOf(rows.map((row) => row.signs[at - 1]))),
-  );
+  total.append(columnName(texts.total), ...range(screens).map((at) => totalOf(rows.map((row) => row.signs[at - 1]))));
   const lines = rows.map((row) => {
     const line = make("tr", row.help ? "asks" : "");
     line.append(
@@ -55,9 +60,9 @@ export function drawTable({ table: { rows, screens }, number, hidden, texts }, a
 /** @param {number} count */
 const range = (count) => Array.from({ length: count }, (_, at) => at + 1);
 
-/** @param {"th"} tag @param {string} text */
-function columnName(tag, text) {
-  const name = make(tag, "", text);
+/** @param {string} text */
+function columnName(text) {
+  const name = make("th", "", text);
   name.setAttribute("scope", "col");
   return name;
 }

@@ -22,7 +22,7 @@ NOW = "desk_now"  # in the session: what is true of one desk until it is left
 TEXTS = (
     *("projector", "projector_off", "free", "here", "pause", "previous", "next", "reveal", "again", "hide"),
     *("student", "total", "help", "helped", "at", "name", "none", "revealed", "leave", "scan", "pace"),
-    *("mean", "truth", "place", "head", "run", "times", "signs", "picture", "waiting", "drawn"),
+    *("mean", "truth", "place", "head", "run", "times", "signs", "picture", "waiting", "drawn", "to"),
     *("right", "other", "misread", "unchecked", "empty"),
 )
 _door = components.component(DOOR, "room/door.js")
@@ -58,11 +58,17 @@ def page() -> None:
         except MhaError as error:
             problem = error
     waits = isinstance(problem, Unavailable)
-    _door(
-        key=DOOR,
-        data={"code": code, "secret": None if problem and not waits else secret, "known": secret is not None},
-        on_acted_change=lambda: _enter(code),
-    )
+    opens = None if problem and not waits else secret
+    with st.container(key="unseen_desk_door"):
+        _door(
+            key=DOOR,
+            data={
+                "code": code,
+                "secret": opens,
+                "known": secret is not None,
+            },
+            on_acted_change=lambda: _enter(code),
+        )
     if secret is None:
         return
     if secret == "" or (problem and not waits):
