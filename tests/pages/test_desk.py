@@ -14,7 +14,6 @@ from tests.pages.test_lessons import FILE, NUMBERS, SCREENS
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
 from mha_core.room.rooms import RoomKey, Rooms, Unavailable
-from pages._kit.text import literal
 from pages._server import rooms as of_server
 from pages.learn._lessons import library, opening
 
@@ -189,7 +188,7 @@ def test_a_teacher_teaches_a_lesson_of_her_own(opened_on, school):
 def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypatch, component):
     monkeypatch.delenv(of_server.ROOMS, raising=False)
     app = opened_on(PAGE, desk="K7QM2X")
-    assert literal("HEADSCOPE_ROOMS=1") in app.info[0].value
+    assert "HEADSCOPE_ROOMS=1" in app.info[0].value
     assert component(opened_on(PAGE), "lesson_cards")["teach"] == ""
 
 

@@ -36,7 +36,7 @@ _desk = components.component(
 
 def page() -> None:
     if not rooms.offered():
-        st.info(t("room.off", setting=literal(f"{rooms.ROOMS}=1")), icon=":material/groups:")
+        st.info(t("room.not_offered"), icon=":material/groups:")
         return
     try:
         store = rooms.rooms()
