@@ -1,6 +1,7 @@
 """A class in browsers: students join, answer and see what came of it, also where servers end."""
 
 import contextlib
+import sqlite3
 from types import SimpleNamespace
 
 import pytest
@@ -13,20 +14,23 @@ from pages._server import rooms as server_rooms
 from tests.bench.chromium import Server
 
 SOON = 10_000  # milliseconds, on a busy machine, in which an act of the teacher is seen
+BUSY = 12_000  # a server waits 10 seconds for its turn in SQLite
 KEPT, REVEALED = ".class", ".reveal .told p"
 
 
 @pytest.fixture
 def room(monkeypatch, tmp_path):
     """A room with the first lesson on a server of its own, and its teacher, who acts on the same database."""
-    address = f"sqlite:///{tmp_path / 'rooms.sqlite3'}"
+    file = tmp_path / "rooms.sqlite3"
+    address = f"sqlite:///{file}"
     monkeypatch.setenv(server_rooms.ROOMS, "1")
     monkeypatch.setenv(room_module.DATABASE, address)
     rooms = Rooms(address)
     key = rooms.open(shipped()["heads"])
     invitation = rooms.invitation(key.code)
     server, desk = Server(), rooms.desk(key.code, key.secret)
-    yield SimpleNamespace(server=server, desk=desk, code=key.code, link=f"/lessons?room={invitation}")
+    link = f"/lessons?room={invitation}"
+    yield SimpleNamespace(server=server, desk=desk, code=key.code, link=link, file=file)
     server.stop()
     rooms.close()
 
@@ -115,6 +119,19 @@ def test_an_answer_that_is_locked_while_the_server_is_away_arrives_once(come, ro
     expect(page.locator(".saving")).to_have_text("")
     assert written(room.desk) == [(1, 1, 1, "3")]
     assert [student.name for student in room.desk.students()] == ["Ada"]
+
+
+@pytest.mark.slow
+def test_an_answer_that_a_busy_database_does_not_take_is_sent_again(come, room):
+    page = come("Ada")
+    choose(page, 3)
+    with contextlib.closing(sqlite3.connect(room.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # longer than the server waits
+        lock(page)
+        expect(page.locator(".saving")).to_contain_text("waits in this browser")
+        page.wait_for_timeout(BUSY)
+    expect(page.locator(KEPT)).to_contain_text("Kept.")
+    assert written(room.desk) == [(1, 1, 1, "3")]
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ import { find, why } from "./sentence.js";
  * @typedef {{ code: string, vote: number, first: string | null, paused: string, fixed: boolean, told: string,
  *   second: string }} InRoom
  */
-/** @typedef {HTMLElement & { asked?: string, settle?: () => void }} ScreenRoot with what is asked now */
+/** @typedef {HTMLElement & { asked?: string, said?: string, settle?: () => void }} ScreenRoot with what is asked now */
 
 /** @param {Asked} asked */
 function drawn(asked) {
@@ -100,6 +100,7 @@ function drawn(asked) {
 
 const WITH_TEXT = ["order", "choose", "estimate", "why"]; // kinds that are not answered on the words of the sentence
 const TOUCHES = ["pointerdown", "mousedown", "touchstart", "click", "keydown", "beforeinput", "input", "change"];
+const MOMENT_OF_LIVE = 100; // milliseconds until a new place for what is read aloud is known as one
 const CHANGES = ["lock", "again"]; // of the locked answers
 const resumed = new Set(); // lessons whose kept answers have been sent, or are not wanted any more
 const own = new Set(); // lessons that were answered here since the page was opened
@@ -128,7 +129,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const asked = JSON.stringify([lesson, number, like, told, question, answer, ofClass]);
     if (root.asked !== asked) ask(root, data, act);
     root.asked = asked;
-    elementIn(root, ".class").textContent = room?.paused || room?.told || room?.second || "";
+    sayOfClass(root, room?.paused || room?.told || room?.second || "");
     root.classList.toggle("paused", Boolean(room?.paused));
     root.settle?.();
     elementIn(root, ".problem").textContent = data.problem;
@@ -220,10 +221,17 @@ function ask(root, data, act) {
       );
     parts.push(box);
   }
-  const told = make("p", "class");
-  told.setAttribute("role", "status");
-  parts.push(problem, told, foot, make("ol", "hints"), live);
+  parts.push(problem, make("p", "class"), foot, make("ol", "hints"), live);
   root.replaceChildren(...parts);
+}
+
+// What the class changes is read aloud once it has changed: a text that is drawn together with its place is not.
+/** @param {ScreenRoot} root @param {string} text */
+function sayOfClass(root, text) {
+  elementIn(root, ".class").textContent = text;
+  const say = () => root.querySelector(".live")?.replaceChildren(text);
+  if (root.said !== text) setTimeout(say, MOMENT_OF_LIVE);
+  root.said = text;
 }
 
 // An answer that is locked can be read, and is not changed by the hand or by keys.
