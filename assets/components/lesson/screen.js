@@ -1,6 +1,6 @@
 // One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
 // that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
-import { elementIn, emphasized, make, makeButton } from "../page/elements.js";
+import { elementIn, elementsIn, emphasized, make, makeButton } from "../page/elements.js";
 import { ready, take } from "../scene/address.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { cell } from "./cell.js";
@@ -131,6 +131,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     root.asked = asked;
     sayOfClass(root, room?.paused || room?.told || room?.second || "");
     root.classList.toggle("paused", Boolean(room?.paused));
+    for (const step of elementsIn(root, ".step")) step.hidden = room?.fixed ?? false;
     root.settle?.();
     elementIn(root, ".problem").textContent = data.problem;
     hint(root, data);
@@ -269,16 +270,15 @@ function topOf(data, act) {
   };
   const back = step(texts.previous, -1);
   back.disabled = number === 1;
-  ways.append(make("span", "place", data.place));
-  if (!data.room?.fixed) {
-    ways.prepend(back);
-    ways.append(step(texts.next, 1));
-  }
+  ways.append(back, make("span", "place", data.place), step(texts.next, 1));
   const projector = makeButton(data.projector ? texts.projector_off : texts.projector, "quiet", () =>
     act({ do: "projector" }),
   );
-  top.append(cards, make("span", "title", data.title), ways);
-  if (!data.room) top.append(projector);
+  top.append(make("span", "title", data.title), ways);
+  if (!data.room) {
+    top.prepend(cards);
+    top.append(projector);
+  }
   return top;
 }
 

@@ -116,7 +116,8 @@ def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
 
 def _gone(code: str, reason: str) -> None:
     """There is no such room, or no longer: the browser may have answers to take along."""
-    _draw(code, {"heading": "", "gone": reason})
+    st.title(t("lessons.title"), anchor=False)
+    _draw(code, {"gone": reason})
     join_field()
 
 
