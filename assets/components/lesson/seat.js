@@ -240,7 +240,7 @@ function drawLine(root, data) {
 }
 
 /** @param {string} answer */
-const escaped = (answer) => answer.replaceAll("%", "%25").replaceAll("~", "%7E");
+const inCode = (answer) => answer.replaceAll("%", "%25").replaceAll("~", "%7E");
 
 // The room is deleted, or there never was one: what this browser has answered in it can be taken along.
 /** @param {SeatRoot} root @param {SeatPage} data */
@@ -249,7 +249,7 @@ function drawGone(root, data) {
   const { along, waiting } = heldOf(code);
   const { lesson } = along;
   // As a link has them (pages/learn/_lessons/answers.py), and what the room did not take any more.
-  const late = Object.entries(waiting).map(([key, one]) => `${key.split(".")[0]}-${escaped(one)}`);
+  const late = Object.entries(waiting).map(([key, one]) => `${key.split(".")[0]}-${inCode(one)}`);
   const answers = [along.answers, ...late].filter(Boolean).join("~");
   const trouble = make("p", "problem", gone);
   trouble.setAttribute("role", "alert");
