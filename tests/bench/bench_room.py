@@ -65,7 +65,7 @@ LOOKS, AGAIN = 2.0, 4.0  # seconds, as in seat.js
 VOTES = [(1, 1), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (7, 1)]
 DEAD, CUT = 5.0, 30.0  # seconds that a killed replica, and the network, is away
 MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page, as in bench_class.py
-MAX_BESIDE_LESSONS = 1.5  # times the processor seconds of an answer to a lesson without a class
+MAX_BESIDE_LESSONS = 2  # times the processor seconds of an answer to a lesson without a class
 
 
 @dataclass
