@@ -66,7 +66,8 @@ def answered(school, room, name: str = "", **answers: str):
 
 
 def signs(app, component) -> list[list[str]]:
-    return [[name for name, _ in row["signs"]] for row in component(app, "desk")["table"]["rows"]]
+    table = component(app, "desk")["table"]
+    return [[table["signs"][at][0] for at in row["signs"]] for row in table["rows"]]
 
 
 def test_each_student_has_a_sign_for_each_answer_and_who_needs_help_comes_first(
@@ -92,7 +93,7 @@ def test_each_student_has_a_sign_for_each_answer_and_who_needs_help_comes_first(
     assert {by_kind[0][kind] for kind in wrong if kind != "cell"} == {"other"}
     assert by_kind[0]["why"] == by_kind[0]["choose"] == "empty"
     assert by_kind[2]["point"] == "unchecked"
-    assert all(text for row in told for name, text in row["signs"] if name != "empty")
+    assert all(text for name, text in component(app, "desk")["table"]["signs"] if name != "empty")
 
 
 @pytest.mark.parametrize("kind", SCREENS)

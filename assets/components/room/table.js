@@ -6,7 +6,9 @@ import { fill } from "../page/wording.js";
 /** @typedef {"empty" | "answered" | "unchecked" | "right" | "other" | "misread"} SignName */
 /**
  * @typedef {object} ClassTable
- * @property {{ number: number, name: string, screen: number, help: boolean, signs: [SignName, string][] }[]} rows
+ * @property {{ number: number, name: string, screen: number, help: boolean, signs: number[] }[]} rows with the
+ * places of their signs
+ * @property {[SignName, string][]} signs
  * @property {number} screens
  */
 
@@ -16,7 +18,7 @@ const SHAPES = { empty: "·", answered: "■", unchecked: "≡", right: "●", o
 const TOTALS = ["right", "other", "misread", "unchecked", "answered"];
 
 /** @param {import("./desk.js").DeskPage} page @param {(what: import("./desk.js").DeskAct) => void} act */
-export function drawTable({ table: { rows, screens }, number, hidden, texts }, act) {
+export function drawTable({ table: { rows, screens, signs }, number, hidden, texts }, act) {
   const top = make("div", "controls");
   const hide = makeButton(texts.hide, "choice", () => act({ do: "hide" }));
   hide.setAttribute("aria-pressed", String(hidden));
@@ -34,12 +36,15 @@ export function drawTable({ table: { rows, screens }, number, hidden, texts }, a
   });
   head.append(columnName(texts.name), ...names);
   const total = make("tr", "total");
-  total.append(columnName(texts.total), ...range(screens).map((at) => totalOf(rows.map((row) => row.signs[at - 1]))));
+  total.append(
+    columnName(texts.total),
+    ...range(screens).map((at) => totalOf(rows.map((row) => signs[row.signs[at - 1]]))),
+  );
   const lines = rows.map((row) => {
     const line = make("tr", row.help ? "asks" : "");
     line.append(
       studentCell(row, texts, act),
-      ...row.signs.map((sign, at) => cellOf(sign, row.screen === at + 1, texts)),
+      ...row.signs.map((nth, at) => cellOf(signs[nth], row.screen === at + 1, texts)),
     );
     return line;
   });

@@ -9,7 +9,7 @@ from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import literal, said, t, template
 from pages._server import rooms
-from pages.learn._lessons import desk_after, desk_spread, opening, place, texts
+from pages.learn._lessons import desk_after, desk_spread, opening, place, signs, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:
@@ -185,8 +185,6 @@ def invitation(code: str) -> dict[str, object]:
 
 
 def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, object]:
-    from pages.learn._lessons import signs
-
     room, students = desk.room(), desk.students()
     told = {
         "code": room.code,
@@ -223,20 +221,25 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
 def _table(
     room: "Room", students: Sequence["Student"], answers: Sequence["KeptAnswer"], now: dict[str, Any]
 ) -> dict[str, object]:
-    """A row for each student, raised hands first, with the sign of the latest vote on each screen."""
+    """A row for each student, raised hands first, with the sign of the latest vote on each screen.
+
+    A row has of each sign its place among those that there are.
+    """
     screens = range(1, len(room.lesson.screens) + 1)
     latest: dict[tuple[int, int], KeptAnswer] = {}
     for one in answers:  # votes in their order
         latest[one.student, one.screen] = one
 
-    def sign(student: int, screen: int) -> Sequence[str]:
+    answered: signs.Sign = "answered", t("room.desk_sign_answered")
+    places: dict[signs.Sign, int] = {}
+
+    def sign(student: int, screen: int) -> signs.Sign:
         one = latest.get((student, screen))
         if one is None:
             return "empty", ""
         if now["hidden"] and screen not in room.revealed:
-            return "answered", t("room.desk_sign_answered")
-        found = now["known"].get((screen, one.language, one.answer))
-        return found or ("answered", t("room.desk_sign_answered"))
+            return answered
+        return now["known"].get((screen, one.language, one.answer), answered)
 
     rows = [
         {
@@ -244,8 +247,8 @@ def _table(
             "name": "" if now["hidden"] else one.name,
             "screen": one.screen,
             "help": one.needs_help,
-            "signs": [sign(one.number, screen) for screen in screens],
+            "signs": [places.setdefault(sign(one.number, screen), len(places)) for screen in screens],
         }
         for one in sorted(students, key=lambda one: (not one.needs_help, one.number))
     ]
-    return {"rows": rows, "screens": len(screens)}
+    return {"rows": rows, "screens": len(screens), "signs": list(places)}
