@@ -14,21 +14,12 @@ export function choose({ root, question, texts, answer, change }) {
   row.setAttribute("role", "radiogroup");
   row.setAttribute("aria-label", texts.choose);
   const colours = themeColours(root);
-  const buttons = question.pictures.map(({ rows, columns, values }, at) => {
+  const buttons = question.pictures.map((one, at) => {
     const button = makeButton("", "picture", () => pick(at));
     button.setAttribute("role", "radio");
     const name = fill(texts.picture, { number: at + 1 });
     button.setAttribute("aria-label", name);
-    const titles = { from: texts.matrix_rows, to: texts.matrix_columns };
-    const drawn = makeMatrix(rows, columns, titles, (line, column) => {
-      const cell = make("td");
-      const value = values[line * columns.length + column];
-      if (value === null) cell.classList.add("masked");
-      else cell.style.backgroundColor = `rgb(${shade(colours, value)})`;
-      return cell;
-    });
-    drawn.setAttribute("aria-hidden", "true");
-    button.append(make("span", "name", name), drawn);
+    button.append(make("span", "name", name), weightsOf(one, texts, colours));
     return button;
   });
   const pick = oneOf(row, buttons, {
@@ -36,4 +27,23 @@ export function choose({ root, question, texts, answer, change }) {
     choose: (at) => change(String(at + 1), fill(texts.chosen, { word: fill(texts.picture, { number: at + 1 }) })),
   });
   return row;
+}
+
+/**
+ * The matrix of a picture, which nobody has to read aloud: its words are those of the sentence.
+ * @param {PictureOfWeights} picture
+ * @param {Record<string, string>} texts
+ * @param {import("../pictures/colours.js").Colour[]} colours
+ */
+export function weightsOf({ rows, columns, values }, texts, colours) {
+  const titles = { from: texts.matrix_rows, to: texts.matrix_columns };
+  const drawn = makeMatrix(rows, columns, titles, (line, column) => {
+    const cell = make("td");
+    const value = values[line * columns.length + column];
+    if (value === null) cell.classList.add("masked");
+    else cell.style.backgroundColor = `rgb(${shade(colours, value)})`;
+    return cell;
+  });
+  drawn.setAttribute("aria-hidden", "true");
+  return drawn;
 }

@@ -58,7 +58,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
       pace(data, act),
     );
     part(root, "spread", [data.spreads, data.number, data.texts], () =>
-      data.spreads.map((one) => drawSpread(one, data.texts)),
+      data.spreads.map((one) => drawSpread(root, one, data.texts)),
     );
     part(root, "table", [data.table, data.number, data.hidden, data.texts], () => drawTable(data, act));
     showColumn(root, data.number);

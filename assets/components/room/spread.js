@@ -1,8 +1,10 @@
 // What a class has answered to one question, drawn on its scene: counts on words and cells, drawn rows over each other,
 // places of heads, dots on a line, lists of sentences. Before the reveal the server has not sent what is right.
+import { weightsOf } from "../lesson/choose.js";
 import { makeMatrix } from "../lesson/matrix.js";
 import { make, makeLink, makeSvg } from "../page/elements.js";
 import { fill, isRtl, written } from "../page/wording.js";
+import { themeColours } from "../pictures/colours.js";
 
 /**
  * One vote. `truth` is there once it is revealed: an answer, a row of weights, a number, or the answers that are right.
@@ -24,7 +26,7 @@ import { fill, isRtl, written } from "../page/wording.js";
  * @property {VoteSpread[]} votes
  * @property {{ matrix_rows: string, matrix_columns: string }} titles
  */
-/** @typedef {{ question: any, vote: VoteSpread, scene: SceneSpread, texts: Record<string, string> }} OfVote */
+/** @typedef {{ root: Element, question: any, vote: VoteSpread, scene: SceneSpread, texts: Record<string, string> }} OfVote */
 
 /** @type {Record<string, (of: OfVote) => HTMLElement>} */
 const DRAWN = {
@@ -39,8 +41,8 @@ const DRAWN = {
   why: inList,
 };
 
-/** @param {SceneSpread} scene @param {Record<string, string>} texts */
-export function drawSpread(scene, texts) {
+/** @param {Element} root @param {SceneSpread} scene @param {Record<string, string>} texts */
+export function drawSpread(root, scene, texts) {
   const box = make("div", "scene");
   if (scene.heading) box.append(make("h3", "", scene.heading));
   if (scene.refusal) {
@@ -53,7 +55,7 @@ export function drawSpread(scene, texts) {
     if (vote.heading) one.append(make("h3", "", vote.heading));
     one.append(
       vote.count
-        ? DRAWN[scene.question.kind]({ question: scene.question, vote, scene, texts })
+        ? DRAWN[scene.question.kind]({ root, question: scene.question, vote, scene, texts })
         : make("p", "none", texts.waiting),
     );
     votes.append(one);
@@ -158,13 +160,16 @@ function onPlaces({ question, vote, texts }) {
 }
 
 /** @param {OfVote} of */
-function onPictures({ vote, texts }) {
-  const row = make("div", "words");
+function onPictures({ root, question, vote, scene, texts }) {
+  const row = make("div", "pictures");
+  const colours = themeColours(root);
   for (const [at, given] of /** @type {number[]} */ (vote.counts).entries()) {
-    const name = make("div", vote.truth === String(at + 1) ? "word true" : "word");
+    const one = make("div", vote.truth === String(at + 1) ? "picture true" : "picture");
+    const name = make("div", "word");
     name.style.setProperty("--share", `${(100 * given) / vote.count}%`);
     name.append(make("span", "", fill(texts.picture, { number: at + 1 })), make("output", "", String(given)));
-    row.append(name);
+    one.append(name, weightsOf(question.pictures[at], scene.titles, colours));
+    row.append(one);
   }
   return row;
 }
