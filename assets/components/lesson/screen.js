@@ -14,6 +14,7 @@ import { order } from "./order.js";
 import { pointAt } from "./point.js";
 import { keepDraft, keepProgress, progressOf } from "./progress.js";
 import { followRoom, heldOf, lockIn } from "./room.js";
+import { asksBesideSentence, sceneSentence } from "./scene_sentence.js";
 import { find, why } from "./sentence.js";
 
 /**
@@ -98,7 +99,6 @@ function drawn(asked) {
   }
 }
 
-const WITH_TEXT = ["order", "choose", "estimate", "why"]; // kinds that are not answered on the words of the sentence
 const TOUCHES = ["pointerdown", "mousedown", "touchstart", "click", "keydown", "beforeinput", "input", "change"];
 const MOMENT_OF_LIVE = 100; // milliseconds until a new place for what is read aloud is known as one
 const CHANGES = ["lock", "again"]; // of the locked answers
@@ -210,7 +210,7 @@ function ask(root, data, act) {
       root.settle?.();
       if (said) live.textContent = said;
     };
-    if (WITH_TEXT.includes(question.kind) || isWithoutWords(question)) parts.push(sceneSentence(question));
+    if (asksBesideSentence(question)) parts.push(sceneSentence(question));
     const box = make("div", `act ${question.kind}`);
     box.append(drawn({ root, question, texts, answer, change, lock: () => lock.click() }));
     root.settle();
@@ -280,28 +280,6 @@ function topOf(data, act) {
     top.append(projector);
   }
   return top;
-}
-
-// A change that only switches heads off is built without the words of the sentence.
-/** @param {Question} question */
-function isWithoutWords(question) {
-  return question.kind === "flip" && !question.changes.includes("cut");
-}
-
-// The sentence, with the word that looks and the one that is looked at.
-/** @param {Question} question */
-function sceneSentence(question) {
-  const { words, queries, query, kind } = question;
-  const { key, quantity } = kind === "estimate" ? question : { key: null, quantity: "" };
-  const line = make("p", "text");
-  const isOfWord = kind === "order" || ["weight", "score", "row_sum"].includes(quantity);
-  for (const [at, word] of queries.entries()) {
-    const name = make("bdi", "", word);
-    if (isOfWord && at === query) name.className = "looking";
-    if (key !== null && word === words[at] && at === key) name.className = "looked-at";
-    line.append(name, " ");
-  }
-  return line;
 }
 
 /** @param {ScreenPage} page @param {ActOnLesson} act */

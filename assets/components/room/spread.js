@@ -2,6 +2,7 @@
 // places of heads, dots on a line, lists of sentences. Before the reveal the server has not sent what is right.
 import { weightsOf } from "../lesson/choose.js";
 import { makeMatrix } from "../lesson/matrix.js";
+import { asksBesideSentence, sceneSentence } from "../lesson/scene_sentence.js";
 import { make, makeLink, makeSvg } from "../page/elements.js";
 import { fill, isRtl, written } from "../page/wording.js";
 import { themeColours } from "../pictures/colours.js";
@@ -49,6 +50,7 @@ export function drawSpread(root, scene, texts) {
     box.append(make("p", "refusal", scene.refusal));
     return box;
   }
+  if (asksBesideSentence(scene.question)) box.append(sceneSentence(scene.question));
   const votes = make("div", "votes");
   for (const vote of scene.votes) {
     const one = make("div", `vote ${scene.question.kind}`);
