@@ -65,6 +65,10 @@ def answered(school, room, name: str = "", **answers: str):
     return seat
 
 
+def away(*_):
+    raise Unavailable("The database of the rooms does not answer now ({reason}).", reason="OperationalError")
+
+
 def signs(app, component) -> list[list[str]]:
     table = component(app, "desk")["table"]
     return [[table["signs"][at][0] for at in row["signs"]] for row in table["rows"]]
@@ -211,18 +215,28 @@ def test_a_database_that_is_away_leaves_the_desk_as_it_was(
 ):
     answered(school, room, "Ada", point="3")
     app = desk_of(room)
-
-    def away(*_):
-        raise Unavailable(
-            "The database of the rooms does not answer now ({reason}).", reason="OperationalError"
-        )
-
+    desk = school.desk
     monkeypatch.setattr(school, "desk", away)
     app = act(app, do="reveal")
     told = component(app, "desk")
     assert "does not answer now" in told["problem"]
     assert told["table"]["rows"][0]["name"] == "Ada"
-    monkeypatch.undo()
+    monkeypatch.setattr(school, "desk", desk)
+    app = app.run()
+    assert component(app, "desk")["problem"] == ""
+    assert app.get_by_key("desk_keep")
+
+
+def test_a_desk_that_is_opened_while_the_database_is_away_comes_by_itself(
+    school, room, desk_of, component, monkeypatch
+):
+    desk = school.desk
+    monkeypatch.setattr(school, "desk", away)
+    app = desk_of(room)
+    assert any("does not answer now" in one.value for one in app.caption)
+    assert not app.error
+    monkeypatch.setattr(school, "desk", desk)
+    assert component(app.run(), "desk")["code"] == room.code
 
 
 def test_the_table_is_saved_without_formulas(school, room, desk_of):

@@ -109,9 +109,10 @@ def _live(code: str, projected: bool) -> None:
     try:
         desk = rooms.rooms().desk(code, st.session_state[opening.SECRETS].get(code) or "")
         now["data"] = _data(desk, now, projected)
-        problem = now["problem"]
         if now.pop("away", False):  # all of the page is there again
+            now["problem"] = ""
             st.rerun()
+        problem = now["problem"]
     except Unavailable as error:
         now["away"], problem = True, said(error)
     except MhaError:  # it is deleted, or has another secret now
@@ -129,13 +130,15 @@ def _live(code: str, projected: bool) -> None:
 
 def _act(code: str) -> None:
     """What the teacher has done; what the room refuses is said on the desk."""
+    from mha_core.room.rooms import Unavailable
+
     acted, now = st.session_state[KEY].acted, _now(code)
     now["problem"] = ""
     try:
         desk = rooms.rooms().desk(code, st.session_state[opening.SECRETS].get(code) or "")
         _do(desk, now, acted)
     except MhaError as error:
-        now["problem"] = said(error)
+        now["problem"], now["away"] = said(error), isinstance(error, Unavailable)
 
 
 def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
