@@ -32,28 +32,31 @@ function keptSecret(code) {
   }
 }
 
-// The secret of the link by which this page was opened: scene/address.js has taken it out of the address since.
-/** @param {string} code */
-function secretOfLink(code) {
-  const [{ name }] = performance.getEntriesByType("navigation");
-  const address = new URL(location.hash ? location.href : name);
-  const isOurs = address.searchParams.get("desk")?.toUpperCase() === code && address.hash && address.href !== entered;
+// The secret of an address of this desk, once: what is drawn anew finds it taken.
+/** @param {string} href @param {string} code */
+function secretIn(href, code) {
+  const { searchParams, hash } = new URL(href);
+  const isOurs = searchParams.get("desk")?.toUpperCase() === code && hash && href !== entered;
   if (!isOurs) return "";
-  entered = address.href;
+  entered = href;
   if (location.hash) history.replaceState(history.state, "", location.pathname + location.search);
-  return address.hash.slice(1);
+  return hash.slice(1);
 }
 
 /** @param {import("../streamlit/adapter.js").Mounted<DoorPage>} mounted */
 export default function ({ data, setTriggerValue }) {
   const { code, secret, known } = data;
-  if (known) {
-    secretOfLink(code); // it has been taken
-    keepSecret(code, secret);
-  } else setTriggerValue("acted", { secret: secretOfLink(code) || keptSecret(code) });
-  const change = () => {
-    const other = secretOfLink(code);
-    if (other) setTriggerValue("acted", { secret: other });
+  const [{ name }] = performance.getEntriesByType("navigation"); // with what scene/address.js has taken away since
+  /** @param {string} found */
+  const enter = (found) => setTriggerValue("acted", { secret: found });
+  const found = secretIn(location.hash ? location.href : name, code);
+  if (found && found !== secret) enter(found);
+  else if (!known) enter(keptSecret(code));
+  else keepSecret(code, secret);
+  /** @param {HashChangeEvent} event */
+  const change = ({ newURL }) => {
+    const other = secretIn(newURL, code);
+    if (other) enter(other);
   };
   window.addEventListener("hashchange", change);
   return () => window.removeEventListener("hashchange", change);
