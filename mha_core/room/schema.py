@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -70,7 +71,9 @@ students = Table(
     Column("joined_at", BigInteger, nullable=False),
     Column("screen", Integer, nullable=False),
     Column("needs_help", Boolean, nullable=False),
+    Column("asked", String(40)),  # what the browser drew for this place, so that it is given once
     UniqueConstraint("room_id", "number"),
+    Index("students_asked", "room_id", "asked", unique=True),
 )
 answers = Table(
     "answers",

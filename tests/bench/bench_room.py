@@ -139,7 +139,8 @@ class Pupil(Student):
                 now = time.monotonic()
                 if "token" not in self.room:  # at the door
                     what = {"do": "enter", "token": self.token} if self.token else None
-                    await self._act(socket, what or {"do": "join", "name": self.name})
+                    join = {"do": "join", "name": self.name, "asked": self.invitation + self.name}
+                    await self._act(socket, what or join)
                     self.token = self.room.get("token", self.token)
                     continue
                 self._answer(now)
@@ -247,9 +248,9 @@ async def lesson(
     pupils = [Pupil(course, measured, kept, number, invitation) for number in range(students)]
     attending = [asyncio.create_task(pupil.attend(address)) for pupil in pupils]
     watching = asyncio.create_task(Watcher(course, kept, *key).attend(address))
+    troubling = [asyncio.create_task(trouble) for trouble in troubles]
     while len(await asyncio.to_thread(desk.students)) < students and not measured.errors:
         await asyncio.sleep(0.2)
-    troubling = [asyncio.create_task(trouble) for trouble in troubles]  # a place is not asked for twice
     for screen, vote in VOTES:
         await asyncio.to_thread(desk.vote_again, screen) if vote == 2 else None
         await asyncio.to_thread(desk.set_pace, Pace(screen))

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import event, inspect, text
+from sqlalchemy import create_engine, event, inspect, text
 
 from mha_core import MhaError
 from mha_core.room import schema
+from mha_core.room.receipt import token
 from mha_core.room.rooms import DATABASE, Rooms, Unavailable
 
 LATER = '''
@@ -20,8 +22,8 @@ LATER = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "second"
-down_revision = "first"
+revision = "later"
+down_revision = "second"
 branch_labels = None
 depends_on = None
 
@@ -46,18 +48,18 @@ def filled(rooms, key, desk, sit):
 def test_the_tables_are_what_the_migrations_make(rooms):
     with rooms._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
-        assert schema.revision(connection) == schema.newest() == "first"
+        assert schema.revision(connection) == schema.newest() == "second"
     keys = inspect(rooms._engine).get_foreign_keys("answers")
     assert [key["options"].get("ondelete") for key in keys] == ["CASCADE"]
 
 
 def test_a_later_schema_keeps_what_is_there(filled, key, desk, tmp_path):
-    (tmp_path / "second.py").write_text(LATER, encoding="utf-8")
+    (tmp_path / "later.py").write_text(LATER, encoding="utf-8")
     before = desk.room(), desk.students(), desk.answers()
     schema.upgrade(filled._engine, locations=(tmp_path,))
     assert (desk.room(), desk.students(), desk.answers()) == before
     with filled._engine.connect() as connection:
-        assert schema.revision(connection) == "second"
+        assert schema.revision(connection) == "later"
         assert connection.execute(text("SELECT team FROM students")).scalars().all() == ["none"]
     seat = filled.enter(key.code, filled.join(key.code, "Bob"))  # by servers that are still of before
     seat.keep(1, 1, "4", language="en")
@@ -67,14 +69,34 @@ def test_a_later_schema_keeps_what_is_there(filled, key, desk, tmp_path):
     assert set(filled.counts().values()) == {0}
 
 
+def test_a_database_of_the_first_schema_is_brought_to_this_one(url, lesson):
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    config, signing = schema._config(()), b"x" * 32
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "first")
+        row = "(1, 'K7QM2X', 'cats', :lesson, :signing, :signing, NULL, FALSE, TRUE, 1, 1, 99999999999)"
+        known = {"lesson": lesson.write(), "signing": signing}
+        connection.execute(text(f"INSERT INTO rooms VALUES {row}"), known)
+        connection.execute(text("INSERT INTO students VALUES (1, 1, 1, 'Ada', 1, 1, FALSE)"))
+        connection.execute(text("INSERT INTO answers VALUES (1, 1, 1, '3', 'en', 1)"))
+    engine.dispose()
+    rooms = Rooms(url)
+    assert rooms.counts() == {"rooms": 1, "students": 1, "answers": 1}
+    seat = rooms.enter("K7QM2X", token(signing, 1))
+    assert (seat.student().name, seat.answers()) == ("Ada", {(1, 1): "3"})
+    assert rooms.room("K7QM2X").lesson == lesson
+    rooms.close()
+
+
 def test_a_migration_that_fails_leaves_the_schema_as_it_was(filled, desk, tmp_path):
     broken = LATER + "    op.execute('this is not SQL')\n"
-    (tmp_path / "second.py").write_text(broken, encoding="utf-8")
+    (tmp_path / "later.py").write_text(broken, encoding="utf-8")
     before = desk.students()
     with pytest.raises(Exception, match="this is not SQL"):
         schema.upgrade(filled._engine, locations=(tmp_path,))
     with filled._engine.connect() as connection:
-        assert schema.revision(connection) == "first"
+        assert schema.revision(connection) == "second"
     assert "team" not in {column["name"] for column in inspect(filled._engine).get_columns("students")}
     assert desk.students() == before
 

@@ -104,6 +104,18 @@ def test_a_token_comes_back_as_the_same_student(rooms, key, sit):
     assert [rooms.enter(key.code, held).student().number for held in (first, second, first)] == [1, 2, 1]
 
 
+def test_a_browser_that_did_not_hear_of_its_place_gets_it_again(rooms, key, desk, lesson):
+    held = at_once(6, lambda _: rooms.join(key.code, "Ada", asked="drawn"))
+    assert len(set(held)) == 1
+    assert rooms.join(key.code, "Bob", asked="drawn") == held[0]
+    others = {rooms.join(key.code, "Ada", asked=asked) for asked in ("", "", "other", "x" * 999, *UNWRITABLE)}
+    assert len(others) == 5  # both of the last are "ab"
+    assert [one.name for one in desk.students()] == 6 * ["Ada"]
+    other = rooms.open(lesson)
+    assert rooms.join(other.code, asked="drawn") != held[0]
+    assert len(rooms.desk(*other).students()) == 1
+
+
 def test_a_token_that_the_room_did_not_sign_is_nobodys(rooms, key, lesson):
     held, other = rooms.join(key.code), rooms.open(lesson)
     elsewhere = rooms.join(other.code)

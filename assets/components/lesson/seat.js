@@ -8,7 +8,7 @@ import { isKept } from "./progress.js";
 import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from "./room.js";
 
 /**
- * @typedef {{ do: "enter", token: string } | { do: "join", name: string } | { do: "look" | "leave" }
+ * @typedef {{ do: "enter", token: string } | { do: "join", name: string, asked: string } | { do: "look" | "leave" }
  *   | { do: "lock", screen: number, vote: number, answer: string } | { do: "help", needs_help: boolean }} SeatAct
  */
 
@@ -78,6 +78,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
   fitHeight(root);
   tick();
 }
+
+const drawPlace = () => crypto.getRandomValues(new Uint32Array(4)).join("");
+let askedPlace = drawPlace(); // with it a place that was given, of which this page has not heard, is not given twice
 
 /** @param {number} time */
 const about = (time) => time * (1 + JITTER * (Math.random() - 0.5));
@@ -185,7 +188,7 @@ function drawDoor(root, data) {
       join.type = "submit";
       form.onsubmit = (event) => {
         event.preventDefault();
-        sendAct({ do: "join", name: field.value });
+        sendAct({ do: "join", name: field.value, asked: askedPlace });
       };
       field.onkeydown = (event) => event.stopPropagation(); // Streamlit has keys of its own
       form.append(label, make("p", "note", texts.name_why), join);
@@ -225,6 +228,7 @@ function drawLine(root, data) {
   const leave = makeButton(texts.somebody, "quiet", () => {
     holdOf(code, { token: "", waiting: {} });
     isLinkRead = true;
+    askedPlace = drawPlace(); // for somebody else
     sendAct({ do: "leave" });
   });
   place.append(label, make("p", "note", texts.other_what), leave);

@@ -256,7 +256,7 @@ def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
             case "leave":
                 tokens.pop(code, None)
             case "join" if code not in tokens:
-                _told(lambda: tokens.update({code: rooms.rooms().join(code, str(acted["name"]))}))
+                _told(lambda: tokens.update({code: _join(code, acted)}))
                 if code in tokens:
                     _told(lambda: place.go(room=rooms.rooms().invitation(code)))
             case "lock" if sitting is not None:
@@ -265,6 +265,10 @@ def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
                 _told(lambda: sitting.seat.ask_for_help(bool(acted["needs_help"])))
 
     return act
+
+
+def _join(code: str, acted: Mapping[str, object]) -> str:
+    return rooms.rooms().join(code, str(acted["name"]), asked=str(acted.get("asked", "")))
 
 
 def _told(act: Callable[[], object]) -> None:
