@@ -32,7 +32,8 @@ def room(monkeypatch, tmp_path):
     invitation = rooms.invitation(key.code)
     server, desk = Server(), rooms.desk(key.code, key.secret)
     link = f"/lessons?room={invitation}"
-    yield SimpleNamespace(server=server, desk=desk, code=key.code, link=link, file=file)
+    teacher = f"/lessons?desk={key.code}#{key.secret}"
+    yield SimpleNamespace(server=server, desk=desk, code=key.code, link=link, teacher=teacher, file=file)
     server.stop()
     rooms.close()
 
@@ -105,6 +106,25 @@ def test_two_students_answer_and_see_what_came_of_it_once_it_is_revealed(come, r
         expect(page.locator(REVEALED).first).to_be_visible(timeout=SOON)
         expect(page.locator(".mark")).to_contain_text(mark)
     assert written(desk) == [(1, 1, 1, "3"), (2, 1, 1, "4"), (2, 1, 2, "3")]
+
+
+@pytest.mark.slow  # eleven pages
+def test_ten_students_are_on_the_desk_and_see_the_reveal(come, room):
+    desk = come(None, link=room.teacher)
+    students = [come(f"Student {letter}") for letter in "ABCDEFGHIJ"]
+    for at, page in enumerate(students):
+        answer(page, 3 if at < 6 else 7)
+    signs = desk.locator(".class tbody tr td:nth-of-type(1)").get_by_role("img")
+    right = [f"{'right' if at < 6 else 'another answer'} · is here now" for at in range(10)]
+    for at, name in enumerate(right):
+        expect(signs.nth(at)).to_have_accessible_name(name, timeout=SOON)
+    expect(desk.locator(".answered")).to_have_text("10 of 10 have answered")
+    counts = desk.locator(".spread .word output").all_inner_texts()
+    assert [int(one) for one in counts] == [0, 0, 6, 0, 0, 0, 4, *[0] * (len(counts) - 7)]
+    desk.get_by_role("button", name="Reveal", exact=True).click()
+    for at, page in enumerate(students):
+        expect(page.locator(".mark")).to_contain_text("Right" if at < 6 else "Not quite", timeout=2 * SOON)
+    assert written(room.desk) == [(at + 1, 1, 1, "3" if at < 6 else "7") for at in range(10)]
 
 
 def test_an_answer_that_is_locked_while_the_server_is_away_arrives_once(come, room):
