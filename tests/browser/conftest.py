@@ -574,7 +574,13 @@ def settled():
 
 def settle(page) -> None:
     """Wait until the server has answered and nothing on the page changes any more."""
-    page.evaluate(SETTLED, [300, 800, PATIENCE])
+    try:
+        page.evaluate(SETTLED, [300, 800, PATIENCE])
+    except Error as error:
+        if "context was destroyed" not in str(error):
+            raise
+        page.wait_for_load_state()  # another document came meanwhile
+        page.evaluate(SETTLED, [300, 800, PATIENCE])
 
 
 class Server:

@@ -103,7 +103,7 @@ def test_a_teacher_opens_a_room_from_a_card_reveals_votes_again_and_deletes_it(s
     expect(page.get_by_role("button", name="needs you")).to_have_count(0)
 
     page.get_by_text("Afterwards: results, receipts, deletion").click()
-    page.get_by_role("button", name="Delete the room").click()
+    page.get_by_text("Delete the room", exact=True).click()
     press(page, "Delete it now")
     expect(page.get_by_text(f"Room {code} is deleted")).to_be_visible()
     with pytest.raises(Unknown):

@@ -269,6 +269,7 @@ def test_deletion_and_time_are_the_teachers(school, room, desk_of):
     app = app.get_by_key("desk_keep").click().run()
     left = school.room(room.code).expires - school.room(room.code).opened
     assert left.days in (2, 3)
+    app = app.get_by_key("desk_ends").check().run()
     app = app.get_by_key("desk_delete").click().run()
     assert school.counts() == {"rooms": 0, "students": 0, "answers": 0}
     assert f"Room {room.code} is deleted" in app.info[0].value

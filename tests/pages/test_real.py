@@ -258,7 +258,7 @@ def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, fo
         assert [_first_guess(text) for text in table[column]] == [word.strip() for word in expected]
     for said, trace in zip(eye(app, "what_if_view")[0]["answers"], (before, after), strict=True):
         for [line], answer in zip(said, trace.answers, strict=True):
-            assert line[-1].startswith(answer[0][0])
+            assert line[-1].lstrip("“").startswith(answer[0][0])
     drawn = heatmaps(app, "what-if-weights")["difference"]["values"]
     old, new = (trace.layers[1].weights(0) for trace in (before, after))
     np.testing.assert_allclose(drawn, new - old[np.ix_(partners, partners)], atol=1e-5)
@@ -291,7 +291,7 @@ def test_answers_of_a_model_are_below_the_sentences(on_model, folder, eye, engli
         assert len(said) == len(trace.answers)
         for [line], answer, word in zip(said, trace.answers, trace.tokens.labels, strict=True):
             assert line[0] == english("answer.next", query=word)
-            assert line[-1].startswith(answer[0][0])
+            assert line[-1].lstrip("“").startswith(answer[0][0])
             assert (line[1] == english("answer.unsure")) == (answer[0][1] < 0.3)
     app.switch_page("understand/what_if.py").run()
     assert "What the model answers" in [one.value for one in app.caption]

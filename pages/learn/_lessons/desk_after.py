@@ -49,7 +49,7 @@ def page(desk: "Desk") -> None:
             horizontal=True,
         )
         st.markdown(f"**{t('room.desk_export')}**")
-        _export(desk, "desk")
+        _export(desk)
         st.text_input(
             t("room.desk_check"),
             key=RECEIPT,
@@ -69,7 +69,7 @@ def files(desk: "Desk") -> dict[str, Callable[[], bytes]]:
     }
 
 
-def _export(desk: "Desk", key: str) -> None:
+def _export(desk: "Desk") -> None:
     with st.container(horizontal=True):
         for kind, written in files(desk).items():
             st.download_button(
@@ -77,7 +77,7 @@ def _export(desk: "Desk", key: str) -> None:
                 written,
                 file_name=f"room-{desk.code}.{kind}",
                 mime={"csv": "text/csv", "json": "application/json"}[kind],
-                key=f"{key}_{kind}",
+                key=f"desk_{kind}",
                 icon=":material/download:",
                 on_click="ignore",
             )
@@ -95,15 +95,15 @@ def _end(desk: "Desk") -> None:
             key="desk_keep",
             on_click=lambda: _try(lambda: desk.keep_for(st.session_state[DAYS])),
         )
-        with st.popover(t("room.desk_delete"), icon=":material/delete:"):
-            st.caption(t("room.desk_delete_what"))
-            _export(desk, "delete")
-            st.button(
-                t("room.desk_delete_now"),
-                key="desk_delete",
-                type="primary",
-                on_click=lambda: _try(lambda: _delete(desk)),
-            )
+    if st.checkbox(t("room.desk_delete"), key="desk_ends"):
+        st.caption(t("room.desk_delete_what"))
+        st.button(
+            t("room.desk_delete_now"),
+            key="desk_delete",
+            type="primary",
+            icon=":material/delete:",
+            on_click=lambda: _try(lambda: _delete(desk)),
+        )
 
 
 def _try(act: Callable[[], None]) -> None:
