@@ -38,7 +38,10 @@ MAX_STUDENTS = 300  # of a room
 MAX_NAME = 40  # characters
 MAX_VOTES = 2
 UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # half an emoji, for example: no database or file can hold it
-PATIENCE = {"connect_timeout": "5", "tcp_user_timeout": "10000"}  # with PostgreSQL: seconds, milliseconds
+PATIENCE = {  # with a database that does not answer, unless its address says another
+    "sqlite": {"timeout": "10"},  # seconds
+    "postgresql": {"connect_timeout": "5", "tcp_user_timeout": "10000"},  # seconds, milliseconds
+}
 DAYS = 30  # a room is kept, if its teacher says no other number
 MAX_DAYS = 366
 EMPTY_SECONDS = 86_400  # a room is kept in which nobody has sat down
@@ -630,12 +633,12 @@ def _file() -> str:
 def _engine(url: str) -> Engine:
     try:
         address = make_url(url)
-        if address.get_backend_name() == "postgresql":  # by the driver that comes with the extra
-            address = address.set(drivername="postgresql+psycopg")
-            address = address.set(query=PATIENCE | address.query)
-        if address.get_backend_name() not in ("sqlite", "postgresql"):
+        name = address.get_backend_name()
+        if name not in PATIENCE:
             raise ArgumentError
-        engine = create_engine(address, pool_pre_ping=True)
+        if name == "postgresql":  # by the driver that comes with the extra
+            address = address.set(drivername="postgresql+psycopg")
+        engine = create_engine(address.set(query=PATIENCE[name] | address.query), pool_pre_ping=True)
     except (ArgumentError, NoSuchModuleError):
         raise MhaError(
             "{name} is the address of a database of SQLite or PostgreSQL, as sqlite:///rooms.sqlite3 or "
@@ -649,11 +652,10 @@ def _engine(url: str) -> Engine:
 
 
 def _settle(connection: Any, _record: object) -> None:
-    """A connection of SQLite: it writes before it says so, waits its turn, and deletes what belongs."""
+    """A connection of SQLite: it writes before it says so, and deletes what belongs."""
     connection.isolation_level = None  # transactions begin below
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000", "foreign_keys=ON"):
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
-    connection.execute("PRAGMA secure_delete=ON")
 
 
 def _begin(connection: Connection) -> None:

@@ -16,7 +16,7 @@ from pages._server import rooms as server_rooms
 from tests.bench.chromium import Server
 
 SOON = 10_000  # milliseconds, on a busy machine, in which an act of the teacher is seen
-BUSY = 12_000  # a server waits 10 seconds for its turn in SQLite
+BUSY = 2_500  # more than the server waits for its turn in SQLite
 KEPT, REVEALED = ".class", ".reveal .told p"
 
 
@@ -24,7 +24,7 @@ KEPT, REVEALED = ".class", ".reveal .told p"
 def room(monkeypatch, tmp_path):
     """A room with the first lesson on a server of its own, and its teacher, who acts on the same database."""
     file = tmp_path / "rooms.sqlite3"
-    address = f"sqlite:///{file}"
+    address = f"sqlite:///{file}?timeout=1"
     monkeypatch.setenv(server_rooms.ROOMS, "1")
     monkeypatch.setenv(room_module.DATABASE, address)
     rooms = Rooms(address)
