@@ -102,7 +102,7 @@ def test_two_pictures_are_compared_where_the_question_looks(opened_on, component
 
 def test_heads_in_order_are_said_with_what_they_are_ordered_by(opened_on, component, act):
     app = act(opened_on(PAGE, lesson="several-heads", screen=4), do="lock", answer="1,2,7")
-    assert told(component, app)[1].startswith("By entropy (spread) the order is head 7 (")
+    assert told(component, app)[1].startswith("By entropy (spread), the order is head 7 (")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

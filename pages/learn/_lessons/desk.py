@@ -182,8 +182,7 @@ def invitation(code: str) -> dict[str, object]:
     """What the class is shown: the link that joins the room, and its picture."""
     from mha_core.room import qr
 
-    base = (st.context.url or "lessons").partition("?")[0].partition("#")[0]
-    link = f"{base}?room={rooms.rooms().invitation(code)}"
+    link = f"{place.page_address()}?room={rooms.rooms().invitation(code)}"
     return {"link": link, "qr": qr.drawn(link)}
 
 

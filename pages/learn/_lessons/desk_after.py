@@ -116,8 +116,7 @@ def _try(act: Callable[[], None]) -> None:
 
 def _link(code: str) -> str:
     """The address of the desk, with the secret where no server sees it."""
-    base = (st.context.url or "lessons").partition("?")[0].partition("#")[0]
-    return f"{base}?{place.DESK}={code}#{st.session_state[opening.SECRETS][code]}"
+    return f"{place.page_address()}?{place.DESK}={code}#{st.session_state[opening.SECRETS][code]}"
 
 
 def _renew(desk: "Desk") -> None:

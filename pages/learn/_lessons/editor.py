@@ -495,7 +495,7 @@ def _keep(draft: Lesson) -> None:
         st.caption(t("editor.long"))
         return
     st.caption(t("editor.link"))
-    address = st.context.url.partition("?")[0] if st.context.url else "lessons"
+    address = place.page_address()
     st.code(f"{address}?lesson={library.OWN}&{library.FILE}={code}", language=None, wrap_lines=True)
 
 

@@ -99,6 +99,11 @@ def desk_code() -> str | None:
     return st.query_params.get(DESK)
 
 
+def page_address() -> str:
+    """The address of this page, to which the fields of a link are added."""
+    return (st.context.url or "lessons").partition("?")[0].partition("#")[0]
+
+
 def is_making() -> bool:
     """Whether a lesson is being made."""
     return st.query_params.get(LESSON) == MAKE
