@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
     from mha_core.analysis.patterns import metrics, similarity
     from mha_core.analysis.roles import roles
     from mha_core.analysis.rollout import rollout
+    from mha_core.atlases.query import Atlas
+    from mha_core.atlases.run import atlas
     from mha_core.attention import edits
     from mha_core.attention.functional import attend
     from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention, Projections
@@ -42,6 +44,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
 
 __version__ = "0.1.0"
 __all__ = [
+    "Atlas",
     "Attended",
     "AttentionSpec",
     "AttentionTrace",
@@ -63,6 +66,7 @@ __all__ = [
     "Tokens",
     "Writer",
     "against_torch",
+    "atlas",
     "attend",
     "attribution",
     "edits",
@@ -122,6 +126,10 @@ def __getattr__(name: str) -> object:
             from mha_core.interventions import attribution as home
         case "effects" | "mean_outputs":
             from mha_core.interventions import effects as home
+        case "atlas":
+            from mha_core.atlases import run as home
+        case "Atlas":
+            from mha_core.atlases import query as home
         case "Scene":
             from mha_core.scene import scene as home
         case "attend":

@@ -7,6 +7,7 @@ from pathlib import Path
 OPENED = "HEADSCOPE_OPENED"  # environment variable: the saved trace that the app opens first
 LINK = "HEADSCOPE_LINK"  # environment variable: the link that the first visit opens
 LESSON = "HEADSCOPE_LESSON"  # environment variable: a lesson file that the page Lessons also offers
+ATLAS = "HEADSCOPE_ATLAS"  # environment variable: the folder of an atlas that the app also has
 ROOMS = "HEADSCOPE_ROOMS"  # environment variable: "1" on a server that offers rooms
 RUNS = "HEADSCOPE_RUNS"  # environment variable: the folder of finished models, which servers may share
 PACKAGE = Path(__file__).resolve().parent

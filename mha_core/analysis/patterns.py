@@ -60,6 +60,30 @@ def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
     return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
 
 
+def visible_keys(block: RowBlock[slice]) -> np.ndarray:
+    """How many keys each row may look at. (head or 1, row)"""
+    if block.allowed is None:
+        return np.full((1, block.weights.shape[1]), block.weights.shape[2])
+    return np.asarray(block.allowed.sum(2))
+
+
+def at_position(name: str, queries: np.ndarray, n_key: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places among `queries` of those that have a key at a position of `POSITIONS`, and these keys."""
+    keys = np.zeros_like(queries) if name == "first token" else queries + DISTANCE[name]
+    exists = (queries > 0) if name == "first token" else (keys >= 0) & (keys < n_key)
+    at = np.flatnonzero(exists)
+    return at, keys[at]
+
+
+class RowValues(NamedTuple):
+    """A measure in some rows of every head, and which of them count."""
+
+    measure: str
+    rows: np.ndarray  # (row,): positions in the block
+    values: np.ndarray  # (head, row)
+    counted: np.ndarray  # (head or 1, row)
+
+
 class Patterns:
     """The sums behind `metrics`, added up block by block; `metrics` documents the measures."""
 
@@ -70,17 +94,22 @@ class Patterns:
         self.buffer = np.empty(0)
 
     def add(self, block: RowBlock[slice]) -> None:
+        for name, _, values, counted in self.rows(block):
+            at = MEASURES.index(name)
+            self.sums[at] += np.where(counted, values, 0.0).sum(1, dtype=float)
+            self.counts[at] += counted.sum(1)
+
+    def rows(self, block: RowBlock[slice]) -> Iterator[RowValues]:
+        """Every measure in each row of a block that has it."""
         weights, allowed = block.weights, block.allowed
         n_key = weights.shape[2]
         queries = np.arange(block.rows.start, block.rows.stop)
-        visible = np.full((1, len(queries)), n_key) if allowed is None else allowed.sum(2)
+        visible = visible_keys(block)
         choice = visible >= 2
         for name in POSITIONS if self.positions else ():
-            keys = np.zeros_like(queries) if name == "first token" else queries + DISTANCE[name]
-            exists = (queries > 0) if name == "first token" else (keys >= 0) & (keys < n_key)
-            at, keys = np.flatnonzero(exists), keys[exists]
+            at, keys = at_position(name, queries, n_key)
             counted = choice[:, at] if allowed is None else choice[:, at] & allowed[:, at, keys]
-            self._count(name, weights[:, at, keys], counted)
+            yield RowValues(name, at, weights[:, at, keys], counted)
 
         total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
         counted = choice & (total > 0)
@@ -90,8 +119,9 @@ class Patterns:
             # H(w / Σw) = log Σw − Σ w log w / Σw
             spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
             distance = np.vecdot(weights, offsets) / total
-        self._count("entropy", spread.clip(0, 1), counted)  # rounding can exceed the bounds
-        self._count("distance", distance, counted & self.positions)
+        rows = np.arange(len(queries))
+        yield RowValues("entropy", rows, spread.clip(0, 1), counted)  # rounding can exceed the bounds
+        yield RowValues("distance", rows, distance, counted & self.positions)
 
     def _logs(self, weights: np.ndarray) -> np.ndarray:
         """``log w``, finite where w is 0. All blocks share a buffer: new memory costs more than logs."""
@@ -100,11 +130,6 @@ class Patterns:
         logs = self.buffer[: weights.size].reshape(weights.shape)
         np.maximum(weights, np.finfo(weights.dtype).tiny, out=logs)
         return np.log(logs, out=logs)
-
-    def _count(self, name: str, values: np.ndarray, counted: np.ndarray) -> None:
-        at = MEASURES.index(name)
-        self.sums[at] += np.where(counted, values, 0.0).sum(1, dtype=float)
-        self.counts[at] += counted.sum(1)
 
     def table(self) -> pd.DataFrame:
         """The means, one row for each head; NaN where no row counts."""

@@ -7,10 +7,11 @@ A new source is a file here with such a function, a line in `SOURCES`, and its a
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from hashlib import sha256
 from os import PathLike
 from typing import Any, Literal, TypeGuard, TypeVar, overload
 
-from torch import Tensor, nn
+from torch import Tensor, nn, uint8
 
 from mha_core import device as devices
 from mha_core.attention.edits import Edit
@@ -20,6 +21,7 @@ from mha_core.sources.huggingface import batches, logits, model
 from mha_core.sources.huggingface.tokenizer import Ids, PerToken
 from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
+from mha_core.training import checkpoints
 from mha_core.training.language import MAX_WORDS
 
 Reduced = TypeVar("Reduced")
@@ -222,22 +224,49 @@ def trace_many(
             "reduce is a function of one trace, as in reduce=mha.metrics; got {type}.",
             type=named_type(reduce),
         )
+    outcomes = outcomes_of(texts, source=source, batch=batch, reduce=reduce, targets=targets, **settings)
+    return batches.numbered(outcomes)
+
+
+def outcomes_of(
+    texts: Iterable[str | Ids],
+    *,
+    source: str | PathLike[str] | nn.Module,
+    batch: int,
+    reduce: Callable[[AttentionTrace], Any] | None,
+    targets: Iterable[str | Ids] | None = None,
+    **settings: Any,
+) -> Iterator[Any]:
+    """As `trace_many`, with the `MhaError` of a text that cannot be traced in place of its result."""
     if _is_built_in(source):
         return _one_by_one(texts, SOURCES[source], settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
     ready = model.model_of(source, **settings)
-    return batches.follow_many(ready, texts, targets=targets, batch=batch, reduce=reduce, **limit)
+    return batches.outcomes(ready, texts, targets=targets, batch=batch, reduce=reduce, **limit)
+
+
+def weights_digest(source: str | PathLike[str] | nn.Module, **settings: Any) -> str:
+    """A short text that changes with the weights behind a source: of a model in memory, or of its files."""
+    if _is_built_in(source):
+        return f"edition {checkpoints.edition()}" if source == "mini" else ""
+    settings.pop("limit", None)
+    digest = sha256()
+    for name, tensor in model.model_of(source, **settings).module.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Callable | None) -> Iterator:
-    for number, text in enumerate(texts, start=1):
+    for text in texts:
         try:
             _check_text(text, "random")
             with devices.memory_errors(Phrase("This trace")):
                 trace = source(text, **settings)
         except MhaError as error:
-            raise MhaError("Text {number}: {reason}", number=number, reason=error.phrase) from error
-        yield trace if reduce is None else reduce(trace)
+            yield error
+        else:
+            yield trace if reduce is None else reduce(trace)
 
 
 def _is_built_in(source: Any) -> TypeGuard[str]:

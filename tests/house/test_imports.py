@@ -47,6 +47,8 @@ TABLE = {
     " mha_core.analysis.* mha_core.training.*",
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/lessons/*": f"numpy mha_core.scene.* mha_core.sources.* mha_core.training.* {TRACES}",
+    "mha_core/atlases/*": f"torch numpy pandas regex late:pyarrow late:duckdb late:mha_core mha_core.executor"
+    f" mha_core.analysis.* mha_core.sources mha_core.sources.* mha_core.training.* {TRACES}",
     "mha_core/room/migrations/*": "sqlalchemy alembic mha_core.room.schema",
     "mha_core/room/*": f"sqlalchemy alembic segno mha_core.lessons.* mha_core.scene.* {TRACES}",
     "mha_core/__init__.py": "late:mha_core.*",

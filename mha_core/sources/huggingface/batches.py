@@ -45,24 +45,39 @@ def follow_many(
     by one. `targets` has one for each text. With `reduce` its result is yielded in place of each trace.
     Raises `MhaError` as `follow` does, with the number of the text, when it reaches that text.
     """
+    yield from numbered(outcomes(model, texts, targets=targets, batch=batch, reduce=reduce, limit=limit))
+
+
+def numbered(outcomes: Iterable) -> Iterator:
+    """The outcomes of texts; raises the first `MhaError` among them, with the number of its text."""
+    for number, outcome in enumerate(outcomes, start=1):
+        if isinstance(outcome, MhaError):
+            raise MhaError("Text {number}: {reason}", number=number, reason=outcome.phrase) from outcome
+        yield outcome
+
+
+def outcomes(
+    model: Model,
+    texts: Iterable[str | Ids],
+    *,
+    targets: Iterable[str | Ids] | None = None,
+    batch: int,
+    reduce: Callable[[AttentionTrace], object] | None = None,
+    limit: int = MAX_TOKENS,
+) -> Iterator:
+    """As `follow_many`, with the `MhaError` of a text in place of its trace."""
     reduce = reduce or (lambda trace: trace)
     together = batch > 1 and targets is None and _texts_are_independent(model)
-    pairs = enumerate(zip(texts, repeat(None)) if targets is None else _pairs(texts, targets), start=1)
-    results: Iterable
+    pairs: Iterator[tuple] = zip(texts, repeat(None)) if targets is None else _pairs(texts, targets)
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
-        numbers = [number for number, _ in ahead]
         if together:
-            inputs = [_outcome(read, model, text, limit) for _, (text, _) in ahead]
-            results = _followed(model, inputs, batch, reduce)
-        else:
-            traces = (
-                _outcome(follow, model, text, target=target, limit=limit) for _, (text, target) in ahead
+            yield from _followed(
+                model, [_outcome(read, model, text, limit) for text, _ in ahead], batch, reduce
             )
-            results = (trace if isinstance(trace, MhaError) else reduce(trace) for trace in traces)
-        for number, result in zip(numbers, results, strict=True):
-            if isinstance(result, MhaError):
-                raise MhaError("Text {number}: {reason}", number=number, reason=result.phrase) from result
-            yield result
+            continue
+        for text, target in ahead:
+            trace = _outcome(follow, model, text, target=target, limit=limit)
+            yield trace if isinstance(trace, MhaError) else reduce(trace)
 
 
 def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator[tuple]:

@@ -1,0 +1,285 @@
+"""Making an atlas: its plan, then one shard after the other, then the summary. The folder is the checkpoint."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from mha_core import executor
+from mha_core.atlases import measures, summary
+from mha_core.atlases.query import HEADS, MANIFEST, TEXTS, Atlas, read_manifest
+from mha_core.atlases.shard import FORMAT, Measurer, Shard, name, origin, read_texts, texts_file
+from mha_core.atlases.texts import SMALL, read
+from mha_core.errors import MhaError, at_least_1, in_range, listed
+from mha_core.sources import MAX_BATCH, outcomes_of, weights_digest
+from mha_core.traces.storage import check_path, replacing
+from mha_core.traces.trace import AttentionTrace
+
+SHARD = 256  # texts that are measured together: a stop loses at most these for each worker
+BATCH = 16  # texts in one pass of a model
+PROBED = 16  # texts, one of which must be readable
+ROOM = 1.2  # the bytes that must be free, relative to those an atlas is estimated to need
+
+
+class Progress(NamedTuple):
+    """How far an atlas is: `done` of `shards` shards of its `texts`.
+
+    `bytes` of the whole atlas and `seconds` left are estimated from the shards of this run, and None before
+    the first one. `again` counts shards that were measured again because their worker had died.
+    """
+
+    texts: int
+    shards: int
+    done: int
+    bytes: int | None = None
+    seconds: float | None = None
+    again: int = 0
+
+
+def atlas(
+    texts: Any,
+    *,
+    source: str | PathLike[str] | nn.Module = "mini",
+    out: str | PathLike[str],
+    count: int | None = None,
+    workers: int = 1,
+    ray: str | None = None,
+    batch: int = BATCH,
+    shard: int = SHARD,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> Atlas:
+    """Measure what every head of a model does over many texts, and return the atlas in the folder `out`.
+
+    >>> found = mha.atlas("small", count=1000, out="small.atlas")        # made-up sentences, the mini model
+    >>> found = mha.atlas("corpus.txt", source="gpt2", out="gpt2.atlas", workers=2)
+    >>> found.heads().query("measure == 'previous token'").nlargest(3, "mean")
+
+    `texts` is an iterable of strings, a text file (one text on each line), lines of JSON or a Parquet table
+    with a column "text", a folder of such files, or "small" or "small-zh": sentences of the small languages,
+    in which the right answers are known. At most `count` are read. `source` and `settings` are those of
+    `trace`. In every text each head gets the measures that `Atlas.heads` lists, a second time with the
+    words of the text shuffled, and by chance, with equal weights.
+
+    Texts are measured in shards of `shard` texts, in this process, in a pool of `workers` processes, or by
+    actors of Ray at an address (``ray="auto"`` finds the cluster of this machine). On processors of one type
+    the files are the same by all of these and for any `batch`. A run that was stopped goes on in the same
+    folder; a folder with an atlas of other texts or of another model is refused. A text that cannot be
+    traced is left out and listed in `Atlas.left_out`. `seed` is that of the intervals; `progress` is called
+    after each shard.
+
+    Raises `MhaError` as `trace` does; for texts that cannot be read; for a model whose layers are of several
+    kinds, as an encoder–decoder; and for an atlas that does not fit on the disk.
+    """
+    at_least_1("workers", workers, "processes")
+    at_least_1("shard", shard, "texts")
+    at_least_1("count", 1 if count is None else count, "texts")
+    in_range("batch", batch, 1, MAX_BATCH)
+    folder = _folder(out)
+    _check_packages()
+    linked = isinstance(texts, str) and texts in SMALL and source == "mini"
+    with TemporaryDirectory(prefix=".planning-", dir=folder) as planned:
+        plan = _planned(
+            _shards(read(texts, linked=linked, count=count), shard),
+            Path(planned),
+            lambda some: _identity(some, source, settings, linked=linked, seed=seed),
+        )
+        _check_same(folder, plan)
+        for file in Path(planned).iterdir():
+            os.replace(file, folder / TEXTS / file.name)
+    _write_json(folder / MANIFEST, plan)
+    measurer = partial(Measurer, source, settings, plan["origin"], linked=linked, batch=batch)
+    _measure(folder, plan, measurer, workers=workers, ray=ray, progress=progress)
+    summary.write(folder)
+    return Atlas(folder)
+
+
+def _folder(out: str | PathLike[str]) -> Path:
+    """The folder of an atlas, made if it is missing."""
+    check_path(out)
+    folder = Path(out)
+    others = [] if not folder.is_dir() else [file.name for file in folder.iterdir() if file.name[0] != "."]
+    if (folder.exists() and not folder.is_dir()) or (others and MANIFEST not in others):
+        raise MhaError("{folder} is not the folder of an atlas; name a new one.", folder=folder)
+    for part in (TEXTS, HEADS):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _check_packages() -> None:
+    try:
+        import duckdb  # noqa: F401
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MhaError(
+            "An atlas needs {name}, which is not installed: pip install 'headscope[atlas]'.", name=error.name
+        ) from None
+
+
+def _shards(texts: Iterable, size: int) -> Iterator[Shard]:
+    first, texts = 0, iter(texts)
+    while some := tuple(islice(texts, size)):
+        yield Shard(first, some)
+        first += len(some)
+
+
+def _planned(
+    shards: Iterator[Shard], folder: Path, identity: Callable[[Shard], dict[str, Any]]
+) -> dict[str, Any]:
+    """The manifest of an atlas. Its texts are written into the folder: they are read only once."""
+    plan: dict[str, Any] = {}
+    names, count, digest = [], 0, sha256()
+    for one in shards:
+        plan = plan or identity(one)
+        names.append(name(plan, one))
+        (folder / f"{names[-1]}.parquet").write_bytes(texts_file(one))
+        count += len(one.texts)
+        for text in one.texts:
+            digest.update(json.dumps(text).encode())
+    if not names:
+        raise MhaError("There is no text to measure; an atlas needs one at least, better a thousand.")
+    return plan | {"texts": count, "digest": digest.hexdigest()[:16], "shards": names}
+
+
+def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool, seed: int) -> dict[str, Any]:
+    """What the numbers of an atlas depend on besides its texts. One of the texts is traced to find out."""
+    trace = _probe(some, source, settings)
+    if len(trace.kinds) > 1:
+        raise MhaError(
+            "An atlas measures layers between the tokens of one text; this model has layers of the kinds "
+            "{kinds}.",
+            kinds=listed(trace.kinds, "and"),
+        )
+    if not trace.layers:
+        raise MhaError(
+            "This model has no layer with attention weights: {reasons}",
+            reasons=listed(trace.source.skipped or ["–"], "space"),
+        )
+    import pyarrow
+
+    import mha_core
+
+    return {
+        "format": FORMAT,
+        "source": str(source) if isinstance(source, str | PathLike) else type(source).__name__,
+        "settings": {name: value for name, value in settings.items() if name != "tokenizer"},
+        "origin": origin(trace.source),
+        "weights": weights_digest(source, **settings),
+        "heads": [layer.n_heads for layer in trace.layers],
+        "measures": list(measures.columns(linked=linked)),
+        "seed": seed,
+        "versions": {
+            "headscope": mha_core.__version__,
+            "torch": str(torch.__version__),
+            "pyarrow": pyarrow.__version__,
+        },
+    }
+
+
+def _probe(some: Shard, source: Any, settings: Mapping) -> AttentionTrace:
+    """The trace of the first text that can be traced; the error of the first one if none of some can."""
+    texts = [one.text for one in some.texts[:PROBED]]
+    found = outcomes_of(texts, source=source, batch=1, reduce=None, **settings)
+    errors = []
+    for trace in found:
+        if not isinstance(trace, MhaError):
+            return trace
+        errors.append(trace)
+    raise MhaError(
+        "None of the first {n} texts can be traced. The first one: {reason}",
+        n=len(texts),
+        reason=errors[0].phrase,
+    )
+
+
+WORDS = {"origin": "model", "weights": "weights", "digest": "texts", "shards": "texts"}
+
+
+def _check_same(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Raise `MhaError` if the folder has an atlas that was made otherwise."""
+    if not (folder / MANIFEST).exists():
+        return
+    there = read_manifest(folder)
+    for key in plan:
+        if there.get(key) != plan[key]:
+            raise MhaError(
+                "{folder} has an atlas made with {there} as its {what}, not {asked}; name another folder.",
+                folder=folder,
+                what=key,
+                there=json.dumps(there.get(key)),
+                asked=json.dumps(plan[key]),
+            )
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+
+class _Tasks(Sequence[Shard]):
+    """The shards of an atlas that are still to be measured, each read when it is needed."""
+
+    def __init__(self, folder: Path, names: Sequence[str]):
+        self.folder = folder
+        self.names = [name for name in names if not (folder / HEADS / f"{name}.parquet").exists()]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, number: Any) -> Any:
+        return read_texts(self.folder / TEXTS / f"{self.names[number]}.parquet")
+
+
+def _measure(
+    folder: Path,
+    plan: Mapping[str, Any],
+    prepare: Callable[[], Measurer],
+    *,
+    workers: int,
+    ray: str | None,
+    progress: Callable[[Progress], None] | None,
+) -> None:
+    """Measure the shards that are missing, and write each as soon as it is done."""
+    tasks, total = _Tasks(folder, plan["shards"]), len(plan["shards"])
+    before, again, written = total - len(tasks), [0], 0
+    report = progress or (lambda _: None)
+    report(Progress(plan["texts"], total, before))
+    start = time.monotonic()
+
+    def lost(_number: int) -> None:
+        again[0] += 1
+
+    results = executor.run(prepare, tasks, workers=workers, ray=ray, lost=lost)
+    for done, (number, content) in enumerate(results, start=1):
+        with replacing(folder / HEADS / f"{tasks.names[number]}.parquet") as temporary:
+            temporary.write_bytes(content)
+        written += len(content)
+        left = len(tasks) - done
+        _check_room(folder, written // done * left, written // done * total)
+        seconds = (time.monotonic() - start) / done * left
+        report(Progress(plan["texts"], total, before + done, written // done * total, seconds, again[0]))
+
+
+def _check_room(folder: Path, needed: int, total: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed * ROOM > free:
+        raise MhaError(
+            "This atlas would have {total:,} bytes, of which {needed:,} are not written yet; "
+            "{free:,} are free in {folder}. Give fewer texts, as with count=, or a folder on another disk.",
+            total=total,
+            needed=needed,
+            free=free,
+            folder=folder,
+        )
