@@ -1,4 +1,4 @@
-"""What every head of a layer does in one text: its measures, their values by chance, and the strongest cells."""
+"""What every head of a layer does in one text: its measures, also by chance, and their strongest cells."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,6 +7,7 @@ import numpy as np
 import regex
 
 from mha_core.analysis.patterns import POSITIONS, Patterns, RowBlock, at_position, blocks, visible_keys
+from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Tokens, special_positions
 from mha_core.training.questions import LINKS
@@ -71,7 +72,8 @@ def of_layer(layer: LayerTrace, tokens: Tokens, links: Links | None = None) -> T
     - For each kind of link, as "pronoun to noun": how often its right word gets the largest weight of the row
       (Clark et al. 2019). Without `links` these columns are left out.
 
-    A mean runs over the rows with at least two visible keys, one of them of that kind.
+    A mean runs over the rows with at least two visible keys, one of them of that kind. Raises `MhaError` for
+    weights that are not numbers, as after an overflow in half precision.
     """
     names = columns(linked=links is not None)
     shape = layer.n_heads, len(names)
@@ -94,12 +96,14 @@ def of_layer(layer: LayerTrace, tokens: Tokens, links: Links | None = None) -> T
             largest[more, at] = value[more]
             query[more, at] = block.rows.start + one.rows[row[more]]
             key[more, at] = _looked_at(block.weights, one, heads[more], row[more])
+    if not np.isfinite(sums).all():
+        raise MhaError("Some attention weights are not numbers (NaN): the model overflows on this text.")
     with np.errstate(invalid="ignore"):
         return TextMeasures(sums / counts, chances / counts, query, key)
 
 
 def _looked_at(weights: np.ndarray, one: Looked, heads: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """The key of a row in each of these heads: the one it is about, or the one of them with the most weight."""
+    """The key of a row in each of these heads: of several the one with the most weight."""
     if one.keys is not None and one.keys.ndim == 1:
         return one.keys[row]
     there = weights[heads, one.rows[row]]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mha_core.atlases import shard
-from mha_core.atlases.shard import KEY, QUERY, column
-from mha_core.errors import MhaError, at_least_1, in_range, one_of
+from mha_core.atlases.shard import KEY, QUERY, VALUE, column
+from mha_core.errors import MhaError, Phrase, at_least_1, in_range, one_of
 from mha_core.traces.indices import index
 from mha_core.traces.source import Source
 from mha_core.traces.source import read as read_source
@@ -119,7 +119,7 @@ class Atlas:
         """
         layer, head = self._place(layer, head)
         one_of("measure", measure, self.measures)
-        at_least_1("n", n, "texts")
+        at_least_1("n", n, Phrase("texts"))
         if decile is not None:
             in_range("decile", decile, 1, DECILES)
         if self.is_summary:
@@ -132,15 +132,17 @@ class Atlas:
             rows = rows[["text", "value", "query", "key"]].reset_index(drop=True)
             rows.insert(1, "string", strings)
             return rows
-        names = {of: f'"{column(measure, of)}"' for of in ("", QUERY, KEY)}
-        tile = f"CAST(ntile({DECILES}) OVER (ORDER BY {names['']}, text DESC) AS INTEGER)"
-        return self.sql(
-            f"WITH found AS (SELECT text, {names['']} AS value, {names[QUERY]} AS query, {names[KEY]} AS key, "
-            f"{tile} AS decile FROM heads WHERE layer = {layer} AND head = {head} AND {names['']} IS NOT NULL) "
-            f"SELECT text, string, value, query, key FROM (SELECT * FROM found "
-            f"WHERE {'TRUE' if decile is None else f'decile = {decile}'} "
-            f"ORDER BY value DESC, text LIMIT {n}) JOIN texts USING (text) ORDER BY value DESC, text"
-        )
+        value, query, key = (column(measure, of) for of in (VALUE, QUERY, KEY))
+        of_decile = "" if decile is None else f"WHERE decile = {decile}"
+        return self.sql(f"""
+            WITH found AS (
+                SELECT text, {value} AS value, {query} AS query, {key} AS key,
+                    ntile({DECILES}) OVER (ORDER BY {value}, text DESC) AS decile
+                FROM heads WHERE layer = {layer} AND head = {head} AND {value} IS NOT NULL
+            ), largest AS (SELECT * FROM found {of_decile} ORDER BY value DESC, text LIMIT {n})
+            SELECT text, string, value, query, key FROM largest JOIN texts USING (text)
+            ORDER BY value DESC, text
+        """)
 
     def sql(self, query: str) -> pd.DataFrame:
         """The answer of DuckDB to a query over the tables `heads` and `texts`, as a frame.
@@ -175,7 +177,7 @@ class Atlas:
     def _connection(self) -> "duckdb.DuckDBPyConnection":
         if self.is_summary:
             raise MhaError(
-                "This atlas is only a summary: heads, head and top work. mha.atlas makes one with every number."
+                "This atlas is only a summary: heads, head and top work; mha.atlas makes all numbers."
             )
         import duckdb
 
@@ -203,5 +205,5 @@ class Atlas:
 
     def _place(self, layer: int, head: int) -> tuple[int, int]:
         heads = self.manifest["heads"]
-        layer = index("layer", layer, len(heads), of="The model")
-        return layer, index("head", head, heads[layer], of="The layer")
+        layer = index("layer", layer, len(heads), of=Phrase("The model"))
+        return layer, index("head", head, heads[layer], of=Phrase("The layer"))

@@ -1,4 +1,7 @@
-"""Making an atlas: its plan, then one shard after the other, then the summary. The folder is the checkpoint."""
+"""Making an atlas: the plan, then one shard after the other, then the summary.
+
+The folder is the checkpoint: a shard with a file is done.
+"""
 
 import json
 import os
@@ -10,7 +13,6 @@ from hashlib import sha256
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
@@ -21,15 +23,32 @@ from mha_core.atlases import measures, summary
 from mha_core.atlases.query import HEADS, MANIFEST, TEXTS, Atlas, read_manifest
 from mha_core.atlases.shard import FORMAT, Measurer, Shard, name, origin, read_texts, texts_file
 from mha_core.atlases.texts import SMALL, read
-from mha_core.errors import MhaError, at_least_1, in_range, listed
+from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, shown
 from mha_core.sources import MAX_BATCH, outcomes_of, weights_digest
-from mha_core.traces.storage import check_path, replacing
+from mha_core.traces.storage import check_path, hidden_folder, replacing
 from mha_core.traces.trace import AttentionTrace
 
 SHARD = 256  # texts that are measured together: a stop loses at most these for each worker
 BATCH = 16  # texts in one pass of a model
 PROBED = 16  # texts, one of which must be readable
 ROOM = 1.2  # the bytes that must be free, relative to those an atlas is estimated to need
+
+
+# What the entries of a manifest are called in a refusal.
+FACTS = {
+    "format": Phrase("format"),
+    "source": Phrase("source"),
+    "settings": Phrase("settings"),
+    "origin": Phrase("model"),
+    "weights": Phrase("model weights"),
+    "heads": Phrase("heads"),
+    "measures": Phrase("measures"),
+    "seed": Phrase("seed"),
+    "versions": Phrase("versions"),
+    "texts": Phrase("number of texts"),
+    "digest": Phrase("texts"),
+    "shards": Phrase("shards"),
+}
 
 
 class Progress(NamedTuple):
@@ -83,23 +102,26 @@ def atlas(
     Raises `MhaError` as `trace` does; for texts that cannot be read; for a model whose layers are of several
     kinds, as an encoder–decoder; and for an atlas that does not fit on the disk.
     """
-    at_least_1("workers", workers, "processes")
-    at_least_1("shard", shard, "texts")
-    at_least_1("count", 1 if count is None else count, "texts")
+    at_least_1("workers", workers, Phrase("processes"))
+    at_least_1("shard", shard, Phrase("texts"))
+    at_least_1("count", 1 if count is None else count, Phrase("texts"))
     in_range("batch", batch, 1, MAX_BATCH)
     folder = _folder(out)
     _check_packages()
     linked = isinstance(texts, str) and texts in SMALL and source == "mini"
-    with TemporaryDirectory(prefix=".planning-", dir=folder) as planned:
+    with hidden_folder(folder) as planned:
         plan = _planned(
             _shards(read(texts, linked=linked, count=count), shard),
-            Path(planned),
+            planned,
             lambda some: _identity(some, source, settings, linked=linked, seed=seed),
         )
         _check_same(folder, plan)
-        for file in Path(planned).iterdir():
+        with replacing(folder / MANIFEST) as temporary:
+            temporary.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+        for part in (TEXTS, HEADS):
+            (folder / part).mkdir(exist_ok=True)
+        for file in planned.iterdir():
             os.replace(file, folder / TEXTS / file.name)
-    _write_json(folder / MANIFEST, plan)
     measurer = partial(Measurer, source, settings, plan["origin"], linked=linked, batch=batch)
     _measure(folder, plan, measurer, workers=workers, ray=ray, progress=progress)
     summary.write(folder)
@@ -113,8 +135,7 @@ def _folder(out: str | PathLike[str]) -> Path:
     others = [] if not folder.is_dir() else [file.name for file in folder.iterdir() if file.name[0] != "."]
     if (folder.exists() and not folder.is_dir()) or (others and MANIFEST not in others):
         raise MhaError("{folder} is not the folder of an atlas; name a new one.", folder=folder)
-    for part in (TEXTS, HEADS):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -204,28 +225,21 @@ def _probe(some: Shard, source: Any, settings: Mapping) -> AttentionTrace:
     )
 
 
-WORDS = {"origin": "model", "weights": "weights", "digest": "texts", "shards": "texts"}
-
-
 def _check_same(folder: Path, plan: Mapping[str, Any]) -> None:
     """Raise `MhaError` if the folder has an atlas that was made otherwise."""
     if not (folder / MANIFEST).exists():
         return
     there = read_manifest(folder)
-    for key in plan:
-        if there.get(key) != plan[key]:
+    for fact, asked in plan.items():
+        if there.get(fact) != asked:
             raise MhaError(
-                "{folder} has an atlas made with {there} as its {what}, not {asked}; name another folder.",
+                "The atlas in {folder} was made otherwise. Its {fact}: {there}; asked for: {asked}. "
+                "Give another folder, or delete this one.",
                 folder=folder,
-                what=key,
-                there=json.dumps(there.get(key)),
-                asked=json.dumps(plan[key]),
+                fact=FACTS[fact],
+                there=shown(there.get(fact)),
+                asked=shown(asked),
             )
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 class _Tasks(Sequence[Shard]):

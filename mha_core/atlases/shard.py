@@ -59,20 +59,16 @@ def origin(source: Source) -> list:
 
 
 class Measurer:
-    """Measures shards with one model. `origin` is the source of every trace; with `linked` texts have links."""
+    """Measures shards with one model. All traces have the same `origin`; `linked` texts have links."""
 
     def __init__(self, source: Any, settings: Mapping[str, Any], origin: list, *, linked: bool, batch: int):
         self.source, self.settings, self.origin, self.batch = source, settings, origin, batch
-        self.measures = measures.columns(linked=linked)
+        self.linked, self.measures = linked, measures.columns(linked=linked)
 
     def __call__(self, shard: Shard) -> bytes:
         """The Parquet file of a shard: a row for each text and head, a row group for each layer."""
-        plain = self._of_texts(
-            {one.text: one.links for one in shard.texts}, [one.text for one in shard.texts]
-        )
-        mixed = self._of_texts(
-            {one.shuffled: one.shuffled_links for one in shard.texts}, [one.shuffled for one in shard.texts]
-        )
+        plain = self._of_texts([(one.text, one.links) for one in shard.texts])
+        mixed = self._of_texts([(one.shuffled, one.shuffled_links) for one in shard.texts])
         kept: list[tuple[int, list[TextMeasures], list[TextMeasures]]] = []
         left_out = []
         for number, (one, other) in enumerate(zip(plain, mixed, strict=True), start=shard.first):
@@ -86,22 +82,29 @@ class Measurer:
         return _file(kept, left_out, self.measures)
 
     def _of_texts(
-        self, links: Mapping[str, measures.Links | None], texts: Sequence[str]
+        self, texts: Sequence[tuple[str, measures.Links | None]]
     ) -> list[list[TextMeasures] | MhaError]:
         """The measures of each layer in each text, or why there are none."""
+        links = dict(texts)
 
         def reduce(trace: AttentionTrace) -> list[TextMeasures] | MhaError:
             if origin(trace.source) != self.origin:
                 return MhaError("Another model reads this text: {model}.", model=str(trace.source.name))
-            of_text = links[trace.tokens.text] if self.measures != measures.MEASURES else None
-            return [measures.of_layer(layer, trace.tokens, of_text) for layer in trace.layers]
+            try:
+                return [
+                    measures.of_layer(layer, trace.tokens, links[trace.tokens.text] if self.linked else None)
+                    for layer in trace.layers
+                ]
+            except MhaError as error:
+                return error
 
-        return list(outcomes_of(texts, source=self.source, batch=self.batch, reduce=reduce, **self.settings))
+        plain = [text for text, _ in texts]
+        return list(outcomes_of(plain, source=self.source, batch=self.batch, reduce=reduce, **self.settings))
 
 
 def _file(
     kept: list[tuple[int, list[TextMeasures], list[TextMeasures]]],
-    left_out: list[tuple[int, str]],
+    left_out: Sequence[tuple[int, str]],
     names: Sequence[str],
 ) -> bytes:
     import pyarrow as pa
@@ -164,15 +167,14 @@ def texts_file(shard: Shard) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
+    links = [json.dumps([one.links, one.shuffled_links]) for one in shard.texts]
     numbers = np.arange(shard.first, shard.first + len(shard.texts), dtype=np.uint32)
     table = pa.table(
         {
             "text": numbers,
             "string": pa.array([one.text for one in shard.texts], pa.string()),
             "shuffled": pa.array([one.shuffled for one in shard.texts], pa.string()),
-            "links": pa.array(
-                [json.dumps([one.links, one.shuffled_links]) for one in shard.texts], pa.string()
-            ),
+            "links": pa.array(links, pa.string()),
         }
     )
     file = io.BytesIO()

@@ -1,7 +1,7 @@
 """The summary of an atlas: a few numbers for each head and measure, and examples of each decile.
 
-Intervals are bootstrap over texts: each resample weighs every text by a Poisson(1) draw, which needs no list of
-all texts (Chamandy et al. 2012, "Estimating uncertainty for massive data streams").
+Intervals are bootstrap over texts: each resample weighs every text by a Poisson(1) draw, so that texts can be
+read one block after the other (Chamandy et al. 2012, "Estimating uncertainty for massive data streams").
 """
 
 import json
@@ -51,7 +51,7 @@ def write(folder: Path) -> None:
 def _read(
     files: list[Path], layer: int, measure: str, n_heads: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The numbers of the texts with numbers, and of one measure in one layer its columns. (head, text) each"""
+    """Which texts have numbers, and the columns of one measure in one layer. (head, text) each"""
     from pyarrow import parquet
 
     parts: dict[str, list[np.ndarray]] = {of: [] for of in (VALUE, SHUFFLED, CHANCE, QUERY, KEY)}

@@ -1,4 +1,4 @@
-"""The texts of an atlas: from a list, a file or a folder, or sentences of a small language; and shuffled ones."""
+"""The texts of an atlas, from a list, a file, a folder or a small language, and with their words shuffled."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -207,7 +207,7 @@ def _mixed(
 def _typed(
     words: Lexicon, sentence: Sentence, order: Iterable[int], linked: bool
 ) -> tuple[str, list[tuple[int, int, str]] | None] | None:
-    """A sentence as a person types it, its words in this order, and its links; None if it is read otherwise."""
+    """A sentence with its words in this order, as typed, and its links; None if it would be read otherwise."""
     order = list(order)
     pieces = [sentence.words[at] for at in order]
     text = "".join(pieces)

@@ -172,22 +172,30 @@ def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[
 def replacing(path: str | PathLike) -> Iterator[Path]:
     """A new file, renamed to `path` at the end of the block, so that no reader sees half a file.
 
-    It is in a hidden folder beside `path` that is deleted with its content at the end, also if the block
-    fails. If the process is killed, the next process that writes beside it deletes the folder. Raises
-    `MhaError` if the folder of `path` does not exist.
+    It is in a `hidden_folder` beside `path`. Raises `MhaError` if the folder of `path` does not exist.
     """
     check_folder(path)
     path = Path(path)
-    _remove_interrupted(path.parent)
-    hidden = path.with_name(f"{HIDDEN}{os.getpid()}-{uuid4().hex}")
-    try:
-        hidden.mkdir()
+    with hidden_folder(path.parent) as hidden:
         temporary = hidden / path.name
         temporary.touch()
         permissions = temporary.stat().st_mode  # as of any new file; safetensors would restrict them
         yield temporary
         temporary.chmod(permissions)
         os.replace(temporary, path)
+
+
+@contextmanager
+def hidden_folder(folder: Path) -> Iterator[Path]:
+    """A new folder inside `folder`, deleted with its content at the end of the block, also if that fails.
+
+    If the process is killed, the next process that writes there deletes it.
+    """
+    _remove_interrupted(folder)
+    hidden = folder / f"{HIDDEN}{os.getpid()}-{uuid4().hex}"
+    try:
+        hidden.mkdir()
+        yield hidden
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
 
