@@ -1,0 +1,201 @@
+"""Many tasks in this process, in two others, and on a Ray cluster of two processors: the same results."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mha_core.errors import at_least_1
+from mha_core.executor import run
+
+TASKS = [3, 1, 4, 1, 5, 9]
+
+
+def square(n: int) -> int:
+    return n * n
+
+
+def squares():
+    return square
+
+
+def counting(folder: Path):
+    """A function for which it is noted that a worker prepared, and that gives its process."""
+    (folder / f"prepared {time.monotonic_ns()} {os.getpid()}").touch()
+
+    def do(n: int) -> int:
+        time.sleep(0.02)  # so that no worker does all
+        return os.getpid()
+
+    return do
+
+
+def dying(folder: Path, *, on: int, times: int):
+    """A function whose worker is killed by the task `on`, so many times."""
+
+    def do(n: int) -> int:
+        if n == on and (tries := len([*folder.iterdir()])) < times:
+            (folder / str(tries)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n * n
+
+    return do
+
+
+def stillborn():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refusing():
+    return lambda n: at_least_1("h", n, "heads")
+
+
+class Strange(Exception):
+    """An error that can be pickled, but not read again."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def strange():
+    raise Strange("this", "that")
+
+
+def threads():
+    import torch
+
+    return lambda n: torch.get_num_threads()
+
+
+def endless(folder: Path):
+    """A function that ends for task 0 only; its worker is noted."""
+    (folder / str(os.getpid())).touch()
+
+    def do(n: int) -> int:
+        time.sleep(600 * bool(n))
+        return n
+
+    return do
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray cluster of two processors on this machine, to which this process is connected."""
+    ray = pytest.importorskip("ray")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield {"ray": "local"}
+    ray.shutdown()
+
+
+@pytest.fixture(params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
+def two(request):
+    """How two workers are asked for."""
+    return {"workers": 2} if request.param == "processes" else request.getfixturevalue("cluster")
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(") ")[2][0] != "Z"
+
+
+def wait_for(condition, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_one_worker_is_this_process_and_goes_in_order():
+    assert list(run(squares, TASKS)) == list(enumerate(map(square, TASKS)))
+    assert list(run(squares, TASKS, workers=1)) == list(enumerate(map(square, TASKS)))
+    assert set(dict(run(lambda: lambda n: os.getpid(), TASKS)).values()) == {os.getpid()}
+
+
+def test_without_tasks_nothing_is_prepared():
+    assert [*run(stillborn, []), *run(stillborn, [], workers=2)] == []
+
+
+def test_every_task_is_done_once_and_each_worker_prepares_once(two, tmp_path):
+    done = list(run(partial(counting, tmp_path), range(12), **two))
+    assert sorted(number for number, _ in done) == list(range(12))
+    workers = {process for _, process in done}
+    assert os.getpid() not in workers
+    assert len(workers) == 2
+    assert sorted(file.name.split()[2] for file in tmp_path.iterdir()) == sorted(map(str, workers))
+
+
+def test_a_task_is_done_again_when_its_worker_dies(two, tmp_path):
+    lost = []
+    done = dict(run(partial(dying, tmp_path, on=4, times=1), TASKS, lost=lost.append, **two))
+    assert done == dict(enumerate(map(square, TASKS)))
+    assert len(lost) == 1
+    if "workers" in two:  # with its worker, Ray may lose the result of the task before
+        assert lost == [2]
+
+
+def test_a_task_over_which_three_workers_died_is_refused(two, tmp_path, refused):
+    lost = []
+    work = run(partial(dying, tmp_path, on=4, times=9), TASKS, lost=lost.append, **two)
+    error = refused(list, work)
+    assert "3 workers died over task 2" in str(error)
+    assert error.fixes == ({"workers": 1},)
+    assert lost.count(2) == 2
+
+
+def test_workers_that_die_before_their_first_task_are_refused(refused):
+    assert "died before they could do a task" in str(refused(list, run(stillborn, TASKS, workers=2)))
+
+
+def test_an_error_comes_through_as_it_was_raised(two, refused):
+    error = refused(list, run(refusing, [1, 0], **two))
+    assert type(error).__name__ == "MhaError"
+    assert error.phrase.template == "{name} is a number of {unit}, at least 1; got {value}."
+    assert error.phrase.fields == {"name": "h", "unit": "heads", "value": "0"}
+    assert error.fixes == ()
+
+
+def test_an_error_that_cannot_be_pickled_comes_through_as_its_text(two):
+    with pytest.raises(RuntimeError, match="Strange: this and that"):
+        list(run(strange, TASKS, **two))
+
+
+def test_the_workers_share_the_processors(two):
+    here = len(os.sched_getaffinity(0)) if "workers" in two else 2
+    assert set(dict(run(threads, TASKS, **two)).values()) == {max(1, here // 2)}
+
+
+def test_closing_stops_the_workers_at_once(two, tmp_path):
+    work = run(partial(endless, tmp_path), range(9), **two)
+    assert next(work) == (0, 0)
+    began = time.monotonic()
+    work.close()
+    assert multiprocessing.active_children() == []
+    processes = [int(file.name) for file in tmp_path.iterdir()]
+    assert processes
+    wait_for(lambda: not any(map(is_running, processes)), 5)
+    assert time.monotonic() - began < 5
+
+
+def test_ray_that_is_not_installed_is_refused_with_the_repair(monkeypatch, refused):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'headscope[ray]'" in str(refused(run, squares, TASKS, ray="auto"))
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
+def test_workers_are_counted_from_1(workers, refused):
+    assert "workers" in str(refused(run, squares, TASKS, workers=workers))
+
+
+@pytest.mark.parametrize("address", ["here", "ray://10.0.0.1:10001", "10.0.0.1", ""])
+def test_what_is_no_address_is_refused(address, refused):
+    pytest.importorskip("ray")
+    error = refused(run, squares, TASKS, ray=address)
+    assert error.fixes == ({"ray": "auto"}, {"ray": "local"})
