@@ -1,13 +1,14 @@
-"""The command `headscope`: opens the app, a saved trace, a link or a room, or writes a trace to a file."""
+"""The command `headscope`: opens the app, a trace, an atlas, a link or a room; writes a trace or an atlas."""
 
 import argparse
 import io
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -17,6 +18,7 @@ from mha_core.errors import listed, one_of
 
 if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
+    from mha_core.atlases.run import Progress
 
 # Each setting of a source: its type, and its help text in `headscope trace --help`.
 SETTINGS = {
@@ -40,6 +42,7 @@ SETTINGS = {
     "max_bytes": (int, "maximum bytes of memory (random)"),
     "max_flops": (int, "maximum number of operations (random)"),
 }
+MOST_REASONS = 5  # for texts left out of an atlas
 EPILOG = """\
 Without a command the app opens in the browser. Streamlit's options are passed on:
   headscope --server.port 8600
@@ -56,14 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     args = parser.parse_args(words)
-    if args.command == "trace" and options:
-        parser.error(f"{options[0]} is an option of the app, which headscope trace does not open")
+    if args.command in ("trace", "atlas") and options:
+        parser.error(f"{options[0]} is an option of the app, which headscope {args.command} does not open")
     try:
         if args.command == "trace":
             named = [name for name in ("source", "kind", *SETTINGS) if getattr(args, name, None) is not None]
             if args.link is not None and named:
                 parser.error(f"--link contains the settings; leave --{named[0].replace('_', '-')} out")
             return _trace(args)
+        if args.command == "atlas":
+            return _atlas(args)
         if args.command == "open":
             _open(args.opened)
         if args.command == "lesson":
@@ -79,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"headscope: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        if args.command == "atlas":
+            print("headscope: stopped; the same command goes on from here.", file=sys.stderr)
         return 130
 
 
@@ -122,21 +129,32 @@ def _parser() -> argparse.ArgumentParser:
         help=".html: the head view as a page that works offline; .csv: one line for each weight; .npz: "
         "weights, q, k and v of each layer for numpy; .safetensors: a trace for mha.load and headscope open",
     )
-    trace.add_argument(
-        "--source",
-        default=argparse.SUPPRESS,
-        help="random (the default), mini, or the id or folder of a Hugging Face model",
-    )
     trace.add_argument("--kind", help="only the layers of this kind: encoder, decoder or cross")
-    for name, (read, meaning) in SETTINGS.items():
-        option = f"--{name.replace('_', '-')}"
-        action = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
-        trace.add_argument(option, **action, default=argparse.SUPPRESS, help=meaning)
+    _add_settings(trace, "random")
 
-    meaning = "open a saved trace or a link in the app"
+    meaning = "measure what every head of a model does over many texts"
+    atlas = commands.add_parser("atlas", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    atlas.add_argument(
+        "texts",
+        metavar="TEXTS",
+        help="a text file with a text on each line, JSON lines or a Parquet table with the field text, a "
+        "folder of such files, or made-up sentences: small (English) or small-zh (Chinese)",
+    )
+    help_text = "the folder of the atlas; a run that was stopped goes on there"
+    atlas.add_argument(*("-o", "--output"), type=Path, required=True, metavar="FOLDER", help=help_text)
+    atlas.add_argument("--count", type=int, help="at most this many texts; 1,000 made-up ones by default")
+    atlas.add_argument("--workers", type=int, help="processes; on Ray by default one for each processor")
+    help_text = "use a Ray cluster: auto, local, or its address"
+    atlas.add_argument("--ray", metavar="ADDRESS", help=help_text)
+    _add_settings(atlas, "mini")
+
+    meaning = "open a saved trace, an atlas or a link in the app"
     opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    help_text = "a file of trace.save or headscope trace, or a link of the app, in quotation marks"
-    opened.add_argument("opened", metavar="FILE|LINK", help=help_text)
+    help_text = (
+        "a file of trace.save or headscope trace, a folder of headscope atlas, or a link of the app, in "
+        "quotation marks"
+    )
+    opened.add_argument("opened", metavar="FILE|FOLDER|LINK", help=help_text)
 
     meaning = "open a lesson file in the app, or check its lines and questions"
     lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
@@ -148,6 +166,22 @@ def _parser() -> argparse.ArgumentParser:
     help_text = "a lesson of Headscope by its name, by default the first, or a lesson as a TOML file"
     room.add_argument("lesson", metavar="LESSON", nargs="?", help=help_text)
     return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, default: str) -> None:
+    """The options of a source, and which one is taken by default."""
+    other = "random" if default == "mini" else "mini"
+    help_text = f"{default} (the default), {other}, or the id or folder of a Hugging Face model"
+    parser.add_argument("--source", default=argparse.SUPPRESS, help=help_text)
+    for name, (read, meaning) in SETTINGS.items():
+        option = f"--{name.replace('_', '-')}"
+        action = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
+        parser.add_argument(option, **action, default=argparse.SUPPRESS, help=meaning)
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The source and its settings, where they were given."""
+    return {name: getattr(args, name) for name in ("source", *SETTINGS) if hasattr(args, name)}
 
 
 def _output(word: str) -> Path:
@@ -170,6 +204,11 @@ def _open(word: str) -> None:
 
     if ("=" in word or "://" in word) and not Path(word).exists():
         os.environ[resources.LINK] = f"/{link.compose(link.parts(word))}"
+        return
+    if Path(word).is_dir():
+        mha.Atlas(word)
+        os.environ[resources.ATLAS] = str(Path(word).resolve())
+        os.environ[resources.LINK] = "/atlas"
         return
     mha.load(word)
     os.environ[resources.OPENED] = str(Path(word).resolve())
@@ -291,8 +330,7 @@ def _trace(args: argparse.Namespace) -> int:
     storage.check_folder(path)  # before a model is loaded in vain
     if args.link is not None:
         return _trace_link(args.link, path)
-    settings = {name: getattr(args, name) for name in ("source", *SETTINGS) if hasattr(args, name)}
-    trace = mha.trace(args.text, **settings)
+    trace = mha.trace(args.text, **_settings(args))
     if args.kind is not None:
         trace = trace.part(args.kind)
     elif path.suffix == ".html" and len(trace.kinds) > 1:
@@ -303,6 +341,41 @@ def _trace(args: argparse.Namespace) -> int:
             kind=trace.kinds[-1],
         )
     return _write(trace, path)
+
+
+def _atlas(args: argparse.Namespace) -> int:
+    """Make an atlas, with its plan and its progress on the error stream, and print its folder."""
+
+    def say(progress: "Progress") -> None:
+        print(_of_progress(progress), file=sys.stderr, flush=True)
+
+    atlas = mha.atlas(
+        args.texts,
+        out=args.output,
+        count=args.count,
+        workers=args.workers,
+        ray=args.ray,
+        progress=say,
+        **_settings(args),
+    )
+    heads, n_left_out = sum(atlas.manifest["heads"]), len(atlas.left_out)
+    left_out = f", {n_left_out:,} of them left out" if n_left_out else ""
+    print(f"{args.output}: {atlas.n_texts:,} texts{left_out}, {heads} heads")
+    for reason, count in atlas.left_out["reason"].value_counts().head(MOST_REASONS).items():
+        print(f"  {count:,} left out: {reason}")
+    print(f"Look at it with: headscope open {shlex.quote(str(args.output))}")
+    return 0
+
+
+def _of_progress(progress: "Progress") -> str:
+    """One line on how far an atlas is: "3 of 40 shards, about 12 minutes left"."""
+    so_far = f"{progress.done:,} of {progress.shards:,} shards of {progress.texts:,} texts are done"
+    if progress.seconds is None or progress.bytes is None:
+        return so_far
+    minutes, seconds = divmod(round(progress.seconds), 60)
+    left = f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
+    again = f", {progress.again:,} done again after a worker died" if progress.again else ""
+    return f"{so_far}; about {left} left, {progress.bytes / 1e6:,.1f} MB in all{again}"
 
 
 def _trace_link(link: str, path: Path) -> int:

@@ -72,7 +72,7 @@ def atlas(
     source: str | PathLike[str] | nn.Module = "mini",
     out: str | PathLike[str],
     count: int | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     ray: str | None = None,
     batch: int = BATCH,
     shard: int = SHARD,
@@ -102,7 +102,6 @@ def atlas(
     Raises `MhaError` as `trace` does; for texts that cannot be read; for a model whose layers are of several
     kinds, as an encoder–decoder; and for an atlas that does not fit on the disk.
     """
-    at_least_1("workers", workers, Phrase("processes"))
     at_least_1("shard", shard, Phrase("texts"))
     at_least_1("count", 1 if count is None else count, Phrase("texts"))
     in_range("batch", batch, 1, MAX_BATCH)
@@ -261,7 +260,7 @@ def _measure(
     plan: Mapping[str, Any],
     prepare: Callable[[], Measurer],
     *,
-    workers: int,
+    workers: int | None,
     ray: str | None,
     progress: Callable[[Progress], None] | None,
 ) -> None:

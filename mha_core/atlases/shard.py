@@ -89,7 +89,9 @@ class Measurer:
 
         def reduce(trace: AttentionTrace) -> list[TextMeasures] | MhaError:
             if origin(trace.source) != self.origin:
-                return MhaError("Another model reads this text: {model}.", model=str(trace.source.name))
+                return MhaError(
+                    "This text is in another language than the first one: another small model reads it."
+                )
             try:
                 return [
                     measures.of_layer(layer, trace.tokens, links[trace.tokens.text] if self.linked else None)

@@ -207,7 +207,7 @@ def _mixed(
 def _typed(
     words: Lexicon, sentence: Sentence, order: Iterable[int], linked: bool
 ) -> tuple[str, list[tuple[int, int, str]] | None] | None:
-    """A sentence with its words in this order, as typed, and its links; None if it would be read otherwise."""
+    """A sentence with its words in this order, as typed, and its links; None if it cannot be read so."""
     order = list(order)
     pieces = [sentence.words[at] for at in order]
     text = "".join(pieces)
