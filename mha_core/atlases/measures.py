@@ -1,6 +1,7 @@
 """What every head of a layer does in one text: its measures, also by chance, and their strongest cells."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -119,6 +120,7 @@ class TokenKinds(NamedTuple):
     repeated: dict[str, np.ndarray]  # (query, key): equal earlier tokens, and those that followed them
 
 
+@lru_cache(maxsize=1)  # the same for every layer of a trace
 def token_kinds(tokens: Tokens) -> TokenKinds:
     """The special tokens and punctuation marks of a text, and its repetitions."""
     pieces = np.array([piece.lstrip(MARKS) for piece in tokens.pieces], object)
