@@ -11,6 +11,7 @@ from mha_core.analysis.patterns import POSITIONS, Patterns, RowBlock, at_positio
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Tokens, special_positions
+from mha_core.traces.trace import AttentionTrace
 from mha_core.training.questions import LINKS
 
 MEASURES = (
@@ -58,6 +59,11 @@ class Looked(NamedTuple):
 def columns(*, linked: bool) -> tuple[str, ...]:
     """The measures of a text, and after them those of its links if its right answers are known."""
     return (*MEASURES, *ROLES) if linked else MEASURES
+
+
+def of_trace(trace: AttentionTrace, links: Links | None = None) -> list[TextMeasures]:
+    """The measures of every head of each layer: see `of_layer`."""
+    return [of_layer(layer, trace.tokens, links) for layer in trace.layers]
 
 
 def of_layer(layer: LayerTrace, tokens: Tokens, links: Links | None = None) -> TextMeasures:

@@ -24,13 +24,14 @@ from mha_core.atlases.query import HEADS, MANIFEST, TEXTS, Atlas, read_manifest
 from mha_core.atlases.shard import FORMAT, Measurer, Shard, name, origin, read_texts, texts_file
 from mha_core.atlases.texts import SMALL, read
 from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, shown
-from mha_core.sources import MAX_BATCH, outcomes_of, weights_digest
+from mha_core.sources import MAX_BATCH, check_settings, outcomes_of, weights_digest
 from mha_core.traces.storage import check_path, hidden_folder, replacing
 from mha_core.traces.trace import AttentionTrace
 
 SHARD = 256  # texts that are measured together: a stop loses at most these for each worker
 BATCH = 16  # texts in one pass of a model
 PROBED = 16  # texts, one of which must be readable
+OF_ONE_TEXT = ("target", "attention_mask", "position_ids", "answers", "edits")  # settings of `trace`
 ROOM = 1.2  # the bytes that must be free, relative to those an atlas is estimated to need
 
 
@@ -105,6 +106,9 @@ def atlas(
     at_least_1("shard", shard, Phrase("texts"))
     at_least_1("count", 1 if count is None else count, Phrase("texts"))
     in_range("batch", batch, 1, MAX_BATCH)
+    check_settings(source, settings)
+    for setting in sorted(set(OF_ONE_TEXT) & set(settings)):
+        raise MhaError("{name} is of one text, and an atlas has many; leave it out.", name=setting)
     folder = _folder(out)
     _check_packages()
     linked = isinstance(texts, str) and texts in SMALL and source == "mini"

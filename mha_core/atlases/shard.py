@@ -53,9 +53,10 @@ def name(identity: Mapping[str, Any], shard: Shard) -> str:
 
 
 def origin(source: Source) -> list:
-    """What all traces of an atlas have in common: their source, without what a pass found out."""
+    """The source that all traces of an atlas have, as JSON: without what was found out on the way."""
     kind, facts = source.to_json()
-    return [kind, {fact: value for fact, value in facts.items() if fact not in ("difference", "notes")}]
+    found = {"difference": 0.0, "notes": []}
+    return [kind, {fact: found.get(fact, value) for fact, value in facts.items()}]
 
 
 class Measurer:
@@ -93,10 +94,7 @@ class Measurer:
                     "This text is in another language than the first one: another small model reads it."
                 )
             try:
-                return [
-                    measures.of_layer(layer, trace.tokens, links[trace.tokens.text] if self.linked else None)
-                    for layer in trace.layers
-                ]
+                return measures.of_trace(trace, links[trace.tokens.text] if self.linked else None)
             except MhaError as error:
                 return error
 

@@ -146,7 +146,7 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     values that do not fit together or need too much memory, and for a model that cannot be loaded or traced.
     Sources: Vaswani et al. 2017 (h 8 and d_model 512 are its base setting).
     """
-    _check_settings(source, settings)
+    check_settings(source, settings)
     _check_text(text, source)
     with devices.memory_errors(Phrase("This trace")):
         if _is_built_in(source):
@@ -205,7 +205,7 @@ def trace_many(
         raise MhaError(
             "trace_many takes several texts, as in a list, and trace one; got {type}.", type=named_type(texts)
         )
-    _check_settings(source, settings)
+    check_settings(source, settings)
     for name in ("attention_mask", "position_ids"):
         if settings.pop(name, None) is not None:
             raise MhaError(
@@ -292,7 +292,7 @@ def _check_text(text: Any, source: Any) -> None:
         )
 
 
-def _check_settings(source: Any, settings: dict[str, Any]) -> None:
+def check_settings(source: Any, settings: dict[str, Any]) -> None:
     """Raise `MhaError` for an argument that the source lacks, and name the right source or argument."""
     if not isinstance(source, str | PathLike | nn.Module):
         raise MhaError(

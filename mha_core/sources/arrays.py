@@ -230,6 +230,8 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
+    if not getattr(getattr(value, "flags", None), "writeable", True):
+        value = value.copy()  # torch warns of an array that is read-only, as those of a trace are
     try:
         tensor = torch.as_tensor(value).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError):

@@ -146,7 +146,7 @@ class Lexicon:
         """
         tokens, numbers = self._cut(text)
         if len(tokens) > limit:
-            kept = self.sentences(text, limit=limit)[0]
+            kept = self.sentences(text[: tokens.spans[limit][1]], limit=limit)[0]
             raise MhaError(
                 "The text has {n_tokens} tokens; the small models read up to {limit} at a time. "
                 "Take one sentence, as {sentence}.",
