@@ -19,5 +19,5 @@ def files(folder: Path) -> dict[str, bytes]:
 def made(tmp_path_factory) -> Path:
     """The folder of an atlas of `COUNT` sentences in shards of `SHARD`."""
     folder = tmp_path_factory.mktemp("atlases") / "small.atlas"
-    mha.atlas("small", count=COUNT, shard=SHARD, h=2, d_model=32, out=folder)
+    mha.atlas("small", count=COUNT, shard=SHARD, h=2, d_model=64, out=folder)
     return folder

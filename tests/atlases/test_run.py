@@ -17,7 +17,7 @@ from mha_core.atlases import measures, run
 from tests.atlases.conftest import COUNT, SHARD, files
 from tests.sources import tiny
 
-SMALL = {"h": 2, "d_model": 32}
+SMALL = {"h": 2, "d_model": 64}
 TEXTS = ["A cat saw the dog.", "The street was too wide, and the animal was tired.", "It sang.", "A bird!"]
 
 
