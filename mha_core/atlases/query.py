@@ -87,7 +87,16 @@ class Atlas:
 
     @property
     def measures(self) -> list[str]:
-        """The measures of every head: see `atlas.measures.of_layer`."""
+        """The measures of every head in one text, each a mean over the rows that have it.
+
+        - "previous token", "next token", "same token", "first token": the weight on that token;
+        - "special tokens", "punctuation": the weight on all tokens of that kind;
+        - "duplicate token": the weight on earlier tokens that are equal to the row's token (Wang et al. 2022);
+        - "induction": the weight on the tokens that followed those (Olsson et al. 2022);
+        - "entropy": relative to that of equal weights; "distance": in positions; both as in `metrics`;
+        - in made-up sentences the links of `roles`, as "pronoun to noun": how often the right word has the
+          largest weight of the row (Clark et al. 2019).
+        """
         return self.manifest["measures"]
 
     def heads(self) -> pd.DataFrame:

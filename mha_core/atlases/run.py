@@ -83,14 +83,13 @@ def atlas(
 ) -> Atlas:
     """Measure what every head of a model does over many texts, and return the atlas in the folder `out`.
 
-    >>> found = mha.atlas("small", count=1000, out="small.atlas")        # made-up sentences, the mini model
-    >>> found = mha.atlas("corpus.txt", source="gpt2", out="gpt2.atlas", workers=2)
-    >>> found.heads().query("measure == 'previous token'").nlargest(3, "mean")
+        atlas = mha.atlas("corpus.txt", source="gpt2", out="gpt2.atlas", workers=2)
+        atlas.heads().query("measure == 'previous token'").nlargest(3, "mean")
 
     `texts` is an iterable of strings, a text file (one text on each line), lines of JSON or a Parquet table
     with a column "text", a folder of such files, or "small" or "small-zh": sentences of the small languages,
     in which the right answers are known. At most `count` are read. `source` and `settings` are those of
-    `trace`. In every text each head gets the measures that `Atlas.heads` lists, a second time with the
+    `trace`. In every text each head gets the measures that `Atlas.measures` lists, a second time with the
     words of the text shuffled, and by chance, with equal weights.
 
     Texts are measured in shards of `shard` texts, in this process, in a pool of `workers` processes, or by

@@ -54,6 +54,7 @@ GROUPS = {
         "load",
     ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
+    "What heads do over many texts": ("atlas", "Atlas"),
     "Where a number comes from": ("explain", "Explanation", "attribution", "Attribution", "Writer"),
     "Experiments": ("edits", "effects", "mean_outputs"),
     "Pictures": ("HeadView", "figures", "Scene"),
