@@ -91,7 +91,7 @@ class Atlas:
 
         - "previous token", "next token", "same token", "first token": the weight on that token;
         - "special tokens", "punctuation": the weight on all tokens of that kind;
-        - "duplicate token": the weight on earlier tokens that are equal to the row's token (Wang et al. 2022);
+        - "duplicate token": the weight on earlier tokens equal to the row's token (Wang et al. 2022);
         - "induction": the weight on the tokens that followed those (Olsson et al. 2022);
         - "entropy": relative to that of equal weights; "distance": in positions; both as in `metrics`;
         - in made-up sentences the links of `roles`, as "pronoun to noun": how often the right word has the

@@ -33,7 +33,7 @@ def started(monkeypatch) -> list[list[str]]:
     """The commands that would replace the process: the arguments after the interpreter's name."""
     commands = []
     monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
-    for name in (resources.OPENED, resources.LINK, resources.LESSON, resources.ROOMS):
+    for name in (resources.OPENED, resources.LINK, resources.LESSON, resources.ROOMS, resources.ATLAS):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
         monkeypatch.delenv(name)
     return commands
@@ -386,6 +386,46 @@ def lesson_file(folder: Path, text: str) -> str:
     path = folder / "greeting.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def test_an_atlas_is_made_with_its_progress_and_opened(tmp_path, capsys, started):
+    folder = tmp_path / "small atlas"
+    words = ("atlas", "small", "-o", str(folder), "--count", "5", *MINI)
+    assert command.main(words) == 0
+    said = capsys.readouterr()
+    assert "0 of 1 shards of 5 texts are done" in said.err
+    assert "1 of 1 shards of 5 texts are done; about 0 s left" in said.err
+    assert said.out.splitlines()[0] == f"{folder}: 5 texts, 4 heads"
+    assert said.out.splitlines()[-1] == f"Look at it with: headscope open '{folder}'"
+    assert mha.Atlas(folder).manifest["settings"] == {"h": 2, "d_model": 32}
+
+    assert command.main(["open", str(folder)]) == 0
+    assert os.environ[resources.ATLAS] == str(folder)
+    assert os.environ[resources.LINK] == "/atlas"
+    assert len(started) == 1
+
+
+def test_an_atlas_says_which_texts_are_left_out_and_why(tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("A cat sat.\n" + "word " * 70 + "\nA dog ran.\n")
+    assert command.main(["atlas", str(tmp_path / "texts.txt"), "-o", str(tmp_path / "a"), *MINI]) == 0
+    said = capsys.readouterr().out
+    assert "3 texts, 1 of them left out, 4 heads" in said
+    assert "1 left out: The text has 70 tokens" in said
+
+
+def test_a_stopped_atlas_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mha, "atlas", stop, raising=False)
+    assert command.main(["atlas", "small", "-o", str(tmp_path / "a")]) == 130
+    assert "the same command goes on from here" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_atlas_is_not_opened(tmp_path, capsys, started):
+    assert command.main(["open", str(tmp_path)]) == 1
+    assert "it has no atlas.json" in capsys.readouterr().err
+    assert not started
 
 
 def test_a_lesson_opens_in_the_app(tmp_path, started):
