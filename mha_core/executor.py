@@ -10,7 +10,7 @@ import os
 import pickle
 import re
 import signal
-import socket
+import subprocess
 import sys
 import threading
 from collections import Counter, deque
@@ -28,8 +28,8 @@ Result = TypeVar("Result")
 IN_FLIGHT = 2  # tasks of a worker: the one that it does and the next one
 PREPARATION = -1  # instead of the number of a task
 MAX_DEATHS = 3  # of workers over one task
-PATIENCE = 5  # seconds in which the address of a cluster has to answer
-ADDRESS = re.compile(r"([^/\s]+):(\d{1,5})")
+PATIENCE = 10  # seconds in which a cluster has to answer
+ADDRESS = re.compile(r"[^/\s]+:\d+")
 
 
 def run(
@@ -276,26 +276,35 @@ def _cluster(address: str, workers: int | None, n_tasks: int) -> Iterator[Place]
 
 
 def _connect(address: str) -> None:
-    """Connect this process to a cluster. Ray itself tries for two minutes and then ends the process."""
+    """Connect this process to a cluster.
+
+    Another process asks first whether it answers: Ray waits for two minutes, and then ends the process.
+    """
     import ray
 
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", address)
+    question = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
+    cause: Exception
+    reason: str
     try:
         if address == "local":
-            ray.init("local", include_dashboard=False, logging_level=logging.ERROR)
-            return
-        if known := ADDRESS.fullmatch(address):
-            socket.create_connection((known[1], int(known[2])), PATIENCE).close()
-        ray.init(address, logging_level=logging.ERROR)
-    except (Exception, SystemExit) as error:
-        raise MhaError(
-            "No Ray cluster answers at {address}: {reason}. Start one with ray start --head, or use local "
-            "for one that ends with the work.",
-            address=address,
-            reason=shown(str(error)),
-            fixes=({"ray": "local"},),
-        ) from error
+            ray.init(address, include_dashboard=False, logging_level=logging.ERROR)
+        else:
+            subprocess.run(question, check=True, timeout=PATIENCE, capture_output=True, text=True)
+            ray.init(address, logging_level=logging.ERROR)
+        return
+    except subprocess.TimeoutExpired as error:
+        cause, reason = error, Phrase("no answer in {seconds} seconds", seconds=PATIENCE)
+    except subprocess.CalledProcessError as error:
+        cause, reason = error, error.stderr.strip().rpartition("\n")[2].rstrip(".")
+    except (OSError, RuntimeError, ValueError) as error:
+        cause, reason = error, str(error).rstrip(".")
+    raise MhaError(
+        "No Ray cluster is found by {address}: {reason}. Start one with ray start --head, or use local for "
+        "one that ends with the work. If the cluster asks for a token, set RAY_AUTH_MODE=token.",
+        address=address,
+        reason=reason,
+        fixes=({"ray": "local"},),
+    ) from cause
 
 
 class _Actor:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mha_core import executor
 from mha_core.errors import at_least_1
 from mha_core.executor import run
 
@@ -199,3 +201,38 @@ def test_what_is_no_address_is_refused(address, refused):
     pytest.importorskip("ray")
     error = refused(run, squares, TASKS, ray=address)
     assert error.fixes == ({"ray": "auto"}, {"ray": "local"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1"])
+def test_a_cluster_that_does_not_answer_is_refused_within_seconds(address, monkeypatch, tmp_path, refused):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # it is, by the cluster of other tests
+    monkeypatch.setattr(executor, "PATIENCE", 4)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # where Ray notes the cluster of a machine
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    error = refused(list, run(squares, TASKS, ray=address))
+    assert f"No Ray cluster is found by {address}: " in str(error)
+    assert error.fixes == ({"ray": "local"},)
+
+
+def test_workers_end_with_their_parent(tmp_path):
+    code = f"""
+from functools import partial
+from pathlib import Path
+from mha_core.executor import run
+from tests.test_executor import endless
+if __name__ == "__main__":
+    list(run(partial(endless, Path({str(tmp_path)!r})), range(9), workers=2))
+"""
+    script = tmp_path / "program" / "parent.py"
+    script.parent.mkdir()
+    script.write_text(code, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stderr=subprocess.DEVNULL
+    ) as parent:
+        wait_for(lambda: len([*tmp_path.glob("[0-9]*")]) == 2)
+        parent.kill()
+    processes = [int(file.name) for file in tmp_path.glob("[0-9]*")]
+    wait_for(lambda: not any(map(is_running, processes)))
