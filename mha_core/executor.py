@@ -199,6 +199,12 @@ def _call(function: Callable, *arguments: object) -> object:
 # Processes of this machine
 
 
+def _unpickled(call: bytes) -> object:
+    """A call that arrives as bytes: what cannot be unpickled is an error of the call, not a dead worker."""
+    function, *arguments = pickle.loads(call)
+    return _call(function, *arguments)
+
+
 @contextmanager
 def _processes(size: int) -> Iterator[Place]:
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -213,7 +219,7 @@ class _Process:
 
     def submit(self, function: Callable, *arguments: object) -> Future:
         try:
-            return self._pool.submit(_call, function, *arguments)
+            return self._pool.submit(_unpickled, pickle.dumps((function, *arguments)))
         except BrokenProcessPool as error:  # it died while it had nothing to do
             future: Future = Future()
             future.set_exception(error)

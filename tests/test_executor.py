@@ -68,6 +68,13 @@ def strange():
     raise Strange("this", "that")
 
 
+class Unreadable:
+    """What can be pickled, but not read again."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
 def threads():
     import torch
 
@@ -167,6 +174,11 @@ def test_an_error_comes_through_as_it_was_raised(two, refused):
 def test_an_error_that_cannot_be_pickled_comes_through_as_its_text(two):
     with pytest.raises(RuntimeError, match="Strange: this and that"):
         list(run(strange, TASKS, **two))
+
+
+def test_what_a_worker_cannot_load_is_an_error_of_its_own():
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(run(squares, [Unreadable()], workers=2))
 
 
 def test_the_workers_share_the_processors(two):

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -188,11 +188,6 @@ def read() -> Table:
         elif kind is not None and len(cells) == len(kind.TITLES) and cells[0] != "---":
             rows[cells[0]] = kind(*map(_value, fields(kind), cells))
     return table
-
-
-def from_json(kind: type, entry: Mapping) -> Row | LongRow | Checkpoint:
-    """A row of a process of its own."""
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
 
 
 def _line(cells: Iterable[str]) -> str:
