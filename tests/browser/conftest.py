@@ -64,14 +64,11 @@ WATCH = """(() => {
     new MutationObserver(() => { seen.changed = performance.now(); })
         .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 })()"""
-# How much has moved by itself since the page began (https://web.dev/articles/cls). Not counted: that
-# Streamlit's empty page is made wide.
+# How much has moved by itself since the page began (https://web.dev/articles/cls).
 SHIFT = """() => new Promise((resolve) => {
-    const whole = '[data-testid="stMainBlockContainer"]';
-    const frame = ({ node }) => node instanceof Element && (node.matches(whole) || node.querySelector(whole));
     const observer = new PerformanceObserver((list) => {
-        const counts = (shift) => !shift.hadRecentInput && !shift.sources.some(frame);
-        resolve(list.getEntries().filter(counts).reduce((sum, { value }) => sum + value, 0));
+        const moved = list.getEntries().filter((shift) => !shift.hadRecentInput);
+        resolve(moved.reduce((sum, { value }) => sum + value, 0));
     });
     observer.observe({ type: 'layout-shift', buffered: true });
     requestAnimationFrame(() => setTimeout(() => resolve(0)));  // where nothing has moved it is not called
@@ -255,7 +252,8 @@ def visit(tabs):
     """Open an address in a tab of its own and wait until the page has been drawn.
 
     `sent` and `heard` collect the messages to and from the server. A `first` visit has an empty browser
-    cache. At the end of the test no script of the page may have failed.
+    cache, and a processor that is so many times `slower`. At the end of the test no script of the page may
+    have failed.
     """
     failures = []
 
@@ -275,6 +273,7 @@ def visit(tabs):
         touch: bool = False,
         scale: int = 1,
         first: bool = False,
+        slower: int = 1,
         sent: list | None = None,
         heard: list | None = None,
     ):
@@ -294,10 +293,11 @@ def visit(tabs):
             lent.callback(page.remove_listener, event, listener)
         if first:
             page.goto("about:blank")
-            cache = page.context.new_cdp_session(page)
-            cache.send("Network.enable")
-            cache.send("Network.setCacheDisabled", {"cacheDisabled": True})
-            lent.callback(cache.detach)
+            session = page.context.new_cdp_session(page)
+            session.send("Network.enable")
+            session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+            session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
+            lent.callback(session.detach)
         page.goto(address)
         settle(page)
         return page

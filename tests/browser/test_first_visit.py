@@ -87,18 +87,10 @@ def faults(page, theme: str) -> list[str]:
     return found
 
 
-def steady(visit, jumps, address: str, **size: int):
-    """The page of a first visit, which does not jump; twice it does so by itself, once on a busy machine."""
-    page = visit(address, first=True, **size)
-    if jumps(page):
-        page = visit(address, first=True, **size)
-        assert not jumps(page)
-    return page
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_accessible_in_both_themes(visit, app, settled, axe, jumps, page):
-    opened = steady(visit, jumps, f"{app}/{page}")
+    opened = visit(f"{app}/{page}", first=True)
+    assert not jumps(opened)
     opened.evaluate(axe)
     for theme in ("light", "dark"):
         opened.emulate_media(color_scheme=theme)
@@ -108,6 +100,11 @@ def test_a_page_is_accessible_in_both_themes(visit, app, settled, axe, jumps, pa
     assert first == 1
     assert 1 not in levels
     assert all(below <= above + 1 for above, below in zip([first, *levels], levels, strict=False))
+
+
+@pytest.mark.parametrize("page", ["steps?steps_view=order", "cost?case=15"])
+def test_a_page_does_not_jump_on_a_computer_that_draws_each_part_late(visit, app, jumps, page):
+    assert not jumps(visit(f"{app}/{page}", first=True, slower=4))
 
 
 def test_each_drawing_and_a_large_matrix_are_accessible_in_both_themes(visit, app, settled, axe, eye):
@@ -128,7 +125,8 @@ def test_each_drawing_and_a_large_matrix_are_accessible_in_both_themes(visit, ap
 
 @pytest.mark.parametrize("page", ON_PHONES)
 def test_a_page_fits_a_phone_and_is_accessible(visit, app, jumps, axe, page):
-    opened = steady(visit, jumps, f"{app}/{page}", width=390, height=844)
+    opened = visit(f"{app}/{page}", first=True, width=390, height=844)
+    assert not jumps(opened)
     expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
     expect(opened).to_have_title(f"{ON_PHONES[page]} · Headscope")
     assert opened.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
