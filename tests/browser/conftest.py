@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 from urllib.parse import urlencode, urljoin
 
@@ -42,7 +43,7 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
 PHONE = "Mozilla/5.0 (Linux; Android 16) AppleWebKit/537.36 Chrome/150.0.0.0 Mobile Safari/537.36"
 MAX_PHONE_WIDTH = 640
 # A busy machine may take long for what is expected; this ends a test that waits for nothing.
-PATIENCE = 180_000  # milliseconds
+PATIENCE = 180_000
 expect.set_options(timeout=PATIENCE)
 # Runs in every page before its own scripts: when it last changed, heard the server, asked for a run and saw
 # one finished. That is a message of two bytes, ForwardMsg.script_finished; 2 says that another run begins.
@@ -130,6 +131,27 @@ def app():
     """The address of one server that most tests share."""
     server = Server()
     yield server.address
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def school(tmp_path_factory):
+    """A server with rooms: `school.server`, their database `school.rooms`, its file, and the server's log.
+
+    Each test opens rooms of its own in it.
+    """
+    pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
+    from mha_core.room import rooms
+    from pages._server.rooms import ROOMS
+
+    folder = tmp_path_factory.mktemp("school")
+    file, log = folder / "rooms.sqlite3", folder / "log.txt"
+    with pytest.MonkeyPatch.context() as environment, log.open("wb") as written:
+        environment.setenv(ROOMS, "1")
+        environment.setenv(rooms.DATABASE, f"sqlite:///{file}?timeout=1")
+        server = Server(log=written, options=["--logger.level", "debug"])
+        with contextlib.closing(rooms.Rooms(f"sqlite:///{file}")) as opened:
+            yield SimpleNamespace(server=server, app=server.address, rooms=opened, file=file, log=log)
     server.stop()
 
 
@@ -606,6 +628,7 @@ class Server:
         place = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
         command = [sys.executable, "-m", "streamlit", "run", str(script), *place, *options]
         self.command, self.folder, self.log = [*command, "--server.baseUrlPath", base], folder, log
+        self.environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as the tests: threads wait for each other
         self.start()
 
     def start(self) -> None:
@@ -613,7 +636,7 @@ class Server:
         self.process = subprocess.Popen(
             self.command,
             cwd=self.folder,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},  # as the tests: threads wait for each other
+            env=self.environment,
             stdout=self.log,
             stderr=self.log,
         )

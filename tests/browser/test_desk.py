@@ -9,9 +9,8 @@ from mha_core.lessons.lesson import Lesson, shipped
 
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
-from mha_core.room.rooms import DATABASE, Rooms, Unknown
+from mha_core.room.rooms import Rooms, Unknown
 
-ROOMS = "HEADSCOPE_ROOMS"
 SECONDS = 10_000  # milliseconds in which a desk has drawn what is new, on a busy machine
 TIRED = "text=The animal didn't cross the street because it was too tired.&twin=&layer=2&head=1&token=it"
 FILE = f"""
@@ -27,22 +26,6 @@ scene = "{TIRED}"
 kind = "find"
 scene = "{TIRED}"
 """
-
-
-@pytest.fixture
-def school(serve, tmp_path, monkeypatch):
-    """`school.app`, a server with rooms, `school.rooms`, its database, and `school.log`, what it writes."""
-
-    class School:
-        rooms = Rooms(f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
-        log = tmp_path / "log.txt"
-
-    monkeypatch.setenv(ROOMS, "1")
-    monkeypatch.setenv(DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
-    with School.log.open("wb") as log:
-        School.app = serve(log=log, options=["--logger.level", "debug"])
-        yield School
-    School.rooms.close()
 
 
 def seats(rooms: Rooms, code: str, *names: str) -> list:
