@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
@@ -25,7 +25,6 @@ from mha_core.errors import MhaError, Phrase, at_least_1, shown
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-IN_FLIGHT = 2  # tasks of a worker: the one that it does and the next one
 PREPARATION = -1  # instead of the number of a task
 MAX_DEATHS = 3  # of workers over one task
 PATIENCE = 10  # seconds in which a cluster has to answer
@@ -39,7 +38,7 @@ def run(
     workers: int | None = None,
     ray: str | None = None,
     lost: Callable[[int], object] | None = None,
-) -> Iterator[tuple[int, Result]]:
+) -> Generator[tuple[int, Result], None, None]:
     """Do all tasks, and yield the number of each, from 0, with its result: what is done first comes first.
 
     `prepare` is called once in each worker and returns the function that does a task. One worker, the
@@ -63,7 +62,7 @@ def run(
     return _spread(_processes(min(workers, len(tasks))), prepare, tasks, lost)
 
 
-def _loop(prepare: Callable[[], Callable[[Task], Result]], tasks: Sequence[Task]) -> Iterator:
+def _loop(prepare: Callable[[], Callable[[Task], Result]], tasks: Sequence[Task]) -> Generator:
     if tasks:
         do = prepare()
         for number, task in enumerate(tasks):
@@ -74,6 +73,8 @@ class Worker(Protocol):
     """A process somewhere that calls what is submitted, one after the other."""
 
     def submit(self, function: Callable, *arguments: object) -> Future: ...
+
+    def result(self, future: Future) -> Any: ...
 
     def failure(self, error: BaseException) -> BaseException | None:
         """The error as it was raised by the worker; None if the worker died."""
@@ -94,62 +95,53 @@ def _spread(
     prepare: Callable[[], Callable[[Task], Result]],
     tasks: Sequence[Task],
     lost: Callable[[int], object] | None,
-) -> Iterator[tuple[int, Result]]:
+) -> Generator[tuple[int, Result], None, None]:
     """The results of workers: those that died are replaced, and all are killed at the end."""
     if not tasks:
         return
     todo, left, deaths = deque(range(len(tasks))), len(tasks), Counter[int]()
-    crew: dict[Worker, dict[Future, int]] = {}  # what each is doing, the oldest first
+    crew: list[Worker] = []
+    idle: list[Worker] = []
+    doing: dict[Future, tuple[Worker, int]] = {}  # who does which task; nobody has a second one waiting
+    results: list[tuple[int, Result]] = []
     with place as (hire, size, threads):
         try:
-            while left:
-                while len(crew) < min(size, left):
-                    crew[worker := hire(threads)] = {}
-                    crew[worker][worker.submit(_prepare, prepare, threads)] = PREPARATION
-                for worker, doing in crew.items():
-                    while todo and _has_room(doing.values(), todo[0], deaths):
-                        number = todo.popleft()
-                        doing[worker.submit(_do, tasks[number])] = number
-                wait([future for doing in crew.values() for future in doing], return_when=FIRST_COMPLETED)
-                done = [(worker, future) for worker in crew for future in crew[worker] if future.done()]
-                results = []
-                for worker, future in done:
-                    if worker not in crew:  # it died with this task, too
-                        continue
-                    number, error = crew[worker].pop(future), future.exception()
+            while True:
+                while idle and todo:
+                    worker, number = idle.pop(), todo.popleft()
+                    doing[worker.submit(_do, tasks[number])] = worker, number
+                preparing = [number for _, number in doing.values() if number == PREPARATION]
+                for _ in range(min(size - len(doing), len(todo) - len(preparing))):
+                    crew.append(worker := hire(threads))
+                    doing[worker.submit(_prepare, prepare, threads)] = worker, PREPARATION
+                yield from results  # everybody is busy meanwhile
+                left -= len(results)
+                results.clear()
+                if not left:
+                    return
+                for future in wait(doing, return_when=FIRST_COMPLETED).done:
+                    worker, number = doing.pop(future)
+                    error = future.exception()
                     if error is None:
-                        results.append((number, future.result()))
+                        idle.append(worker)
+                        if number == PREPARATION:
+                            del deaths[PREPARATION]
+                        else:
+                            results.append((number, worker.result(future)))
                     elif failure := worker.failure(error):
                         raise failure
                     else:
+                        crew.remove(worker)
                         worker.kill()
-                        waiting = crew.pop(worker).values()
-                        deaths.update([number])
-                        deaths.update(dict.fromkeys(waiting, 0))
+                        deaths[number] += 1
                         _check_deaths(number, deaths[number], size)
                         if number != PREPARATION:
-                            todo.extendleft(reversed([number, *waiting]))
+                            todo.appendleft(number)
                             if lost:
                                 lost(number)
-                for number, result in results:
-                    if number == PREPARATION:
-                        deaths.pop(PREPARATION, None)
-                    else:
-                        left -= 1
-                        yield number, result
         finally:
             for worker in crew:
                 worker.kill()
-
-
-def _has_room(doing: Collection[int], number: int, deaths: Counter[int]) -> bool:
-    """Whether a worker that is doing so much takes this task, too.
-
-    A task that was with a worker when it died goes alone. The result of the task before may be lost with a
-    worker of Ray, so only then is the next death certainly its own.
-    """
-    alone = number in deaths or any(one in deaths for one in doing)
-    return PREPARATION not in doing and len(doing) < (1 if alone else IN_FLIGHT)
 
 
 def _check_deaths(number: int, times: int, size: int) -> None:
@@ -199,10 +191,14 @@ def _call(function: Callable, *arguments: object) -> object:
 # Processes of this machine
 
 
-def _unpickled(call: bytes) -> object:
-    """A call that arrives as bytes: what cannot be unpickled is an error of the call, not a dead worker."""
+def _in_bytes(call: bytes) -> bytes:
+    """A call and its result as bytes.
+
+    What cannot be unpickled is an error of the call then, not a dead worker, and the numbers of a tensor
+    travel with it: torch would leave them in shared memory, of which a container has little.
+    """
     function, *arguments = pickle.loads(call)
-    return _call(function, *arguments)
+    return pickle.dumps(_call(function, *arguments))
 
 
 @contextmanager
@@ -219,11 +215,14 @@ class _Process:
 
     def submit(self, function: Callable, *arguments: object) -> Future:
         try:
-            return self._pool.submit(_unpickled, pickle.dumps((function, *arguments)))
+            return self._pool.submit(_in_bytes, pickle.dumps((function, *arguments)))
         except BrokenProcessPool as error:  # it died while it had nothing to do
             future: Future = Future()
             future.set_exception(error)
             return future
+
+    def result(self, future: Future) -> object:
+        return pickle.loads(future.result())
 
     def failure(self, error: BaseException) -> BaseException | None:
         return None if isinstance(error, BrokenProcessPool) else error
@@ -323,6 +322,9 @@ class _Actor:
 
     def submit(self, function: Callable, *arguments: object) -> Future:
         return self._actor.call.remote(function, *arguments).future()
+
+    def result(self, future: Future) -> object:
+        return future.result()
 
     def failure(self, error: BaseException) -> BaseException | None:
         from ray.exceptions import RayError, RayTaskError
