@@ -4,6 +4,8 @@ The roles of its heads are measured with each model, and for models without them
 
     python -m mha_core.training glass-box-en-h1-d32    # this one, even if it exists
     python -m mha_core.training --out somewhere        # into another folder
+    python -m mha_core.training --workers 4            # four at once, each in a process
+    python -m mha_core.training --ray auto             # on a Ray cluster whose machines all see the folder
 
 A training can be stopped at any time and resumes from its last checkpoint.
 """
@@ -12,23 +14,37 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
-from mha_core import resources
+from mha_core import executor, resources
 from mha_core.analysis import roles
 from mha_core.errors import MhaError
 from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
+from mha_core.training.checkpoints import Trained
 from mha_core.training.evaluation import question_scores, scores, two_hops
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 
 EVERY = 500  # steps between checkpoints
 MAX_THREADS = 1024
+
+
+class Task(NamedTuple):
+    """A model to train, or to measure the roles of if it has been trained."""
+
+    name: str
+    plan: Plan
+    is_trained: bool
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -38,34 +54,70 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--out", type=Path, default=resources.path(*checkpoints.FOLDER), help="folder to write to"
     )
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of each training")
+    parser.add_argument("--workers", type=int, help="trainings at once; one, or with --ray one a processor")
+    parser.add_argument("--ray", metavar="ADDRESS", help="auto, local or the address of a Ray cluster")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(plans):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     if not 1 <= options.threads <= MAX_THREADS:
         parser.error(f"--threads {options.threads} is out of range; 1 to {MAX_THREADS} work")
-    torch.set_num_threads(options.threads)
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        for name in options.names or plans:
-            _make(name, plans[name], options.out, named=bool(options.names))
+        asked = {name: plans[name] for name in options.names or plans}
+        tasks = _tasks(asked, options.out, named=bool(options.names))
+        _make(tasks, options.out, options.threads, options.workers, options.ray)
     except (MhaError, OSError) as error:  # a damaged file, another vocabulary, a full disk
         parser.exit(1, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         parser.exit(130, f"{parser.prog}: stopped; the same command goes on from the last checkpoint.\n")
 
 
-def _make(name: str, plan: Plan, folder: Path, *, named: bool) -> None:
-    """Train one model if it is named, unfinished or missing, and measure its roles if they are."""
-    weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
-    if named or checkpoint.exists() or not weights.exists():
-        train(name, plan, folder)
-    elif name not in roles.names_in(folder / roles.FILE):
-        measure_roles(name, checkpoints.load_model(weights), folder)
+def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool) -> list[Task]:
+    """Models that are named, unfinished or missing, and those of which the roles are."""
+    tasks = []
+    for name, plan in plans.items():
+        weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
+        is_trained = weights.exists() and not (named or checkpoint.exists())
+        if not is_trained or name not in roles.names_in(folder / roles.FILE):
+            tasks.append(Task(name, plan, is_trained))
+    return tasks
 
 
-def train(name: str, plan: Plan, folder: Path) -> None:
-    """Train one model, from its checkpoint if there is one, and write its weights and its manifest entry."""
+def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ray: str | None) -> None:
+    """Train and measure in workers, and write here: the manifest, the roles and the edition are of all."""
+    # What `python -m` runs has a name that other processes cannot import.
+    from mha_core.training.__main__ import worker
+
+    def lost(number: int) -> None:
+        print(f"{tasks[number].name}  its process died; another one goes on", file=sys.stderr, flush=True)
+
+    work = executor.run(partial(worker, folder, threads), tasks, workers=workers, ray=ray, lost=lost)
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(work):
+        for number, (trained, measured) in work:
+            name, _, is_trained = tasks[number]
+            if is_trained:
+                roles.write(folder / roles.FILE, {name: measured})
+            else:
+                _keep(name, trained, measured, folder)
+
+
+def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.DataFrame]]:
+    """What trains a model, or reads one that is trained, and measures the roles of its heads."""
+    torch.set_num_threads(threads)
+
+    def made(task: Task) -> tuple[Trained, pd.DataFrame]:
+        if task.is_trained:
+            trained = checkpoints.load_model(folder / f"{task.name}.safetensors")
+        else:
+            trained = train(task.name, task.plan, folder)
+        return trained, roles.roles(trained)
+
+    return made
+
+
+def train(name: str, plan: Plan, folder: Path) -> Trained:
+    """Train one model, from its checkpoint if there is one."""
     checkpoint = folder / f"{name}.checkpoint"
     run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Training(plan)
     if run.plan != plan:
@@ -90,23 +142,23 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         "made_by": "python -m mha_core.training " + name,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
+    return checkpoints.as_saved(Trained(run.model, plan, run.step, report))
+
+
+def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> None:
+    """Write a model, its roles and its manifest entry."""
     weights = folder / f"{name}.safetensors"
-    if not checkpoints.has_weights(weights, run.model):
+    if not checkpoints.has_weights(weights, trained.model):
         checkpoints.count_edition(folder)
-    checkpoints.save_model(weights, checkpoints.Trained(run.model, plan, run.step, report))
-    measure_roles(name, checkpoints.load_model(weights), folder)
+    checkpoints.save_model(weights, trained)
+    roles.write(folder / roles.FILE, {name: measured})
     file = folder / checkpoints.MANIFEST
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    text = json.dumps(dict(sorted((known | {name: report}).items())), indent=1)
+    text = json.dumps(dict(sorted((known | {name: trained.report}).items())), indent=1)
     with replacing(file) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-    checkpoint.unlink(missing_ok=True)
-    print(f"{name}  {json.dumps(report['scores'])}", flush=True)
-
-
-def measure_roles(name: str, trained: checkpoints.Trained, folder: Path) -> None:
-    """Measure the roles of a model as saved in its file, and write them beside it."""
-    roles.write(folder / roles.FILE, {name: roles.roles(trained)})
+    (folder / f"{name}.checkpoint").unlink(missing_ok=True)
+    print(f"{name}  {json.dumps(trained.report['scores'])}", flush=True)
 
 
 def rounded(measured: dict) -> dict:

@@ -5,7 +5,7 @@ The files are safetensors: nothing in them is ever executed.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -101,6 +101,14 @@ def save_model(path: str | PathLike, trained: Trained) -> None:
     """Write a model in half precision, replacing an existing file in one step."""
     tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}
     _write(path, tensors, trained.plan, trained.step, trained.report)
+
+
+def as_saved(trained: Trained) -> Trained:
+    """A model as `load_model` reads it from its file: in half precision, then in single precision."""
+    model = _sized(trained.plan)
+    tensors = {name: tensor.half().float() for name, tensor in trained.model.state_dict().items()}
+    model.load_state_dict(tensors, assign=True)
+    return replace(trained, model=model.requires_grad_(False).eval())
 
 
 def has_weights(path: str | PathLike, model: SmallModel) -> bool:

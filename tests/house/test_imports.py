@@ -34,7 +34,8 @@ TABLE = {
     "mha_core/export/head_view.py": f"numpy mha_core.export.* mha_core.scene.focus mha_core.scene.token_names"
     f" late:mha_core.scene.scene late:mha_core.scene.provenance {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
-    "mha_core/training/__main__.py": f"torch numpy {TRACES} mha_core.training.* mha_core.analysis.roles",
+    "mha_core/training/__main__.py": f"torch numpy pandas {TRACES} mha_core.training.*"
+    " mha_core.analysis.roles",
     "mha_core/capture/*": f"torch {TRACES}",
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/capture/families/*": f"torch {TRACES} mha_core.capture.*",

@@ -1,12 +1,14 @@
 """`python -m mha_core.training`: trains every missing model, and resumes after an interruption."""
 
 import json
+import pickle
 from dataclasses import asdict, replace
 from functools import cache
 
 import pandas as pd
 import pytest
 
+from mha_core import executor
 from mha_core.analysis import roles
 from mha_core.training import __main__ as command
 from mha_core.training import checkpoints, evaluation
@@ -66,6 +68,66 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
         f"step {step} of {STEPS}" for step in (3, 6, 7)
     ] * 2
     assert ENGLISH in output.out
+
+
+def content(folder) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_several_workers_make_the_same_files(tmp_path, monkeypatch):
+    """Whoever is first; what they return is pickled, and only the parent writes what all models share."""
+    asked = {}
+
+    def backwards(prepare, tasks, *, lost, **how):
+        asked.update(how)
+        do = pickle.loads(pickle.dumps(prepare))()
+        for number in reversed(range(len(tasks))):
+            made = do(pickle.loads(pickle.dumps(tasks[number])))
+            assert not {"manifest.json", "edition.txt", roles.FILE} & {*files(tmp_path / "several")} - written
+            yield number, pickle.loads(pickle.dumps(made))
+            written.update(files(tmp_path / "several"))
+
+    written = set()
+    monkeypatch.setattr(command.time, "process_time", lambda: 0)
+    command.main(["--out", str(tmp_path / "one")])
+    monkeypatch.setattr(executor, "run", backwards)
+    command.main(["--out", str(tmp_path / "several"), "--workers", "2", "--ray", "local"])
+    assert asked == {"workers": 2, "ray": "local"}
+    assert content(tmp_path / "several") == content(tmp_path / "one")
+
+
+def test_a_training_whose_process_died_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
+    def mortal(prepare, tasks, *, lost, **how):
+        do = prepare()
+        for number, task in enumerate(tasks):
+            with monkeypatch.context() as patch:
+                stop_after(patch, 1)
+                with pytest.raises(PowerCut):
+                    do(task)
+            lost(number)
+            yield number, do(task)
+
+    command.main([ENGLISH, "--out", str(tmp_path / "straight")])
+    capsys.readouterr()
+    monkeypatch.setattr(executor, "run", mortal)
+    command.main([ENGLISH, "--out", str(tmp_path / "died"), "--workers", "2"])
+    assert [line.split("  ")[1] for line in capsys.readouterr().err.splitlines()] == [
+        "its process died; another one goes on",
+        f"step 6 of {STEPS}",
+        f"step 7 of {STEPS}",
+    ]
+    straight, died = (tmp_path / folder / f"{ENGLISH}.safetensors" for folder in ("straight", "died"))
+    assert checkpoints.has_weights(straight, checkpoints.load_model(died).model)
+
+
+@pytest.mark.parametrize("options", [["--workers", "0"], ["--ray", "nowhere"]])
+def test_workers_that_cannot_be_are_refused_in_one_line(options, tmp_path, capsys):
+    pytest.importorskip("ray")
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--out", str(tmp_path / "new"), *options])
+    assert caught.value.code == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
 
 
 def test_existing_models_are_kept_unless_named(tmp_path):
