@@ -107,7 +107,8 @@ class Atlas:
         - q0, q10 … q100: quantiles over texts;
         - shuffled, shuffled_low, shuffled_high: the mean and its interval with the words of each text
           shuffled; what a head does there, too, it does by position and not by words;
-        - chance: the mean for equal weights on all visible keys.
+        - chance: the mean for equal weights on all visible keys;
+        - fixed: of a link, how often the word at the best fixed distance is the right one.
         """
         return self._summary.copy()
 

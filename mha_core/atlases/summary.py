@@ -5,7 +5,8 @@ read one block after the other (Chamandy et al. 2012, "Estimating uncertainty fo
 """
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.atlases.query import DECILES, EXAMPLES, HEADS, STRINGS, SUMMARY, TEXTS, read_manifest
-from mha_core.atlases.shard import CHANCE, KEY, QUERY, SHUFFLED, VALUE, column, read_texts
+from mha_core.atlases.shard import CHANCE, KEY, QUERY, SHUFFLED, VALUE, Shard, column, read_texts
 from mha_core.traces.storage import replacing
 
 RESAMPLES = 1000
@@ -28,6 +29,7 @@ def write(folder: Path) -> None:
     """Write the summary of an atlas with all its shards, as CSV and JSON that pandas can read by itself."""
     manifest = read_manifest(folder)
     files = [folder / HEADS / f"{name}.parquet" for name in manifest["shards"]]
+    fixed = fixed_distances(read_texts(folder / TEXTS / f"{name}.parquet") for name in manifest["shards"])
     rows: list[dict[str, object]] = []
     examples: list[pd.DataFrame] = []
     for layer, n_heads in enumerate(manifest["heads"]):
@@ -35,7 +37,7 @@ def write(folder: Path) -> None:
             texts, arrays = _read(files, layer, measure, n_heads)
             described = _described(texts, arrays, manifest["seed"])
             rows += [
-                {"layer": layer, "head": head, "measure": measure, **one}
+                {"layer": layer, "head": head, "measure": measure, **one, "fixed": fixed.get(measure, np.nan)}
                 for head, one in enumerate(described)
             ]
             examples += _examples(texts, arrays, layer, measure)
@@ -46,6 +48,16 @@ def write(folder: Path) -> None:
     _write_csv(folder / SUMMARY, table)
     _write_csv(folder / EXAMPLES, found)
     _write_strings(folder, manifest["shards"], set(found["text"]))
+
+
+def fixed_distances(shards: Iterable[Shard]) -> dict[str, float]:
+    """Of each kind of link in the texts, the share that has the most frequent distance."""
+    distances: dict[str, Counter[int]] = {}
+    for shard in shards:
+        for text in shard.texts:
+            for query, key, name in text.links or ():
+                distances.setdefault(name, Counter())[key - query] += 1
+    return {name: max(counts.values()) / counts.total() for name, counts in distances.items()}
 
 
 def _read(
