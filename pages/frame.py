@@ -101,6 +101,7 @@ SECTIONS = {
             with_sentence(sources=("model",)),
             "model",
         ),
+        NavigationPage("models/atlas.py", t("atlas.title"), ("see/heads.py", REAL)),
     ),
 }
 

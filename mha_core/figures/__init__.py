@@ -4,10 +4,12 @@ from mha_core.figures import (
     bars,
     curves,
     grouped_query,
+    head_map,
     heatmap,
     lines,
     packed,
     scatter,
+    strips,
     theme,
 )
 
@@ -15,9 +17,11 @@ __all__ = [
     "bars",
     "curves",
     "grouped_query",
+    "head_map",
     "heatmap",
     "lines",
     "packed",
     "scatter",
+    "strips",
     "theme",
 ]

@@ -21,6 +21,7 @@ COST = (
     "dtype",
 )
 ORDER = ("length", "width", "h", "head")
+ATLAS = ("x", "y", "heads", "measure", "decile", "text")
 TRAINING = ("h", "d_model", "architecture", "language", "seed")
 # The pages by their names in an address, with the names of their own fields.
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -35,6 +36,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "lessons": ("lesson", "screen", "answers", "like", "projector", "lesson_file"),
     "cases": (),
     "model": ("place", "mixer_head"),
+    "atlas": ("atlas", *(f"atlas_{name}" for name in ATLAS)),
 }
 SEVERAL = ("classes",)  # fields with several values; an address repeats their name for each
 # Pages of older links: the page that now has each as a view, and the field that opens it.

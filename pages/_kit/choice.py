@@ -5,7 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from pages._kit.text import t
+from pages._kit.language import DEFAULT
+from pages._kit.text import catalogue, t
 
 WORDED = ("architecture", "kind", "mask", "position")  # fields of a scene whose names are words
 SHOWN = "shown_"  # begins the key of the control that is seen; the invisible one has the key of the field
@@ -62,8 +63,13 @@ def show(
 
 
 def word(field: str, name: str) -> str:
-    """The reader's word for a name that a field can have; a mask may have its size behind it, "window:2"."""
+    """The reader's word for a name that a field can have; a mask may have its size behind it, "window:2".
+
+    A name of a link that the field cannot have stays as it is.
+    """
     kind, _, size = name.partition(":")
+    if f"option.{field}.{kind}" not in catalogue(DEFAULT):
+        return name
     found = t(f"option.{field}.{kind}")
     return t("option.sized", word=found, size=size) if size else found
 

@@ -41,14 +41,16 @@ def of_traces(
     titles: Sequence[str] | None = None,
     key: str = "head_view",
     values: bool = False,
+    follows: bool = True,
     more: Mapping[str, object] | None = None,
     on_hide: Callable[[dict], None] | None = None,
 ) -> tuple[str, str] | None:
     """One or more sentences side by side, called by their texts unless by `titles`.
 
     `heads` are drawn at first, the chosen one unless they are named; all positions from 0. As many layers and
-    heads travel as fit, with `values` also q, k and v; when others are chosen, the scene moves to them.
-    `more` goes into the header; `on_hide` gets what is chosen when a word is hidden. Returns the name and the
+    heads travel as fit, with `values` also q, k and v. A view that `follows` moves the scene when others are
+    chosen; one that does not leaves it where it is, as for a text that is not the scene's. `more` goes into
+    the header; `on_hide` gets what is chosen when a word is hidden. Returns the name and the
     digest of its payload where that has every weight of a text that is not long.
     """
     budget = BUDGET // len(traces)
@@ -67,11 +69,11 @@ def of_traces(
     )
     header |= {"brief": titles is None, "reports": True, **(more or {})}
     focus = state.focus()
-    if 1 < focus.sentence <= len(traces):
+    if follows and 1 < focus.sentence <= len(traces):
         nth = focus.sentence - 1
         header["asked"] = {"nth": nth} | _asked(traces[nth].sides, focus)
     height = WITH_MATRICES if values else HEIGHT
-    digest = _mount(header, blob, key, height, follows=True, on_hide=on_hide)
+    digest = _mount(header, blob, key, height, follows=follows, on_hide=on_hide)
     is_whole = (
         loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
     )

@@ -8,10 +8,12 @@ import pandas as pd
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
+from mha_core.atlases.claims import claims
+from mha_core.atlases.query import Atlas
 from mha_core.cache import Cache
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import TrainedSource
-from pages._kit import compute, model_info
+from pages._kit import atlases, compute, model_info
 from pages._kit.text import t
 from pages._server import limits
 
@@ -27,7 +29,7 @@ of_models: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
 
 
 class RoleLabel(NamedTuple):
-    """What a head is called: its role, its score there, the role in words, and the same with the score."""
+    """What a head is called: its role, its score there, the role in words, and the same with the numbers."""
 
     role: str
     score: float
@@ -39,14 +41,25 @@ NO_LABEL = RoleLabel("", np.nan, "", "")
 
 
 def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], RoleLabel]:
-    """The label of each (layer, head) that has one: the measured role with its score.
+    """The label of each (layer, head) that has one: what stands out in the atlas of the model.
 
-    In the last layer of a small model it is what the head is asked, with the share of right answers.
+    Of a small model without an atlas it is the measured role with its score. In the last layer of a small
+    model it is what the head is asked, with the share of right answers.
     """
-    measured = _of(trace, scene)
     last = len(trace.layers) - 1
     asked = {(last, head): label for head, label in enumerate(_asked(trace))}
+    if (atlas := atlases.of(trace)) is not None:
+        return _of_atlas(atlas) | asked
+    measured = _of(trace, scene)
     return (of_roles(measured.named) if measured else {}) | asked
+
+
+def _of_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
+    """The labels of the heads in which something stands out."""
+    return {
+        place: RoleLabel(first.measure, first.mean, atlases.measure(first.measure), atlases.in_words(first))
+        for place, (first, *_) in compute.of(atlas, claims).items()
+    }
 
 
 def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:

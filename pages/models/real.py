@@ -23,7 +23,7 @@ if trace is not None and trace.layers:
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
         fold = overview.fold(trace, opened=True)
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)
-    choice.links(layer=layer, head=head)
+    choice.links(trace, layer=layer, head=head)
     if trace.layers[layer].about.latent is not None:
         queries = trace.layers[layer].sides.queries
         chooser.show([], [chooser.words(queries, query, t("real.strip"))])

@@ -6,6 +6,7 @@ from mha_core.scene.places import indices
 from mha_core.scene.source_settings import WITH_CLS
 from pages._kit import (
     answers,
+    atlases,
     layer_strip,
     matrices,
     model_info,
@@ -40,10 +41,12 @@ if scene.source == "model":
 weights = sentences.show(
     trace, twin, scene, layer=layer, head=head, token=query, reports=opened, answered=answered
 )
-if trace.layers[layer].knows("w_o") and st.button(
-    t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
-):
-    st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
+with st.container(horizontal=True, vertical_alignment="center"):
+    atlases.link(trace)
+    if trace.layers[layer].knows("w_o") and st.button(
+        t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
+    ):
+        st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)

@@ -26,6 +26,7 @@ PAGES = {
     "compare": "Compare",
     "train?train_view=heads": "Train",
     "cases": "Cases",
+    "atlas": "Atlas",
     "lessons": "Lessons",
     "lessons?lesson=heads&screen=5&answers=5-3:60,7:40": "Lessons",
 }
@@ -38,6 +39,7 @@ ON_PHONES = {
     "what-if": "What if",
     "embeddings": "Embeddings",
     "cost": "Cost",
+    "atlas": "Atlas",
     "lessons?lesson=heads&screen=5": "Lessons",
 }
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why. The dark theme has other

@@ -59,6 +59,7 @@ PAGES = (
     "train",
     "sweep",  # an older link to a view of train
     "model",
+    "atlas",
 )
 # Elements that only a hostile text can have made.
 MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"]:not([href^="./"]), a[href^="javascript"],

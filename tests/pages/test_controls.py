@@ -33,6 +33,7 @@ PAGES = {
     "learn/train.py?train_view=heads": {"mini": (), "random": ()},
     "learn/lessons.py": {"mini": (), "random": ()},
     "learn/cases.py": {"mini": (), "random": ()},
+    "models/atlas.py": {"mini": (), "random": ()},
 }
 
 

@@ -23,6 +23,7 @@ from pages._kit.text import ASSETS, isolated, literal
 from pages._server import limits
 
 STEPS = "understand/steps.py"
+ATLAS = "models/atlas.py"
 TOKEN = "see/token.py"
 
 # Each control with a value and the arguments that the shown trace then has.
@@ -449,6 +450,10 @@ def test_an_invalid_value_of_a_page_is_reported(arrived):
             {"classes": "zzz"},
             "classes = zzz, which is not possible. Using animal, person, food, place.",
         ),
+        (ATLAS, {"atlas": "../x"}, "atlas = ../x, which is not possible. Using glass-box-en-h4-d64."),
+        (ATLAS, {"atlas_y": "zzz"}, "atlas_y = zzz, which is not possible. Using pronoun to noun."),
+        (ATLAS, {"atlas_decile": "11"}, "atlas_decile = 11, which is not possible. Using 10."),
+        (ATLAS, {"atlas_text": "9" * 400}, "which is not possible. Using 1."),
     ],
 )
 def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(arrived, page, link, said):
@@ -459,6 +464,13 @@ def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(arrived
     assert "head = 77, which is not possible. Using 4." in line
     app.run()
     assert not lines(app)
+
+
+def test_a_word_that_a_field_cannot_have_is_reported_as_it_stands(arrived):
+    app = arrived("learn/cases.py", lang="en", kind=["w", "zzz"])
+    assert not app.exception
+    (line,) = lines(app)
+    assert "kind = w,zzz, which is not possible. Using zzz." in line
 
 
 @pytest.mark.parametrize("link", [{"source": "random", "h": 7, "d_model": 64}, {"source": "file"}])
@@ -539,6 +551,7 @@ FILES = {
     **{name: f"learn/{name}.py" for name in ("train", "lessons", "cases")},
     "what-if": "understand/what_if.py",
     "model": "models/real.py",
+    "atlas": "models/atlas.py",
 }
 
 

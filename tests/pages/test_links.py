@@ -30,6 +30,7 @@ PAGES = [
     "learn/train.py?train_view=heads",
     "learn/cases.py",
     "models/real.py",
+    "models/atlas.py",
 ]
 # Of each field values that every page and every trace can have.
 NUMBERS = ("layer", "head", "sentence", "hop1", "hop2", "heads", "lines")
@@ -63,6 +64,12 @@ CAN_BE = {
     "place": ["1"],
     "cost_h": ["2"],
     "cost_dtype": ["float32"],
+    "atlas": ["glass-box-zh-h8-d64"],
+    "atlas_x": ["induction"],
+    "atlas_heads": ["claimed", "1"],
+    "atlas_measure": ["entropy"],
+    "atlas_decile": ["3"],
+    "atlas_text": ["2"],
     "train_h": ["2"],
     "train_seed": ["3"],
 }

@@ -6,6 +6,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import patterns, roles
+from mha_core.atlases import library
 from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from mha_core.training import checkpoints
@@ -21,14 +22,14 @@ def table_with(app, column: str):
 
 @pytest.mark.parametrize("layer", [1, 2])
 def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, layer):
-    app = opened("measurements", layer=layer)
+    app = opened("measurements", layer=layer, h=2)  # without an atlas
     assert not app.exception
-    plan = mini.find("en", "glass-box", 4, 64)
+    plan = mini.find("en", "glass-box", 2, 64)
     table = roles.shipped(plan)
     named = roles.labels(table)
     shown = eye(app)[0]["roles"][str(layer - 1)]
-    scores = checkpoints.manifest()["glass-box-en-h4-d64"]["scores"]["questions"]
-    asked = mha.trace(Scene().text, source="mini").source.questions
+    scores = checkpoints.manifest()["glass-box-en-h2-d64"]["scores"]["questions"]
+    asked = mha.trace(Scene().text, source="mini", h=2).source.questions
     for head, (label, scored) in enumerate(shown):
         if layer == 2:  # the last: what the head is asked, and how often its answer is right
             for question in asked[head].split():
@@ -44,6 +45,18 @@ def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, la
     drawn = table_with(app, "score")
     assert sorted(drawn["score"]) == sorted(own["score"])
     assert set(drawn["role"]) == {english(f"role.{role}") for role in own["role"]}
+
+
+def test_labels_come_from_the_atlas_where_the_model_has_one(opened, eye, english):
+    app = opened(layer=1)
+    [_, (name, text), *_] = eye(app)[0]["roles"]["0"]
+    atlas = library.of(mha.trace(Scene().text, source="mini").source)
+    row = atlas.head(0, 1).loc["object to preposition"]
+    assert name == english("role.object to preposition")
+    share, low, high = (f"{100 * row[of]:.0f}" for of in ("mean", "low", "high"))
+    assert text == f"{name} in {share}% of {row['n']:.0f} texts ({low}–{high}%)"
+    asked = [name for name, _ in eye(app)[0]["roles"]["1"]]
+    assert asked[0] == english("head_view.question_noun")  # the last layer's heads are asked
 
 
 def test_random_weights_have_no_labels_and_still_patterns(opened, eye):

@@ -113,15 +113,15 @@ def test_several_values_of_a_field_are_written_as_the_app_does():
 
 
 def test_an_unknown_page_is_refused_and_replaced_by_the_home_page():
-    scene, (one,) = Scene.of_link("http://localhost:8501/atlas?h=2")
+    scene, (one,) = Scene.of_link("http://localhost:8501/maps?h=2")
     assert (scene.page, scene.h) == (Page(), 2)
-    assert (one.name, one.value, one.replacement) == ("page", "atlas", HOME)
+    assert (one.name, one.value, one.replacement) == ("page", "maps", HOME)
 
 
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ({"name": "atlas"}, "There is no page called 'atlas'"),
+        ({"name": "maps"}, "There is no page called 'maps'"),
         (
             {"name": "cost", "fields": (("h", "3"),)},
             "The page cost has no field 'h'; its own fields are cost_tokens,",

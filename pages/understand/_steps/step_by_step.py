@@ -9,6 +9,7 @@ from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from mha_core.scene.places import indices
 from pages._kit import (
+    atlases,
     cell_path,
     charts,
     chooser,
@@ -76,6 +77,7 @@ def _steps() -> None:
         cell_path.draw(trace, **place, query=query, steps=river.STAGES, opens=shown in river.STAGES)
         river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
     chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
+    atlases.link(trace)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
     why.fold(scene, trace, **place, query=query)
     model_info.layer(trace, layer_index)

@@ -1,0 +1,48 @@
+"""Atlases on the pages: that of a trace's model, what it says of heads in words, and the link to it."""
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.analysis import patterns
+from mha_core.atlases import library
+from mha_core.atlases.claims import Claim
+from mha_core.atlases.measures import ROLES
+from mha_core.atlases.query import Atlas
+from pages._kit.text import PAGES, t
+
+
+def of(trace: AttentionTrace) -> Atlas | None:
+    """The atlas of the trace's model; None without one, and where the page Atlas says what is wrong."""
+    try:
+        return library.of(trace.source)
+    except MhaError:
+        return None
+
+
+def link(trace: AttentionTrace) -> None:
+    """A link to what the chosen head does over many texts; nothing for a model without an atlas."""
+    if (atlas := of(trace)) is not None:
+        label = t("atlas.link", count=f"{atlas.n_texts:,}")
+        st.page_link(PAGES / "models/atlas.py", label=label, icon=":material/arrow_forward:")
+
+
+def measure(name: str) -> str:
+    """A measure of an atlas in words."""
+    if name in ROLES:
+        return t(f"role.{name}")
+    return t(f"roles.pattern.{name}") if name in patterns.MEASURES else t(f"atlas.measure.{name}")
+
+
+def in_words(claim: Claim) -> str:
+    """What a head does, in how many texts, with the interval; without markup."""
+    return t(
+        f"atlas.claim_{'role' if claim.is_role else 'weight'}",
+        measure=measure(claim.measure),
+        share=percent(claim.mean),
+        count=f"{claim.n:,}",
+        interval=f"{100 * claim.low:.0f}–{percent(claim.high)}",
+    )
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}"

@@ -1,0 +1,152 @@
+"""Texts in which a head has much or little of a measure: one is drawn, and opens on other pages."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.analysis.patterns import POSITIONS
+from mha_core.atlases.measures import ROLES
+from mha_core.atlases.query import DECILES, Atlas
+from mha_core.scene.focus import focus_on
+from mha_core.scene.link import compose, parts
+from mha_core.scene.page import HOME
+from mha_core.scene.scene import Scene
+from mha_core.scene.source_settings import SETTINGS
+from pages._kit import atlases, choice, compute, head_view, model_source, refusals
+from pages._kit.language import in_link
+from pages._kit.text import isolated, literal, said, short, t
+from pages._server import streamlit_parts
+from pages.models._atlas.subject import Subject
+
+SOURCES = ("mini", "random")  # of an atlas; any other one is a model
+MEASURE, DECILE, TEXT = "atlas_measure", "atlas_decile", "atlas_text"
+MOST = 5  # texts of a decile; an atlas that is only a summary has fewer
+# Pages on which a text opens, by their names in an address, with their titles.
+OPENS = {HOME: "heads.title", "token": "one.title", "steps": "steps.title", "what-if": "what_if.title"}
+
+
+class Example(NamedTuple):
+    """A text of an atlas, the value of a measure in it, and its strongest cell."""
+
+    text: str
+    value: float
+    query: int
+    key: int
+
+
+def show(subject: Subject) -> None:
+    """The choice of a measure, a decile and a text; the text in the head view; links to it."""
+    st.subheader(t("atlas.texts_title"), anchor=False)
+    usual = subject.claims[0].measure if subject.claims else subject.atlas.measures[0]
+    _begin(subject, usual)
+    names = [str(decile) for decile in range(DECILES, 0, -1)]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        choice.draw(
+            st.selectbox,
+            t("atlas.measure"),
+            MEASURE,
+            subject.atlas.measures,
+            usual,
+            words=atlases.measure,
+            width=210,
+        )
+        choice.draw(st.pills, t("atlas.decile"), DECILE, names, names[0], words=str, required=True)
+    measure = st.session_state[MEASURE]
+    st.caption(t(f"atlas.about.{_kind(measure)}", measure=atlases.measure(measure)))
+    found = compute.of(
+        subject.atlas,
+        _examples,
+        layer=subject.layer,
+        head=subject.head,
+        measure=measure,
+        decile=int(st.session_state[DECILE]),
+    )
+    if not found:
+        st.markdown(t("atlas.no_texts"))
+        return
+    numbers = [str(number) for number in range(1, len(found) + 1)]
+    if st.session_state.get(TEXT, numbers[0]) not in numbers:
+        st.session_state[TEXT] = numbers[0]
+    choice.draw(
+        st.radio,
+        t("atlas.text"),
+        TEXT,
+        numbers,
+        numbers[0],
+        words=lambda number: _line(found[int(number) - 1]),
+        label_visibility="collapsed",
+    )
+    _draw(subject, found[int(st.session_state[TEXT]) - 1])
+
+
+def _begin(subject: Subject, usual: str) -> None:
+    """Another head begins with the measure that stands out in it, and with its strongest text."""
+    place = subject.atlas.folder.name, subject.layer, subject.head
+    if st.session_state.get("atlas_place", place) != place and not streamlit_parts.after_history():
+        st.session_state.update({MEASURE: usual, DECILE: str(DECILES), TEXT: "1"})
+    st.session_state["atlas_place"] = place
+
+
+def _kind(measure: str) -> str:
+    """The name of the sentence that explains a measure."""
+    if measure in ROLES:
+        return "role"
+    return "position" if measure in POSITIONS else measure
+
+
+def _examples(atlas: Atlas, *, layer: int, head: int, measure: str, decile: int) -> tuple[Example, ...]:
+    rows = atlas.top(measure, layer=layer, head=head, n=MOST, decile=decile)
+    columns = (rows[name].tolist() for name in ("string", "value", "query", "key"))
+    return tuple(Example(*one) for one in zip(*columns, strict=True))
+
+
+def _line(example: Example) -> str:
+    return f"**{short(example.value)}** {literal(isolated(example.text))}"
+
+
+def _draw(subject: Subject, example: Example) -> None:
+    """The text in the head view, looking at its strongest cell, and links to the same on other pages."""
+    scene = _scene(subject.atlas, example.text)
+    if scene.source == "model" and not model_source.ready(scene):
+        refusals.no_model(scene)
+        return
+    try:
+        trace = compute.trace(scene)
+    except MhaError as error:
+        st.caption(literal(said(error)))
+        return
+    place: dict[str, Any] = {"layer": subject.layer, "head": subject.head, "token": example.query}
+    alone = {"questions": None}  # no other head is drawn that answers a question there
+    head_view.of_traces([trace], **place, key="atlas_view", follows=False, more=alone)
+    st.caption(_cell(trace, subject, example))
+    scene = replace(scene, focus=focus_on(trace, **place, heads=[subject.head]))
+    links = " · ".join(f"[{t(title)}]({_address(scene, page)})" for page, title in OPENS.items())
+    st.markdown(t("atlas.open", links=links))
+
+
+def _cell(trace: AttentionTrace, subject: Subject, example: Example) -> str:
+    sides, row = trace.sides, trace.layers[subject.layer].weights(subject.head, rows=[example.query])[0]
+    return t(
+        "atlas.cell",
+        query=literal(isolated(sides.queries.labels[example.query])),
+        key=literal(isolated(sides.keys.labels[example.key])),
+        weight=short(float(row[example.key])),
+    )
+
+
+def _scene(atlas: Atlas, text: str) -> Scene:
+    """The scene of a text and the atlas's model."""
+    made = atlas.manifest
+    source = made["source"] if made["source"] in SOURCES else "model"
+    settings = {name: value for name, value in made["settings"].items() if name in SETTINGS[source]}
+    if source == "model":
+        settings["model"] = made["source"]
+    return Scene(text=text, twin="", source=source, **settings)
+
+
+def _address(scene: Scene, page: str) -> str:
+    """Where a scene opens on a page."""
+    here = parts(scene.link())
+    return f"./{compose(here._replace(page=page, values={**here.values, **in_link()}))}"

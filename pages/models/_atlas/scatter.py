@@ -1,0 +1,141 @@
+"""All heads of an atlas by two of its measures; a click on one opens its passport."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pandas as pd
+import streamlit as st
+
+from mha_core.atlases.query import Atlas
+from mha_core.figures.head_map import head_map
+from mha_core.figures.packed import Packed
+from pages._kit import atlases, charts, choice, compute, state
+from pages._kit.text import t
+from pages.models._atlas.subject import Subject
+
+# The measures of the axes at first, as far as an atlas has them.
+ACROSS, UP = ("previous token",), ("pronoun to noun", "first token")
+SHOWN = "atlas_heads"  # the field of which heads are drawn: these, or those of a layer
+ALL, CLAIMED = "all", "claimed"
+NUMBERS = ("mean", "low", "high", "shuffled", "chance")
+
+
+class Axes(NamedTuple):
+    """The measures across and up."""
+
+    across: str
+    up: str
+
+
+def choose(subject: Subject) -> Axes:
+    """The controls of the measures, and of which heads are drawn."""
+    atlas = subject.atlas
+    axes = Axes(_axis(atlas, "atlas_x", ACROSS), _axis(atlas, "atlas_y", UP))
+    layers = [str(number) for number in range(1, len(atlas.manifest["heads"]) + 1)]
+    choice.draw(
+        st.selectbox,
+        t("atlas.show"),
+        SHOWN,
+        [ALL, CLAIMED, *layers],
+        ALL,
+        words=_shown,
+        width=180,
+    )
+    return axes
+
+
+def show(subject: Subject, axes: Axes) -> None:
+    """The figure, and the same as a table."""
+    figure, table = compute.of(
+        subject.atlas,
+        _drawn,
+        axes=axes,
+        heads=_kept(subject, st.session_state[SHOWN]),
+        chosen=(subject.layer, subject.head),
+    )
+    title = t("atlas.map_title", x=atlases.measure(axes.across), y=atlases.measure(axes.up))
+    # The key changes with the head, so that the new chart does not keep the click that led to it.
+    key = f"atlas_map-{subject.layer}-{subject.head}"
+    charts.draw(
+        figure,
+        key=key,
+        alt=f"{title}. {t('atlas.map_alt', count=len(table))}",
+        title=title,
+        name="atlas_map",
+        origin=subject.origin,
+        on_select=_clicked(key),
+        selection_mode="points",
+    )
+    st.caption(t("atlas.map_how"))
+    with st.popover(t("overview.table")):
+        st.dataframe(table, hide_index=True, key="atlas_map_table")
+
+
+def _axis(atlas: Atlas, field: str, usual: tuple[str, ...]) -> str:
+    """The choice of the measure of an axis."""
+    names = atlas.measures
+    first = next(name for name in (*usual, *names) if name in names)
+    choice.draw(
+        st.selectbox, t(f"atlas.axis_{field[-1]}"), field, names, first, words=atlases.measure, width=180
+    )
+    return st.session_state[field]
+
+
+def _shown(name: str) -> str:
+    return t(f"atlas.show_{name}") if name in (ALL, CLAIMED) else t("atlas.show_layer", layer=name)
+
+
+def _kept(subject: Subject, drawn: str) -> tuple[tuple[int, int], ...] | None:
+    """The heads that are drawn; None for all."""
+    if drawn == ALL:
+        return None
+    if drawn == CLAIMED:
+        return tuple(subject.every_claim)
+    layer = int(drawn) - 1
+    return tuple((layer, head) for head in range(subject.atlas.manifest["heads"][layer]))
+
+
+def _drawn(
+    atlas: Atlas,
+    *,
+    axes: Axes,
+    heads: tuple[tuple[int, int], ...] | None,
+    chosen: tuple[int, int],
+) -> tuple[Packed, pd.DataFrame]:
+    """The figure and its table."""
+    rows = atlas.heads().set_index(["layer", "head"])
+    points = pd.DataFrame(index=rows.index.unique())
+    table = pd.DataFrame(
+        {t("control.layer"): [layer + 1 for layer, _ in points.index]}
+        | {t("control.head"): [head + 1 for _, head in points.index]},
+        index=points.index,
+    )
+    for letter, measure in zip("xy", axes, strict=True):
+        of_measure = rows.loc[rows["measure"] == measure, list(NUMBERS)]
+        names = {name: f"{letter}_{name}".removesuffix("_mean") for name in NUMBERS}
+        points = points.join(of_measure.rename(columns=names))
+        words = {name: f"{atlases.measure(measure)} · {t(f'atlas.column.{name}')}" for name in NUMBERS}
+        if axes.across != axes.up or letter == "x":
+            table = table.join(of_measure.round(3).rename(columns=words))
+    points["name"] = [f"{layer + 1}·{head + 1}" for layer, head in points.index]
+    points["label"] = [t("overview.name", layer=layer + 1, head=head + 1) for layer, head in points.index]
+    if heads is not None:
+        points, table = points.loc[[*heads]], table.loc[[*heads]]
+    figure = head_map(
+        points,
+        axes=(atlases.measure(axes.across), atlases.measure(axes.up)),
+        layers=[t("atlas.show_layer", layer=number + 1) for number in range(len(atlas.manifest["heads"]))],
+        shuffled=t("atlas.column.shuffled"),
+        chosen=chosen,
+    )
+    return Packed(figure), table
+
+
+def _clicked(key: str) -> Callable[[], None]:
+    def move() -> None:
+        points = st.session_state[key]["selection"]["points"]
+        if points and "customdata" in points[0]:
+            layer, head = points[0]["customdata"]
+            state.go(layer=int(layer) + 1, head=int(head) + 1)
+
+    return move

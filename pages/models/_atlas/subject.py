@@ -1,0 +1,118 @@
+"""What the page Atlas is about: an atlas, one of its heads, and the visitor's own sentence."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.analysis.frames import Origin
+from mha_core.atlases import library
+from mha_core.atlases.claims import Claim, claims
+from mha_core.atlases.measures import ROLES
+from mha_core.atlases.query import Atlas
+from mha_core.scene.scene import DEFAULTS
+from mha_core.traces.source import TrainedSource
+from pages._kit import choice, compute, model_info, model_source, refusals, state
+from pages._kit.language import language
+from pages._kit.text import t
+
+
+class Subject(NamedTuple):
+    """An atlas and the chosen head, from 0; the trace of the visitor's sentence where it is of that model.
+
+    `has_own` is False where the model of the visitor's sentence has no atlas at hand.
+    """
+
+    atlas: Atlas
+    layer: int
+    head: int
+    own: AttentionTrace | None
+    has_own: bool
+
+    @property
+    def every_claim(self) -> dict[tuple[int, int], tuple[Claim, ...]]:
+        return compute.of(self.atlas, claims)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Those of the chosen head, the largest first."""
+        return self.every_claim.get((self.layer, self.head), ())
+
+    @property
+    def name(self) -> str:
+        return t("overview.name", layer=self.layer + 1, head=self.head + 1)
+
+    @property
+    def origin(self) -> Origin:
+        """What a saved figure says of where its numbers come from."""
+        settings = self.atlas.manifest["settings"]
+        sizes = {"h": settings.get("h"), "d_model": settings.get("d_model")}
+        return Origin(source=self.atlas.source, note=_texts(self.atlas), **sizes)
+
+
+def choose() -> Subject:
+    """The chosen atlas, at first that of the scene's model, and the head at which the scene looks."""
+    try:
+        atlases = [*library.atlases()]
+    except MhaError as error:
+        refusals.show(error)
+        st.stop()
+    every = {atlas.folder.name: atlas for atlas in reversed(atlases)}  # of one name the first
+    trace = _of_scene()
+    first = None if trace is None else library.of(trace.source)
+    choice.draw(
+        st.selectbox,
+        t("atlas.choose"),
+        "atlas",
+        [*reversed(every)],
+        (first or _usual(atlases)).folder.name,
+        words=lambda name: _name(every[name]),
+        width=470,
+    )
+    atlas = every[st.session_state.atlas]
+    heads, focus = atlas.manifest["heads"], state.focus()
+    layer = _within("layer", focus.layer, len(heads))
+    head = _within("head", focus.head, heads[layer - 1])
+    own = trace if trace is not None and atlas.is_of(trace.source) else None
+    return Subject(atlas, layer - 1, head - 1, own, has_own=trace is None or first is not None)
+
+
+def _of_scene() -> AttentionTrace | None:
+    """The trace of the visitor's sentence; None where its model is not there or cannot read it."""
+    scene = state.current()
+    return None if scene.source == "model" and not model_source.ready(scene) else compute.peek(scene)
+
+
+def _usual(atlases: Sequence[Atlas]) -> Atlas:
+    """The first atlas of the reader's language, or the first of all."""
+    own = (atlas for atlas in atlases if getattr(atlas.source, "language", None) == language())
+    return next(own, atlases[0])
+
+
+def _within(field: str, number: int, most: int) -> int:
+    """A layer or a head of the scene, the last one where the atlas has fewer."""
+    if number > most:
+        state.say_instead(field, most)
+    return min(number, most)
+
+
+def _name(atlas: Atlas) -> str:
+    """The model of an atlas and its texts, in words."""
+    source = atlas.source
+    if not isinstance(source, TrainedSource):
+        return f"{model_info.short(source.name)} · {_texts(atlas)}"
+    kind = "usual" if source.architecture == DEFAULTS.architecture else "other"
+    of_model = t(
+        f"atlas.small_{kind}",
+        architecture=choice.word("architecture", source.architecture),
+        h=source.h,
+        d_model=source.d_model,
+        language=t(f"atlas.language.{source.language}"),
+    )
+    return f"{of_model} · {_texts(atlas)}"
+
+
+def _texts(atlas: Atlas) -> str:
+    made_up = not set(ROLES).isdisjoint(atlas.measures)
+    return t(f"atlas.texts_{'made_up' if made_up else 'read'}", count=f"{atlas.n_texts:,}")
