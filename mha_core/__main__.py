@@ -207,8 +207,9 @@ def _open(word: str) -> None:
         return
     if Path(word).is_dir():
         mha.Atlas(word)
-        os.environ[resources.ATLAS] = str(Path(word).resolve())
-        os.environ[resources.LINK] = "/atlas"
+        folder = Path(word).resolve()
+        os.environ[resources.ATLAS] = str(folder)
+        os.environ[resources.LINK] = f"/{link.compose(link.LinkParts('atlas', {'atlas': folder.name}))}"
         return
     mha.load(word)
     os.environ[resources.OPENED] = str(Path(word).resolve())

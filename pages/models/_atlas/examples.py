@@ -23,8 +23,8 @@ from pages.models._atlas.subject import Subject
 SOURCES = ("mini", "random")  # of an atlas; any other one is a model
 MEASURE, DECILE, TEXT = "atlas_measure", "atlas_decile", "atlas_text"
 MOST = 5  # texts of a decile; an atlas that is only a summary has fewer
-# Pages on which a text opens, by their names in an address, with their titles.
-OPENS = {HOME: "heads.title", "token": "one.title", "steps": "steps.title", "what-if": "what_if.title"}
+# Pages on which a text opens: their names in an address, and in the catalogues.
+OPENS = {HOME: "heads", "token": "one", "steps": "steps", "what-if": "what_if"}
 
 
 class Example(NamedTuple):
@@ -122,7 +122,7 @@ def _draw(subject: Subject, example: Example) -> None:
     head_view.of_traces([trace], **place, key="atlas_view", follows=False, more=alone)
     st.caption(_cell(trace, subject, example))
     scene = replace(scene, focus=focus_on(trace, **place, heads=[subject.head]))
-    links = " · ".join(f"[{t(title)}]({_address(scene, page)})" for page, title in OPENS.items())
+    links = " · ".join(f"[{t(f'{name}.title')}]({_address(scene, page)})" for page, name in OPENS.items())
     st.markdown(t("atlas.open", links=links))
 
 
