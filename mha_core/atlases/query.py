@@ -13,7 +13,7 @@ from mha_core.atlases import shard
 from mha_core.atlases.shard import KEY, QUERY, VALUE, column
 from mha_core.errors import MhaError, Phrase, at_least_1, in_range, one_of
 from mha_core.traces.indices import index
-from mha_core.traces.source import Source
+from mha_core.traces.source import RandomSource, Source
 from mha_core.traces.source import read as read_source
 
 if TYPE_CHECKING:
@@ -78,7 +78,12 @@ class Atlas:
         return read_source(self.manifest["origin"])
 
     def is_of(self, source: Source) -> bool:
-        """Whether a trace with this source comes from the atlas's model, on any machine."""
+        """Whether a trace with this source comes from the atlas's model, on any machine.
+
+        Random weights never do: their source does not say their sizes.
+        """
+        if isinstance(source.origin, RandomSource):
+            return False
         return _model_facts(shard.origin(source.origin)) == _model_facts(self.manifest["origin"])
 
     @property

@@ -40,7 +40,7 @@ def head_map(
     data: list[dict] = [_threads(known)]
     for number, rows in known.groupby(level=0):
         look = {"symbol": SYMBOLS[number % len(SYMBOLS)], "color": [colour(head) for _, head in rows.index]}
-        places = np.array([*rows.index])
+        places = [list(place) for place in rows.index]
         data += [
             _marks(
                 rows["x_shuffled"],

@@ -208,3 +208,9 @@ def test_the_model_of_an_atlas_is_the_same_on_another_machine(made):
     source = mha.trace("A cat", source="mini", h=2, d_model=64).source
     assert mha.Atlas(made).is_of(replace(source, device="cuda", torch="9.9"))
     assert not mha.Atlas(made).is_of(replace(source, step=source.step - 1))
+
+
+def test_random_weights_of_other_sizes_are_not_taken_for_those_of_an_atlas(tmp_path):
+    mha.atlas(["A cat sat.", "A dog ran."], source="random", h=2, d_model=16, out=tmp_path / "atlas")
+    other = mha.trace("A cat sat.", source="random", h=4, d_model=16)
+    assert not mha.Atlas(tmp_path / "atlas").is_of(other.source)

@@ -44,7 +44,7 @@ def test_a_head_is_at_its_means_with_its_interval_in_the_mark_of_its_layer_and_i
         np.testing.assert_allclose(layer.error_y.array, 0.1)
         np.testing.assert_allclose(layer.error_y.arrayminus, 0.05)
         assert list(layer.marker.color) == ["#000001", "#000002"]
-        assert layer.customdata.tolist() == [[number, 0], [number, 1]]
+        assert [*map(list, layer.customdata)] == [[number, 0], [number, 1]]
     assert marks(figure, "layer 1").marker.symbol != marks(figure, "layer 2").marker.symbol
 
 
@@ -54,7 +54,10 @@ def test_a_line_leads_to_the_hollow_mark_of_the_same_head_with_shuffled_words():
     for number, trace in enumerate(hollow):
         assert trace.marker.symbol.endswith("-open")
         np.testing.assert_allclose(trace.x, points.loc[[number], "x_shuffled"])
-        assert trace.customdata.tolist() == [[number, 0], [number, 1]]  # a click there is one on the head
+        assert [*map(list, trace.customdata)] == [
+            [number, 0],
+            [number, 1],
+        ]  # a click there is one on the head
     [threads] = [trace for trace in figure.data if trace.mode == "lines"]
     assert len(threads.x) == 3 * len(points)
     np.testing.assert_allclose(threads.x[:2], [points["x"].iloc[0], points["x_shuffled"].iloc[0]])
@@ -87,6 +90,6 @@ def test_shares_have_one_axis_and_other_measures_reach_their_largest_value():
 def test_a_head_without_one_of_the_measures_is_left_out_and_so_are_all():
     points = of_heads()
     points.loc[(0, 1), "y"] = np.nan
-    assert marks(draw(points), "layer 1").customdata.tolist() == [[0, 0]]
+    assert [*map(list, marks(draw(points), "layer 1").customdata)] == [[0, 0]]
     points["y"] = np.nan
     assert not any(trace.name == "layer 1" for trace in draw(points, chosen=(0, 0)).data)
