@@ -21,7 +21,7 @@ from torch import nn
 from mha_core import executor
 from mha_core.atlases import measures, summary
 from mha_core.atlases.query import HEADS, MANIFEST, TEXTS, Atlas, read_manifest
-from mha_core.atlases.shard import FORMAT, Measurer, Shard, name, origin, read_texts, texts_file
+from mha_core.atlases.shard import FORMAT, Measurer, Shard, left_out, name, origin, read_texts, texts_file
 from mha_core.atlases.texts import SMALL, read
 from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, shown
 from mha_core.sources import MAX_BATCH, check_settings, outcomes_of, weights_digest
@@ -126,6 +126,7 @@ def atlas(
             os.replace(file, folder / TEXTS / file.name)
     measurer = partial(Measurer, source, settings, plan["origin"], linked=linked, batch=batch)
     _measure(folder, plan, measurer, workers=workers, ray=ray, progress=progress)
+    _check_some(folder, plan)
     summary.write(folder)
     return Atlas(folder)
 
@@ -286,6 +287,15 @@ def _measure(
         _check_room(folder, written // done * left, written // done * total)
         seconds = (time.monotonic() - start) / done * left
         report(Progress(plan["texts"], total, before + done, written // done * total, seconds, again[0]))
+
+
+def _check_some(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Raise `MhaError` if all texts were left out."""
+    reasons = [one.reason for file in plan["shards"] for one in left_out(folder / HEADS / f"{file}.parquet")]
+    if len(reasons) == plan["texts"]:
+        raise MhaError(
+            "None of the {n:,} texts has numbers. The first one: {reason}", n=len(reasons), reason=reasons[0]
+        )
 
 
 def _check_room(folder: Path, needed: int, total: int) -> None:

@@ -28,26 +28,24 @@ DIGITS = "%.4g"
 def write(folder: Path) -> None:
     """Write the summary of an atlas with all its shards, as CSV and JSON that pandas can read by itself."""
     manifest = read_manifest(folder)
-    files = [folder / HEADS / f"{name}.parquet" for name in manifest["shards"]]
-    fixed = fixed_distances(read_texts(folder / TEXTS / f"{name}.parquet") for name in manifest["shards"])
-    rows: list[dict[str, object]] = []
-    examples: list[pd.DataFrame] = []
+    names, measures = manifest["shards"], manifest["measures"]
+    files = [folder / HEADS / f"{name}.parquet" for name in names]
+    fixed = fixed_distances(read_texts(folder / TEXTS / f"{name}.parquet") for name in names)
+    rows, examples = [], []
     for layer, n_heads in enumerate(manifest["heads"]):
-        for measure in manifest["measures"]:
-            texts, arrays = _read(files, layer, measure, n_heads)
-            described = _described(texts, arrays, manifest["seed"])
-            rows += [
-                {"layer": layer, "head": head, "measure": measure, **one, "fixed": fixed.get(measure, np.nan)}
-                for head, one in enumerate(described)
-            ]
-            examples += _examples(texts, arrays, layer, measure)
-    table = pd.DataFrame(rows)
-    table = table.sort_values(["layer", "head"], kind="stable", ignore_index=True)
-    found = pd.concat(examples, ignore_index=True)
-    found = found.sort_values(["layer", "head"], kind="stable", ignore_index=True)
-    _write_csv(folder / SUMMARY, table)
-    _write_csv(folder / EXAMPLES, found)
-    _write_strings(folder, manifest["shards"], set(found["text"]))
+        texts, numbers = _read(files, layer, measures, n_heads)
+        intervals = [_intervals(texts, numbers[of], manifest["seed"]) for of in (VALUE, SHUFFLED)]
+        for head in range(n_heads):
+            for at, measure in enumerate(measures):
+                place = {"layer": layer, "head": head, "measure": measure}
+                of_head = {of: array[at, head] for of, array in numbers.items()}
+                ends = [interval[:, at, head] for interval in intervals]
+                described = _described(of_head, *ends) | {"fixed": fixed.get(measure, np.nan)}
+                rows.append(place | described)
+                examples += [place | one for one in _examples(texts, of_head)]
+    _write_csv(folder / SUMMARY, pd.DataFrame(rows))
+    _write_csv(folder / EXAMPLES, pd.DataFrame(examples))
+    _write_strings(folder, names, {one["text"] for one in examples})
 
 
 def fixed_distances(shards: Iterable[Shard]) -> dict[str, float]:
@@ -61,44 +59,45 @@ def fixed_distances(shards: Iterable[Shard]) -> dict[str, float]:
 
 
 def _read(
-    files: list[Path], layer: int, measure: str, n_heads: int
+    files: list[Path], layer: int, measures: list[str], n_heads: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Which texts have numbers, and the columns of one measure in one layer. (head, text) each"""
+    """The texts with numbers, and the columns of all measures in one layer. (measure, head, text) each"""
     from pyarrow import parquet
 
-    parts: dict[str, list[np.ndarray]] = {of: [] for of in (VALUE, SHUFFLED, CHANCE, QUERY, KEY)}
     texts = [np.empty(0, np.int64)]
+    parts = {
+        of: [np.empty((len(measures), n_heads, 0), np.float32)]
+        for of in (VALUE, SHUFFLED, CHANCE, QUERY, KEY)
+    }
     for path in files:
         file = parquet.ParquetFile(path)
         if not file.num_row_groups:
             continue  # all texts of this shard were left out
-        table = file.read_row_group(layer, columns=["text", *(column(measure, of) for of in parts)])
+        table = file.read_row_group(layer)
         texts.append(table["text"].to_numpy().reshape(n_heads, -1)[0].astype(np.int64))
         for of, arrays in parts.items():
-            values = table[column(measure, of)].to_numpy().astype(np.float32)
-            arrays.append(values.reshape(n_heads, -1))
-    empty = [np.empty((n_heads, 0), np.float32)]
-    return np.concatenate(texts), {of: np.concatenate(empty + arrays, 1) for of, arrays in parts.items()}
+            numbers = [table[column(measure, of)].to_numpy().astype(np.float32) for measure in measures]
+            arrays.append(np.reshape(numbers, (len(measures), n_heads, -1)))
+    return np.concatenate(texts), {of: np.concatenate(arrays, 2) for of, arrays in parts.items()}
 
 
-def _described(texts: np.ndarray, arrays: dict[str, np.ndarray], seed: int) -> Iterator[dict[str, float]]:
-    """The numbers of one measure for each head."""
-    intervals = {of: _interval(texts, arrays[of], seed) for of in (VALUE, SHUFFLED)}
-    for head in range(len(arrays[VALUE])):
-        values, shuffled, chance = (_known(arrays[of][head]) for of in (VALUE, SHUFFLED, CHANCE))
-        low, high = intervals[VALUE][:, head]
-        quantiles = np.percentile(values, QUANTILES) if len(values) else [np.nan] * len(QUANTILES)
-        yield {
-            "n": len(values),
-            "mean": _mean(values),
-            "low": low,
-            "high": high,
-            **{f"q{at}": value for at, value in zip(QUANTILES, quantiles, strict=True)},
-            "shuffled": _mean(shuffled),
-            "shuffled_low": intervals[SHUFFLED][0, head],
-            "shuffled_high": intervals[SHUFFLED][1, head],
-            "chance": _mean(chance),
-        }
+def _described(
+    numbers: dict[str, np.ndarray], interval: np.ndarray, shuffled_interval: np.ndarray
+) -> dict[str, float]:
+    """The row of one measure and head."""
+    values, shuffled, chance = (_known(numbers[of]) for of in (VALUE, SHUFFLED, CHANCE))
+    quantiles = np.percentile(values, QUANTILES) if len(values) else [np.nan] * len(QUANTILES)
+    return {
+        "n": len(values),
+        "mean": _mean(values),
+        "low": interval[0],
+        "high": interval[1],
+        **{f"q{at}": value for at, value in zip(QUANTILES, quantiles, strict=True)},
+        "shuffled": _mean(shuffled),
+        "shuffled_low": shuffled_interval[0],
+        "shuffled_high": shuffled_interval[1],
+        "chance": _mean(chance),
+    }
 
 
 def _known(values: np.ndarray) -> np.ndarray:
@@ -109,56 +108,45 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
-def _interval(texts: np.ndarray, values: np.ndarray, seed: int) -> np.ndarray:
-    """The 95 % interval of each head's mean over texts; NaN without a text. (2, head)"""
-    sums, counts = np.zeros((2, RESAMPLES, len(values)))
+def _intervals(texts: np.ndarray, values: np.ndarray, seed: int) -> np.ndarray:
+    """The 95 % intervals of means over texts, NaN without a text. (…, text) → (end, …)"""
+    *shape, _ = values.shape
+    values = values.reshape(-1, len(texts))
     known = ~np.isnan(values)
-    filled = np.where(known, values, 0.0)
+    filled = np.where(known, values, np.float32(0))
+    sums, counts = np.zeros((2, RESAMPLES, len(values)))
     for block in np.unique(texts // BLOCK):
-        there = texts // BLOCK == block
+        there = slice(*np.searchsorted(texts, [block * BLOCK, (block + 1) * BLOCK]))
         draws = _draws(seed, int(block))[:, texts[there] % BLOCK]
-        sums += draws @ filled[:, there].T.astype(float)
-        counts += draws @ known[:, there].T.astype(float)
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    if not known.any():
-        return np.full((2, len(values)), np.nan)
+        sums += draws @ filled[:, there].T
+        counts += draws @ known[:, there].T.astype(np.float32)
     # A resample without any text of a rare measure says nothing.
-    with np.errstate(invalid="ignore"):
-        return np.array([_percentiles(column) for column in means.T]).T
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0).T
+    whole = ~np.isnan(means).any(1)
+    ends = np.full((2, len(values)), np.nan)
+    if whole.any():
+        ends[:, whole] = np.percentile(means[whole], INTERVAL, axis=1)
+    for row in np.flatnonzero(~whole & known.any(1)):
+        ends[:, row] = np.percentile(_known(means[row]), INTERVAL)
+    return ends.reshape(2, *shape)
 
 
-def _percentiles(means: np.ndarray) -> np.ndarray:
-    means = means[~np.isnan(means)]
-    return np.percentile(means, INTERVAL) if len(means) else np.full(2, np.nan)
-
-
-@lru_cache(maxsize=16)  # 8 MB each; of more texts they are drawn again
+@lru_cache(maxsize=16)  # 4 MB each; of more texts they are drawn again
 def _draws(seed: int, block: int) -> np.ndarray:
     """How often each resample has each text of a block. (resample, text)"""
-    return np.random.default_rng([seed, block]).poisson(1.0, (BLOCK, RESAMPLES)).T.astype(float)
+    drawn = np.random.default_rng([seed, block]).poisson(1.0, (BLOCK, RESAMPLES))
+    return np.ascontiguousarray(drawn.T, np.float32)
 
 
-def _examples(
-    texts: np.ndarray, arrays: dict[str, np.ndarray], layer: int, measure: str
-) -> Iterator[pd.DataFrame]:
-    """The texts with the largest values of each decile, and their cells, for each head."""
-    for head, values in enumerate(arrays[VALUE]):
-        known = np.flatnonzero(~np.isnan(values))
-        order = known[np.lexsort((-texts[known], values[known]))]  # of equal ones the first text is larger
-        for decile, members in enumerate(np.array_split(order, DECILES), start=1):
-            chosen = members[::-1][:EACH]
-            yield pd.DataFrame(
-                {
-                    "layer": layer,
-                    "head": head,
-                    "measure": measure,
-                    "decile": decile,
-                    "text": texts[chosen],
-                    "value": values[chosen],
-                    "query": arrays[QUERY][head, chosen].astype(int),
-                    "key": arrays[KEY][head, chosen].astype(int),
-                }
-            )
+def _examples(texts: np.ndarray, numbers: dict[str, np.ndarray]) -> Iterator[dict[str, float]]:
+    """The texts with the largest values of each decile, and their cells."""
+    values = numbers[VALUE]
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.lexsort((-texts[known], values[known]))]  # of equal ones the first text is larger
+    for decile, members in enumerate(np.array_split(order, DECILES), start=1):
+        for at in members[::-1][:EACH]:
+            cell = {"query": int(numbers[QUERY][at]), "key": int(numbers[KEY][at])}
+            yield {"decile": decile, "text": int(texts[at]), "value": values[at], **cell}
 
 
 def _write_csv(path: Path, table: pd.DataFrame) -> None:

@@ -169,7 +169,7 @@ def test_the_interval_holds_the_mean_as_often_as_it_says():
 
     rng = np.random.default_rng(4)
     values = rng.beta(0.5, 1.5, (400, 60)).astype(np.float32)  # 400 samples of 60 texts; the true mean is 1/4
-    low, high = summary._interval(np.arange(60), values, seed=0)
+    low, high = summary._intervals(np.arange(60), values, seed=0)
     assert 0.90 <= ((low <= 0.25) & (high >= 0.25)).mean() <= 0.98
 
 
@@ -201,8 +201,11 @@ def test_a_model_that_overflows_leaves_its_texts_out(tmp_path, refused):
     model, tokenizer = tiny.module("bert"), tiny.fast("word_piece")
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[tokenizer("bird")["input_ids"][1]] = torch.nan
-    texts = ["The cat", "a bird", "the animal"]
-    assert "NaN" in str(mha.atlas(texts, source=model, tokenizer=tokenizer, out=tmp_path / "a").left_out)
+    named = {"source": model, "tokenizer": tokenizer}
+    atlas = mha.atlas(["The cat", "a bird", "the animal"], out=tmp_path / "a", **named)
+    assert "NaN" in atlas.left_out.set_index("text").loc[1, "reason"]
+    message = str(refused(mha.atlas, ["a bird"], out=tmp_path / "b", **named))
+    assert "None of the 1 texts has numbers" in message
 
 
 # Other models

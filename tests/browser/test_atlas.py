@@ -22,9 +22,7 @@ def fields(page) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
 
 
-def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_back(
-    visit, app, eye, settled
-):
+def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_back(visit, app, eye, settled):
     page = visit(f"{app}/?{urlencode({'text': TEXT, 'twin': ''})}")
     page.get_by_role("link", name="This head over 1,000 texts").click()
     claim = page.locator(".st-key-atlas_claim")
