@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mha_core.atlases import shard
-from mha_core.atlases.shard import KEY, QUERY, VALUE, column
+from mha_core.atlases.shard import KEY, MACHINE, QUERY, VALUE, column
 from mha_core.errors import MhaError, Phrase, at_least_1, in_range, one_of
 from mha_core.traces.indices import index
 from mha_core.traces.source import RandomSource, Source
@@ -24,7 +24,6 @@ MANIFEST = "atlas.json"
 TEXTS, HEADS = "texts", "heads"  # folders with a Parquet file for each shard
 SUMMARY, EXAMPLES, STRINGS = "summary.csv", "examples.csv", "examples.json"
 DECILES = 10
-MACHINE = ("device", "torch", "transformers")  # facts of a source that differ between machines
 
 
 def _model_facts(origin: list) -> list:

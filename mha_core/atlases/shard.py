@@ -24,6 +24,7 @@ PRECISION = np.float16  # of values: three digits
 COMPRESSION = {"compression": "zstd", "compression_level": 6}
 # The columns of a measure: its name, and its name with one of these behind it.
 VALUE, SHUFFLED, CHANCE, QUERY, KEY = "", "_shuffled", "_chance", "_query", "_key"
+MACHINE = ("device", "torch", "transformers")  # facts of a source that differ between machines
 LEFT_OUT = b"left_out"  # in the file's metadata: number and reason of each text without numbers
 
 
@@ -89,7 +90,8 @@ class Measurer:
         links = dict(texts)
 
         def reduce(trace: AttentionTrace) -> list[TextMeasures] | MhaError:
-            if origin(trace.source) != self.origin:
+            if (there := origin(trace.source)) != self.origin:
+                self._check_machine(there)
                 return MhaError(
                     "This text is in another language than the first one: another small model reads it."
                 )
@@ -100,6 +102,19 @@ class Measurer:
 
         plain = [text for text, _ in texts]
         return list(outcomes_of(plain, source=self.source, batch=self.batch, reduce=reduce, **self.settings))
+
+    def _check_machine(self, there: list) -> None:
+        """Raise `MhaError` if this machine runs the same model in another way."""
+        (_, expected), (_, facts) = self.origin, there
+        for fact in MACHINE:
+            if facts.get(fact) != expected.get(fact):
+                raise MhaError(
+                    "This atlas is made with {fact} {expected}, and a worker has {value}. "
+                    "Its numbers would differ; use machines of one kind, with the same packages.",
+                    fact=fact,
+                    expected=expected.get(fact),
+                    value=facts.get(fact),
+                )
 
 
 def _file(

@@ -5,7 +5,9 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from importlib.util import find_spec
+from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,8 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.atlases import measures, run
+from mha_core.atlases import measures, run, shard
+from mha_core.atlases.texts import AtlasText
 from tests.atlases.conftest import COUNT, SHARD, files
 from tests.sources import tiny
 
@@ -32,6 +35,20 @@ def mini(out: Path, texts="small", **options) -> mha.Atlas:
 @pytest.mark.parametrize("options", [{"batch": 3}, {"workers": 2}], ids=["batches", "processes"])
 def test_an_atlas_has_the_same_files_however_it_is_run(options, made, tmp_path):
     mini(tmp_path / "a", **options)
+    assert files(tmp_path / "a") == files(made)
+
+
+def test_a_shard_whose_worker_dies_is_measured_again_and_counted(made, tmp_path):
+    seen = []
+
+    def kill(progress: run.Progress) -> None:
+        seen.append(progress)
+        if progress.done == 1:
+            for worker in active_children():
+                worker.kill()
+
+    mini(tmp_path / "a", workers=2, progress=kill)
+    assert seen[-1].again in (1, 2)  # one worker may still have been loading its model
     assert files(tmp_path / "a") == files(made)
 
 
@@ -230,6 +247,14 @@ def test_an_encoder_with_a_decoder_is_refused_by_its_kinds(tmp_path, refused):
     assert "encoder" in str(error)
     assert "decoder" in str(error)
     assert not list((tmp_path / "a").iterdir())
+
+
+def test_a_worker_with_other_packages_is_refused(refused):
+    source = mha.trace("A cat", source="mini", **SMALL).source
+    elsewhere = shard.origin(replace(source, torch="1.0", device="cuda"))
+    measure = shard.Measurer("mini", SMALL, elsewhere, linked=False, batch=4)
+    message = str(refused(measure, shard.Shard(0, (AtlasText("A cat", "cat A"),))))
+    assert "made with device cuda, and a worker has cpu" in message
 
 
 # What is refused
