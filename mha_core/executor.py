@@ -4,6 +4,7 @@ A worker is a process that prepares once, by loading a model for instance, and t
 other. Ray needs the extra ``headscope[ray]`` on every machine of the cluster.
 """
 
+import copy
 import logging
 import multiprocessing
 import os
@@ -182,7 +183,7 @@ def _call(function: Callable, *arguments: object) -> object:
         return function(*arguments)
     except Exception as error:
         try:
-            pickle.loads(pickle.dumps(error))
+            pickle.dumps(copy.copy(error))  # a copy is made as from its pickle
         except Exception:
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
         raise
@@ -203,8 +204,12 @@ def _in_bytes(call: bytes) -> bytes:
 
 @contextmanager
 def _processes(size: int) -> Iterator[Place]:
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Place(_Process, size, max(1, here // size))
+    yield Place(_Process, size, max(1, processors() // size))
+
+
+def processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Process:
@@ -292,6 +297,7 @@ def _connect(address: str) -> None:
     reason: str
     try:
         if address == "local":
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray's makers are told nothing by default
             ray.init(address, include_dashboard=False, logging_level=logging.ERROR)
         else:
             subprocess.run(question, check=True, timeout=PATIENCE, capture_output=True, text=True)
