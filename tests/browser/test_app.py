@@ -56,17 +56,6 @@ def test_a_typed_sentence_is_shown_at_once_and_is_in_the_link(visit, app, settle
     assert view.view.locator(".panel").count() == 1
 
 
-def test_a_link_to_a_page_shows_it_whole_on_a_fresh_server(visit, serve, matrix_of):
-    sizes = {"h": 2, "d_model": 6, "seed": 7, "layers": 3}
-    scene = sizes | {"layer": 2, "head": 2, "mask": "causal", "text": "humpty dumpty sat on"}
-    page = visit(random(f"{serve()}/steps", **scene, operation="softmax"))
-    layer = mha.trace("humpty dumpty sat on", h=2, d_model=6, seed=7, layers=3, mask="causal").layers[1]
-    expected = np.where(layer.allowed(1), layer.weights(1), np.nan)
-    np.testing.assert_allclose(matrix_of(page, "weights A₂"), expected, atol=1e-6)
-    assert page.get_by_role("link", name="Steps", exact=True).is_visible()  # the frame is there too
-    assert page.get_by_role("dialog").count() == 0  # and no "Page not found" over it
-
-
 def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled, eye):
     page = visit(app)
     view = eye(page)

@@ -36,16 +36,11 @@ def saved_file(page, key: str, kind: str):
     return waiting.value.suggested_filename, waiting.value.path().read_bytes()
 
 
+def rows(content: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))
+
+
 # The menu
-
-
-def test_the_menu_of_a_figure_has_its_background_in_both_themes(visit, app, settled):
-    page = visit(f"{app}/embeddings")
-    button = page.locator(".headscope-save > button").first
-    for theme, (red, green, blue) in (("light", (251, 250, 246)), ("dark", (21, 23, 28))):
-        page.emulate_media(color_scheme=theme)
-        settled(page)
-        expect(button).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
 
 
 def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, settled):
@@ -69,9 +64,13 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
         assert page.locator(".headscope-save").count() == len(menus)
 
 
-def test_a_map_of_words_is_saved_with_its_words_by_keyboard(visit, app):
+def test_a_map_of_words_is_saved_with_its_words_by_keyboard_from_a_menu_in_both_themes(visit, app, settled):
     page = visit(f"{app}/embeddings")
     menu = page.locator(".st-key-words_map .headscope-save")
+    for theme, (red, green, blue) in (("dark", (21, 23, 28)), ("light", (251, 250, 246))):
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        expect(menu.locator("> button")).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
     height = "document.querySelector('[data-testid=stMain]').scrollHeight"
     before = page.evaluate(height), page.locator(".st-key-words_map").bounding_box()
     menu.locator("> button").evaluate("e => e.click()")
@@ -161,8 +160,22 @@ def test_an_svg_has_the_figure_with_its_caption(plotted, settled):
         assert page.locator("img[src='x']").count() == 0
 
 
-def test_a_png_has_twice_the_pixels_of_the_figure(plotted):
-    page = plotted()
+def test_a_csv_holds_the_very_numbers_that_are_drawn_and_a_png_has_twice_the_pixels(plotted):
+    text = '=1+1 @x hello, "you" -5 小猫'
+    page = plotted(link("", text=text, mask="causal", head=2).replace("?", "&"))
+    trace = mha.trace(text, h=4, d_model=64, mask="causal")
+    labels = trace.tokens.labels
+    name, content = saved_file(page, PLOT, "CSV")
+    assert name == "headscope-weights-A₂-layer-1-head-2-1-1-x-hello-you-5-小猫.csv"
+    head, *body = rows(content)
+    harmless = ["'" + label if label[0] in "=+-@" else label for label in labels]
+    assert head == ["query / key", *harmless]
+    assert [line[0] for line in body] == harmless
+    layer = trace.layers[0]
+    for line, weights, allowed in zip(body, layer.weights(1), layer.allowed(1), strict=True):
+        for cell, weight, may in zip(line[1:], weights, allowed, strict=True):
+            assert (np.float32(cell) == weight) if may else cell == ""
+
     _, drawn = saved_file(page, PLOT, "SVG")
     root = ET.fromstring(drawn)
     name, content = saved_file(page, PLOT, "PNG")
@@ -190,28 +203,8 @@ def test_a_png_has_twice_the_pixels_of_the_figure(plotted):
     )
     root = ET.fromstring(saved_file(page, PLOT, "SVG")[1])
     texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
-    assert texts.count("animal") == 2
-    assert texts.count("street") == 1  # its column is out of sight, its row is not
-
-
-def rows(content: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))
-
-
-def test_a_csv_holds_the_very_numbers_that_are_drawn(plotted):
-    text = '=1+1 @x hello, "you" -5 小猫'
-    page = plotted(link("", text=text, mask="causal", head=2).replace("?", "&"))
-    trace = mha.trace(text, h=4, d_model=64, mask="causal")
-    name, content = saved_file(page, PLOT, "CSV")
-    assert name == "headscope-weights-A₂-layer-1-head-2-1-1-x-hello-you-5-小猫.csv"
-    head, *body = rows(content)
-    harmless = ["'" + label if label[0] in "=+-@" else label for label in trace.tokens.labels]
-    assert head == ["query / key", *harmless]
-    assert [line[0] for line in body] == harmless
-    layer = trace.layers[0]
-    for line, weights, allowed in zip(body, layer.weights(1), layer.allowed(1), strict=True):
-        for cell, weight, may in zip(line[1:], weights, allowed, strict=True):
-            assert (np.float32(cell) == weight) if may else cell == ""
+    assert texts.count("@") == 2
+    assert texts.count("hello") == 1  # its column is out of sight, its row is not
 
 
 def test_no_word_on_a_map_is_overlapped_or_cut(visit, app):

@@ -57,7 +57,7 @@ PAGES = (
     "steps?steps_view=order",
     "embeddings",
     "train",
-    "sweep",  # an older link to a view of train
+    "train?train_view=heads",
     "model",
     "atlas",
 )

@@ -5,6 +5,7 @@ import os
 import signal
 import sqlite3
 from types import SimpleNamespace
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import expect
@@ -32,19 +33,48 @@ def room(school):
     )
 
 
+@pytest.fixture(scope="module")
+def devices(browser):
+    """`with devices(viewport=…) as page`: a tab in a browser of its own, which remembers nothing.
+
+    One that was given back is used again, since it has compiled the scripts of the app.
+    """
+    free = {}
+
+    @contextlib.contextmanager
+    def lend(**how):
+        settings = {"locale": "en-US", "viewport": {"width": 1100, "height": 900}} | how
+        ready = free.setdefault(str(settings), [])
+        page = ready.pop() if ready else browser.new_context(**settings).new_page()
+        yield page
+        first, *others = page.context.pages
+        for other in others:
+            other.close()
+        first.evaluate("localStorage.clear(), sessionStorage.clear()")
+        first.goto(urljoin(first.url, "/_stcore/health"))
+        first.context.clear_cookies()
+        ready.append(first)
+
+    yield lend
+    for pages in free.values():
+        for page in pages:
+            page.context.close()
+
+
 @pytest.fixture
-def come(browser, room):
+def come(devices, room):
     """`come("Ada")`: a browser of its own, whose student has joined; None does not join."""
     failures = []
+
+    def failed(error) -> None:
+        failures.append(str(error))
+
     with contextlib.ExitStack() as left:
 
         def open_(name: str | None = "", link: str = "", **how):
-            context = browser.new_context(
-                **{"locale": "en-US", "viewport": {"width": 1100, "height": 900}} | how
-            )
-            left.callback(context.close)
-            page = context.new_page()
-            page.on("pageerror", lambda error: failures.append(str(error)))
+            page = left.enter_context(devices(**how))
+            page.on("pageerror", failed)
+            left.callback(page.remove_listener, "pageerror", failed)
             page.goto(room.server.address + (link or room.link))
             if name is not None:
                 page.get_by_label("Name or number").fill(name)

@@ -4,9 +4,12 @@ import re
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 
+import mha_core as mha
 from mha_core.export import scripts
 from pages._kit.text import catalogue
 
@@ -63,9 +66,18 @@ def test_scripts_are_cached_until_they_change(app):
         urllib.request.urlopen(f"{app}{FOLDER}/../app.py")
 
 
-def test_the_app_works_under_a_base_path(serve, visit, eye, tmp_path, alone):
+def test_a_link_to_a_page_shows_it_whole_on_a_fresh_server_under_a_base_path(
+    serve, visit, eye, matrix_of, tmp_path, alone
+):
     address = serve(base="class/one")
-    page = visit(f"{address}/token")
+    sizes = {"h": 2, "d_model": 6, "seed": 7, "layers": 3, "mask": "causal", "text": "humpty dumpty sat on"}
+    asked = sizes | {"source": "random", "layer": 2, "head": 2, "operation": "softmax"}
+    page = visit(f"{address}/steps?{urlencode(asked)}")
+    layer = mha.trace(**sizes).layers[1]
+    expected = np.where(layer.allowed(1), layer.weights(1), np.nan)
+    np.testing.assert_allclose(matrix_of(page, "weights A₂"), expected, atol=1e-6)
+    assert page.get_by_role("link", name="Steps", exact=True).is_visible()  # the frame is there too
+    assert page.get_by_role("dialog").count() == 0  # and no "Page not found" over it
     assert all(name.startswith(f"{address}{FOLDER}/") for name in fetched(page))
     view = eye(visit(address))
     view.token(2).hover()

@@ -77,7 +77,7 @@ scenes = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(scenes)
 def test_a_link_has_what_differs_from_the_defaults_and_reads_back_as_its_scene(scene):
     link = scene.link()
@@ -225,7 +225,7 @@ def test_sizes_that_a_small_model_lacks_do_not_prevent_a_repair():
     assert Scene.of_link("h=1000&n_kv_heads=3&d_k=1").scene.h == 64
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200)
 @given(st.text(max_size=60) | st.text("texhd_modlkns=&?#%+;,12~/:", max_size=60))
 def test_any_text_is_read_as_a_scene_that_has_a_link(text):
     scene, refused = Scene.of_link(text)
