@@ -1,10 +1,12 @@
 """Fixtures of the page tests: the app opened by a link, and readers of its screen."""
 
 import base64
+import contextlib
 import functools
 import itertools
 import json
 import struct
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -23,6 +25,7 @@ from mha_core.sources.huggingface import catalogue as models
 from pages._kit import choice, compute, model_source
 from pages._kit.text import catalogue
 from pages._server import limits
+from pages._server import rooms as server_rooms
 from tests.conftest import six_matrices
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +45,20 @@ def _begun_once():
         patch.setattr(manifest_scanner, "scan_component_manifests", found)
         patch.setattr(local_script_runner, "ScriptCache", lambda: scripts)
         yield
+
+
+@pytest.fixture
+def rooms(monkeypatch, tmp_path):
+    """The rooms of a server that has them, in an empty database."""
+    pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
+    from mha_core.room.rooms import DATABASE
+
+    monkeypatch.setenv(server_rooms.ROOMS, "1")
+    monkeypatch.setenv(DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+    monkeypatch.setattr(server_rooms, "_opened", [])
+    monkeypatch.setattr(server_rooms, "_wrong", deque())
+    with contextlib.closing(server_rooms.rooms()) as opened:
+        yield opened
 
 
 # A link to random weights, which take any words, sizes, masks and positions, and to one sentence.

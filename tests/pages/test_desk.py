@@ -13,7 +13,7 @@ from tests.pages.test_lessons import FILE, NUMBERS, SCREENS
 
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
-from mha_core.room.rooms import RoomKey, Rooms, Unavailable
+from mha_core.room.rooms import RoomKey, Unavailable
 from pages._server import rooms as of_server
 from pages.learn._lessons import library, opening
 
@@ -25,19 +25,9 @@ OF_ANSWER = {"answer", "count", "text", "links"}
 
 
 @pytest.fixture
-def school(tmp_path, monkeypatch):
-    """A server with rooms: their database, which the pages use."""
-    rooms = Rooms(f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
-    monkeypatch.setenv(of_server.ROOMS, "1")
-    monkeypatch.setattr(of_server, "_opened", [rooms])
-    yield rooms
-    rooms.close()
-
-
-@pytest.fixture
-def room(school):
+def room(rooms):
     """A room with the lesson of nine kinds: its code and its secret."""
-    return school.open(LESSON)
+    return rooms.open(LESSON)
 
 
 @pytest.fixture
@@ -57,9 +47,9 @@ def act(click):
     return lambda app, **what: click(app, "desk", what, event="acted")
 
 
-def answered(school, room, name: str = "", **answers: str):
+def answered(rooms, room, name: str = "", **answers: str):
     """A student who has given answers, by the kinds of the questions."""
-    seat = school.enter(room.code, school.join(room.code, name))
+    seat = rooms.enter(room.code, rooms.join(room.code, name))
     for kind, answer in answers.items():
         seat.keep(NUMBERS[kind], 1, answer, language="en")
     return seat
@@ -75,13 +65,13 @@ def signs(app, component) -> list[list[str]]:
 
 
 def test_each_student_has_a_sign_for_each_answer_and_who_needs_help_comes_first(
-    school, room, desk_of, component
+    rooms, room, desk_of, component
 ):
     right = {kind: one for kind, (_, one, _) in SCREENS.items() if one}
     wrong = {kind: one for kind, (_, _, one) in SCREENS.items() if one}
-    answered(school, room, "Ada", **right)
-    answered(school, room, "", **wrong).ask_for_help(True)
-    answered(school, room, "", point="99")  # no word of the sentence: no page sends that
+    answered(rooms, room, "Ada", **right)
+    answered(rooms, room, "", **wrong).ask_for_help(True)
+    answered(rooms, room, "", point="99")  # no word of the sentence: no page sends that
     app = desk_of(room)
     told = component(app, "desk")["table"]["rows"]
     assert [(row["number"], row["name"], row["help"]) for row in told] == [
@@ -101,9 +91,9 @@ def test_each_student_has_a_sign_for_each_answer_and_who_needs_help_comes_first(
 
 
 @pytest.mark.parametrize("kind", SCREENS)
-def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(school, room, desk_of, component, act, kind):
+def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(rooms, room, desk_of, component, act, kind):
     given = SCREENS[kind][2] or {"choose": "1", "why": "Because."}[kind]
-    answered(school, room, **{kind: given})
+    answered(rooms, room, **{kind: given})
     app = act(desk_of(room), do="screen", number=NUMBERS[kind])
     told = component(app, "desk")
     [scene] = told["spreads"]
@@ -119,14 +109,14 @@ def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(school, room, d
         assert [one for one in true if float(one.partition(":")[0]) > 0.05 and one in message] == []
 
     app = act(app, do="reveal")
-    assert school.room(room.code).revealed == {NUMBERS[kind]}
+    assert rooms.room(room.code).revealed == {NUMBERS[kind]}
     assert "truth" in component(app, "desk")["spreads"][0]["votes"][0]
 
 
 def test_for_the_class_names_and_results_are_hidden_until_a_screen_is_revealed(
-    school, room, desk_of, component, act
+    rooms, room, desk_of, component, act
 ):
-    answered(school, room, "Ada", point="3", cell="9,3")
+    answered(rooms, room, "Ada", point="3", cell="9,3")
     app = act(desk_of(room), do="hide")
     assert signs(app, component)[0][:3] == ["answered", "answered", "empty"]
     assert "Ada" not in json.dumps(component(app, "desk"))
@@ -134,8 +124,8 @@ def test_for_the_class_names_and_results_are_hidden_until_a_screen_is_revealed(
     assert signs(app, component)[0][:2] == ["right", "answered"]
 
 
-def test_a_second_vote_is_beside_the_first(school, room, desk_of, component, act):
-    seat = answered(school, room, point="7")
+def test_a_second_vote_is_beside_the_first(rooms, room, desk_of, component, act):
+    seat = answered(rooms, room, point="7")
     app = act(desk_of(room), do="again")
     seat.keep(1, 2, "3", language="en")
     app = app.run()
@@ -147,47 +137,47 @@ def test_a_second_vote_is_beside_the_first(school, room, desk_of, component, act
     assert signs(app, component)[0][0] == "right"
 
 
-def test_the_pace_is_the_classes(school, room, desk_of, act, component):
+def test_the_pace_is_the_classes(rooms, room, desk_of, act, component):
     app = act(desk_of(room), do="here")
     app = act(app, do="screen", number=4)
-    assert school.room(room.code).pace == (4, False)
+    assert rooms.room(room.code).pace == (4, False)
     app = act(act(app, do="pause"), do="free")
-    assert school.room(room.code).pace == (None, True)
+    assert rooms.room(room.code).pace == (None, True)
     assert component(app, "desk")["number"] == 4
 
 
-def test_questions_in_two_languages_have_a_spread_each(school, desk_of, component):
+def test_questions_in_two_languages_have_a_spread_each(rooms, desk_of, component):
     scene = SCREENS["point"][0].removeprefix("scene = ")
     chinese = '"text=动物没有过马路，因为它太累了。&layer=2&head=1&token=它"'
     text = f'minutes = 5\n[[screens]]\nkind = "point"\nscene.en = {scene}\nscene.zh = {chinese}\n'
-    room = school.open(Lesson.read(text, "two"))
+    room = rooms.open(Lesson.read(text, "two"))
     for language in ("en", "zh"):
-        school.enter(room.code, school.join(room.code)).keep(1, 1, "3", language=language)
+        rooms.enter(room.code, rooms.join(room.code)).keep(1, 1, "3", language=language)
     spreads = component(desk_of(room), "desk")["spreads"]
     assert [one["question"]["words"][2] for one in spreads] == ["animal", "没有"]
     assert [one["votes"][0]["counts"][2] for one in spreads] == [1, 1]
     assert all(one["heading"] for one in spreads)
 
 
-def test_a_room_is_opened_as_the_teacher_says(opened_on, school):
+def test_a_room_is_opened_as_the_teacher_says(opened_on, rooms):
     app = opened_on(PAGE, desk="new", lesson="heads")
     app.get_by_key("room_together").set_value(False)
     app.get_by_key("room_days").set_value(7)
     app = app.get_by_key("room_open").click().run()
     [code] = app.session_state[opening.SECRETS]
-    room = school.room(code)
+    room = rooms.room(code)
     assert (room.together, (room.expires - room.opened).days) == (False, 7)
     assert app.query_params["desk"] in (code, [code])
     assert "lesson" not in app.query_params
 
 
-def test_a_teacher_teaches_a_lesson_of_her_own(opened_on, school):
+def test_a_teacher_teaches_a_lesson_of_her_own(opened_on, rooms):
     app = opened_on(PAGE, lesson="make")
     app.session_state[library.DRAFT] = LESSON
     app = app.run().get_by_key("draft_teach").click().run()
     app = app.get_by_key("room_open").click().run()
     [code] = app.session_state[opening.SECRETS]
-    assert school.room(code).lesson.screens == LESSON.screens
+    assert rooms.room(code).lesson.screens == LESSON.screens
 
 
 def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypatch, component):
@@ -205,45 +195,43 @@ def test_a_wrong_secret_is_refused_in_words(room, desk_of, secret, reason):
         app.get_by_key("desk")
 
 
-def test_nobody_finds_rooms_by_trying_codes_of_desks(school, room, desk_of):
+def test_nobody_finds_rooms_by_trying_codes_of_desks(rooms, room, desk_of):
     told = [desk_of(RoomKey(code, "guess")).error[0].value for code in (room.code, "K7QM2X")]
     assert told[0] == told[1]
 
 
-def test_a_database_that_is_away_leaves_the_desk_as_it_was(
-    school, room, desk_of, component, monkeypatch, act
-):
-    answered(school, room, "Ada", point="3")
+def test_a_database_that_is_away_leaves_the_desk_as_it_was(rooms, room, desk_of, component, monkeypatch, act):
+    answered(rooms, room, "Ada", point="3")
     app = desk_of(room)
-    desk = school.desk
-    monkeypatch.setattr(school, "desk", away)
+    desk = rooms.desk
+    monkeypatch.setattr(rooms, "desk", away)
     app = act(app, do="reveal")
     told = component(app, "desk")
     assert "does not answer now" in told["problem"]
     assert told["table"]["rows"][0]["name"] == "Ada"
-    monkeypatch.setattr(school, "desk", desk)
+    monkeypatch.setattr(rooms, "desk", desk)
     app = app.run()
     assert component(app, "desk")["problem"] == ""
     assert app.get_by_key("desk_keep")
 
 
 def test_a_desk_that_is_opened_while_the_database_is_away_comes_by_itself(
-    school, room, desk_of, component, monkeypatch
+    rooms, room, desk_of, component, monkeypatch
 ):
-    desk = school.desk
-    monkeypatch.setattr(school, "desk", away)
+    desk = rooms.desk
+    monkeypatch.setattr(rooms, "desk", away)
     app = desk_of(room)
     assert any("does not answer now" in one.value for one in app.caption)
     assert not app.error
-    monkeypatch.setattr(school, "desk", desk)
+    monkeypatch.setattr(rooms, "desk", desk)
     assert component(app.run(), "desk")["code"] == room.code
 
 
-def test_the_table_is_saved_without_formulas(school, room, desk_of):
-    answered(school, room, "=1+1", point="3", why="=HYPERLINK(1)")
+def test_the_table_is_saved_without_formulas(rooms, room, desk_of):
+    answered(rooms, room, "=1+1", point="3", why="=HYPERLINK(1)")
     from pages.learn._lessons import desk_after
 
-    desk = school.desk(room.code, room.secret)
+    desk = rooms.desk(room.code, room.secret)
     files = desk_after.files(desk)
     table = list(csv.DictReader(io.StringIO(files["csv"]().decode("utf-8-sig"))))
     assert [(row["name"], row["answer"], row["right"]) for row in table] == [
@@ -253,8 +241,8 @@ def test_the_table_is_saved_without_formulas(school, room, desk_of):
     assert [row["name"] for row in json.loads(files["json"]())] == ["=1+1", "=1+1"]
 
 
-def test_a_receipt_is_checked_and_a_forged_one_refused(school, room, desk_of):
-    seat = answered(school, room, "Ada", point="3", cell="9,3")
+def test_a_receipt_is_checked_and_a_forged_one_refused(rooms, room, desk_of):
+    seat = answered(rooms, room, "Ada", point="3", cell="9,3")
     app = desk_of(room)
     app = app.get_by_key("desk_receipt").set_value(seat.receipt()).run()
     assert "Ada had answered 2 of 9" in app.info[0].value
@@ -263,13 +251,13 @@ def test_a_receipt_is_checked_and_a_forged_one_refused(school, room, desk_of):
     assert "has not signed" in app.info[0].value
 
 
-def test_deletion_and_time_are_the_teachers(school, room, desk_of):
+def test_deletion_and_time_are_the_teachers(rooms, room, desk_of):
     app = desk_of(room)
     app.get_by_key("desk_days").set_value(3)
     app = app.get_by_key("desk_keep").click().run()
-    left = school.room(room.code).expires - school.room(room.code).opened
+    left = rooms.room(room.code).expires - rooms.room(room.code).opened
     assert left.days in (2, 3)
     app = app.get_by_key("desk_ends").check().run()
     app = app.get_by_key("desk_delete").click().run()
-    assert school.counts() == {"rooms": 0, "students": 0, "answers": 0}
+    assert rooms.counts() == {"rooms": 0, "students": 0, "answers": 0}
     assert f"Room {room.code} is deleted" in app.info[0].value

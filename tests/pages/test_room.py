@@ -11,22 +11,11 @@ from mha_core.room import rooms as room_module
 from mha_core.room.rooms import Pace
 from pages._server import rooms as server_rooms
 from pages.learn._lessons import answers, library
+from tests.pages.test_lessons import drawn, link
 
 PAGE = "learn/lessons.py"
 HEADS = shipped()["heads"]
 HOSTILE = ["<img src=x onerror=alert(1)>", "=HYPERLINK(1)", "$x$ **b** :red[c]", "\u202eabc", "李 雷"]
-
-
-@pytest.fixture
-def rooms(monkeypatch, tmp_path):
-    monkeypatch.setenv(server_rooms.ROOMS, "1")
-    monkeypatch.setenv(room_module.DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
-    monkeypatch.setattr(server_rooms, "_opened", [])
-    server_rooms._wrong.clear()
-    opened = server_rooms.rooms()
-    yield opened
-    opened.close()
-    server_rooms._wrong.clear()
 
 
 @pytest.fixture
@@ -76,20 +65,6 @@ def lock(act, app, answer: str, screen: int = 1, vote: int = 1):
     return act(app, do="lock", screen=screen, vote=vote, answer=answer)
 
 
-def link(app) -> str:
-    """The room in the address of the page."""
-    value = app.query_params["room"]
-    return value if isinstance(value, str) else value[0]
-
-
-def drawn(app, key: str) -> bool:
-    try:
-        app.get_by_key(key)
-    except KeyError:
-        return False
-    return True
-
-
 def written(desk) -> list[tuple[int, int, int, str]]:
     return [(one.student, one.screen, one.vote, one.answer) for one in desk.answers()]
 
@@ -101,7 +76,7 @@ def test_a_code_is_typed_as_one_likes_and_opens_the_room(opened_on, component, d
     app = opened_on(PAGE)
     app.text_input(key="room_typed").set_value(f" {desk.code[:3].lower()}-{desk.code[3:].lower()} ")
     app.button[0].click().run()
-    assert link(app) == invitation
+    assert link(app, "room") == invitation
     data = component(app, "room")
     assert "What is a head?" in data["heading"]
     assert f"{desk.room().expires:%Y-%m-%d}" in data["what"]
@@ -123,7 +98,7 @@ def test_who_joins_is_known_to_the_desk_and_comes_back_by_the_token(
 
 def test_who_joined_by_a_typed_code_is_in_the_address_by_the_invitation(opened_on, act, desk, invitation):
     app = act(opened_on(PAGE, room=desk.code), do="join", name="")
-    assert link(app) == invitation
+    assert link(app, "room") == invitation
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -20,16 +20,6 @@ LESSON = next(iter(shipped().values()))
 
 
 @pytest.fixture
-def rooms(monkeypatch, tmp_path):
-    monkeypatch.setenv(server_rooms.ROOMS, "1")
-    monkeypatch.setenv(room_module.DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
-    monkeypatch.setattr(server_rooms, "_opened", [])
-    opened = server_rooms.rooms()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def version_of():
     client = TestClient(Starlette(routes=[Route("/rooms/{invitation}", server_rooms.version)]))
     return lambda invitation: client.get(f"/rooms/{invitation}")
