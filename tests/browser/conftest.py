@@ -175,7 +175,8 @@ def tabs(browser):
         page.set_viewport_size(viewport)
         page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion="null")
         yield page
-        page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
+        # Fails where the page has crashed: it is not lent again.
+        page.evaluate("localStorage.clear(), sessionStorage.clear()")
         if page.url.startswith("http"):  # a saved page has nobody to ask and may stay open
             try:  # about:blank would end the process that has compiled the scripts
                 page.goto(urljoin(page.url, "/_stcore/health"))
@@ -271,7 +272,7 @@ def model(visit, app, folder):
 
 @pytest.fixture
 def visit(tabs):
-    """Open an address in a tab of its own and wait until the page has been drawn.
+    """Open an address in a tab of its own and wait until the page has been drawn; without one, an empty tab.
 
     `sent` and `heard` collect the messages to and from the server. A `first` visit has an empty browser
     cache, and a processor that is so many times `slower`. At the end of the test no script of the page may
@@ -287,7 +288,7 @@ def visit(tabs):
             failures.append(message.text)
 
     def open_page(
-        address: str,
+        address: str = "",
         *,
         theme: str = "light",
         width: int = 1440,
@@ -320,8 +321,9 @@ def visit(tabs):
             session.send("Network.setCacheDisabled", {"cacheDisabled": True})
             session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
             lent.callback(session.detach)
-        page.goto(address)
-        settle(page)
+        if address:
+            page.goto(address)
+            settle(page)
         return page
 
     with contextlib.ExitStack() as lent:

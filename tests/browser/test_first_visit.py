@@ -94,10 +94,10 @@ def test_a_page_is_accessible_in_both_themes(visit, app, settled, axe, jumps, pa
     opened = visit(f"{app}/{page}", first=True)
     assert not jumps(opened)
     opened.evaluate(axe)
-    for theme in ("light", "dark"):
-        opened.emulate_media(color_scheme=theme)
-        settled(opened)
-        assert faults(opened, theme) == [], theme
+    assert faults(opened, "light") == []
+    opened.emulate_media(color_scheme="dark")
+    settled(opened)
+    assert faults(opened, "dark") == []
     first, *levels = opened.evaluate(HEADINGS)
     assert first == 1
     assert 1 not in levels

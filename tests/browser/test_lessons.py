@@ -34,7 +34,6 @@ def opened(visit, app, settled):
 
     def open_(**how):
         page = visit(f"{app}/lessons", **how)
-        page.evaluate("localStorage.clear()")
         upload = page.locator("input[type=file]")
         upload.set_input_files({"name": "mine.toml", "mimeType": "text/plain", "buffer": MINE.encode()})
         expect(page.locator(".lesson .place")).to_have_text("1 of 2")
@@ -50,9 +49,7 @@ def student(visit, app, settled):
     students = []
 
     def come(*, keys: bool = False, **how) -> Student:
-        page = visit(f"{app}/lessons", **how)
-        page.evaluate("localStorage.clear()")
-        students.append(Student(page, app, settled, keys=keys))
+        students.append(Student(visit(**how), app, settled, keys=keys))
         return students[-1]
 
     yield come
