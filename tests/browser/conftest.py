@@ -275,8 +275,8 @@ def visit(tabs):
     """Open an address in a tab of its own and wait until the page has been drawn; without one, an empty tab.
 
     `sent` and `heard` collect the messages to and from the server. A `first` visit has an empty browser
-    cache, and a processor that is so many times `slower`. At the end of the test no script of the page may
-    have failed.
+    cache, and until the page is drawn a processor that is so many times `slower`. At the end of the test no
+    script of the page may have failed.
     """
     failures = []
 
@@ -324,6 +324,8 @@ def visit(tabs):
         if address:
             page.goto(address)
             settle(page)
+        if first:
+            session.send("Emulation.setCPUThrottlingRate", {"rate": 1})
         return page
 
     with contextlib.ExitStack() as lent:
