@@ -20,10 +20,12 @@ def of(trace: AttentionTrace) -> Atlas | None:
 
 
 def link(trace: AttentionTrace) -> None:
-    """A link to what the chosen head does over many texts; nothing for a model without an atlas."""
-    if (atlas := of(trace)) is not None:
-        label = t("atlas.link", count=f"{atlas.n_texts:,}")
-        st.page_link(PAGES / "models/atlas.py", label=label, icon=":material/arrow_forward:")
+    """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
+    if (atlas := of(trace)) is None:
+        return
+    label = t("atlas.link", count=f"{atlas.n_texts:,}")
+    if st.button(label, key="to_atlas", type="tertiary", icon=":material/arrow_forward:"):
+        st.switch_page(PAGES / "models/atlas.py", query_params={"atlas": atlas.folder.name})
 
 
 def measure(name: str) -> str:

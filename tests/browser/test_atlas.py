@@ -24,7 +24,7 @@ def fields(page) -> dict[str, str]:
 
 def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_back(visit, app, eye, settled):
     page = visit(f"{app}/?{urlencode({'text': TEXT, 'twin': ''})}")
-    page.get_by_role("link", name="This head over 1,000 texts").click()
+    page.get_by_role("button", name="This head over 1,000 texts").click()
     claim = page.locator(".st-key-atlas_claim")
     expect(claim).to_contain_text("Pronoun → noun in 100%")
     expect(page.get_by_text("In your sentence, “The dog chased")).to_be_visible()
@@ -32,7 +32,8 @@ def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_b
     page.mouse.click(*page.evaluate(PLACE, ["layer 2", 3]))
     expect(claim).to_contain_text("96% of the weight")
     settled(page)
-    page.locator(".st-key-shown_atlas_decile").get_by_text("3", exact=True).click()
+    page.get_by_role("combobox", name="Tenth").click()
+    page.get_by_role("option", name="3", exact=True).click()
     atlas = mha.Atlas(resources.path(*library.FOLDER) / "glass-box-en-h4-d64")
     example = atlas.top("previous token", layer=1, head=3, n=1, decile=3).iloc[0]
     expect(page.locator(".st-key-shown_atlas_text")).to_contain_text(example["string"][:-1])

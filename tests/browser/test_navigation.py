@@ -80,7 +80,7 @@ def test_pages_are_in_sections_at_the_top_or_in_the_menu_of_a_phone(visit, app):
             expect(opener).to_be_visible()
             assert opener.evaluate("e => getComputedStyle(e, '::after').content") == '"Menu"'
             opener.click()
-        expect(links.get_by_role("link")).to_have_count(11)
+        expect(links.get_by_role("link")).to_have_count(12)
         expect(links.get_by_role("link").last).to_be_in_viewport()
         boxes = links.locator("> :has(a)").all()
         named = {box.inner_text(): box.evaluate(before).strip('"') for box in boxes}

@@ -41,7 +41,7 @@ def numbers(values) -> np.ndarray:
 
 
 def link_to_atlas(app) -> list[str]:
-    return [link.proto.label for link in app.get("page_link") if link.proto.page == "atlas"]
+    return [button.label for button in app.button if button.key == "to_atlas"]
 
 
 @pytest.fixture(scope="module")

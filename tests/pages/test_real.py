@@ -735,7 +735,7 @@ def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_sa
         links = [link.proto.page for link in app.get("page_link")]
         assert ("real.py" in navigation, "model" in links) == (hosted == "0", hosted == "0")
     options = opened().selectbox(key="shown_source").options
-    assert (len(navigation), english("source.model") in options) == (10, False)
+    assert (len(navigation), english("source.model") in options) == (11, False)
     for link in ({}, {"source": "model"}, {"source": "model", "model": "openai-community/gpt2"}):
         app = arrived("models/real.py", **link)
         assert [words.value for words in app.info] == [english("real.none_hosted")]

@@ -52,7 +52,7 @@ def show(subject: Subject) -> None:
             words=atlases.measure,
             width=210,
         )
-        choice.draw(st.pills, t("atlas.decile"), DECILE, names, names[0], words=str, required=True)
+        choice.draw(st.selectbox, t("atlas.decile"), DECILE, names, names[0], words=str, width=170)
     measure = st.session_state[MEASURE]
     st.caption(t(f"atlas.about.{_kind(measure)}", measure=atlases.measure(measure)))
     found = compute.of(
