@@ -109,9 +109,11 @@ def _line(example: Example) -> str:
 def _draw(subject: Subject, example: Example) -> None:
     """The text in the head view, looking at its strongest cell, and links to the same on other pages."""
     scene = _scene(subject.atlas, example.text)
-    if scene.source == "model" and not model_source.ready(scene):
-        refusals.no_model(scene)
-        return
+    if scene.source == "model":
+        if not model_source.ready(scene):
+            refusals.no_model(scene)
+            return
+        model_source.load(scene, st.empty())
     try:
         trace = compute.trace(scene)
     except MhaError as error:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.atlases import measures as of_texts
+from mha_core.atlases.query import Atlas
 from mha_core.figures.packed import Packed
 from mha_core.figures.strips import strips
 from pages._kit import atlases, charts, chooser, compute
@@ -17,6 +18,7 @@ from pages.models._atlas.subject import Subject
 
 MAX_TEXT = 60  # characters of the visitor's sentence in a caption
 BESIDES = "distance"  # is no share, so it is in the table alone
+MARKS = ("mean", "shuffled", "chance", "fixed", "own")  # of the figure
 
 
 def show(subject: Subject) -> None:
@@ -69,7 +71,8 @@ def measures(subject: Subject) -> None:
         own=tuple(own.items()),
     )
     title = t("atlas.measures_title", head=subject.name)
-    marks = t(f"atlas.marks_{'others' if subject.own is None else 'own'}")
+    drawn = [name for name in MARKS if table[t(f"atlas.column.{name}")].notna().any()]
+    marks = t("atlas.marks", list=joined(t(f"atlas.mark.{name}") for name in drawn))
     charts.draw(
         figure,
         key="atlas_measures",
@@ -78,7 +81,7 @@ def measures(subject: Subject) -> None:
         origin=replace(subject.origin, note=paragraph([f"{subject.origin.note}.", marks])),
         config=charts.BARS_CONFIG,
     )
-    st.caption(paragraph([marks, t("atlas.measures_how"), _of_own(subject.own)]))
+    st.caption(paragraph([marks, t("atlas.measures_how"), _of_own(subject)]))
     with st.popover(t("overview.table")):
         st.dataframe(table, hide_index=True, key="atlas_measures_table")
 
@@ -95,16 +98,17 @@ def _of_trace(trace: AttentionTrace, *, layer: int) -> np.ndarray:
     return of_texts.of_layer(trace.layers[layer], trace.tokens).value
 
 
-def _of_own(own: AttentionTrace | None) -> str:
-    if own is None:
+def _of_own(subject: Subject) -> str:
+    """Which sentence is the visitor's, and what is not known of it."""
+    if subject.own is None:
         return ""
-    text = own.tokens.text
+    text = subject.own.tokens.text
     short = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-    return t("atlas.of_own", text=literal(short))
+    return t(f"atlas.of_own_{'linked' if subject.has_links else 'alone'}", text=literal(short))
 
 
 def _drawn(
-    atlas: atlases.Atlas,
+    atlas: Atlas,
     *,
     layer: int,
     head: int,
@@ -117,7 +121,7 @@ def _drawn(
     figure = strips(
         rows.drop(index=BESIDES).dropna(subset="mean"),
         names={name: atlases.measure(name) for name in rows.index},
-        words={name: t(f"atlas.column.{name}") for name in ("mean", "shuffled", "chance", "fixed", "own")},
+        words={name: t(f"atlas.column.{name}") for name in MARKS},
         hue=head,
         bold=claimed,
     )

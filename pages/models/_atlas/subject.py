@@ -40,6 +40,11 @@ class Subject(NamedTuple):
         return self.every_claim.get((self.layer, self.head), ())
 
     @property
+    def has_links(self) -> bool:
+        """Whether the links between the words of the texts are known: then they are made-up sentences."""
+        return _has_links(self.atlas)
+
+    @property
     def name(self) -> str:
         return t("overview.name", layer=self.layer + 1, head=self.head + 1)
 
@@ -114,5 +119,8 @@ def _name(atlas: Atlas) -> str:
 
 
 def _texts(atlas: Atlas) -> str:
-    made_up = not set(ROLES).isdisjoint(atlas.measures)
-    return t(f"atlas.texts_{'made_up' if made_up else 'read'}", count=f"{atlas.n_texts:,}")
+    return t(f"atlas.texts_{'made_up' if _has_links(atlas) else 'read'}", count=f"{atlas.n_texts:,}")
+
+
+def _has_links(atlas: Atlas) -> bool:
+    return not set(ROLES).isdisjoint(atlas.measures)
