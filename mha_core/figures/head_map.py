@@ -111,16 +111,20 @@ def _whiskers(rows: pd.DataFrame, letter: str) -> dict:
 
 def _names(known: pd.DataFrame, chosen: tuple[int, int] | None) -> dict:
     """The short names of the heads that have room for them in the narrowest window."""
-    spans = {letter: known[letter].max() - known[letter].min() or 1.0 for letter in "xy"}
+    sizes = {"x": NARROW, "y": HEIGHT - AROUND}
+    ends = {letter: _ends(known, letter) for letter in sizes}
     pixels = pd.DataFrame(
         {
-            "x": known["x"].to_numpy() / max(spans["x"], 1.0) * NARROW,
-            "y": known["y"].to_numpy() / max(spans["y"], 1.0) * (HEIGHT - AROUND),
+            letter: (known[letter].to_numpy() - ends[letter][0]) / np.ptp(ends[letter]) * size
+            for letter, size in sizes.items()
         },
         known["name"].to_numpy(),
     )
+    corners = pd.DataFrame([dict.fromkeys(sizes, 0.0), sizes])  # the figure goes beyond the outer points
     first = known["name"].get(chosen)
-    sides = free_sides(pixels, pixels, pixels[:0], first=first, widths=(NARROW,), height=HEIGHT)
+    sides = free_sides(
+        pd.concat([pixels, corners]), pixels, pixels[:0], first=first, widths=(NARROW,), height=HEIGHT
+    )
     by_name = known.set_index("name").loc[list(sides)]
     return _marks(
         by_name["x"],
@@ -135,13 +139,19 @@ def _names(known: pd.DataFrame, chosen: tuple[int, int] | None) -> dict:
 
 
 def _axis(known: pd.DataFrame, letter: str, words: str) -> dict:
-    largest = known[[letter, f"{letter}_high", f"{letter}_shuffled", f"{letter}_chance"]].max().max()
     return {
-        "range": [end * (largest if largest > 1 else 1.0) for end in UNIT],
+        "range": _ends(known, letter),
         "title": axis_title(words),
         "zeroline": False,
         "automargin": True,
     }
+
+
+def _ends(known: pd.DataFrame, letter: str) -> tuple[float, float]:
+    """Where an axis begins and ends."""
+    largest = known[[letter, f"{letter}_high", f"{letter}_shuffled", f"{letter}_chance"]].max().max()
+    low, high = (end * (largest if largest > 1 else 1.0) for end in UNIT)
+    return low, high
 
 
 def _chance(known: pd.DataFrame, letter: str) -> dict:

@@ -79,6 +79,16 @@ def test_the_chosen_head_is_ringed_and_named_first():
     assert set(names.text) <= set(points["name"])
 
 
+def test_names_are_left_out_where_heads_crowd():
+    points = of_heads(places=[(layer, head) for layer in range(2) for head in range(40)])
+    points[["x", "y"]] = 0.2 + points[["x", "y"]] / 100
+    [names] = [trace for trace in draw(points, chosen=(1, 7)).data if trace.mode == "markers+text"]
+    assert names.text[0] == "2·8"
+    assert len(names.text) < 10
+    [names] = [trace for trace in draw().data if trace.mode == "markers+text"]
+    assert len(names.text) == 4
+
+
 def test_shares_have_one_axis_and_other_measures_reach_their_largest_value():
     assert list(draw().layout.xaxis.range) == [-0.1, 1.1]
     low, high = draw(of_heads(8.0)).layout.xaxis.range
