@@ -37,13 +37,17 @@ def measure(name: str) -> str:
 
 def in_words(claim: Claim) -> str:
     """What a head does, in how many texts, with the interval; without markup."""
-    return t(
+    said = t(
         f"atlas.claim_{'role' if claim.is_role else 'weight'}",
         measure=measure(claim.measure),
         share=percent(claim.mean),
         count=f"{claim.n:,}",
-        interval=f"{100 * claim.low:.0f}–{percent(claim.high)}",
     )
+    if claim.low == claim.high:  # all texts are alike
+        return said
+    low, high = (100 * end for end in (claim.low, claim.high))
+    digits = 0 if round(low) != round(high) else 1
+    return t("atlas.claim_interval", claim=said, low=f"{low:.{digits}f}", high=f"{high:.{digits}f}")
 
 
 def percent(share: float) -> str:

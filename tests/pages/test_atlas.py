@@ -54,14 +54,9 @@ def own_folder(tmp_path_factory):
 
 def test_it_opens_on_the_head_that_finds_the_noun_and_says_how_sure_that_is(opened_on, english):
     app, row = opened_on(ATLAS), shipped().head(1, 0).loc["pronoun to noun"]
-    share = {name: f"{row[name]:.0%}" for name in ("mean", "high", "shuffled", "chance", "fixed")}
-    claim = english(
-        "atlas.claim_role",
-        measure="Pronoun → noun",
-        share=share["mean"],
-        count="489",
-        interval=f"{100 * row['low']:.0f}–{share['high']}",
-    )
+    share = {name: f"{row[name]:.0%}" for name in ("mean", "shuffled", "chance", "fixed")}
+    assert row["low"] == row["high"] == 1  # without an interval
+    claim = english("atlas.claim_role", measure="Pronoun → noun", share=share["mean"], count="489")
     assert literal(claim) in said(app)
     compared = {name: share[name] for name in ("shuffled", "chance", "fixed")}
     assert english("atlas.compared_fixed", **compared) in said(app)
@@ -73,6 +68,9 @@ def test_a_head_that_looks_by_position_is_said_to_and_has_the_value_of_your_sent
     app = opened_on(ATLAS, text=text, layer=2, head=4)
     trace = mha.trace(text, source="mini", h=4, d_model=64)
     values = measures.of_layer(trace.layers[1], trace.tokens).value[3]
+    row = shipped().head(1, 3).loc["previous token"]
+    interval = f"({100 * row['low']:.1f}–{100 * row['high']:.1f}%)"
+    assert any(words.endswith(literal(interval)) for words in said(app))
     own = english("atlas.own", share=f"{values[0]:.0%}")
     assert any(english("atlas.by_position") in words and own in words for words in said(app))
     drawn = trace_of(figure(app, "atlas_measures"), english("atlas.column.own"))
