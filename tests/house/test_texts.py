@@ -17,6 +17,8 @@ from mha_core.analysis import patterns
 from mha_core.analysis.derivation import STEPS, adjust
 from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
+from mha_core.atlases import measures
+from mha_core.atlases.texts import SMALL
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.export import head_view
 from mha_core.scene.link import choices
@@ -46,6 +48,9 @@ NAMED = {
     },
     "role.{}": set(ROLES),
     "roles.pattern.{}": set(patterns.MEASURES),
+    "atlas.measure.{}": {*measures.MEASURES} - {*patterns.MEASURES},
+    "atlas.about.{}": {"role", "position", *measures.MEASURES} - {*patterns.POSITIONS},
+    "atlas.language.{}": {*SMALL.values()},
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
     "words.class_{}": {kind for name in ("en", "zh") for kind in lexicon(name).kinds.values()},
     "hub.{}": {model.id.rpartition("/")[2] for model in hub_models()},
