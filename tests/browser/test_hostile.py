@@ -331,5 +331,5 @@ def test_strangers_see_all_pages_at_the_top(strangers, visit):
     """A menu of Streamlit's would push the last pages into "2 more"."""
     page = visit(f"{strangers}/steps", width=1366)
     links = page.get_by_test_id("stTopNav").get_by_role("link")
-    expect(links).to_have_count(11)
+    expect(links).to_have_count(12)
     expect(links.last).to_be_in_viewport()
