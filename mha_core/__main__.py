@@ -143,7 +143,11 @@ def _parser() -> argparse.ArgumentParser:
     help_text = "the folder of the atlas; a run that was stopped goes on there"
     atlas.add_argument(*("-o", "--output"), type=Path, required=True, metavar="FOLDER", help=help_text)
     atlas.add_argument("--count", type=int, help="at most this many texts; 1,000 made-up ones by default")
-    atlas.add_argument("--workers", type=int, help="processes; on Ray by default one for each processor")
+    atlas.add_argument(
+        "--workers",
+        type=int,
+        help="processes, each with one thread; on Ray by default one for each processor",
+    )
     help_text = "use a Ray cluster: auto, local, or its address"
     atlas.add_argument("--ray", metavar="ADDRESS", help=help_text)
     _add_settings(atlas, "mini")

@@ -169,7 +169,7 @@ def looked(block: RowBlock[slice], patterns: Patterns, kinds: TokenKinds, links:
     everywhere = np.arange(len(queries))
     for name, keys in kinds.of_kind.items():
         chance = chance_of(keys[None])
-        value = weights @ keys.astype(weights.dtype)
+        value = np.vecdot(weights, keys.astype(weights.dtype))
         yield Looked(name, everywhere, value, several & (chance > 0), chance, keys[None])
     for name, repeated in kinds.repeated.items():
         keys = repeated[block.rows]

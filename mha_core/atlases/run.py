@@ -92,9 +92,10 @@ def atlas(
     `trace`. In every text each head gets the measures that `Atlas.measures` lists, a second time with the
     words of the text shuffled, and by chance, with equal weights.
 
-    Texts are measured in shards of `shard` texts, in this process, in a pool of `workers` processes, or by
-    actors of Ray at an address (``ray="auto"`` finds the cluster of this machine). On processors of one type
-    the files are the same by all of these and for any `batch`. A run that was stopped goes on in the same
+    Texts are measured in shards of `shard` texts, in this process, in `workers` processes, or on a Ray
+    cluster at an address (``ray="auto"`` finds that of this machine). Each worker uses one thread, so a
+    worker for each processor is fastest. On processors of one type the files are the same by all of these
+    and for any `batch`. A run that was stopped goes on in the same
     folder; a folder with an atlas of other texts or of another model is refused. A text that cannot be
     traced is left out and listed in `Atlas.left_out`. `seed` is that of the intervals; `progress` is called
     after each shard.

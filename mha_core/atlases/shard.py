@@ -2,11 +2,13 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 
 from mha_core.atlases import measures
 from mha_core.atlases.measures import TextMeasures
@@ -60,6 +62,17 @@ def origin(source: Source) -> list:
     return [kind, {fact: found.get(fact, value) for fact, value in facts.items()}]
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch: a sum that is divided among threads depends on their number in its last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Measurer:
     """Measures shards with one model. All traces have the same `origin`; `linked` texts have links."""
 
@@ -69,8 +82,9 @@ class Measurer:
 
     def __call__(self, shard: Shard) -> bytes:
         """The Parquet file of a shard: a row for each text and head, a row group for each layer."""
-        plain = self._of_texts([(one.text, one.links) for one in shard.texts])
-        mixed = self._of_texts([(one.shuffled, one.shuffled_links) for one in shard.texts])
+        with one_thread():
+            plain = self._of_texts([(one.text, one.links) for one in shard.texts])
+            mixed = self._of_texts([(one.shuffled, one.shuffled_links) for one in shard.texts])
         kept: list[tuple[int, list[TextMeasures], list[TextMeasures]]] = []
         left_out = []
         for number, (one, other) in enumerate(zip(plain, mixed, strict=True), start=shard.first):

@@ -38,6 +38,22 @@ def test_an_atlas_has_the_same_files_however_it_is_run(options, made, tmp_path):
     assert files(tmp_path / "a") == files(made)
 
 
+def test_texts_are_measured_with_one_thread_which_others_do_not_notice(tmp_path, monkeypatch):
+    """The last bit of a sum depends on the number of threads that share it."""
+    used, of_trace = [], measures.of_trace
+    monkeypatch.setattr(
+        measures, "of_trace", lambda *given: used.append(torch.get_num_threads()) or of_trace(*given)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        mini(tmp_path / "a", count=2)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {1}
+
+
 def test_a_shard_whose_worker_dies_is_measured_again_and_counted(made, tmp_path):
     seen = []
 

@@ -1,4 +1,4 @@
-"""The page Atlas in a browser: from a head on the map to its passport, a text of it, and that text on Heads."""
+"""The page Atlas in a browser: from a head on the map to its passport, a text of it, and back from Heads."""
 
 from urllib.parse import parse_qs, urlencode, urlsplit
 
