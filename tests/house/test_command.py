@@ -401,7 +401,7 @@ def test_an_atlas_is_made_with_its_progress_and_opened(tmp_path, capsys, started
 
     assert command.main(["open", str(folder)]) == 0
     assert os.environ[resources.ATLAS] == str(folder)
-    assert os.environ[resources.LINK] == "/atlas"
+    assert os.environ[resources.LINK] == "/atlas?atlas=small+atlas"
     assert len(started) == 1
 
 
