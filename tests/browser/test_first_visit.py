@@ -30,10 +30,8 @@ PAGES = {
     "lessons": "Lessons",
     "lessons?lesson=heads&screen=5&answers=5-3:60,7:40": "Lessons",
 }
-LATE = (
-    "steps?steps_view=order",
-    "cost?case=15",
-)  # they have jumped on a busy computer, which draws each part late
+# Those that have jumped on a busy computer, which draws each part late.
+LATE = ("steps?steps_view=order", "cost?case=15")
 # Where pictures stand above each other, and many controls below each other.
 ON_PHONES = {
     "": "Heads",

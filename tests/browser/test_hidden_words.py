@@ -13,7 +13,6 @@ def text_field(page, field: str):
 
 def test_of_two_words_of_the_same_name_the_chosen_one_is_hidden(visit, app, eye, settled):
     page = visit(f"{app}?{urlencode({'text': BIRD, 'twin': ''})}")
-    settled(page)
     view = eye(page, "head_view")
     for at in (4, 7):  # the first, then the other
         view.word(at).click()
@@ -36,7 +35,6 @@ def test_of_two_words_of_the_same_name_the_chosen_one_is_hidden(visit, app, eye,
 def test_a_word_of_the_second_sentence_is_hidden_and_guessed_there(visit, app, eye, settled):
     twin = "A big animal didn't cross the street because it was too wide."
     page = visit(f"{app}?{urlencode({'twin': twin})}")
-    settled(page)
     view = eye(page, "head_view")
     view.word(3, 1).click()  # "animal", which is the third token of the first sentence
     view.button("Hide “animal”").click()
