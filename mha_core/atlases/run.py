@@ -31,6 +31,7 @@ from mha_core.traces.trace import AttentionTrace
 SHARD = 256  # texts that are measured together: a stop loses at most these for each worker
 BATCH = 16  # texts in one pass of a model
 PROBED = 16  # texts, one of which must be readable
+SEED = 0  # of the intervals
 OF_ONE_TEXT = ("target", "attention_mask", "position_ids", "answers", "edits")  # settings of `trace`
 ROOM = 1.2  # the bytes that must be free, relative to those an atlas is estimated to need
 
@@ -77,7 +78,6 @@ def atlas(
     ray: str | None = None,
     batch: int = BATCH,
     shard: int = SHARD,
-    seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> Atlas:
@@ -97,8 +97,7 @@ def atlas(
     worker for each processor is fastest. On processors of one type the files are the same by all of these
     and for any `batch`. A run that was stopped goes on in the same
     folder; a folder with an atlas of other texts or of another model is refused. A text that cannot be
-    traced is left out and listed in `Atlas.left_out`. `seed` is that of the intervals; `progress` is called
-    after each shard.
+    traced is left out and listed in `Atlas.left_out`. `progress` is called after each shard.
 
     Raises `MhaError` as `trace` does; for texts that cannot be read; for a model whose layers are of several
     kinds, as an encoder–decoder; and for an atlas that does not fit on the disk.
@@ -116,7 +115,7 @@ def atlas(
         plan = _planned(
             _shards(read(texts, linked=linked, count=count), shard),
             planned,
-            lambda some: _identity(some, source, settings, linked=linked, seed=seed),
+            lambda some: _identity(some, source, settings, linked=linked),
         )
         _check_same(folder, plan)
         with replacing(folder / MANIFEST) as temporary:
@@ -178,7 +177,7 @@ def _planned(
     return plan | {"texts": count, "digest": digest.hexdigest()[:16], "shards": names}
 
 
-def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool, seed: int) -> dict[str, Any]:
+def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool) -> dict[str, Any]:
     """What the numbers of an atlas depend on besides its texts. One of the texts is traced to find out."""
     trace = _probe(some, source, settings)
     if len(trace.kinds) > 1:
@@ -204,7 +203,7 @@ def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool, seed
         "weights": weights_digest(source, **settings),
         "heads": [layer.n_heads for layer in trace.layers],
         "measures": list(measures.columns(linked=linked)),
-        "seed": seed,
+        "seed": SEED,
         "versions": {
             "headscope": mha_core.__version__,
             "torch": str(torch.__version__),

@@ -283,9 +283,8 @@ def test_a_worker_with_other_packages_is_refused(refused):
         ({"trained": False}, "settings"),
         ({"count": COUNT - 1}, "number of texts"),
         ({"texts": TEXTS * 8}, "measures"),
-        ({"seed": 1}, "seed"),
+        ({"source": "random", "seed": 1}, "source"),
         ({"shard": 7}, "shards"),
-        ({"source": "random"}, "source"),
     ],
 )
 def test_a_folder_with_another_atlas_is_refused_and_stays(other, said, made, tmp_path, refused):
