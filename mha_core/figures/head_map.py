@@ -125,6 +125,8 @@ def _names(known: pd.DataFrame, chosen: tuple[int, int] | None) -> dict:
     sides = free_sides(
         pd.concat([pixels, corners]), pixels, pixels[:0], first=first, widths=(NARROW,), height=HEIGHT
     )
+    # Above or beneath its point a name that has room keeps it in a wider window; beside it, it need not.
+    sides = {name: side for name, side in sides.items() if side.endswith("center")}
     by_name = known.set_index("name").loc[list(sides)]
     return _marks(
         by_name["x"],
