@@ -149,8 +149,9 @@ def _check_deaths(number: int, times: int, size: int) -> None:
     if times < MAX_DEATHS:
         return
     raise MhaError(
-        "{times} workers died before they could do a task. A worker dies when it is killed or when its "
-        "machine has no memory left; fewer workers leave more memory for each."
+        "{times} workers died before they could do a task. In a script, start them below "
+        'if __name__ == "__main__":, as each of them imports the script. A worker also dies when it is '
+        "killed or when its machine has no memory left; fewer workers leave more memory for each."
         if number == PREPARATION
         else "{times} workers died over task {number}, so it is not done again. A worker dies when it is "
         "killed or when its machine has no memory left; fewer workers leave more memory for each.",

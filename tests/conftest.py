@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,14 @@ torch.set_num_threads(1)
 def assert_close(ours, theirs, tolerance: float = 1e-6) -> None:
     """Assert that two arrays differ by at most the tolerance."""
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
+
+
+@pytest.fixture(autouse=True)
+def _own_main():
+    """Streamlit's tester leaves the page behind as ``__main__``, which a new process would import."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture(scope="session", autouse=True)
