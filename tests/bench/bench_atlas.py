@@ -108,12 +108,14 @@ def workers(shards: int = 8, size: int = 16) -> None:
             for _ in range(count):
                 next(results)
             start = time.monotonic()
-            size_of = sum(len(content) for _, content in results)
+            for _ in results:
+                pass
             seconds[count] = time.monotonic() - start
+        size_of = len(prepare()(Shard(0, tuple(texts(run.SHARD)))))
     result("two workers, times one", seconds[1] / seconds[2], 1.6, seconds=seconds)
     minutes = seconds[2] / len(some) * 10_000 / 60
     result(f"10,000 texts × {TOKENS} tokens × {HEADS_OF_MODEL} heads, minutes", minutes, 8)
-    megabytes = size_of / len(some) / HEADS_OF_MODEL * 10_000 / 1e6
+    megabytes = size_of / run.SHARD / HEADS_OF_MODEL * 10_000 / 1e6
     result("megabytes of a head in 10,000 texts", megabytes, 0.5)
 
 
