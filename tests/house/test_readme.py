@@ -24,6 +24,7 @@ PAGES = [
     "assets/lessons/README.md",
     "assets/lessons/README.zh.md",
     "mha_core/README.md",
+    "mha_core/atlases/README.md",
     "assets/deploy/README.md",
     "mha_core/export/README.md",
     "mha_core/training/README.md",
