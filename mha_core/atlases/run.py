@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mha_core import executor
 from mha_core.atlases import measures, summary
@@ -95,9 +96,9 @@ def atlas(
     Texts are measured in shards of `shard` texts, in this process, in `workers` processes, or on a Ray
     cluster at an address (``ray="auto"`` finds that of this machine). Each worker uses one thread, so a
     worker for each processor is fastest. On processors of one type the files are the same by all of these
-    and for any `batch`. A run that was stopped goes on in the same
-    folder; a folder with an atlas of other texts or of another model is refused. A text that cannot be
-    traced is left out and listed in `Atlas.left_out`. `progress` is called after each shard.
+    and for any `batch`. A run that was stopped goes on in the same folder; a folder with an atlas of other
+    texts or of another model is refused. A text that cannot be traced is left out and listed in
+    `Atlas.left_out`. `progress` is called after each shard.
 
     Raises `MhaError` as `trace` does; for texts that cannot be read; for a model whose layers are of several
     kinds, as an encoder–decoder; and for an atlas that does not fit on the disk.
@@ -106,10 +107,11 @@ def atlas(
     at_least_1("count", 1 if count is None else count, Phrase("texts"))
     in_range("batch", batch, 1, MAX_BATCH)
     check_settings(source, settings)
-    for setting in sorted(set(OF_ONE_TEXT) & set(settings)):
-        raise MhaError("{name} is of one text, and an atlas has many; leave it out.", name=setting)
-    folder = _folder(out)
+    for setting, value in settings.items():
+        if setting in OF_ONE_TEXT or isinstance(value, Tensor):
+            raise MhaError("{name} is of one text, and an atlas has many; leave it out.", name=setting)
     _check_packages()
+    folder = _folder(out)
     linked = isinstance(texts, str) and texts in SMALL and source == "mini"
     with hidden_folder(folder) as planned:
         plan = _planned(
@@ -278,15 +280,15 @@ def _measure(
     def lost(_number: int) -> None:
         again[0] += 1
 
-    results = executor.run(prepare, tasks, workers=workers, ray=ray, lost=lost)
-    for done, (number, content) in enumerate(results, start=1):
-        with replacing(folder / HEADS / f"{tasks.names[number]}.parquet") as temporary:
-            temporary.write_bytes(content)
-        written += len(content)
-        left = len(tasks) - done
-        _check_room(folder, written // done * left, written // done * total)
-        seconds = (time.monotonic() - start) / done * left
-        report(Progress(plan["texts"], total, before + done, written // done * total, seconds, again[0]))
+    with closing(executor.run(prepare, tasks, workers=workers, ray=ray, lost=lost)) as results:
+        for done, (number, content) in enumerate(results, start=1):
+            with replacing(folder / HEADS / f"{tasks.names[number]}.parquet") as temporary:
+                temporary.write_bytes(content)
+            written += len(content)
+            left = len(tasks) - done
+            _check_room(folder, written // done * left, written // done * total)
+            seconds = (time.monotonic() - start) / done * left
+            report(Progress(plan["texts"], total, before + done, written // done * total, seconds, again[0]))
 
 
 def _check_some(folder: Path, plan: Mapping[str, Any]) -> None:

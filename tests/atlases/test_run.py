@@ -318,6 +318,7 @@ def test_a_model_that_was_trained_on_is_refused(tmp_path, refused):
         ({"batch": 0}, "batch"),
         ({"heads": 4}, "h is"),
         ({"edits": ()}, "edits is of one text"),
+        ({"source": "random", "mask": torch.ones(3, 3, dtype=torch.bool)}, "mask is of one text"),
         ({"source": "mini", "h": 3}, "h 3"),
     ],
 )
