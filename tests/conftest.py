@@ -57,9 +57,9 @@ MAX_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config) -> int:
-    """One more than processors, since tests wait for browsers; files that are named run in this process."""
+    """Two more than processors, since tests wait for browsers; files that are named run in this process."""
     named = [Path(str(asked).split("::")[0]).suffix for asked in config.args]
-    return 0 if ".py" in named else min((os.cpu_count() or 1) + 1, MAX_WORKERS)
+    return 0 if ".py" in named else min((os.cpu_count() or 1) + 2, MAX_WORKERS)
 
 
 def pytest_collection_finish() -> None:
