@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mha_core import executor
 from mha_core.errors import at_least_1
-from mha_core.executor import run
+from mha_core.executor import actors, processes, run
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one that nobody can catch
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="whether a process runs is read in /proc")
@@ -204,7 +203,7 @@ def test_what_a_worker_cannot_load_is_an_error_of_its_own():
 
 @pytest.mark.parametrize("loaded", [None, torch.float32])
 def test_the_workers_share_the_processors(two, loaded):
-    here = executor.processors() if "workers" in two else 2
+    here = processes.processors() if "workers" in two else 2
     assert set(dict(run(partial(threads, loaded), TASKS, **two)).values()) == {max(1, here // 2)}
 
 
@@ -243,7 +242,7 @@ def test_what_is_no_address_is_refused(address, refused):
 def test_a_cluster_that_does_not_answer_is_refused_within_seconds(address, monkeypatch, tmp_path, refused):
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)  # it is, by the cluster of other tests
-    monkeypatch.setattr(executor, "PATIENCE", 4)
+    monkeypatch.setattr(actors, "PATIENCE", 4)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # where Ray notes the cluster of a machine
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     error = refused(list, run(squares, TASKS, ray=address))

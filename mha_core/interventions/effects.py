@@ -30,7 +30,7 @@ from mha_core.interventions.traced_model import (
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
-from mha_core.sources.huggingface.batches import follow_many
+from mha_core.sources.huggingface.batches import numbered, outcomes
 from mha_core.sources.huggingface.logits import word_of
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.source import ModelSource, TrainedSource
@@ -407,7 +407,7 @@ def _of_transformers(
     position = _position(again, at)
     if baseline and model.has_target:
         raise MhaError("A baseline is of models that read one text; leave it out for one with a target.")
-    averaged = _means(follow_many(model, baseline, batch=AT_ONCE), model.device) if baseline else ()
+    averaged = _means(numbered(outcomes(model, baseline, batch=AT_ONCE)), model.device) if baseline else ()
     texts = huggingface.reading(model, text, target=target, edited=True)
     sites = huggingface.sites(model, texts)
     edits = huggingface.edits_by_call(trace.edits, sites)

@@ -32,7 +32,7 @@ def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_b
     page.mouse.click(*page.evaluate(PLACE, ["layer 2", 3]))
     expect(claim).to_contain_text("96% of the weight")
     settled(page)
-    page.get_by_role("combobox", name="Tenth").click()
+    page.get_by_role("combobox", name="Decile").click()
     page.get_by_role("option", name="3", exact=True).click()
     atlas = mha.Atlas(resources.path(*library.FOLDER) / "glass-box-en-h4-d64")
     example = atlas.top("previous token", layer=1, head=3, n=1, decile=3).iloc[0]

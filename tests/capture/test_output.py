@@ -12,7 +12,7 @@ from mha_core.analysis.derivation import steps
 from mha_core.capture.projections import output_rotation
 from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface.batches import follow_many
+from mha_core.sources.huggingface.batches import outcomes
 from mha_core.traces.facts import OutputGate, Rotary
 from tests.parity import tiny
 
@@ -96,7 +96,7 @@ def test_texts_that_go_together_have_their_own_gates():
     model = huggingface.adopt(tiny.model("afmoe"))
     texts = [TEXT, TEXT[3:12], TEXT[::-1]]
     alone = [huggingface.follow(model, ids) for ids in texts]
-    for ours, theirs in zip(follow_many(model, texts, batch=3), alone, strict=True):
+    for ours, theirs in zip(outcomes(model, texts, batch=3), alone, strict=True):
         for one, other in zip(ours.layers, theirs.layers, strict=True):
             np.testing.assert_allclose(one.contribution(), other.contribution(), atol=1e-5)
 

@@ -35,7 +35,7 @@ def test_no_code_of_a_file_or_model_runs_and_no_picture_is_opened():
     code = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
     found = {file.relative_to(ROOT).as_posix(): RUNS.findall(file.read_text("utf-8")) for file in code}
     # Calls and results of its own processes, which multiprocessing would pickle, too.
-    assert found.pop("mha_core/executor.py") == ["pickle.loads("] * 2
+    assert found.pop("mha_core/executor/processes.py") == ["pickle.loads("] * 2
     assert {file: runs for file, runs in found.items() if runs} == {}
     assert "use_safetensors=True" in (ROOT / "mha_core/sources/huggingface/loading.py").read_text("utf-8")
 

@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-FLAT = "mha_core.errors mha_core.cache mha_core.device mha_core.executor mha_core.resources"
+FLAT = (
+    "mha_core.errors mha_core.cache mha_core.device mha_core.executor mha_core.executor.* mha_core.resources"
+)
 MATHS = f"{FLAT} mha_core.attention.*"
 TRACES = f"{MATHS} mha_core.traces.*"
 
@@ -24,7 +26,7 @@ TABLE = {
     "mha_core/cache.py": "",
     "mha_core/resources.py": "",
     "mha_core/device.py": "torch mha_core.errors",
-    "mha_core/executor.py": "late:ray mha_core.errors",
+    "mha_core/executor/*": "late:ray mha_core.errors",
     "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",

@@ -29,25 +29,6 @@ ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch
 Result = TypeVar("Result")
 
 
-def follow_many(
-    model: Model,
-    texts: Iterable[str | Ids],
-    *,
-    targets: Iterable[str | Ids] | None = None,
-    batch: int,
-    reduce: Callable[[AttentionTrace], object] | None = None,
-    limit: int = MAX_TOKENS,
-) -> Iterator:
-    """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
-
-    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` up to
-    rounding. If a trial of two texts shows a larger difference, or the model has a target, texts are read one
-    by one. `targets` has one for each text. With `reduce` its result is yielded in place of each trace.
-    Raises `MhaError` as `follow` does, with the number of the text, when it reaches that text.
-    """
-    yield from numbered(outcomes(model, texts, targets=targets, batch=batch, reduce=reduce, limit=limit))
-
-
 def numbered(outcomes: Iterable) -> Iterator:
     """The outcomes of texts; raises the first `MhaError` among them, with the number of its text."""
     for number, outcome in enumerate(outcomes, start=1):
@@ -65,7 +46,13 @@ def outcomes(
     reduce: Callable[[AttentionTrace], object] | None = None,
     limit: int = MAX_TOKENS,
 ) -> Iterator:
-    """As `follow_many`, with the `MhaError` of a text in place of its trace."""
+    """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
+
+    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` up to
+    rounding. If a trial of two texts shows a larger difference, or the model has a target, texts are read one
+    by one. `targets` has one for each text. With `reduce` its result is yielded in place of each trace, and
+    in place of a text that `follow` refuses its `MhaError`.
+    """
     reduce = reduce or (lambda trace: trace)
     together = batch > 1 and targets is None and _texts_are_independent(model)
     pairs: Iterator[tuple] = zip(texts, repeat(None)) if targets is None else _pairs(texts, targets)

@@ -9,7 +9,7 @@ from transformers.models.llama import modeling_llama
 import mha_core as mha
 from mha_core.sources.huggingface import memory, trial
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface.batches import follow_many
+from mha_core.sources.huggingface.batches import outcomes
 from mha_core.sources.huggingface.forward_pass import forward, output
 from mha_core.sources.huggingface.twin import halves, in_float32
 from tests.parity import tiny
@@ -93,7 +93,7 @@ def test_texts_with_a_learned_index_are_traced_one_by_one():
     """Among keys with equal scores it chooses others in a padded text: half of its scores are 0."""
     model = huggingface.adopt(indexed("deepseek_v32"))
     texts = [LONGER[0].tolist(), LONGER[0, 3:15].tolist()]
-    for text, trace in zip(texts, follow_many(model, texts, batch=2), strict=True):
+    for text, trace in zip(texts, outcomes(model, texts, batch=2), strict=True):
         alone = huggingface.follow(model, text)
         assert all(
             np.array_equal(a.weights(), b.weights()) for a, b in zip(trace.layers, alone.layers, strict=True)
