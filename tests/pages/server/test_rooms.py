@@ -15,6 +15,7 @@ import app
 from mha_core.lessons.lesson import shipped
 from mha_core.room import rooms as room_module
 from pages._server import rooms as server_rooms
+from tests import event_loop
 
 LESSON = next(iter(shipped().values()))
 
@@ -37,7 +38,7 @@ def test_a_running_server_deletes_rooms_whose_time_is_over(rooms, monkeypatch):
             await asyncio.sleep(0.01)
         running.cancel()
 
-    asyncio.run(asyncio.wait_for(run_for_a_moment(), 20))
+    event_loop.run(asyncio.wait_for(run_for_a_moment(), 20))
     assert rooms.counts() == {"rooms": 0, "students": 0, "answers": 0}
 
 
@@ -53,7 +54,7 @@ def test_the_log_has_how_many_rooms_there_are(rooms, caplog):
         running.cancel()
 
     with caplog.at_level("INFO", "headscope"):
-        asyncio.run(asyncio.wait_for(run_for_a_moment(), 20))
+        event_loop.run(asyncio.wait_for(run_for_a_moment(), 20))
     [record] = caplog.records
     assert (record.msg, record.facts) == ("rooms", {"deleted": 0, "rooms": 3, "students": 1, "answers": 1})
 
@@ -109,7 +110,7 @@ def test_a_database_that_hangs_holds_back_nothing_else(rooms, monkeypatch):
         await asyncio.gather(*asking, return_exceptions=True)
         return took
 
-    assert asyncio.run(class_asks()) < 0.2
+    assert event_loop.run(class_asks()) < 0.2
 
 
 def test_a_server_without_rooms_tells_nothing_of_them(rooms, version_of, monkeypatch):
