@@ -20,8 +20,8 @@ from mha_core import resources
 from mha_core.errors import Listed, MhaError, Phrase, in_range, listed, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
-from mha_core.scene.focus import Focus, focus_on
-from mha_core.scene.token_names import names
+from mha_core.focus.focus import Focus, focus_on
+from mha_core.focus.token_names import names
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace

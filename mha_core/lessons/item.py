@@ -9,10 +9,10 @@ import numpy as np
 
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError
+from mha_core.focus.token_names import position
 from mha_core.scene.first_look import asked_about, has_answer, is_pronoun
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import position
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace

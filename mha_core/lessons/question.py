@@ -30,10 +30,10 @@ import numpy as np
 
 from mha_core.attention.edits import Edit, Hide, Output, Weights
 from mha_core.errors import MhaError, Phrase, listed, one_of, shown
+from mha_core.focus.token_names import as_number
 from mha_core.lessons.item import Item, Key
 from mha_core.scene import changes
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import as_number
 from mha_core.traces.answers import is_known
 
 MARGIN = 0.2  # of a weight, to the next: what is closer is ambiguous

@@ -6,8 +6,8 @@ from functools import cache
 from random import Random
 
 from mha_core.errors import MhaError
+from mha_core.focus.token_names import names
 from mha_core.lessons.item import Item
-from mha_core.scene.token_names import names
 from mha_core.sources.mini import language
 from mha_core.training.language import CAPITALS, Grammar, Mix, Sentence
 from mha_core.training.lexicon import Lexicon, lexicon, normalized

@@ -1,1 +1,1 @@
-"""The scene, which decides what is on screen: where it looks, how it names tokens, and its link."""
+"""The scene, which decides what is on screen, and its link."""

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mha_core.scene.focus import Focus
-from mha_core.scene.token_names import position
+from mha_core.focus.focus import Focus
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Tokens
@@ -44,12 +43,6 @@ def first_token(tokens: Tokens) -> int:
         lambda piece: any(map(str.isalpha, piece)),
     )
     return next((at for test in tests for at in typed if test(pieces[at])), typed[0] if typed else 0)
-
-
-def is_unset(focus: Focus, tokens: Tokens) -> bool:
-    """Whether a focus is that of a link without one: the first head, and a word that is not in the text."""
-    at_first = (focus.layer, focus.head, focus.sentence) == (Focus.layer, Focus.head, Focus.sentence)
-    return at_first and bool(focus.token) and position(tokens, focus.token) is None
 
 
 def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from mha_core.errors import MhaError, Phrase, listed, named_type
+from mha_core.focus.fields import nearest, range_rule
+from mha_core.focus.token_names import as_number
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, SEVERAL
 from mha_core.scene.source_settings import SETTINGS
-from mha_core.scene.token_names import as_number
 
 LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1, "seed": 0, "step": 0}
 SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # they have to fit together
@@ -103,26 +104,6 @@ def refusal(name: str, value: str, limits: Mapping[str, int] | None = None) -> s
     if CHARACTERS in limits and len(value) > limits[CHARACTERS]:
         return Phrase("{name} has at most {limit:,} characters", name=name, limit=limits[CHARACTERS])
     return None
-
-
-def range_rule(name: str, value: str, least: int, most: int) -> str | None:
-    """The rule that a value breaks that is not a whole number in this range; None for a valid one and ""."""
-    number = as_number(value)
-    can_be = not value or (number is not None and least <= number <= most)
-    return (
-        None
-        if can_be
-        else Phrase("{name} is a whole number from {low} to {high:,}", name=name, low=least, high=most)
-    )
-
-
-def nearest(value: str, least: int, most: int) -> int | None:
-    """The number from `least` to `most` that is nearest to a whole number; None for any other text."""
-    sign, digits = value.startswith("-"), value.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()):
-        return None
-    number = as_number(digits.lstrip("0") or "0")
-    return least if sign else most if number is None else min(max(number, least), most)
 
 
 def replacement(name: str, value: str, default: object, limits: Mapping[str, int] | None = None) -> Any:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mha_core.errors import MhaError, Phrase, listed, one_of
+from mha_core.focus.fields import MAX_CHARACTERS
 
 HOME = "heads"  # the page of an address without a path
-MAX_CHARACTERS = 10_000  # characters of a value
 COST = (
     "tokens",
     "d_model",

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mha_core.scene.first_look import first_token, focus_on_answer, is_unset
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus, is_unset
+from mha_core.focus.token_names import as_number, names, numbered, position
+from mha_core.scene.first_look import first_token, focus_on_answer
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import as_number, names, numbered, position
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from mha_core.attention.module import AttentionSpec
 from mha_core.errors import MhaError
+from mha_core.focus.focus import Focus
 from mha_core.scene import changes
-from mha_core.scene.focus import Focus
 from mha_core.scene.page import HOME, Page
 from mha_core.scene.scene import Scene
 from mha_core.traces.layer import LayerTrace

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mha_core.errors import MAX_SHOWN, MhaError, Phrase, listed, one_of
+from mha_core.focus.focus import Focus
+from mha_core.focus.focus import refusal as focus_refusal
 from mha_core.scene import link as grammar
-from mha_core.scene.focus import Focus
-from mha_core.scene.focus import refusal as focus_refusal
 from mha_core.scene.link import Refused
 from mha_core.scene.other import HEAD
 from mha_core.scene.page import HOME, PAGES, Page, moved

@@ -8,9 +8,9 @@ from functools import cache
 
 import streamlit as st
 
+from mha_core.focus.token_names import as_number
 from mha_core.scene import link as grammar
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import as_number
 from pages._kit import components, language, state
 from pages._kit.text import ASSETS, t
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_core import AttentionTrace, Tokens
-from mha_core.scene import token_names
+from mha_core.focus import token_names
 from pages._kit import components, state
 from pages._kit.text import t
 

@@ -12,9 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.attention.module import AttentionSpec
-from mha_core.scene import token_names
-from mha_core.scene.focus import Focus
-from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, library_limits, range_rule
+from mha_core.focus import token_names
+from mha_core.focus.fields import range_rule
+from mha_core.focus.focus import Focus
+from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, library_limits
 from mha_core.scene.places import clamped, shape_of
 from mha_core.scene.scene import DEFAULTS, scene_of_values, twin_of
 from mha_core.scene.source_settings import SETTINGS, WITH_CLS

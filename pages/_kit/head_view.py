@@ -13,8 +13,8 @@ from mha_core.analysis.frames import MAX_ALL_PAIRS, longest
 from mha_core.cache import Cache
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
-from mha_core.scene.focus import Focus
-from mha_core.scene.token_names import position
+from mha_core.focus.focus import Focus
+from mha_core.focus.token_names import position
 from mha_core.traces.tokens import Sides
 from pages._kit import components, state
 from pages._kit.language import language

@@ -4,7 +4,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.layer_kinds import LayerKind, layer_kinds
-from mha_core.scene import token_names
+from mha_core.focus import token_names
 from mha_core.scene.scene import Scene
 from pages._kit import state
 from pages._kit.text import PAGES, joined, literal, t

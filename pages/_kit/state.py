@@ -17,12 +17,12 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace
-from mha_core.scene.first_look import focus_on_answer, is_unset
-from mha_core.scene.focus import Focus, strings
+from mha_core.focus.focus import Focus, is_unset, strings
+from mha_core.focus.token_names import position
+from mha_core.scene.first_look import focus_on_answer
 from mha_core.scene.link import WEIGHTS
 from mha_core.scene.places import clamped, shape_of, with_names
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values
-from mha_core.scene.token_names import position
 from pages._server import streamlit_parts
 
 # Each has a control of its name.

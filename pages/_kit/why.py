@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, Attribution, MhaError, Writer, attribution
-from mha_core.scene import token_names
+from mha_core.focus import token_names
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
 from pages._kit import compute, heatmaps, model_source

@@ -24,7 +24,7 @@ import pytest
 from playwright.sync_api import Error, expect, sync_playwright
 
 import mha_core as mha
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.places import indices
 from mha_core.scene.scene import DEFAULTS
 from pages._kit import state

@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.analysis.frames import long_table
 from mha_core.export.head_view import questions
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from tests.analysis import cells
 from tests.browser.conftest import over_cell

@@ -16,7 +16,7 @@ FLAT = (
     "mha_core.errors mha_core.cache mha_core.device mha_core.executor mha_core.executor.* mha_core.resources"
 )
 MATHS = f"{FLAT} mha_core.attention.*"
-TRACES = f"{MATHS} mha_core.traces.*"
+TRACES = f"{MATHS} mha_core.traces.* mha_core.focus.*"
 
 # What each room may import besides the standard library and itself; of several rows that fit a file the
 # longest one holds. `a.*` is all that lies below a; `late:` allows an import inside a function or for type
@@ -30,11 +30,12 @@ TABLE = {
     "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
+    "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
     "mha_core/scene/*": f"numpy late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*"
     f" late:mha_core.export.* {TRACES}",
-    "mha_core/export/*": f"torch numpy mha_core.scene.token_names {TRACES}",
-    "mha_core/export/head_view.py": f"numpy mha_core.export.* mha_core.scene.focus mha_core.scene.token_names"
-    f" late:mha_core.scene.scene late:mha_core.scene.provenance {TRACES}",
+    "mha_core/export/*": f"torch numpy {TRACES}",
+    "mha_core/export/head_view.py": f"numpy mha_core.export.* late:mha_core.scene.scene"
+    f" late:mha_core.scene.provenance {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/__main__.py": f"torch numpy pandas {TRACES} mha_core.training.*"
     " mha_core.analysis.roles",

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 
 import mha_core as mha
+from mha_core.focus.focus import Focus
+from mha_core.focus.token_names import names, position
 from mha_core.lessons.item import Item
 from mha_core.lessons.question import (
     MARGIN,
@@ -38,9 +40,7 @@ from mha_core.lessons.question import (
     written_row,
 )
 from mha_core.lessons.sentences import generated, variants
-from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import names, position
 from mha_core.training.lexicon import lexicon
 
 MODELS = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.scene import DEFAULTS
 from pages._kit.state import CONTROLS
 from tests.pages.conftest import go_to

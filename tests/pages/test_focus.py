@@ -4,7 +4,7 @@ import pytest
 import streamlit as st
 
 import mha_core as mha
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.scene import DEFAULTS
 from pages._kit import state
 

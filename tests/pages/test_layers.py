@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="Hugging Face models come with an ext
 import torch
 import transformers
 
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from mha_core import resources
+from mha_core.focus.focus import Focus
 from mha_core.lessons.item import Item
 from mha_core.lessons.lesson import Lesson, shipped
 from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point
-from mha_core.scene.focus import Focus
 from pages.learn._lessons import answers, library, reveal
 from tests.lessons.items import tracer
 from tests.lessons.student import FIELDS, MORE_FIELDS

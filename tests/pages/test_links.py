@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from streamlit.elements.widgets.number_input import NumberInputSerde
 
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.focus import CHOICES, Focus
+from mha_core.focus.focus import CHOICES, Focus
 from mha_core.training.model import ARCHITECTURES
 from pages._kit.state import CONTROLS
 from pages._kit.text import catalogue

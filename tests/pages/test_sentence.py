@@ -9,9 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
+from mha_core.focus.token_names import names
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import names
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute

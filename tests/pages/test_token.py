@@ -12,7 +12,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 from pages.see._token import weights

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 from mha_core import resources
 from mha_core.analysis.explanation import MAX_KEY_NUMBERS
+from mha_core.focus.focus import CHOICES, MAX_NUMBER, Focus
 from mha_core.scene.changes import KINDS, change_of, text
-from mha_core.scene.focus import CHOICES, MAX_NUMBER, Focus
 from mha_core.scene.link import OF_HEADS, WITH_HEADS
 
 PATH = resources.path("assets", "components", "scene", "schema.js")
 MODULE = """\
 // What Python decides and the scripts know, too. Written by `python -m tests.scene.schema`; never by hand.
 
-/** the focus of a link that says nothing of it (mha_core/scene/focus.py) */
+/** the focus of a link that says nothing of it (mha_core/focus/focus.py) */
 export const DEFAULTS = {defaults};
 
 /** the fields of a focus, in their order in a link */

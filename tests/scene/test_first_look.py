@@ -3,9 +3,9 @@
 import pytest
 
 import mha_core as mha
+from mha_core.focus.focus import Focus
+from mha_core.focus.token_names import position
 from mha_core.scene.first_look import first_token, focus_on_answer
-from mha_core.scene.focus import Focus
-from mha_core.scene.token_names import position
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.attention.positions import POSITIONS
+from mha_core.focus.focus import CHOICES, Focus
 from mha_core.scene import link as grammar
 from mha_core.scene import places
 from mha_core.scene.changes import write
-from mha_core.scene.focus import CHOICES, Focus
 from mha_core.scene.other import KINDS
 from mha_core.scene.page import HOME, PAGES, Page
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values

@@ -3,7 +3,7 @@
 import pytest
 
 import mha_core as mha
-from mha_core.scene.focus import Focus
+from mha_core.focus.focus import Focus
 from mha_core.scene.places import clamped, indices, with_names
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides, spaced

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from mha_core.focus.focus import CHOICES, MAX_NUMBER, Focus, refusal
 from mha_core.scene import link as grammar
 from mha_core.scene.changes import change_of, write
-from mha_core.scene.focus import CHOICES, MAX_NUMBER, Focus, refusal
 from tests.scene import schema
 from tests.scene.test_link import scenes
 

@@ -1,4 +1,4 @@
-// The focus of the page: what its pictures look at and how they are drawn (mha_core/scene/focus.py). The browser holds it
+// The focus of the page: what its pictures look at and how they are drawn (mha_core/focus/focus.py). The browser holds it
 // and writes it into every address, so that a copied link shows the same picture and Back undoes a change. The server
 // receives it with the messages that are sent anyway: it is the state of a component of the frame, and every message
 // carries that state, even a request for another page. Nothing has to wait for an answer, and no change is lost.

@@ -1,5 +1,5 @@
 // What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1. The names come
-// from the server, with the tokens (mha_core/scene/token_names.py), fields and values from the schema.
+// from the server, with the tokens (mha_core/focus/token_names.py), fields and values from the schema.
 
 import { isDrawable } from "./focus.js";
 import { CHOICES, DEFAULTS, FIELDS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./schema.js";
@@ -123,7 +123,7 @@ export function placeOf(focus, header, panels) {
 /** @param {number[]} heads */
 const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 
-// The whole number that a field of a link is; null where it is none that can be (mha_core/scene/focus.py).
+// The whole number that a field of a link is; null where it is none that can be (mha_core/focus/focus.py).
 /** @param {string} text */
 export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MAX_NUMBER ? Number(text) : null);
 

@@ -1,6 +1,6 @@
 // What Python decides and the scripts know, too. Written by `python -m tests.scene.schema`; never by hand.
 
-/** the focus of a link that says nothing of it (mha_core/scene/focus.py) */
+/** the focus of a link that says nothing of it (mha_core/focus/focus.py) */
 export const DEFAULTS = {
   layer: "2",
   head: "1",

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from mha_core.scene.page import MAX_CHARACTERS
-from mha_core.scene.token_names import as_number
+from mha_core.focus.fields import MAX_CHARACTERS
+from mha_core.focus.token_names import as_number
 
 BETWEEN, AFTER_NUMBER = "~", "-"
 ESCAPES = {"%": "%25", BETWEEN: "%7E"}  # in an answer that is a sentence

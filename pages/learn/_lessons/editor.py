@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import MhaError
+from mha_core.focus.token_names import names, position
 from mha_core.lessons.item import Item
 from mha_core.lessons.lesson import (
     ANY,
@@ -23,7 +24,6 @@ from mha_core.lessons.lesson import (
 from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, Question, scene_of
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
-from mha_core.scene.token_names import names, position
 from mha_core.traces.tokens import Tokens
 from pages._kit.language import language
 from pages._kit.text import joined, literal, said, t

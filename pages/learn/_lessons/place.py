@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mha_core.focus.token_names import as_number
 from mha_core.lessons.lesson import Lesson, Screen
-from mha_core.scene.token_names import as_number
 from pages._kit import state
 from pages.learn._lessons import answers, library
 

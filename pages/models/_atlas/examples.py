@@ -9,7 +9,7 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.patterns import POSITIONS
 from mha_core.atlases.measures import ROLES
 from mha_core.atlases.query import DECILES, Atlas
-from mha_core.scene.focus import focus_on
+from mha_core.focus.focus import focus_on
 from mha_core.scene.link import compose, parts
 from mha_core.scene.page import HOME
 from mha_core.scene.scene import Scene

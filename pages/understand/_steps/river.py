@@ -9,7 +9,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.derivation import steps as derived
 from mha_core.analysis.frames import Crop, Picture
-from mha_core.scene import token_names
+from mha_core.focus import token_names
 from mha_core.traces.tokens import subscript
 from pages._kit import components, compute, heatmaps, matrices, state
 from pages._kit.text import t, template

@@ -8,7 +8,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, Origin, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
-from mha_core.scene import token_names
+from mha_core.focus import token_names
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING

@@ -11,8 +11,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace, effects
 from mha_core.attention.edits import Edit
+from mha_core.focus.focus import Focus
 from mha_core.scene import swaps
-from mha_core.scene.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini

@@ -9,7 +9,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.export.payload import Panel, pack
-from mha_core.scene.token_names import names, position
+from mha_core.focus.token_names import names, position
 from mha_core.traces.tokens import spaced
 
 WORDS = (

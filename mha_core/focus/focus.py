@@ -3,15 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mha_core.errors import Phrase, listed
-from mha_core.scene.link import nearest, range_rule
-from mha_core.scene.page import MAX_CHARACTERS
-from mha_core.scene.token_names import names
-
-if TYPE_CHECKING:
-    from mha_core.traces.trace import AttentionTrace
+from mha_core.focus.fields import MAX_CHARACTERS, nearest, range_rule
+from mha_core.focus.token_names import names, position
+from mha_core.traces.tokens import Tokens
+from mha_core.traces.trace import AttentionTrace
 
 MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond the last one it means the last one
 LEAST = {"layer": 1, "head": 1, "sentence": 1, "lines": 0, "hop1": 0, "hop2": 0}
@@ -74,9 +72,7 @@ class Focus:
         return {name: str(value) for name, value in vars(self).items()}
 
 
-def focus_on(
-    trace: "AttentionTrace", layer: int, head: int, token: int | None, heads: Sequence[int]
-) -> Focus:
+def focus_on(trace: AttentionTrace, layer: int, head: int, token: int | None, heads: Sequence[int]) -> Focus:
     """The focus on a layer, a head and a token of a trace, with the heads that are drawn, all from 0."""
     return Focus(
         layer=layer + 1,
@@ -84,6 +80,12 @@ def focus_on(
         token="" if token is None else names(trace.sides.queries)[token],
         heads="" if [*heads] == [head] else ",".join(str(one + 1) for one in heads),
     )
+
+
+def is_unset(focus: Focus, tokens: Tokens) -> bool:
+    """Whether a focus is that of a link without one: the first head, and a word that is not in the text."""
+    at_first = (focus.layer, focus.head, focus.sentence) == (Focus.layer, Focus.head, Focus.sentence)
+    return at_first and bool(focus.token) and position(tokens, focus.token) is None
 
 
 def strings(values: Mapping[str, object]) -> dict[str, str]:
