@@ -204,16 +204,16 @@ def _app(options: Sequence[str]) -> int:
 
 def _open(word: str) -> None:
     """Tell the app what to open. A file that cannot be read is refused here, not in the browser."""
-    from mha_core.scene import link
+    from mha_core.scene import page
 
     if ("=" in word or "://" in word) and not Path(word).exists():
-        os.environ[resources.LINK] = f"/{link.compose(link.parts(word))}"
+        os.environ[resources.LINK] = f"/{page.compose(page.parts(word))}"
         return
     if Path(word).is_dir():
         mha.Atlas(word)
         folder = Path(word).resolve()
         os.environ[resources.ATLAS] = str(folder)
-        os.environ[resources.LINK] = f"/{link.compose(link.LinkParts('atlas', {'atlas': folder.name}))}"
+        os.environ[resources.LINK] = f"/{page.compose(page.LinkParts('atlas', {'atlas': folder.name}))}"
         return
     mha.load(word)
     os.environ[resources.OPENED] = str(Path(word).resolve())
@@ -222,11 +222,11 @@ def _open(word: str) -> None:
 def _open_lesson(word: str) -> None:
     """Leave for the app which lesson it is to offer and open."""
     from mha_core.lessons.lesson import Lesson
-    from mha_core.scene import link
+    from mha_core.scene import page
 
     lesson = Lesson.open(word)
     os.environ[resources.LESSON] = str(Path(word).resolve())
-    os.environ[resources.LINK] = f"/{link.compose(link.LinkParts('lessons', {'lesson': lesson.name}))}"
+    os.environ[resources.LINK] = f"/{page.compose(page.LinkParts('lessons', {'lesson': lesson.name}))}"
 
 
 def _open_room(word: str | None, options: Sequence[str]) -> list[str]:
@@ -385,7 +385,7 @@ def _of_progress(progress: "Progress") -> str:
 
 def _trace_link(link: str, path: Path) -> int:
     """The trace of a link's scene; a page opens where the link does. Refused values are reported."""
-    from mha_core.scene import places
+    from mha_core.scene.scene import view
 
     scene, refused = mha.Scene.of_link(link)
     for name, value, reason, replacement in refused:
@@ -393,7 +393,7 @@ def _trace_link(link: str, path: Path) -> int:
         print(f"headscope: the link has {name}={value}, but {reason}; {repair}", file=sys.stderr)
     trace = scene.trace()
     if path.suffix == ".html":
-        return _write(trace, path, view=places.view(trace, scene))
+        return _write(trace, path, view=view(trace, scene))
     return _write(trace, path)
 
 

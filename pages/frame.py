@@ -6,8 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core.scene.link import WEIGHTS, is_older
-from mha_core.scene.source_settings import APP_ONLY
+from mha_core.scene.link import APP_ONLY, WEIGHTS, is_older
 from pages._kit import cases, charts, choice, components, controls, model_source, sharing, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language

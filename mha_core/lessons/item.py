@@ -85,7 +85,7 @@ class Item:
                 n_layers=n_layers,
                 n_heads=trace.layers[min(focus.layer, n_layers) - 1].n_heads,
             )
-        return indices(trace, self.scene)
+        return indices(trace, self.scene.focus)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from mha_core.focus.focus import Focus
+from mha_core.sources.mini import language
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Tokens
 from mha_core.traces.trace import AttentionTrace
+from mha_core.training.lexicon import HIDDEN, lexicon, normalized
+from mha_core.training.links import BE
 
 EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
 ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a lexicon
@@ -21,10 +24,6 @@ def first_token(tokens: Tokens) -> int:
     Without a pronoun it is a hidden word, a verb, an adjective, a form of "be", a noun or a word outside the
     vocabulary, or else the first word.
     """
-    from mha_core.sources.mini import language
-    from mha_core.training.lexicon import HIDDEN, lexicon, normalized
-    from mha_core.training.links import BE
-
     words = lexicon(language(tokens.text))
     spans = tokens.spans or [(0, 1)] * len(tokens)
     pieces = [normalized(piece.lstrip(MARKS)) for piece in tokens.pieces]
@@ -47,8 +46,6 @@ def first_token(tokens: Tokens) -> int:
 
 def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:
     """Whether the model answers a question about a token with another word of the text."""
-    from mha_core.training.lexicon import normalized
-
     answer = trace.questions[question][token] if question in trace.questions else None
     asked = normalized(trace.answered.pieces[token])
     return answer is not None and answer[0][0] != NOTHING and normalized(answer[0][0]) != asked
@@ -56,8 +53,6 @@ def has_answer(trace: AttentionTrace, question: str, token: int) -> bool:
 
 def is_pronoun(trace: AttentionTrace, token: int) -> bool:
     """Whether a token is a pronoun to the small model that was traced."""
-    from mha_core.training.lexicon import lexicon, normalized
-
     origin = trace.source.origin
     return (
         isinstance(origin, TrainedSource)
@@ -82,8 +77,6 @@ def focus_on_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
     most at the word of the answer, and it is drawn together with those that are drawn already. The focus is
     unchanged if no head has a question.
     """
-    from mha_core.training.lexicon import lexicon, normalized
-
     origin = trace.source.origin
     if not trace.questions or not isinstance(origin, TrainedSource):
         return focus

@@ -1,17 +1,34 @@
-"""The grammar of a scene's link: its fields by name, ``text=…&h=4&token=it``, and the values of each."""
+"""The fields of a scene's link, ``text=…&h=4&token=it``: what each can have, and the rule that it breaks."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from mha_core.errors import MhaError, Phrase, listed, named_type
+from mha_core.attention.initialization import MAX_SEED
+from mha_core.attention.masks import MASKS
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+from mha_core.attention.positions import POSITIONS
+from mha_core.errors import Phrase, listed
 from mha_core.focus.fields import nearest, range_rule
 from mha_core.focus.token_names import as_number
-from mha_core.scene.other import KINDS
-from mha_core.scene.page import HOME, SEVERAL
-from mha_core.scene.source_settings import SETTINGS
+from mha_core.sources.huggingface.files import is_revision
+from mha_core.sources.huggingface.model import DTYPES
+from mha_core.sources.random_weights import MAX_LAYERS
+from mha_core.training import checkpoints
+from mha_core.training.fit import MAX_STEPS
+from mha_core.training.model import ARCHITECTURES
 
+# The settings that each source of a scene has, besides the text.
+SETTINGS = {
+    "mini": ("h", "d_model", "architecture"),
+    "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
+    "run": ("run", "step"),
+    "file": ("file", "kind"),
+    "model": ("model", "revision", "dtype", "target", "kind"),
+}
+WITH_CLS = ("mini", "run")  # sources whose sentences begin with [CLS]
+APP_ONLY = ("run", "file")  # sources that exist only in the app that trained the model or opened the file
+UNTRAINED, TWIN, HEAD, MODEL = "untrained", "twin", "head", "model"
+COMPARED = (UNTRAINED, HEAD, "h", "mask", "position", "architecture", TWIN, MODEL)  # sides of Compare
 LEAST = {"h": 1, "d_model": 1, "d_k": 1, "d_v": 1, "n_kv_heads": 1, "layers": 1, "seed": 0, "step": 0}
 SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # they have to fit together
 SWITCHES = ("ask_model", "bias")
@@ -19,7 +36,6 @@ CHARACTERS = "characters"  # the key of the longest text among the limits
 OF_HEADS = ("layer", "head", "heads", "hop1", "hop2")  # fields that are a layer or heads
 WITH_HEADS = ("edits", "against")  # fields that can name heads
 WEIGHTS = "weights"  # the field for the edition of the trained weights
-SEPARATOR = ","  # between the values of a field with several
 
 
 class Refused(NamedTuple):
@@ -29,55 +45,6 @@ class Refused(NamedTuple):
     value: str
     reason: str
     replacement: object
-
-
-class LinkParts(NamedTuple):
-    """The parts of a link: its page, its values by name, and the heading on the page, "" for none."""
-
-    page: str
-    values: Mapping[str, str]
-    section: str = ""
-
-
-def parts(link: str) -> LinkParts:
-    """The parts of a link: of an address, ``http://…/cost?…#sharing``, or of what follows its "?".
-
-    The values of a field with several are joined by commas. Raises `MhaError` if the link is not a text.
-    """
-    values: dict[str, list[str]] = {}
-    for name, value in parse_qsl(_query(link), keep_blank_values=True):
-        values.setdefault(name, []).append(value)
-    joined = {name: SEPARATOR.join(several) for name, several in values.items()}
-    return LinkParts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
-
-
-def compose(parts: LinkParts) -> str:
-    """The link of these parts, ``cost?…#sharing``, as an address relative to that of the home page."""
-    page = "" if parts.page == HOME else quote(parts.page, safe="%")
-    several = {name: parts.values[name].split(SEPARATOR) for name in parts.values.keys() & SEVERAL}
-    query = urlencode({**parts.values, **several}, doseq=True)
-    return f"{page}?{query}" + (f"#{quote(parts.section)}" if parts.section else "")
-
-
-def _query(link: str) -> str:
-    if not isinstance(link, str):
-        raise MhaError("A link is a text, as in 'text=How are you?&h=4'; got {type}.", type=named_type(link))
-    link = link.strip().partition("#")[0]
-    return link.partition("?")[2] if _is_address(link) else link
-
-
-def _page(link: str) -> str:
-    """The last part of an address's path, "" without one; an app may have a path of its own on its server."""
-    before, _, _ = link.strip().partition("#")[0].partition("?")
-    _, has_server, behind = before.partition("://")
-    path = behind.partition("/")[2] if has_server else before
-    return path.rpartition("/")[2] if _is_address(link) else ""
-
-
-def _is_address(link: str) -> bool:
-    """Whether it is an address, or "?" with what follows. A "?" after the first "=" belongs to a text."""
-    before, _, _ = link.partition("?")
-    return "=" not in before and (before != link or "://" in link)
 
 
 def refusal(name: str, value: str, limits: Mapping[str, int] | None = None) -> str | None:
@@ -94,13 +61,13 @@ def refusal(name: str, value: str, limits: Mapping[str, int] | None = None) -> s
     if name == "revision":
         return (
             None
-            if not value or _is_revision(value)
+            if not value or is_revision(value)
             else Phrase("revision is a branch, tag or commit of the hub")
         )
     if name in LEAST:
         return range_rule(name, value, LEAST[name], limits[name])
-    if name == "against" and value and value.partition(":")[0] not in KINDS:
-        return Phrase("against is {kinds}, with a value as in h:1", kinds=listed(KINDS, "or"))
+    if name == "against" and value and value.partition(":")[0] not in COMPARED:
+        return Phrase("against is {kinds}, with a value as in h:1", kinds=listed(COMPARED, "or"))
     if CHARACTERS in limits and len(value) > limits[CHARACTERS]:
         return Phrase("{name} has at most {limit:,} characters", name=name, limit=limits[CHARACTERS])
     return None
@@ -123,7 +90,7 @@ def names_heads(values: Mapping[str, str]) -> bool:
 def is_older(weights: str) -> bool:
     """Whether a link names an earlier edition of the trained weights than the one here."""
     number = as_number(weights)
-    return number is not None and number < edition()
+    return number is not None and number < checkpoints.edition()
 
 
 def read(name: str, value: str, default: object) -> Any:
@@ -135,42 +102,37 @@ def read(name: str, value: str, default: object) -> Any:
     return value or (None if default is None else "")
 
 
-# Values that other rooms define; those rooms are loaded with the first link.
-
-
-@cache
 def choices() -> dict[str, tuple[str, ...]]:
     """The names that a field can have, for the fields with a fixed set of names."""
-    from mha_core.attention.masks import MASKS
-    from mha_core.attention.positions import POSITIONS
-    from mha_core.sources.huggingface.model import DTYPES
-    from mha_core.training.model import ARCHITECTURES
-
     names = {"source": SETTINGS, "architecture": ARCHITECTURES, "position": POSITIONS, "mask": MASKS}
     return {name: tuple(of_name) for name, of_name in (names | {"dtype": DTYPES}).items()}
 
 
-@cache
 def library_limits() -> dict[str, int]:
     """The largest numbers that the library accepts."""
-    from mha_core.attention.initialization import MAX_SEED
-    from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
-    from mha_core.sources.random_weights import MAX_LAYERS
-    from mha_core.training.fit import MAX_STEPS
-
     widths, heads = ("d_model", "d_k", "d_v"), ("h", "n_kv_heads")
     others = {"layers": MAX_LAYERS, "seed": MAX_SEED, "step": MAX_STEPS}
     return dict.fromkeys(widths, MAX_D_MODEL) | dict.fromkeys(heads, MAX_HEADS) | others
 
 
-def edition() -> int:
-    """The edition of the trained weights here."""
-    from mha_core.training import checkpoints
+class Other(NamedTuple):
+    """The other side of Compare, ``h:1`` in a link: what differs there, and its value, "" for no choice."""
 
-    return checkpoints.edition()
+    kind: str
+    value: str = ""
 
+    def link(self) -> str:
+        return self.kind + (f":{self.value}" if self.value else "")
 
-def _is_revision(name: str) -> bool:
-    from mha_core.sources.huggingface.files import is_revision
+    @classmethod
+    def of_link(cls, link: str, offered: Mapping[str, Sequence[str]]) -> tuple["Other | None", bool]:
+        """What a link names, and whether it is missing from what is `offered`: the first offer is used then.
 
-    return is_revision(name)
+        A second sentence is never that first offer, since its text field is shown only if a link names it.
+        """
+        kind, _, value = link.partition(":")
+        if value in offered.get(kind, ()):
+            return cls(kind, value), False
+        first = kind if kind in offered else next((name for name in offered if name != TWIN), None)
+        near = None if first is None else cls(first, offered[first][0])
+        return near, bool(value or (link and kind not in offered))

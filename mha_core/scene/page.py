@@ -1,9 +1,11 @@
-"""The page that shows a scene, and the fields that only this page has."""
+"""The page that shows a scene, the fields that only this page has, and the parts of a link to it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from mha_core.errors import MhaError, Phrase, listed, one_of
+from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
 from mha_core.focus.fields import MAX_CHARACTERS
 
 HOME = "heads"  # the page of an address without a path
@@ -39,6 +41,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "atlas": ("atlas", *(f"atlas_{name}" for name in ATLAS)),
 }
 SEVERAL = ("classes",)  # fields with several values; an address repeats their name for each
+SEPARATOR = ","  # between the values of a field with several
 # Pages of older links: the page that now has each as a view, and the field that opens it.
 MOVED: Mapping[str, tuple[str, str, str]] = {
     "hops": ("steps", "steps_view", "layers"),
@@ -86,3 +89,52 @@ class Page:
         return cls(
             name, section, tuple((field, value) for field, value in own if len(value) <= MAX_CHARACTERS)
         )
+
+
+class LinkParts(NamedTuple):
+    """The parts of a link: its page, its values by name, and the heading on the page, "" for none."""
+
+    page: str
+    values: Mapping[str, str]
+    section: str = ""
+
+
+def parts(link: str) -> LinkParts:
+    """The parts of a link: of an address, ``http://…/cost?…#sharing``, or of what follows its "?".
+
+    The values of a field with several are joined by commas. Raises `MhaError` if the link is not a text.
+    """
+    values: dict[str, list[str]] = {}
+    for name, value in parse_qsl(_query(link), keep_blank_values=True):
+        values.setdefault(name, []).append(value)
+    joined = {name: SEPARATOR.join(several) for name, several in values.items()}
+    return LinkParts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
+
+
+def compose(parts: LinkParts) -> str:
+    """The link of these parts, ``cost?…#sharing``, as an address relative to that of the home page."""
+    page = "" if parts.page == HOME else quote(parts.page, safe="%")
+    several = {name: parts.values[name].split(SEPARATOR) for name in parts.values.keys() & SEVERAL}
+    query = urlencode({**parts.values, **several}, doseq=True)
+    return f"{page}?{query}" + (f"#{quote(parts.section)}" if parts.section else "")
+
+
+def _query(link: str) -> str:
+    if not isinstance(link, str):
+        raise MhaError("A link is a text, as in 'text=How are you?&h=4'; got {type}.", type=named_type(link))
+    link = link.strip().partition("#")[0]
+    return link.partition("?")[2] if _is_address(link) else link
+
+
+def _page(link: str) -> str:
+    """The last part of an address's path, "" without one; an app may have a path of its own on its server."""
+    before, _, _ = link.strip().partition("#")[0].partition("?")
+    _, has_server, behind = before.partition("://")
+    path = behind.partition("/")[2] if has_server else before
+    return path.rpartition("/")[2] if _is_address(link) else ""
+
+
+def _is_address(link: str) -> bool:
+    """Whether it is an address, or "?" with what follows. A "?" after the first "=" belongs to a text."""
+    before, _, _ = link.partition("?")
+    return "=" not in before and (before != link or "://" in link)

@@ -1,24 +1,19 @@
-"""Where a scene looks in a trace: its layer, its head and its token."""
+"""Where a focus looks in a trace: its layer, its head and its token."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mha_core.focus.focus import Focus, is_unset
 from mha_core.focus.token_names import as_number, names, numbered, position
 from mha_core.scene.first_look import first_token, focus_on_answer
-from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
-if TYPE_CHECKING:
-    from mha_core.export.head_view import HeadView
 
-
-def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
-    """Layer, head and token of the scene, as positions from 0 that exist in the trace."""
-    token = token_in(trace.sides.queries, scene)
-    focus = scene.focus
+def indices(trace: AttentionTrace, focus: Focus) -> tuple[int, int, int]:
+    """Layer, head and token of the focus, as positions from 0 that exist in the trace."""
+    token = token_in(trace.sides.queries, focus)
     if is_unset(focus, trace.sides.queries):
         focus = focus_on_answer(focus, trace, token)
     layer = min(focus.layer, len(trace.layers)) - 1
@@ -26,21 +21,9 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
     return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
 
 
-def view(trace: AttentionTrace, scene: Scene) -> "HeadView":
-    """The trace's head view, opened where the scene looks. Raises `MhaError` for a trace without layers."""
-    if not trace.layers:
-        return trace.view()  # raises MhaError
-    layer, head, token = indices(trace, scene)
-    named = {as_number(one) for one in scene.focus.heads.split(",")}
-    heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
-    named_token = token if scene.focus.token else None
-    shown = trace.view(layer=layer, head=head, token=named_token, heads=heads or None)
-    return replace(shown, scene=lambda: scene)
-
-
-def token_in(tokens: Tokens, scene: Scene) -> int:
-    """The position from 0 of the scene's token among these."""
-    at = position(tokens, scene.focus.token)
+def token_in(tokens: Tokens, focus: Focus) -> int:
+    """The position from 0 of the focus's token among these."""
+    at = position(tokens, focus.token)
     return first_token(tokens) if at is None else at
 
 

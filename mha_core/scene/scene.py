@@ -1,23 +1,27 @@
 """Everything that decides what is on screen, as one value. Heads and layers count from 1, as on screen."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
+from mha_core import sources
+from mha_core.attention.edits import Edit
+from mha_core.attention.module import AttentionSpec
 from mha_core.errors import MAX_SHOWN, MhaError, Phrase, listed, one_of
+from mha_core.export.head_view import HeadView
 from mha_core.focus.focus import Focus
 from mha_core.focus.focus import refusal as focus_refusal
+from mha_core.focus.token_names import as_number
+from mha_core.scene import changes, swaps
 from mha_core.scene import link as grammar
-from mha_core.scene.link import Refused
-from mha_core.scene.other import HEAD
-from mha_core.scene.page import HOME, PAGES, Page, moved
-from mha_core.scene.source_settings import APP_ONLY, SETTINGS
+from mha_core.scene.link import APP_ONLY, HEAD, SETTINGS, Refused
+from mha_core.scene.page import HOME, PAGES, LinkParts, Page, compose, moved, parts
+from mha_core.scene.places import indices
+from mha_core.sources.huggingface.model import model_of
 from mha_core.traces.tokens import check_characters
-
-if TYPE_CHECKING:
-    from mha_core.attention.edits import Edit
-    from mha_core.export.head_view import HeadView
-    from mha_core.traces.trace import AttentionTrace
+from mha_core.traces.trace import AttentionTrace
+from mha_core.training import checkpoints
+from mha_core.training.lexicon import HIDDEN
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,8 @@ class Scene:
     bias: bool = True
     edits: str = ""
     against: str = ""
-    focus: Focus = field(default_factory=Focus)
-    page: Page = field(default_factory=Page)
+    focus: Focus = Focus()
+    page: Page = Page()
 
     @classmethod
     def of_link(cls, link: str) -> "Opened":
@@ -77,7 +81,7 @@ class Scene:
         ...     print(f"{name}={value}: {reason}; {replacement} is used instead")
         d_model=9000: d_model is a whole number from 1 to 8,192; 8192 is used instead
         """
-        name, values, section = grammar.parts(link)
+        name, values, section = parts(link)
         scene, refused = scene_of_values(values)
         name, values = moved(name, values)
         if name not in PAGES:
@@ -113,19 +117,17 @@ class Scene:
                 fixes=({one.name: one.replacement},),
             )
         if self.source == "mini" and grammar.names_heads(values):
-            values[grammar.WEIGHTS] = str(grammar.edition())
+            values[grammar.WEIGHTS] = str(checkpoints.edition())
         page = self.page
-        link = grammar.compose(grammar.LinkParts(page.name, values | dict(page.fields), page.section))
+        link = compose(LinkParts(page.name, values | dict(page.fields), page.section))
         return link.removeprefix("?") if page == Page() else link
 
-    def trace(self, edits: "Sequence[Edit]" = ()) -> "AttentionTrace":
+    def trace(self, edits: Sequence[Edit] = ()) -> AttentionTrace:
         """The trace of its text with its changes, then `edits`; of several kinds of attention, its `kind`.
 
         The trace without changes is that of `dataclasses.replace(scene, edits="")`. Raises `MhaError` as
         `mha.trace` does, for a source that only the app has, and if no model is chosen.
         """
-        from mha_core.scene import changes, swaps
-
         self._check_source()
         chosen, _ = changes.read(self.edits)
         trace = self._traced(self.text)
@@ -139,19 +141,13 @@ class Scene:
             trace = self._traced(text, edits)
         return trace.part(self._kind(trace)) if trace.kinds else trace
 
-    def view(self) -> "HeadView":
+    def view(self) -> HeadView:
         """The head view of its trace, opened where it looks, with its link. Raises as `trace` does."""
-        from mha_core.scene import places
+        return view(self.trace(), self)
 
-        return places.view(self.trace(), self)
-
-    def _traced(self, text: str, edits: "Sequence[Edit]" = ()) -> "AttentionTrace":
-        from mha_core import sources
-
+    def _traced(self, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace:
         if self.source != "model":
             return sources.trace(**self.settings(text), edits=edits)
-        from mha_core.sources.huggingface.model import model_of
-
         if self.model is None:
             raise MhaError("No model is chosen.", fixes=({"source": "mini"},))
         settings: dict[str, Any] = {"revision": self.revision, "dtype": self.dtype}
@@ -159,7 +155,7 @@ class Scene:
         settings |= {"target": self.target} if has_target else {}
         return sources.trace(text, source=self.model, **settings, edits=edits)
 
-    def _kind(self, trace: "AttentionTrace") -> str:
+    def _kind(self, trace: AttentionTrace) -> str:
         """The kind of attention to look at: the first one unless another is chosen."""
         return self.kind if self.kind in trace.kinds else trace.kinds[0]
 
@@ -184,6 +180,18 @@ class Scene:
         return {"text": self.text if text is None else text, **names}
 
 
+def view(trace: AttentionTrace, scene: Scene) -> HeadView:
+    """The trace's head view, opened where the scene looks. Raises `MhaError` for a trace without layers."""
+    if not trace.layers:
+        return trace.view()  # raises MhaError
+    layer, head, token = indices(trace, scene.focus)
+    named = {as_number(one) for one in scene.focus.heads.split(",")}
+    heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
+    named_token = token if scene.focus.token else None
+    shown = trace.view(layer=layer, head=head, token=named_token, heads=heads or None)
+    return replace(shown, scene=lambda: scene)
+
+
 DEFAULTS = Scene()
 OLDER = Phrase(
     "the weights have been trained again since, so that its layers and heads are others and were left out"
@@ -205,8 +213,6 @@ def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None 
 
     `limits` are a server's own limits, as in `link.refusal`.
     """
-    from mha_core.scene import changes
-
     found: dict[str, Any] = {}
     wrong: dict[str, tuple[str, str]] = {}
     for one in fields(Scene):
@@ -232,7 +238,7 @@ def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None 
             wrong[name] = values[name], reason
     accepted = vars(scene) | focus
     refused = tuple(Refused(name, *why, accepted[name]) for name, why in wrong.items())
-    weights, here = values.get(grammar.WEIGHTS, ""), grammar.edition()
+    weights, here = values.get(grammar.WEIGHTS, ""), checkpoints.edition()
     if scene.source != "mini" or not grammar.names_heads(values) or weights in ("", str(here)):
         return Opened(scene, refused)
     own = (one for one in refused if one.name not in grammar.OF_HEADS)
@@ -242,8 +248,6 @@ def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None 
 
 def _without_heads(scene: Scene) -> Scene:
     """The scene without layers and heads to look at, and without changes of single heads."""
-    from mha_core.scene import changes
-
     focus = replace(scene.focus, **{name: getattr(Focus, name) for name in grammar.OF_HEADS})
     chosen = [one for one in changes.read(scene.edits)[0] if getattr(one, "heads", None) is None]
     against = "" if scene.against.partition(":")[0] == HEAD else scene.against
@@ -265,8 +269,6 @@ def _fitted(scene: Scene, repaired: Set[str], limits: Mapping[str, int] | None) 
 
 def _fits(scene: Scene) -> bool:
     """Whether the sizes fit together, as far as the source of the scene uses them."""
-    from mha_core.attention.module import AttentionSpec
-
     used = SETTINGS[scene.source]
     if "h" not in used:
         return True
@@ -283,8 +285,6 @@ def twin_of(text: str) -> str:
 
     Words of the first one may be hidden.
     """
-    from mha_core.training.lexicon import HIDDEN
-
     pairs = [*zip(words := text.split(), others := DEFAULTS.text.split(), strict=False)]
     same = len(words) == len(others) and all(HIDDEN in word or word == other for word, other in pairs)
     return DEFAULTS.twin if same else ""

@@ -9,7 +9,7 @@ from functools import cache
 import streamlit as st
 
 from mha_core.focus.token_names import as_number
-from mha_core.scene import link as grammar
+from mha_core.scene import page
 from mha_core.scene.scene import Scene
 from pages._kit import components, language, state
 from pages._kit.text import ASSETS, t
@@ -54,9 +54,9 @@ class Case:
     @property
     def address(self) -> str:
         """Where it opens, seen from any page."""
-        parts = grammar.parts(self.link)
+        parts = page.parts(self.link)
         values = {**parts.values, FIELD: str(self.number), **language.in_link()}
-        return f"./{grammar.compose(parts._replace(values=values))}"
+        return f"./{page.compose(parts._replace(values=values))}"
 
 
 @cache

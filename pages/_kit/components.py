@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from mha_core.export import scripts
-from mha_core.scene.link import edition
+from mha_core.training import checkpoints
 from pages._kit import state
 from pages._kit.language import COOKIE, DEFAULT, language
 from pages._kit.text import catalogue, t, template
@@ -97,7 +97,8 @@ def address(focus: Mapping[str, Mapping[str, str]], follow: str | None, chosen_l
     was chosen on the page is kept in the browser.
     """
     spoken = {"language": t("language.code"), "cookie": chosen_language and f"{COOKIE}={chosen_language}"}
-    data = {**focus, "follow": follow, "weights": str(edition()), "ownWords": _own_words(), **spoken}
+    weights = str(checkpoints.edition())
+    data = {**focus, "follow": follow, "weights": weights, "ownWords": _own_words(), **spoken}
     _address(key="address", data=data, on_focus_change=lambda: None)
 
 

@@ -18,8 +18,8 @@ from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache
 from mha_core.device import Device, pick
 from mha_core.errors import listed
+from mha_core.scene.link import SETTINGS
 from mha_core.scene.scene import Scene
-from mha_core.scene.source_settings import SETTINGS
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import EditedSource, RunSource, Source, TrainedSource

@@ -15,10 +15,10 @@ from mha_core.attention.module import AttentionSpec
 from mha_core.focus import token_names
 from mha_core.focus.fields import range_rule
 from mha_core.focus.focus import Focus
-from mha_core.scene.link import CHARACTERS, LEAST, SEPARATOR, WITH_HEADS, choices, library_limits
+from mha_core.scene.link import CHARACTERS, LEAST, SETTINGS, WITH_CLS, WITH_HEADS, choices, library_limits
+from mha_core.scene.page import SEPARATOR
 from mha_core.scene.places import clamped, shape_of
 from mha_core.scene.scene import DEFAULTS, scene_of_values, twin_of
-from mha_core.scene.source_settings import SETTINGS, WITH_CLS
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, runs, uploads

@@ -5,8 +5,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
-from mha_core.scene.link import LinkParts, compose, parts
-from mha_core.scene.page import MOVED, moved
+from mha_core.scene.page import MOVED, LinkParts, compose, moved, parts
 
 
 def routes() -> list[Route]:

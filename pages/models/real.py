@@ -19,7 +19,7 @@ if trace is not None:
     card.show(trace, scene)
     layers.show(trace, scene)
 if trace is not None and trace.layers:
-    layer, head, query = indices(trace, scene)
+    layer, head, query = indices(trace, scene.focus)
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
         fold = overview.fold(trace, opened=True)
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.scene.other import UNTRAINED
+from mha_core.scene.link import UNTRAINED
 from pages._kit import atlases, model_info, pair
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
+from mha_core.scene.link import WITH_CLS
 from mha_core.scene.places import indices
-from mha_core.scene.source_settings import WITH_CLS
 from pages._kit import (
     answers,
     atlases,
@@ -30,7 +30,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     invitation.show()
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
-layer, head, query = indices(trace, scene)
+layer, head, query = indices(trace, scene.focus)
 opened = any(st.session_state.get(fold) for fold in FOLDS)
 answered = []
 if scene.source == "model":

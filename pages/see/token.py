@@ -15,7 +15,7 @@ scene_and_trace(heading=t("one.title"))
 @st.fragment
 def page() -> None:
     scene, trace = in_fragment()
-    subject = Subject(trace, *indices(trace, scene))
+    subject = Subject(trace, *indices(trace, scene.focus))
     st.title(
         t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False
     )

@@ -31,7 +31,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
     """All that follows the chosen word."""
     scene, trace = in_fragment()
     known = words.of(scene, trace)
-    token = indices(trace, scene)[2]
+    token = indices(trace, scene.focus)[2]
     chooser.show([], [chooser.words(trace.tokens, token, t("words.strip"))], clears=["word"])
     left, right = st.container(key="vectors").columns([5, 2], gap="medium")
     with right:

@@ -15,7 +15,7 @@ scene, before = scene_and_trace()
 if scene.source == "file":
     st.info(t("what_if.file"), icon=":material/tune:")
     st.stop()
-layer, head, query = indices(before, scene)
+layer, head, query = indices(before, scene.focus)
 chosen, _ = read(scene.edits)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)

@@ -373,7 +373,7 @@ def view_of(alone, tmp_path):
         controls = {name: value for name, value in changed.items() if name in state.CONTROLS}
         scene = replace(DEFAULTS, focus=focus, **controls)
         traces = [mha.trace(**scene.settings(text)) for text in (scene.text, scene.twin) if text]
-        layer, head, token = indices(traces[0], scene)
+        layer, head, token = indices(traces[0], scene.focus)
         view = traces[0].view(layer=layer, head=head, token=token, beside=(*traces, None)[1])
         others = [other for other in range(traces[0].layers[layer].n_heads) if other != head]
         view.header["on"] = sorted([head, *others[-1:]])

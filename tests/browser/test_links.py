@@ -10,8 +10,8 @@ import mha_core as mha
 from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import position
 from mha_core.scene.first_look import focus_on_answer
-from mha_core.scene.link import edition
 from mha_core.scene.scene import Scene
+from mha_core.training.checkpoints import edition
 from pages._kit.text import catalogue
 from tests.browser.conftest import over_cell
 

@@ -31,8 +31,6 @@ TABLE = {
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:plotly late:xarray"
     f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
-    "mha_core/scene/*": f"numpy late:mha_core.sources late:mha_core.sources.* late:mha_core.training.*"
-    f" late:mha_core.export.* {TRACES}",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/export/head_view.py": f"numpy mha_core.export.* late:mha_core.scene.scene"
     f" late:mha_core.scene.provenance {TRACES}",
@@ -51,6 +49,8 @@ TABLE = {
     "mha_core/interventions/*": f"torch numpy pandas {TRACES} mha_core.capture.* mha_core.sources.*"
     " mha_core.analysis.* mha_core.training.*",
     "mha_core/figures/*": "numpy pandas plotly",
+    "mha_core/scene/*": f"numpy mha_core.export.* mha_core.sources mha_core.sources.*"
+    f" mha_core.training.* {TRACES}",
     "mha_core/lessons/*": f"numpy mha_core.scene.* mha_core.sources.* mha_core.training.* {TRACES}",
     "mha_core/atlases/*": f"torch numpy pandas regex late:pyarrow late:duckdb late:mha_core mha_core.executor"
     f" mha_core.analysis.* mha_core.sources mha_core.sources.* mha_core.training.* {TRACES}",
@@ -65,8 +65,7 @@ TABLE = {
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.* pages._server.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*"
     " mha_core.scene.*",
-    "pages/frame.py": "streamlit mha_core.scene.link mha_core.scene.source_settings"
-    " pages._kit pages._kit.* pages._server.*",
+    "pages/frame.py": "streamlit mha_core.scene.link pages._kit pages._kit.* pages._server.*",
     "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._server.*",
 }
 # An import by name (importlib) hides from this test, so nobody has it.

@@ -19,8 +19,7 @@ from mha_core.analysis.explanation import symbolic_scores
 from mha_core.analysis.head_count import PUBLISHED
 from mha_core.analysis.roles import labels, shipped
 from mha_core.scene import changes as edits_in_link
-from mha_core.scene.link import parts
-from mha_core.scene.page import HOME
+from mha_core.scene.page import HOME, parts
 from mha_core.scene.places import indices
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources import mini
@@ -81,7 +80,7 @@ class OpenedCase:
 
     def place(self, trace: mha.AttentionTrace) -> tuple[mha.LayerTrace, int, int]:
         """The layer, the head and the token in focus."""
-        layer, head, token = indices(trace, self.scene)
+        layer, head, token = indices(trace, self.scene.focus)
         return trace.layers[layer], head, token
 
     @property

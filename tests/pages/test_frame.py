@@ -12,10 +12,9 @@ from mha_core.analysis.layer_kinds import layer_kinds
 from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import position
 from mha_core.scene.first_look import focus_on_answer
-from mha_core.scene.link import parts
-from mha_core.scene.page import PAGES
+from mha_core.scene.link import SETTINGS
+from mha_core.scene.page import PAGES, parts
 from mha_core.scene.scene import Scene
-from mha_core.scene.source_settings import SETTINGS
 from mha_core.training import checkpoints
 from pages._kit import compute, layer_strip, model_source
 from pages._kit.state import CONTROLS

@@ -14,12 +14,10 @@ import mha_core as mha
 from mha_core.attention.positions import POSITIONS
 from mha_core.focus.focus import CHOICES, Focus
 from mha_core.scene import link as grammar
-from mha_core.scene import places
 from mha_core.scene.changes import write
-from mha_core.scene.other import KINDS
-from mha_core.scene.page import HOME, PAGES, Page
-from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values
-from mha_core.scene.source_settings import APP_ONLY, SETTINGS
+from mha_core.scene.link import APP_ONLY, COMPARED, SETTINGS
+from mha_core.scene.page import HOME, PAGES, Page, parts
+from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values, view
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
@@ -56,7 +54,7 @@ scenes = st.builds(
     mask=st.sampled_from(["full", "causal", "window"]),
     bias=st.booleans(),
     edits=st.lists(chosen_changes(), max_size=4).map(lambda chosen: write(dict.fromkeys(chosen))),
-    against=st.just("") | st.builds("{}:{}".format, st.sampled_from(KINDS), words),
+    against=st.just("") | st.builds("{}:{}".format, st.sampled_from(COMPARED), words),
     focus=st.builds(
         Focus,
         **dict.fromkeys(("layer", "head", "sentence"), numbers),
@@ -84,7 +82,7 @@ def test_a_link_has_what_differs_from_the_defaults_and_reads_back_as_its_scene(s
     address = f"https://a.b:8501/base/{'?' * (scene.page == Page())}{link}"
     for written in (link, address):
         assert Scene.of_link(written) == (scene, ())
-    said = grammar.parts(link).values
+    said = parts(link).values
     values = {one.name: getattr(scene, one.name) for one in fields(Scene) if one.name not in NESTED}
     for name, value in (values | vars(scene.focus)).items():
         if name not in ("text", "twin"):
@@ -93,7 +91,7 @@ def test_a_link_has_what_differs_from_the_defaults_and_reads_back_as_its_scene(s
 
 
 def test_an_empty_link_is_the_default_scene():
-    assert grammar.parts(DEFAULTS.link()).values == {"text": DEFAULTS.text}
+    assert parts(DEFAULTS.link()).values == {"text": DEFAULTS.text}
     for link in ("", "?", "http://localhost:8501", "lang=zh&word=cat"):
         assert Scene.of_link(link) == (DEFAULTS, ())
 
@@ -214,7 +212,7 @@ def test_a_servers_own_limits_are_applied():
 )
 def test_a_number_beyond_a_limit_becomes_the_nearest_that_fits_the_others(link, taken):
     most = dict.fromkeys(grammar.LEAST, 9999) | {"d_model": 512, "h": 64, "n_kv_heads": 64, "layers": 6}
-    scene, refused = scene_of_values(grammar.parts(f"source=random&text=a b&{link}").values, most)
+    scene, refused = scene_of_values(parts(f"source=random&text=a b&{link}").values, most)
     assert {one.name: one.replacement for one in refused} == taken
     assert {name: getattr(scene, name) for name in taken} == taken
     if "n_kv_heads=2" not in link:
@@ -310,8 +308,8 @@ def test_a_scene_without_a_link_is_refused(changed, said, refused):
     ],
 )
 def test_a_link_to_a_head_of_a_small_model_has_the_edition_of_the_weights(link, named):
-    said = grammar.parts(Scene.of_link(link).scene.link()).values
-    assert said.get("weights") == (str(grammar.edition()) if named else None)
+    said = parts(Scene.of_link(link).scene.link()).values
+    assert said.get("weights") == (str(checkpoints.edition()) if named else None)
 
 
 @pytest.fixture
@@ -423,11 +421,11 @@ def test_a_target_for_another_model_is_ignored(folders):
 
 def test_the_view_of_a_scene_looks_where_the_scene_does():
     scene = Scene.of_link("text=The cat saw the dog.&layer=1&head=3&token=cat&heads=2,3,99").scene
-    header = places.view(scene.trace(), scene).header
+    header = view(scene.trace(), scene).header
     assert [header[name] for name in ("layer", "head", "token", "on")] == [0, 2, 2, [1, 2]]
-    header = places.view(scene.trace(), replace(scene, focus=Focus(head=99, token=""))).header
+    header = view(scene.trace(), replace(scene, focus=Focus(head=99, token=""))).header
     assert [header[name] for name in ("layer", "head", "token", "on")] == [1, 3, None, [3]]
 
 
 def test_a_trace_without_a_layer_has_no_view(refused):
-    assert "layer" in str(refused(places.view, mha.AttentionTrace(mha.words("a"), (), "none"), Scene()))
+    assert "layer" in str(refused(view, mha.AttentionTrace(mha.words("a"), (), "none"), Scene()))

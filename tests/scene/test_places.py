@@ -49,12 +49,12 @@ def test_a_layer_or_a_head_beyond_the_last_is_the_last():
     focus = Focus(layer=9, head=9, heads="1,7,x", hop1="8", hop2="2")
     assert clamped(focus, [[4, 4]]) == Focus(layer=2, head=4, heads="1,x", hop1="4", hop2="2")
     trace = mha.trace("the cat saw it", h=2, d_model=4)
-    assert indices(trace, Scene(focus=focus)) == (0, 1, 3)
+    assert indices(trace, focus) == (0, 1, 3)
 
 
 def test_an_unset_focus_moves_to_an_answer():
     scene = Scene(text="The cook cut the bread.")
     trace = scene.trace()
-    layer, head, token = indices(trace, scene)
+    layer, head, token = indices(trace, scene.focus)
     assert trace.tokens.labels[token] == "cut"
     assert trace.tokens.labels[trace.layers[layer].weights(head)[token].argmax()] == "cook"

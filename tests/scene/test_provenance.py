@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene import link as grammar
 from mha_core.scene.scene import Scene
+from mha_core.training import checkpoints
 
 TEXT = "The cat saw the dog."
 
@@ -122,7 +122,7 @@ def test_a_saved_trace_has_its_link_as_long_as_the_weights_are_the_same(tmp_path
 
 def test_a_scene_shows_itself_with_its_own_link():
     link = "text=The+dog+saw+it.&h=8&edits=cut%2Cfrom%3D5%2Cto%3D3&head=3&token=dog"
-    link += f"&weights={grammar.edition()}"
+    link += f"&weights={checkpoints.edition()}"
     view = Scene.of_link(link).scene.view()
     assert view.link() == link
     assert (view.header["head"], view.header["layer"]) == (2, 1)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from mha_core.focus.focus import CHOICES, MAX_NUMBER, Focus, refusal
-from mha_core.scene import link as grammar
 from mha_core.scene.changes import change_of, write
+from mha_core.scene.link import WEIGHTS
+from mha_core.scene.page import parts
+from mha_core.training import checkpoints
 from tests.scene import schema
 from tests.scene.test_link import scenes
 
@@ -53,9 +55,9 @@ def test_the_browser_accepts_the_same_numbers_of_a_link_as_python(javascript, se
 @given(scenes | scenes.map(lambda scene: replace(scene, source="mini", focus=Focus())))
 def test_the_browser_writes_the_link_of_the_scene_that_it_shows(javascript, scene):
     """Streamlit writes the controls into the address, the scripts write the focus and the edition."""
-    link = grammar.parts(scene.link()).values
-    of_before = urlencode(dict.fromkeys((*Focus().link(), grammar.WEIGHTS), "7"))
-    others = {name: value for name, value in link.items() if name not in (*Focus().link(), grammar.WEIGHTS)}
-    said = [f"{of_before}&{urlencode(others)}", scene.focus.link(), str(grammar.edition())]
+    link = parts(scene.link()).values
+    of_before = urlencode(dict.fromkeys((*Focus().link(), WEIGHTS), "7"))
+    others = {name: value for name, value in link.items() if name not in (*Focus().link(), WEIGHTS)}
+    said = [f"{of_before}&{urlencode(others)}", scene.focus.link(), str(checkpoints.edition())]
     query = javascript(["scene/focus_link.js"], f"return queryOf(...{json.dumps(said)});")
-    assert grammar.parts(f"?{query}").values == link
+    assert parts(f"?{query}").values == link

@@ -191,7 +191,7 @@ def _looks(case: Case) -> Iterable[str]:
     texts = [text for text in (scene.text, scene.twin) if text]
     for nth, text in enumerate(texts):
         trace = _trace(case, text=text)
-        layer, head, token = indices(trace, scene)
+        layer, head, token = indices(trace, scene.focus)
         tall = TALL / len(texts)
         y = tall * (nth + 1) - 6
         yield from _sentence(trace, layer=layer, heads=heads or [head], token=token, y=y, tall=tall - 20)
@@ -209,20 +209,20 @@ def _trace(
 
 def _mixture(case: Case) -> Iterable[str]:
     trace = _trace(case)
-    layer, head, token = indices(trace, case.scene)
+    layer, head, token = indices(trace, case.scene.focus)
     return _bars(trace.layers[layer].weights(head, rows=[token])[0], trace.tokens.labels)
 
 
 def _symbols(case: Case) -> Iterable[str]:
     trace = _trace(case)
-    layer, head, _ = indices(trace, case.scene)
+    layer, head, _ = indices(trace, case.scene.focus)
     scores = trace.layers[layer].scores(head)
     return _named_cells(scores, trace.tokens.labels, x=66, wide=168, signed=True)
 
 
 def _one_head(case: Case) -> Iterable[str]:
     trace = _trace(case, edited=True)
-    layer, head, _ = indices(trace, case.scene)
+    layer, head, _ = indices(trace, case.scene.focus)
     output, result = trace.layers[layer].output(head), trace.layers[layer].result()
     limit = float(np.abs(output).max())
     for x, name, values in ((8, "head₁", output), (152, "Z", result)):
@@ -251,14 +251,14 @@ def _published(_case: Case) -> Iterable[str]:
 
 def _every_pair(case: Case) -> Iterable[str]:
     trace = _trace(case)
-    layer, head, _ = indices(trace, case.scene)
+    layer, head, _ = indices(trace, case.scene.focus)
     weights = trace.layers[layer].weights(head)
     return _named_cells(weights, trace.tokens.labels, x=86, wide=128, limit=1.0)
 
 
 def _search(case: Case) -> Iterable[str]:
     trace = _trace(case)
-    layer, head, token = indices(trace, case.scene)
+    layer, head, token = indices(trace, case.scene.focus)
     of = trace.layers[layer]
     for nth, name in enumerate(("q", "k", "v")):
         values = getattr(of, name)[head, token][None]
@@ -281,7 +281,7 @@ def _stacking(case: Case) -> Iterable[str]:
 def _learned(case: Case) -> Iterable[str]:
     for nth, trained in enumerate((False, True)):
         trace = _trace(case, trained=trained)
-        layer, head, token = indices(trace, case.scene)
+        layer, head, token = indices(trace, case.scene.focus)
         y = TALL / 2 * (nth + 1) - 6
         yield from _sentence(trace, layer=layer, heads=[head], token=token, y=y, tall=TALL / 2 - 20)
 
@@ -289,7 +289,7 @@ def _learned(case: Case) -> Iterable[str]:
 def _masks(case: Case) -> Iterable[str]:
     for x, edited in ((34, False), (176, True)):
         trace = _trace(case, edited=edited)
-        layer, head, _ = indices(trace, case.scene)
+        layer, head, _ = indices(trace, case.scene.focus)
         of = trace.layers[layer]
         how = {"limit": 1.0, "hidden": ~of.allowed(head)}
         yield from _named_cells(of.weights(head), trace.tokens.labels, x=x, wide=98, **how)

@@ -10,10 +10,9 @@ from mha_core.analysis.patterns import POSITIONS
 from mha_core.atlases.measures import ROLES
 from mha_core.atlases.query import DECILES, Atlas
 from mha_core.focus.focus import focus_on
-from mha_core.scene.link import compose, parts
-from mha_core.scene.page import HOME
+from mha_core.scene.link import SETTINGS
+from mha_core.scene.page import HOME, compose, parts
 from mha_core.scene.scene import Scene
-from mha_core.scene.source_settings import SETTINGS
 from pages._kit import atlases, choice, compute, head_view, model_source, refusals
 from pages._kit.language import in_link
 from pages._kit.text import isolated, literal, said, short, t

@@ -39,7 +39,7 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     layer_trace = trace.layers[layer]
     if (index := layer_trace.index) is None:
         return
-    _, head, query = indices(trace, scene)
+    _, head, query = indices(trace, scene.focus)
     own = head * index.n_heads // layer_trace.n_heads
     share = index.share(head)
     st.markdown(
@@ -89,7 +89,7 @@ def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     layer_trace = trace.layers[layer]
     if (about := layer_trace.about.gate) is None:
         return
-    _, head, query = indices(trace, scene)
+    _, head, query = indices(trace, scene.focus)
     gate = layer_trace.tensor("gate")
     labels = layer_trace.sides.queries.labels
     cut = window(len(labels), query, WINDOW)

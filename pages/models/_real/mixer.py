@@ -41,7 +41,7 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     key = f"{number} {head} {compute.cache_key(scene)}"
     matrix = _matrices.get(key, lambda _key: mixer.mixing(head - 1))
     sides = Sides(trace.tokens, trace.tokens)
-    labels, token = trace.tokens.labels, token_in(trace.tokens, scene)
+    labels, token = trace.tokens.labels, token_in(trace.tokens, scene.focus)
     cut = window(len(labels), token, WINDOW)
     shown, part = Crop(cut, cut), cut or slice(None)
     later = ~np.tri(len(labels), dtype=bool)

@@ -10,10 +10,9 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
+from mha_core.scene.link import HEAD, MODEL, TWIN, UNTRAINED, WITH_CLS, Other
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
-from mha_core.scene.source_settings import WITH_CLS
 from mha_core.sources.huggingface import files
 from mha_core.traces.source import TrainedSource
 from mha_core.training.checkpoints import PLANS
@@ -28,7 +27,7 @@ HEADS = (1, 2, 4, 8, 16, 32)  # numbers of heads that are offered for random wei
 
 def options(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
     """What can be different for this scene, each with the values it can have; the first is the default."""
-    layer, head, _ = indices(trace, scene)
+    layer, head, _ = indices(trace, scene.focus)
     values = {
         UNTRAINED: [""] if scene.source in WITH_CLS else [],
         HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
@@ -78,7 +77,7 @@ def models(scene: Scene) -> Sequence[str]:
 def choose(scene: Scene, trace: AttentionTrace) -> Other | None:
     """What the other side is, as chosen here or by the link; None before the first choice."""
     offered = options(scene, trace)
-    other, wrong = read(scene.against, offered)
+    other, wrong = Other.of_link(scene.against, offered)
     if wrong:
         state.say_instead("against", other and other.link())
     st.session_state["against_kind"] = other and other.kind
@@ -118,7 +117,7 @@ def _value(kind: str, value: str) -> str:
 
 def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, PairSide] | None:
     """Both sides, the untrained one first; None, after a note, where the other has no trace."""
-    here = indices(trace, scene)
+    here = indices(trace, scene.focus)
     if other.kind == HEAD:
         layer, head, query = here
 
@@ -144,7 +143,7 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, 
         values = getattr(scene, other.kind), other.value
         headings = [t(f"compare.is_{other.kind}", value=_value(other.kind, str(value))) for value in values]
     own, others = headings
-    return PairSide(own, trace, *here), PairSide(others, second, *indices(second, there))
+    return PairSide(own, trace, *here), PairSide(others, second, *indices(second, there.focus))
 
 
 def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:

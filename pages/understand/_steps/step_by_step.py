@@ -44,7 +44,7 @@ def _sentences(step: Step) -> list[str]:
 @st.fragment
 def _steps() -> None:
     scene, trace = in_fragment()
-    layer_index, head, query = indices(trace, scene)
+    layer_index, head, query = indices(trace, scene.focus)
     layer = trace.layers[layer_index]
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
     limit = heatmaps.scale_end(state.focus().scale, compute.of(layer, largest_weight, part=part))

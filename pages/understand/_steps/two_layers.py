@@ -40,7 +40,7 @@ def _hops() -> None:
     scene, trace = in_fragment()
     layer = _last(trace, scene)
     st.caption(t("two_layers.intro", one=layer, two=layer + 1))
-    *_, query = indices(trace, scene)
+    *_, query = indices(trace, scene.focus)
     first, second = _heads(trace, scene, query, layer=layer)
     _choose(trace, query, first=first, second=second, layer=layer)
     twin = second_trace(scene, explains=False)
@@ -66,7 +66,7 @@ def _offer() -> None:
 
 def _last(trace: AttentionTrace, scene: Scene) -> int:
     """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
-    return max(1, indices(trace, scene)[0])
+    return max(1, indices(trace, scene.focus)[0])
 
 
 def _heads(trace: AttentionTrace, scene: Scene, query: int, *, layer: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_core.scene.other import HEAD, MODEL, TWIN, UNTRAINED, Other, read
+from mha_core.scene.link import HEAD, MODEL, TWIN, UNTRAINED, Other
 
 OFFERED = {UNTRAINED: [""], HEAD: ["2", "3"], TWIN: [""], MODEL: ["a/b:c"]}
 
@@ -11,7 +11,7 @@ OFFERED = {UNTRAINED: [""], HEAD: ["2", "3"], TWIN: [""], MODEL: ["a/b:c"]}
     "other", [Other(UNTRAINED), Other(HEAD, "3"), Other(TWIN), Other(MODEL, "a/b:c")], ids=Other.link
 )
 def test_an_offered_other_side_reads_back_from_its_link(other):
-    assert read(other.link(), OFFERED) == (other, False)
+    assert Other.of_link(other.link(), OFFERED) == (other, False)
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_an_offered_other_side_reads_back_from_its_link(other):
     ],
 )
 def test_an_unavailable_other_side_becomes_the_first_offer(link, taken, wrong):
-    assert read(link, OFFERED) == (taken, wrong)
+    assert Other.of_link(link, OFFERED) == (taken, wrong)
 
 
 def test_the_second_sentence_is_never_the_first_offer():
-    assert read("", {TWIN: [""]}) == (None, False)
+    assert Other.of_link("", {TWIN: [""]}) == (None, False)
