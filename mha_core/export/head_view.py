@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mha_core import resources
 from mha_core.errors import Listed, MhaError, Phrase, in_range, listed, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
-from mha_core.focus.focus import Focus, focus_on
+from mha_core.focus.focus import focus_on
 from mha_core.focus.token_names import names
+from mha_core.traces import showing
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
@@ -29,9 +30,6 @@ from mha_core.traces.source import RandomSource, TrainedSource, caption
 from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import MASK_TOKENS, special_positions, word_groups
 from mha_core.traces.trace import AttentionTrace
-
-if TYPE_CHECKING:
-    from mha_core.scene.scene import Scene
 
 STYLES = ("pictures/print.css", "pictures/matrix_gallery.css", "view/head_view.css")
 
@@ -88,7 +86,7 @@ class HeadView:
     header: dict = field(repr=False)
     blob: bytes = field(repr=False)
     height: int
-    scene: "Callable[[], Scene]" = field(repr=False)
+    scene: Callable[[], Any] = field(repr=False)
 
     def __repr__(self) -> str:
         header = self.header
@@ -183,13 +181,7 @@ def view(
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
     focus = focus_on(trace, layer, head, token, [head] if heads is None else heads)
-    return HeadView(header_of(traces, **start), blob, frame_height, partial(_scene_of, traces, focus))
-
-
-def _scene_of(traces: Sequence[AttentionTrace], focus: Focus) -> "Scene":
-    from mha_core.scene.provenance import scene_of
-
-    return scene_of(traces, focus)
+    return HeadView(header_of(traces, **start), blob, frame_height, partial(showing.scene_of, traces, focus))
 
 
 def _check_layers(traces: Sequence[AttentionTrace]) -> None:

@@ -12,7 +12,7 @@ MAX_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer; cells on a side, and pi
 MAX_LAYERS, MAX_TEXT = 4, 200
 
 
-def of_trace(trace: AttentionTrace) -> str:
+def trace_html(trace: AttentionTrace) -> str:
     """HTML: the text, the source of the numbers, and the weights of the first layers."""
     text = trace.title
     text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
@@ -30,7 +30,7 @@ def of_trace(trace: AttentionTrace) -> str:
     )
 
 
-def of_layer(layer: LayerTrace) -> str:
+def layer_html(layer: LayerTrace) -> str:
     """HTML: the shapes of the recorded tensors, and the weights of the first heads."""
     shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in layer.tensors.items())
     name = f" “{html.escape(layer.name)}”" if layer.name else ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Real
@@ -19,6 +19,7 @@ from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError, Phrase, listed
+from mha_core.export.head_view import HeadView
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.limits import (
     INFINITE,
@@ -33,9 +34,6 @@ from mha_core.traces.limits import (
 from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
-
-if TYPE_CHECKING:
-    from mha_core.export.head_view import HeadView
 
 NO_TEXT = "␣"  # shown for a piece of white space alone
 MAX_WHOLE = 2**24  # float32 holds every whole number up to here
@@ -182,7 +180,7 @@ def view(
     weights: Real[Any, "*layer head query key"] | Sequence[Real[Any, "*one head query key"]],
     tokens: "str | Sequence[str] | Tokens",
     keys: "str | Sequence[str] | Tokens | None" = None,
-) -> "HeadView":
+) -> HeadView:
     """The head view of attention weights alone, such as a model's `attentions`: a notebook shows it.
 
     >>> import torch

@@ -28,6 +28,7 @@ from mha_core.attention.module import Attended, Projections
 from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase
+from mha_core.traces import showing
 from mha_core.traces.facts import Adjustments, Facts
 from mha_core.traces.indices import LAYER, Picked, index, indices
 from mha_core.traces.projections import ModelProjections
@@ -358,9 +359,7 @@ class LayerTrace:
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the recorded tensors, and small pictures of the weights."""
-        from mha_core.export.notebook import of_layer
-
-        return of_layer(self)
+        return showing.layer_html(self)
 
     # Computation
 

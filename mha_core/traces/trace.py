@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, Phrase, named_type, one_of, shown
-from mha_core.traces import storage
+from mha_core.traces import showing, storage
 from mha_core.traces.answers import Answer
 from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
@@ -262,13 +262,11 @@ class AttentionTrace:
         Weights have a colour scale from 0 to 1, other matrices one centred on 0; cells hidden by the mask are
         grey. Arguments and errors are those of `frame`.
         """
-        from mha_core.figures.heatmap import heatmap
-
         frame = self.frame(name, layer=layer, head=head)
         matrix = MATRICES[name]
         allowed = self.layer(layer).allowed(head) if name in ("masked", "weights") else None
         rows, columns = (AXES.get(axis, f"dimension of {axis}") for axis in matrix.axes)
-        figure = heatmap(
+        figure = showing.heatmap(
             frame,
             kind=matrix.kind,
             rows=rows,
@@ -306,9 +304,7 @@ class AttentionTrace:
         Raises `MhaError` for a layer, head or token out of range, for layers of several kinds, for a second
         trace with other numbers of layers or heads, and for more or fewer titles than traces.
         """
-        from mha_core.export.head_view import view
-
-        return view(
+        return showing.view(
             self,
             layer=layer,
             head=head,
@@ -329,9 +325,7 @@ class AttentionTrace:
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the text, the source, and small pictures of the weights."""
-        from mha_core.export.notebook import of_trace
-
-        return of_trace(self)
+        return showing.trace_html(self)
 
     def save(self, path: str | PathLike, *, matrices: bool = True, mixers: bool = True) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step.

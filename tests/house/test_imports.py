@@ -29,11 +29,11 @@ TABLE = {
     "mha_core/executor/*": "late:ray mha_core.errors",
     "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:plotly late:xarray"
-    f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
+    f" late:mha_core.export.head_view {MATHS}",
+    "mha_core/traces/showing.py": f"late:pandas late:plotly late:mha_core.export.* late:mha_core.figures.*"
+    f" late:mha_core.scene.* late:mha_core.focus.* {MATHS} mha_core.traces.*",
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
     "mha_core/export/*": f"torch numpy {TRACES}",
-    "mha_core/export/head_view.py": f"numpy mha_core.export.* late:mha_core.scene.scene"
-    f" late:mha_core.scene.provenance {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/__main__.py": f"torch numpy pandas {TRACES} mha_core.training.*"
     " mha_core.analysis.roles",
@@ -41,7 +41,7 @@ TABLE = {
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/capture/families/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/sources/*": f"torch regex {TRACES} mha_core.training.* mha_core.capture.*",
-    "mha_core/sources/arrays.py": f"torch jaxtyping {TRACES} late:mha_core.export.head_view",
+    "mha_core/sources/arrays.py": f"torch jaxtyping {TRACES} mha_core.export.head_view",
     "mha_core/sources/huggingface/*": "torch regex late:transformers late:huggingface_hub"
     f" {TRACES} mha_core.capture.*",
     "mha_core/analysis/*": f"numpy pandas {TRACES}",
