@@ -14,6 +14,8 @@ pandas with the first table, plotly with the first figure.
 
 from typing import TYPE_CHECKING
 
+from mha_core.resources import VERSION
+
 if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same at run time
     from mha_core import figures
     from mha_core.analysis.explanation import Explanation, explain
@@ -42,7 +44,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
     from mha_core.traces.trace import AttentionTrace, load
     from mha_core.traces.verify import Check, against_torch
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Atlas",
     "Attended",

@@ -1,9 +1,10 @@
-"""The location of the files that come with the library, in a checkout or in an installed wheel."""
+"""The version of the library, and the files that come with it, in a checkout or in an installed wheel."""
 
 import os
 import tempfile
 from pathlib import Path
 
+VERSION = "0.1.0"
 OPENED = "HEADSCOPE_OPENED"  # environment variable: the saved trace that the app opens first
 LINK = "HEADSCOPE_LINK"  # environment variable: the link that the first visit opens
 LESSON = "HEADSCOPE_LESSON"  # environment variable: a lesson file that the page Lessons also offers

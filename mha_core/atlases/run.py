@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mha_core import executor
+from mha_core import executor, resources
 from mha_core.atlases import measures, summary
 from mha_core.atlases.query import HEADS, MANIFEST, TEXTS, Atlas, read_manifest
 from mha_core.atlases.shard import FORMAT, Measurer, Shard, left_out, name, origin, read_texts, texts_file
@@ -195,8 +195,6 @@ def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool) -> d
         )
     import pyarrow
 
-    import mha_core
-
     return {
         "format": FORMAT,
         "source": str(source) if isinstance(source, str | PathLike) else type(source).__name__,
@@ -207,7 +205,7 @@ def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool) -> d
         "measures": list(measures.columns(linked=linked)),
         "seed": SEED,
         "versions": {
-            "headscope": mha_core.__version__,
+            "headscope": resources.VERSION,
             "torch": str(torch.__version__),
             "pyarrow": pyarrow.__version__,
         },

@@ -1,25 +1,28 @@
 """A question posed about one scene: what may be answered, the key, and the answer run in the model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from random import Random
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError
-from mha_core.focus.token_names import position
+from mha_core.focus.token_names import names, position
+from mha_core.lessons.sentences import generated
 from mha_core.scene.first_look import asked_about, has_answer, is_pronoun
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
+from mha_core.sources.mini import language
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace
+from mha_core.training.lexicon import lexicon, normalized
 
-if TYPE_CHECKING:
-    from mha_core.lessons.question import Question
-
+TRIES = 24  # sentences that are tried for a like case
 Tracer = Callable[[Scene, Sequence[Edit]], AttentionTrace]
 
 
@@ -47,6 +50,33 @@ class Run:
     refusal: MhaError | None = None
 
 
+@dataclass(frozen=True)
+class Question(ABC):
+    """A kind of question with its settings; an `Item` poses it about a scene."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def key(self, item: "Item") -> Key:
+        """The right answers. Raises `MhaError` where the question is ambiguous about the item's scene."""
+
+    @abstractmethod
+    def check(self, item: "Item", answer: str) -> None:
+        """Raise `MhaError` for a text that is no answer to this question."""
+
+    @abstractmethod
+    def executed(self, item: "Item", answer: str) -> tuple[Scene | None, Sequence[Edit]]:
+        """The scene and the further edits in which the answer holds; None for one that runs nothing."""
+
+    def is_right(self, item: "Item", answer: str) -> bool | None:
+        self.check(item, answer)
+        return answer in item.key.answers
+
+    def misreads(self, item: "Item", answer: str) -> bool:
+        """Whether a wrong answer is right to the question that is asked by mistake for this one."""
+        return False
+
+
 @dataclass(frozen=True, eq=False)
 class Item:
     """A question about one scene. `tracer` computes a scene's trace with edits added to its own changes.
@@ -59,7 +89,7 @@ class Item:
     'animal'
     """
 
-    question: "Question"
+    question: Question
     scene: Scene
     tracer: Tracer = field(default=Scene.trace, repr=False)
 
@@ -159,3 +189,38 @@ class Item:
             return Run(self.trace, self.tracer(scene, edits))
         except MhaError as refusal:
             return Run(self.trace, None, refusal)
+
+
+def like(item: Item, number: int) -> Item | None:
+    """The `number`-th like case: the same question about a like word of another sentence, None without one.
+
+    It is an unambiguous question about the sentence, at a word of the same kind (a pronoun, a verb, …).
+    """
+    code = language(item.scene.text)
+    words, rng = lexicon(code), Random(f"{number} {item.scene.link()}")
+    kinds = words.kinds
+    own = kinds.get(normalized(item.trace.tokens.pieces[item.place[2]]), "other")
+    for _ in range(TRIES):
+        scene = replace(item.scene, text=generated(code, rng), twin="")
+        try:
+            tokens = item.tracer(scene, ()).sides.queries
+            places = [
+                at for at, piece in enumerate(tokens.pieces) if kinds.get(normalized(piece), "other") == own
+            ]
+            if not places:
+                continue
+            token = names(tokens)[rng.choice(places)]
+            other = replace(item, scene=replace(scene, focus=replace(scene.focus, token=token)))
+            if item.scene.focus.key_token:
+                other = _at_most_looked_at(other)
+            _ = other.key
+        except MhaError:
+            continue
+        return other
+    return None
+
+
+def _at_most_looked_at(item: Item) -> Item:
+    """The item about the weight on the word that its token looks at most."""
+    key = names(item.trace.layers[item.place[0]].sides.keys)[int(item.row.argmax())]
+    return replace(item, scene=replace(item.scene, focus=replace(item.scene.focus, key_token=key)))

@@ -30,8 +30,8 @@ from typing import Any, Literal, NamedTuple, TypeGuard, overload
 
 from mha_core import resources
 from mha_core.errors import MhaError, Phrase, listed, shown
-from mha_core.lessons.item import Item, Tracer
-from mha_core.lessons.question import KINDS, Choose, Question, scene_of
+from mha_core.lessons.item import Item, Question, Tracer
+from mha_core.lessons.question import KINDS, Choose, scene_of
 from mha_core.scene import changes
 from mha_core.scene.scene import Scene
 

@@ -19,11 +19,10 @@ trace. A question whose key is too close to another answer is refused with `MhaE
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +30,8 @@ import numpy as np
 from mha_core.attention.edits import Edit, Hide, Output, Weights
 from mha_core.errors import MhaError, Phrase, listed, one_of, shown
 from mha_core.focus.token_names import as_number
-from mha_core.lessons.item import Item, Key
+from mha_core.lessons.item import Item, Key, Question
+from mha_core.lessons.sentences import variants
 from mha_core.scene import changes
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import is_known
@@ -42,33 +42,6 @@ ON_LINE = 0.1  # of a line's length between an estimate and the number: closer i
 MAX_HEADS = 8  # to put in order
 MAX_TEXT = 600  # characters of a typed answer
 MAX_TRIED = 64  # sentences that are tried for one in which a condition holds
-
-
-@dataclass(frozen=True)
-class Question(ABC):
-    """A kind of question with its settings; an `Item` poses it about a scene."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def key(self, item: Item) -> Key:
-        """The right answers. Raises `MhaError` where the question is ambiguous about the item's scene."""
-
-    @abstractmethod
-    def check(self, item: Item, answer: str) -> None:
-        """Raise `MhaError` for a text that is no answer to this question."""
-
-    @abstractmethod
-    def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
-        """The scene and the further edits in which the answer holds; None for one that runs nothing."""
-
-    def is_right(self, item: Item, answer: str) -> bool | None:
-        self.check(item, answer)
-        return answer in item.key.answers
-
-    def misreads(self, item: Item, answer: str) -> bool:
-        """Whether a wrong answer is right to the question that is asked by mistake for this one."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -462,15 +435,13 @@ class Find(Question):
 
     def key(self, item: Item) -> Key:
         """Raises `MhaError` where the condition holds in none or in all of the sentences that are tried."""
-        from mha_core.lessons.sentences import variants
-
         if item.answer is None:
             raise MhaError("This model answers nothing at the token.")
         tried = found = 0
-        for text in variants(item, one_word=self.condition == "other_answer"):
+        for text in self.sentences(item):
             tried += 1
             found += self.holds(item, text)
-            if tried == MAX_TRIED or 0 < found < tried:
+            if 0 < found < tried:
                 break
         if not 0 < found < tried:
             raise MhaError(
@@ -479,6 +450,12 @@ class Find(Question):
                 found=found,
             )
         return Key((), found / tried)
+
+    def sentences(self, item: Item) -> Iterator[str]:
+        """The sentences that are tried, the item's own first."""
+        is_short = self.condition == "other_answer"
+        made = variants(item.scene.text, item.trace.tokens, item.place[2], one_word=is_short)
+        return islice(made, MAX_TRIED)
 
     def holds(self, item: Item, text: str) -> bool:
         """Whether the condition holds in a text. False where it does not have the scene's token."""

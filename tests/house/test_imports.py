@@ -52,11 +52,11 @@ TABLE = {
     "mha_core/scene/*": f"numpy mha_core.export.* mha_core.sources mha_core.sources.*"
     f" mha_core.training.* {TRACES}",
     "mha_core/lessons/*": f"numpy mha_core.scene.* mha_core.sources.* mha_core.training.* {TRACES}",
-    "mha_core/atlases/*": f"torch numpy pandas regex late:pyarrow late:duckdb late:mha_core mha_core.executor"
+    "mha_core/atlases/*": f"torch numpy pandas regex late:pyarrow late:duckdb"
     f" mha_core.analysis.* mha_core.sources mha_core.sources.* mha_core.training.* {TRACES}",
     "mha_core/room/migrations/*": "sqlalchemy alembic mha_core.room.schema",
     "mha_core/room/*": f"sqlalchemy alembic segno mha_core.lessons.* mha_core.scene.* {TRACES}",
-    "mha_core/__init__.py": "late:mha_core.*",
+    "mha_core/__init__.py": "mha_core.resources late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
     f" late:mha_core.analysis.* late:mha_core.lessons.* late:mha_core.room.* late:segno"
     f" late:mha_core.atlases.* {FLAT}",

@@ -15,7 +15,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ from playwright.sync_api import Error
 from mha_core.errors import MhaError
 from mha_core.lessons.item import Item, Run
 from mha_core.lessons.lesson import Lesson, Screen, in_language, shipped
-from mha_core.lessons.question import MAX_TRIED, Choose, Draw, Estimate, Find, Flip, Why
-from mha_core.lessons.sentences import variants
+from mha_core.lessons.question import Choose, Draw, Estimate, Find, Flip, Why
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING
 from tests.bench import chromium
@@ -115,7 +113,7 @@ def wrong_answers(item: Item) -> list[str]:
         case Why():
             return []
         case Find():
-            tried = [one for one in _sentences(item) if one != item.scene.text]
+            tried = [one for one in item.question.sentences(item) if one != item.scene.text]
         case Draw():
             tried = [f"{int(item.row.argmin()) + 1}:100"]
         case Choose():
@@ -133,12 +131,8 @@ def right_answer(item: Item, language: str) -> str:
     if isinstance(item.question, Why):
         return REASON[language]
     if isinstance(item.question, Find):
-        return next(one for one in _sentences(item) if item.is_right(one))
+        return next(one for one in item.question.sentences(item) if item.is_right(one))
     return item.key.answers[0]
-
-
-def _sentences(item: Item) -> list[str]:
-    return [*islice(variants(item, one_word=item.question.condition == "other_answer"), MAX_TRIED)]
 
 
 def faults(student: Student, screen: Screen, item: Item, answer: str, name: str) -> list[str]:

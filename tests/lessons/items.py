@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
@@ -23,10 +23,9 @@ import torch
 import mha_core as mha
 from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import names, position
-from mha_core.lessons.item import Item
+from mha_core.lessons.item import Item, Question
 from mha_core.lessons.question import (
     MARGIN,
-    MAX_TRIED,
     Cell,
     Choose,
     Draw,
@@ -35,11 +34,10 @@ from mha_core.lessons.question import (
     Flip,
     Order,
     Point,
-    Question,
     Why,
     written_row,
 )
-from mha_core.lessons.sentences import generated, variants
+from mha_core.lessons.sentences import generated
 from mha_core.scene.scene import Scene
 from mha_core.training.lexicon import lexicon
 
@@ -175,8 +173,7 @@ def agrees(item: Item) -> bool:
 
 def _is_found(item: Item) -> bool:
     """Whether the first sentence that is taken for an answer is one."""
-    is_short = item.question.condition == "other_answer"
-    text = next(one for one in islice(variants(item, one_word=is_short), MAX_TRIED) if item.is_right(one))
+    text = next(one for one in item.question.sentences(item) if item.is_right(one))
     found = replace(item.scene, text=text)
     trace, (layer, head, _) = tracer(found), item.place
     token = position(trace.tokens, item.scene.focus.token)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.lessons.item import Item
+from mha_core.lessons.item import Item, like
 from mha_core.lessons.question import (
     Cell,
     Choose,
@@ -21,7 +21,6 @@ from mha_core.lessons.question import (
     read_row,
     written_row,
 )
-from mha_core.lessons.sentences import like
 from tests.lessons.items import MODELS, QUESTIONS, count, tracer
 
 TIRED = "The animal didn't cross the street because it was too tired."

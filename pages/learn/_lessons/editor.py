@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import MhaError
 from mha_core.focus.token_names import names, position
-from mha_core.lessons.item import Item
+from mha_core.lessons.item import Item, Question
 from mha_core.lessons.lesson import (
     ANY,
     MAX_MINUTES,
@@ -21,7 +21,7 @@ from mha_core.lessons.lesson import (
     Screen,
     in_language,
 )
-from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, Question, scene_of
+from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_of
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Tokens

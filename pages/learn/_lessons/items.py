@@ -7,8 +7,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.attention.edits import Edit
-from mha_core.lessons import sentences
 from mha_core.lessons.item import Item
+from mha_core.lessons.item import like as like_case
 from mha_core.scene.changes import edits_of, read
 from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source
@@ -82,7 +82,7 @@ def like(item: Item, number: int) -> Item | None:
         return None
 
     def find() -> Item | None:
-        found = sentences.like(item, number)
+        found = like_case(item, number)
         return found and Item(found.question, found.scene, trace)  # without its trace
 
     found = _once(item, find, "like", str(number))

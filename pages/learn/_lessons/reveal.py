@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 
 from mha_core import MhaError
-from mha_core.lessons.item import Item, Run
-from mha_core.lessons.question import Choose, Find, Question
+from mha_core.lessons.item import Item, Question, Run
+from mha_core.lessons.question import Choose, Find
 from mha_core.scene.scene import Scene
 from pages._kit import cell_path, components, pair
 from pages._kit.language import in_link

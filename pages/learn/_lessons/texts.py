@@ -1,9 +1,9 @@
 """The texts of a lesson in the reader's language; what its file leaves out is said for it."""
 
 from mha_core import MhaError
-from mha_core.lessons.item import Item
+from mha_core.lessons.item import Item, Question
 from mha_core.lessons.lesson import Lesson, in_language
-from mha_core.lessons.question import Estimate, Find, Order, Question
+from mha_core.lessons.question import Estimate, Find, Order
 from mha_core.scene import changes
 from mha_core.scene.scene import Scene
 from pages._kit.language import language
