@@ -20,7 +20,7 @@ TRACES = f"{MATHS} mha_core.traces.* mha_core.focus.*"
 
 # What each room may import besides the standard library and itself; of several rows that fit a file the
 # longest one holds. `a.*` is all that lies below a; `late:` allows an import inside a function or for type
-# checkers only, so that loading the file does not pay for it.
+# checkers only, so that loading the file does not pay for it; `type:` allows it for type checkers only.
 TABLE = {
     "mha_core/errors.py": "",
     "mha_core/cache.py": "",
@@ -28,10 +28,10 @@ TABLE = {
     "mha_core/device.py": "torch mha_core.errors",
     "mha_core/executor/*": "late:ray mha_core.errors",
     "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
-    "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:plotly late:xarray"
-    f" late:mha_core.export.head_view {MATHS}",
-    "mha_core/traces/showing.py": f"late:pandas late:plotly late:mha_core.export.* late:mha_core.figures.*"
-    f" late:mha_core.scene.* late:mha_core.focus.* {MATHS} mha_core.traces.*",
+    "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:xarray"
+    f" type:plotly type:mha_core.export.head_view {MATHS}",
+    "mha_core/traces/showing.py": "type:pandas type:plotly type:mha_core.focus.focus type:mha_core.traces.*"
+    " late:mha_core.export.* late:mha_core.figures.* late:mha_core.scene.*",
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
@@ -68,6 +68,8 @@ TABLE = {
     "pages/frame.py": "streamlit mha_core.scene.link pages._kit pages._kit.* pages._server.*",
     "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._server.*",
 }
+TIMES = ("", "late:", "type:")  # what may be imported at one time may also be at a later one
+DOOR = "mha_core/traces/showing.py"  # the one file that imports, inside functions, what imports it
 # An import by name (importlib) hides from this test, so nobody has it.
 STANDARD = sys.stdlib_module_names - {"importlib"}
 
@@ -87,23 +89,25 @@ def tree() -> Tree:
 
 
 @cache
-def statements(text: str) -> list[tuple[str, str, int, bool]]:
-    """Package, name and line of each import, and is it inside a function; `.` starts a relative one."""
+def statements(text: str) -> list[tuple[str, str, int, str]]:
+    """Package, name and line of each import, and when it runs, as in `TABLE`; `.` starts a relative one."""
     rows = []
 
-    def visit(node: ast.AST, late: bool) -> None:
+    def visit(node: ast.AST, when: str) -> None:
         if isinstance(node, ast.Import):
-            rows.extend((name.name, "", node.lineno, late) for name in node.names)
+            rows.extend((name.name, "", node.lineno, when) for name in node.names)
         if isinstance(node, ast.ImportFrom) and node.level:
-            rows.append(("." * node.level + (node.module or ""), "", node.lineno, late))
+            rows.append(("." * node.level + (node.module or ""), "", node.lineno, when))
         elif isinstance(node, ast.ImportFrom):
-            rows.extend((node.module, name.name, node.lineno, late) for name in node.names)
-        late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        late = late or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+            rows.extend((node.module, name.name, node.lineno, when) for name in node.names)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            when = "type:"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            when = when or "late:"
         for child in ast.iter_child_nodes(node):
-            visit(child, late)
+            visit(child, when)
 
-    visit(ast.parse(text), False)
+    visit(ast.parse(text), "")
     return rows
 
 
@@ -111,8 +115,8 @@ def module_of(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def imports(tree: Tree) -> dict[str, list[tuple[str, int, bool]]]:
-    """For each file its imported modules with their lines, and those that are imported inside a function.
+def imports(tree: Tree) -> dict[str, list[tuple[str, int, str]]]:
+    """For each file its imported modules with their lines, and when they are imported.
 
     ``from package import name`` is the submodule `name` if there is one, else the package.
     """
@@ -121,8 +125,8 @@ def imports(tree: Tree) -> dict[str, list[tuple[str, int, bool]]]:
     return {
         file: list(
             dict.fromkeys(
-                (f"{package}.{name}" if f"{package}.{name}" in modules else package, line, late)
-                for package, name, line, late in statements(text)
+                (f"{package}.{name}" if f"{package}.{name}" in modules else package, line, when)
+                for package, name, line, when in statements(text)
             )
         )
         for file, text in tree.items()
@@ -143,10 +147,10 @@ def violations(tree: Tree) -> list[str]:
             broken.append(f"{file} is in no room of the table")
             continue
         allowed = TABLE[row].split()
-        for module, line, late in imported:
+        for module, line, when in imported:
             if module.startswith("."):
                 broken.append(f"{file}:{line} imports {module} relatively; write the full name")
-            elif not (_is_own(module, file, row) or _may(module, allowed, late)):
+            elif not (_is_own(module, file, row) or _may(module, allowed, when)):
                 broken.append(f"{file}:{line} imports {module}; its room allows {TABLE[row] or 'nothing'}")
     return broken
 
@@ -161,22 +165,25 @@ def _is_own(module: str, file: str, row: str) -> bool:
     return row.endswith("*") and f"{module}.".startswith(f"{folder.replace('/', '.')}.")
 
 
-def _may(module: str, allowed: list[str], late: bool) -> bool:
+def _may(module: str, allowed: list[str], when: str) -> bool:
     if module.split(".")[0] in STANDARD:
         return True
     ours = module.split(".")[0] in ("mha_core", "pages")
     name = module if ours else module.split(".")[0]
-    return any(fnmatchcase(name, p.removeprefix("late:")) for p in allowed if late or ":" not in p)
+    times = TIMES[: TIMES.index(when) + 1]
+    return any(fnmatchcase(f"{time}{name}", pattern) for time in times for pattern in allowed)
 
 
 def cycle(tree: Tree) -> list[str]:
-    """The modules of a ring of imports, which a floor by itself would allow; empty where there is none.
+    """The modules of a ring of imports, those inside functions included; empty where there is none.
 
-    An import inside a function closes no ring: both files can be loaded, in either order.
+    Only the door may import, inside its functions, what imports it. An import for type checkers does not run,
+    and a file that imports itself is no ring.
     """
     graph = {
-        module_of(file): {module for module, _, late in rows if not late}
+        module_of(file): {module for module, _, when in rows if when in ran} - {module_of(file)}
         for file, rows in imports(tree).items()
+        for ran in [TIMES[:1] if file == DOOR else TIMES[:2]]
     }
     try:
         TopologicalSorter(graph).prepare()
@@ -213,6 +220,11 @@ def planted_in(tree: Tree, file: str, text: str) -> Tree:
         ("mha_core/traces/trace.py", "import pandas", "imports pandas"),
         ("mha_core/traces/trace.py", "class Late:\n    import pandas", "imports pandas"),
         ("mha_core/traces/trace.py", "def frame():\n    import streamlit", "imports streamlit"),
+        (
+            "mha_core/traces/trace.py",
+            "def view():\n    from mha_core.export import head_view",
+            "imports mha_core.export.head_view",
+        ),
         ("mha_core/sources/huggingface/model.py", "import transformers", "imports transformers"),
         ("mha_core/sources/mini.py", "def f():\n    import transformers", "imports transformers"),
         ("mha_core/analysis/frames.py", "import streamlit.components.v2", "imports streamlit.components.v2"),
@@ -234,10 +246,10 @@ def test_a_planted_import_is_reported_and_nothing_else(tree, file, planted, repo
     assert reported in line
 
 
-def test_a_planted_ring_in_one_room_is_reported(tree):
-    ring = planted_in(
-        tree, "mha_core/attention/masks.py", "from mha_core.attention.module import AttentionSpec"
-    )
+@pytest.mark.parametrize("where", ["", "def late():\n    "])
+def test_a_planted_ring_in_one_room_is_reported(tree, where):
+    planted = f"{where}from mha_core.attention.module import AttentionSpec"
+    ring = planted_in(tree, "mha_core/attention/masks.py", planted)
     assert violations(ring) == []
     assert set(cycle(ring)) == {"mha_core.attention.masks", "mha_core.attention.module"}
 
