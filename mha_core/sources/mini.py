@@ -62,7 +62,7 @@ def trace(
     if not isinstance(trained, bool):
         raise MhaError("trained is True or False; got {trained}.", trained=repr(trained))
     plan = find(language(text), architecture, h, d_model)
-    edits = checked(edits)
+    edits = checked(edits) if edits else ()
     return follow(model(plan, trained=trained, device=device), text, limit=limit, edits=edits)
 
 
@@ -157,7 +157,9 @@ def follow(
     """Trace a text through a small model, on the model's device. Raises as `trace` does."""
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
-    model, rules = with_edits(trained, tokens, edits)
+    model, rules = trained.model, [ScoreRule()] * len(trained.model.layers)
+    if edits:
+        model, rules = with_edits(trained, tokens, edits)
     found = choices(tokens, numbers)
     hidden = [at for at, number in enumerate(numbers) if number == words.number[HIDDEN]]
     with torch.no_grad():  # not inference mode: gradients could not pass its tensors
@@ -173,7 +175,7 @@ def follow(
             flow.attended,
             x=flow.x,
             projections=layer.attention.projections(),
-            about=_facts(trained.plan.shape.spec),
+            about=_facts(layer.attention.spec),
         )
         for flow, layer in zip(passed.flows, model.layers, strict=True)
     )
@@ -188,7 +190,7 @@ def _answers(model: SmallModel, read: torch.Tensor, spelled: dict[int, str]) -> 
     """The most probable of these words for each row of a question's input (row, d_model)."""
     names = list(spelled.values())
     chances = model.logits(read, torch.tensor(list(spelled), device=read.device)).softmax(-1).cpu()
-    return [most_probable(row, names.__getitem__) for row in chances]
+    return most_probable(chances, names.__getitem__)
 
 
 def main_tokens(trace: AttentionTrace) -> list[int]:

@@ -18,7 +18,8 @@ def is_known(answer: Answer) -> bool:
     return answer[0][1] >= LEAST_GUESS
 
 
-def most_probable(probabilities: Tensor, word: Callable[[int], str]) -> Answer:
-    """The most probable words of a vocabulary by their probabilities (word,); `word` names one by its id."""
-    top = probabilities.topk(min(ANSWERS, len(probabilities)))
-    return tuple((word(i), p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True))
+def most_probable(probabilities: Tensor, word: Callable[[int], str]) -> list[Answer]:
+    """The most probable words of each row of probabilities (row, word); `word` names one by its id."""
+    top = probabilities.topk(min(ANSWERS, probabilities.shape[-1]))
+    rows = zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    return [tuple((word(i), p) for p, i in zip(*row, strict=True)) for row in rows]

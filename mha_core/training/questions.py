@@ -4,6 +4,8 @@ The answer is a word of the sentence, or [CLS] if there is nothing to find. Wher
 question reads the output of its own heads, and they learn from the answer alone.
 """
 
+from functools import cache
+
 QUESTIONS = ("noun", "doer", "object", "before", "after", "decider")
 HIDDEN_WORD = "hidden"  # the question for the word behind [MASK]
 
@@ -53,6 +55,7 @@ def heads_of(h: int) -> dict[str, tuple[int, ...]]:
     return {question: of for question, of in heads.items() if of} | {HIDDEN_WORD: tuple(range(h))}
 
 
+@cache
 def questions_of(h: int) -> tuple[tuple[str, ...], ...]:
     """The questions of each head; "hidden" for a head that only helps to guess hidden words."""
     heads = heads_of(h)

@@ -135,7 +135,8 @@ def at_tokens(logits: Tensor, at: Sequence[int], n_tokens: int, tokenizer: Any) 
     """The answer of each token, None without one. `logits` are (row, word) for the rows `at`."""
     answers: list[Answer | None] = [None] * n_tokens
     for row, position in zip(logits, at, strict=True):
-        answers[position] = most_probable(row.softmax(-1).cpu(), lambda number: word_of(tokenizer, number))
+        chances = row.softmax(-1).cpu()  # one row at a time: a vocabulary is large
+        [answers[position]] = most_probable(chances[None], lambda number: word_of(tokenizer, number))
     return tuple(answers)
 
 
