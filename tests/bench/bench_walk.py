@@ -1,14 +1,15 @@
-"""The number of the project's files that a run of Heads executes.
+"""How many of the project's files one enters to follow a run of Heads.
 
 Run it with ``python tests/bench/bench_walk.py``; the last lines are one JSON object each. A file counts if
 one of its functions, or the page itself, is run; each number is of one run of the page without a browser,
-after a first run that filled the caches. The targets are how much one has to read to follow a run; files are
-not merged to reach them.
+after a first run that filled the caches. `CEILINGS` are the most files that each walk may enter
+(tests/pages/test_walk.py): they fall when a walk gets shorter, and files are not merged to reach them.
 """
 
 import json
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
@@ -17,11 +18,20 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("mha_core", "pages"))
 SENTENCE = "The dog chased the cat because it was hungry."
-MAX_CACHED, MAX_NEW = 25, 35  # files
+LINK = {"d_model": "9000", "head": "9", "token": "nowhere"}  # three values that Heads cannot have
+CEILINGS = {"cached": 57, "new_sentence": 69, "link": 71}
 
 
-def executed(app: AppTest) -> list[str]:
-    """The files of the project that a run of the app executes, in order."""
+def opened(link: dict[str, str] | None = None) -> AppTest:
+    """Heads, opened by a link; the run has not begun."""
+    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
+    for name, value in (link or {}).items():
+        app.query_params[name] = value
+    return app
+
+
+def entered(run: Callable[[], AppTest]) -> list[str]:
+    """The files of the project that a run of the app enters, in order."""
     files: dict[str, None] = {}
 
     def note(frame, event: str, _) -> None:
@@ -30,22 +40,29 @@ def executed(app: AppTest) -> list[str]:
 
     threading.setprofile(note)  # a page runs in a thread of its own
     try:
-        app.run()
+        app = run()
     finally:
         threading.setprofile(None)
     assert not app.exception
     return list(files)
 
 
-def main() -> None:
-    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600).run()
-    walks = {"walk_heads_cached": (executed(app), MAX_CACHED)}
+def walks() -> dict[str, list[str]]:
+    """The files of each walk: everything cached, a sentence that is new, and a link with wrong values."""
+    app = opened().run()
+    found = {"cached": entered(app.run)}
     app.text_area(key="text").set_value(SENTENCE)
-    walks["walk_heads_new_sentence"] = executed(app), MAX_NEW
-    for name, (files, _) in walks.items():
-        print(name, *files, sep="\n  ")
-    for name, (files, target) in walks.items():
-        print(json.dumps({"name": name, "value": len(files), "target": target}))
+    found["new_sentence"] = entered(app.run)
+    opened(LINK).run()
+    return found | {"link": entered(opened(LINK).run)}
+
+
+def main() -> None:
+    found = walks()
+    for name, files in found.items():
+        print(f"walk_heads_{name}", *files, sep="\n  ")
+    for name, files in found.items():
+        print(json.dumps({"name": f"walk_heads_{name}", "value": len(files), "target": CEILINGS[name]}))
 
 
 if __name__ == "__main__":
