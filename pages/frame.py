@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from mha_core.scene.link import APP_ONLY, WEIGHTS, is_older
-from pages._kit import cases, charts, choice, components, controls, model_source, sharing, state
+from mha_core.scene.link import APP_ONLY
+from pages._kit import components, controls, guests, model_source, sharing, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
-from pages._kit.text import PAGES, drawing, joined, literal, paragraph, t
+from pages._kit.text import PAGES, drawing, t
+from pages._kit.visit import say
 from pages._server import streamlit_parts
-
-MAX_QUOTED = 40  # characters of a wrong value of a link
-VALUES = {"source": "source.", "drawing": "head_view.draw_"}  # fields whose values are words on screen
 
 
 class NavigationPage(NamedTuple):
@@ -132,36 +129,27 @@ def _what_next(page: NavigationPage) -> None:
             st.switch_page(by_file[LESSONS], query_params={"lesson": "make", "scene": link})
 
 
-def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
-    """One line on the values that a link cannot have."""
-    if wrong:
-        line.caption(paragraph(_in_words(name, *values) for name, values in wrong.items()))
+def _show(page: NavigationPage) -> None:
+    """The controls and the page itself, with a line on the values of the link that it cannot have."""
+    guests.receive("start")
+    refused = (
+        visit.refused() if visit else {}
+    )  # read before the controls take wrong values out of the address
+    if visit:
+        visit.begin_controls()
+    controls.begin_with_sentences()
+    if page.file == REAL:
+        controls.begin_with_package()
+    say(refused, line)
+    trace = controls.controls(_controls(page), asked)  # not in a global: a session would keep it
+    guests.receive("top")
+    components.address(state.address(), st.session_state.pop("follow", None), chosen_language())
+    by_file[page.file].run()
+    if visit and (replaced := visit.replaced(trace)):
+        say({**refused, **replaced}, line)
 
 
-def _in_words(name: str, value: str, taken: object) -> str:
-    """What a link says and what was taken instead."""
-    if name == WEIGHTS:
-        return t("link.older_weights") if is_older(value) else t("link.other_weights")
-    other = joined(map(str, taken)) if isinstance(taken, list) else taken
-    other = t("link.none") if other in (None, "") else _on_screen(name, str(other))
-    words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}
-    most = controls.exceeded(name, value)
-    if most is None:
-        return t("link.refused", **words)
-    figure = t("link.characters", count=f"{most:,}") if name in controls.TEXTS else f"{most:,}"
-    return t("link.too_much", most=figure, **words)
-
-
-def _on_screen(name: str, value: str) -> str:
-    """What the control of that field calls a value."""
-    if name in choice.WORDED:
-        return choice.word(name, value)
-    if name in VALUES:
-        return t(f"{VALUES[name]}{value}")
-    return value
-
-
-new_link = state.begin()
+visit = state.begin()
 embedded = st.context.is_embedded  # in a frame of another site, which has its scene alone
 if not embedded:
     st.logo(drawing("logo.svg"), size="large")
@@ -192,8 +180,7 @@ if not embedded:
         {listed.index(section[0]) + 1: name for name, section in SECTIONS.items() if section[0] in listed},
         menu=t("section.menu"),
     )
-charts.mount()
-link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
+components.charts()
 controls.begin_language()
 if embedded:
     sharing.link_to_whole()
@@ -201,17 +188,6 @@ else:
     with st.container(key="corner"):
         sharing.menu()
         controls.language_switch()
-wrong = controls.refused(link)
-controls.take(link)
-controls.begin_with_sentences()
-if pages[chosen].file == REAL:
-    controls.begin_with_package()
-_say(wrong, line)
-controls.controls(_controls(pages[chosen]), asked)
-cases.opened()
-components.address(state.address(), st.session_state.pop("follow", None), chosen_language())
-chosen.run()
-if others := controls.replaced(link):
-    _say(wrong | others, line)
+_show(pages[chosen])
 if not embedded:
     _what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done

@@ -117,11 +117,6 @@ def picture(
     )
 
 
-def longest(trace: AttentionTrace) -> int:
-    """The number of tokens in the longer text of the trace's first layer."""
-    return max(len(trace.sides.queries), len(trace.sides.keys))
-
-
 def around(trace: AttentionTrace, query: int, *, layer: int, head: int, size: int = WINDOW) -> Crop:
     """The part of a long text around a query; of a second text, the part around its strongest key."""
     sides = trace.layers[layer].sides

@@ -167,7 +167,7 @@ def view(
             titles=shown(titles),
         )
     budget = ALL_LAYERS * BUDGET // len(traces)
-    numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
+    numbers, loaded_heads = fitting(largest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
     blob = pack(panels, heads=loaded_heads, values=True)
     start: dict[str, Any] = {
@@ -220,7 +220,7 @@ def _titles(traces: Sequence[AttentionTrace]) -> list[str]:
     ]
 
 
-def longest(traces: Sequence[AttentionTrace]) -> AttentionTrace:
+def largest(traces: Sequence[AttentionTrace]) -> AttentionTrace:
     """The largest of several traces of one model: layers and heads of it that fit, fit for all."""
     return max(traces, key=lambda trace: sum(map(size, trace.layers)))
 

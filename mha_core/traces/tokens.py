@@ -202,6 +202,11 @@ class Sides:
         return bool(self.queries.spans)
 
     @property
+    def length(self) -> int:
+        """The number of tokens of the longer text."""
+        return max(len(self.queries), len(self.keys))
+
+    @property
     def title(self) -> str:
         """The text, or between two texts "queries → keys", each in its own writing direction."""
         return (

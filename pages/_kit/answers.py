@@ -63,7 +63,7 @@ def in_words(
 
     At the `query` only the question of this name in `QUESTIONS` is answered, where it is asked there.
     """
-    every = compute.of(trace, _answers)
+    every = compute.once(trace, _answers)
     answer = trace.questions[name][query] if name else None
     if name is None or answer is None:
         return every

@@ -1,5 +1,7 @@
 """Atlases on the pages: that of a trace's model, what it says of heads in words, and the link to it."""
 
+from typing import NamedTuple
+
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
@@ -8,24 +10,39 @@ from mha_core.atlases import library
 from mha_core.atlases.claims import Claim
 from mha_core.atlases.measures import ROLES
 from mha_core.atlases.query import Atlas
+from mha_core.traces.source import Source
+from pages._kit import compute
 from pages._kit.text import PAGES, t
 
 
-def of(trace: AttentionTrace) -> Atlas | None:
-    """The atlas of the trace's model; None without one, and where the page Atlas says what is wrong."""
+def atlas_of(source: Source) -> Atlas | None:
+    """The atlas of a source's model; None without one, and where the page Atlas says what is wrong."""
     try:
-        return library.of(trace.source)
+        return library.of(source)
     except MhaError:
         return None
 
 
 def link(trace: AttentionTrace) -> None:
     """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
-    if (atlas := of(trace)) is None:
+    if (found := compute.once(compute.model_of(trace), _link)) is None:
         return
-    label = t("atlas.link", count=f"{atlas.n_texts:,}")
-    if st.button(label, key="to_atlas", type="tertiary", icon=":material/arrow_forward:"):
-        st.switch_page(PAGES / "models/atlas.py", query_params={"atlas": atlas.folder.name})
+    if st.button(found.label, key="to_atlas", type="tertiary", icon=":material/arrow_forward:"):
+        st.switch_page(PAGES / "models/atlas.py", query_params={"atlas": found.folder})
+
+
+class AtlasLink(NamedTuple):
+    """The label of the link to an atlas, and the name of the atlas's folder."""
+
+    label: str
+    folder: str
+
+
+def _link(model: Source | AttentionTrace) -> AtlasLink | None:
+    atlas = atlas_of(model.source if isinstance(model, AttentionTrace) else model)
+    if atlas is None:
+        return None
+    return AtlasLink(t("atlas.link", count=f"{atlas.n_texts:,}"), atlas.folder.name)
 
 
 def measure(name: str) -> str:

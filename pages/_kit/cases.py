@@ -69,12 +69,9 @@ def cases() -> tuple[Case, ...]:
     )
 
 
-def opened() -> None:
+def show() -> None:
     """At the top of the page: the case by which it was opened, what to notice, and the cases beside it."""
-    asked = st.query_params.get(FIELD)
-    if not asked:
-        return
-    number, count = as_number(asked) or 0, len(cases())
+    number, count = as_number(st.query_params[FIELD]) or 0, len(cases())
     if not 0 < number <= count:
         state.say_instead(FIELD, None)
         return

@@ -17,7 +17,7 @@ from mha_core.errors import listed
 from mha_core.figures.packed import Packed
 from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
-from pages._kit import choice, components
+from pages._kit import choice
 from pages._kit.text import joined, paragraph, said, t
 
 CONFIG: dict[str, Any] = {
@@ -28,11 +28,6 @@ CONFIG: dict[str, Any] = {
 HEATMAP_CONFIG = CONFIG | {"modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "zoom2d", "pan2d"]}
 BARS_CONFIG = CONFIG | {"displayModeBar": False}  # nothing zooms; on a phone buttons would cover numbers
 MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
-
-
-def mount() -> None:
-    """Mount the script that makes figures savable; it shows nothing on the page."""
-    components.charts({name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")})
 
 
 def draw(

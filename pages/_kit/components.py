@@ -113,9 +113,9 @@ def _own_words() -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def charts(words: dict[str, str]) -> None:
-    """Let every figure of plotly's and of our own be saved; shows nothing by itself."""
-    _charts(key="charts", data=words)
+def charts() -> None:
+    """Mount the script that makes every figure savable; it shows nothing on the page."""
+    _charts(key="charts", data={name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")})
 
 
 def chooser(

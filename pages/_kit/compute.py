@@ -112,12 +112,12 @@ def beginning(error: mha.MhaError) -> str:
     return error.fixes[0]["text"]
 
 
-def of(subject: Subject, function: Callable[..., Result], **settings: object) -> Result:
-    """`function(subject, **settings)`, computed once for all who look at a short text; nobody may change it.
+def once(subject: Subject, function: Callable[..., Result], **settings: object) -> Result:
+    """`function(subject, **settings)`, computed once for everybody who looks at a short text.
 
-    A class looks at the same sentences: what is computed of a trace, of a layer, or of what was computed of
-    them, is there for all. The result may not hold the subject, which would stay in memory with it. Its texts
-    are in the language of the reader.
+    A class looks at the same sentences, so what is computed from a trace, a layer, a source or another such
+    result is shared; nobody may change it. The result may not hold the subject, which would stay in memory
+    with it. Its texts are in the reader's language.
     """
     layer = subject.layers[0] if isinstance(subject, mha.AttentionTrace) else subject
     if isinstance(layer, mha.LayerTrace) and max(layer.n_query, layer.n_key) > MAX_SMALL_TEXT:
@@ -165,17 +165,19 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
         return None
 
 
-def small_model(scene: Scene, language: str) -> Trained:
-    """The small trained model of the scene; each shipped model is read once."""
-    if scene.source == "run":
-        return trainings().model(scene.run, scene.step)
-    return mini.model(mini.find(language, scene.architecture, scene.h, scene.d_model))
+def model_of(trace: mha.AttentionTrace) -> Source | mha.AttentionTrace:
+    """The subject of what is true of a trace's model whatever its text: the source of a small model.
+
+    Sources of other models do not always say which model it is, so there it is the trace itself.
+    """
+    return trace.source if isinstance(trace.source, TrainedSource) else trace
 
 
-def source_of(scene: Scene, trained: Trained) -> TrainedSource:
-    """The source of the numbers of the scene's small model."""
-    source = mini.source(trained)
-    return _of_run(scene.run, source) if scene.source == "run" else source
+def small_model(source: TrainedSource) -> Trained:
+    """The small trained model of a trace's source; each shipped model is read once."""
+    if isinstance(source, RunSource):
+        return trainings().model(source.name, source.step)
+    return mini.model(mini.find(source.language, source.architecture, source.h, source.d_model))
 
 
 def _of_run(name: str | None, source: Source) -> RunSource:

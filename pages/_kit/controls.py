@@ -2,46 +2,25 @@
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import AttentionTrace, MhaError, Tokens
-from mha_core.attention.module import AttentionSpec
-from mha_core.focus import token_names
-from mha_core.focus.fields import range_rule
-from mha_core.focus.focus import Focus
-from mha_core.scene.link import CHARACTERS, LEAST, SETTINGS, WITH_CLS, WITH_HEADS, choices, library_limits
-from mha_core.scene.page import SEPARATOR
-from mha_core.scene.places import clamped, shape_of
-from mha_core.scene.scene import DEFAULTS, scene_of_values, twin_of
+from mha_core import AttentionTrace, LayerTrace, MhaError
+from mha_core.scene.link import LEAST, SETTINGS, WITH_CLS, choices
+from mha_core.scene.scene import DEFAULTS, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, DEFAULT, LANG, language, languages, usual_language
-from pages._kit.state import CONTROLS, current, go, name_tokens, setting, stay_within
+from pages._kit.state import current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, catalogue, literal, said, t
-from pages._server import limits, streamlit_parts
+from pages._kit.visit import CONTROLS, max_characters, max_values, offered_sources
+from pages._server import streamlit_parts
 
-MAX_SENTENCES = 2  # side by side
 SENTENCE = 72  # pixels of its field: two lines
-TEXTS = ("text", "twin", "target")  # they have a figure in common
-SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in `Limits`
-
-
-def max_values() -> dict[str, int]:
-    """The largest values that the controls offer: what one page can show and one server can share."""
-    figures = limits.current()
-    return library_limits() | {name: getattr(figures, name) for name in SIZES}
-
-
-def max_characters() -> int:
-    """Of a text that is typed or comes in a link."""
-    return limits.current().characters
 
 
 def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
@@ -49,24 +28,26 @@ def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[
     return {source: frozenset({"text", *SETTINGS[source], *more}) for source in sources}
 
 
-def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
-    """Sentence, source and sizes: of the chosen source those that change something.
+def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> AttentionTrace | None:
+    """Draw the sentence, the source and the sizes: for the chosen source, those that change something.
 
     The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
-    its value and its place in the link.
+    its value and its place in the link. Returns the trace that the page draws; None where it draws none.
     """
     _rewrite_values()
     st.session_state.drawn = set()
     used, sizes = _visible(of_source, place)
     _hidden()
     # From here on every setting of the link is known, whether its control can be seen or not.
+    trace = compute.peek(current()) if used else None
+    if trace is None:
+        return None
     if "h" in used and setting("source") in ("mini", "random"):
         with sizes:
-            _widths()
-    trace = compute.peek(current()) if used else None
-    if trace is not None:
-        stay_within(trace)
-        name_tokens(trace)
+            _widths(trace.layers[0])
+    stay_within(trace)
+    name_tokens(trace)
+    return trace
 
 
 def _visible(
@@ -112,12 +93,6 @@ def _visible(
     return used, sizes
 
 
-def whole_link() -> dict[str, str]:
-    """The link that is open; of a field that has several values they are one, with commas between them."""
-    given = {name: st.query_params.get_all(name) for name in st.query_params}
-    return {name: SEPARATOR.join(values) if len(values) > 1 else values[0] for name, values in given.items()}
-
-
 def begin_language() -> None:
     """An invisible control, which holds the language of the link."""
     choice.hold(LANG, languages(), usual_language())
@@ -137,119 +112,11 @@ def language_switch() -> None:
     )
 
 
-def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
-    """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
-    uploads.begin()  # which file is open
-    other = {
-        name: (value, model_source.usual_dtype() if name == "dtype" else taken)
-        for name, value, _, taken in scene_of_values(link, _limits()).refused
-    }
-    if link.get("source", DEFAULTS.source) not in _sources():
-        other["source"] = link["source"], DEFAULTS.source
-    if link.get(LANG, language()) not in languages():
-        other[LANG] = link[LANG], language()
-    now = st.session_state.get("file")
-    if link.get("file", "") not in ("", now):  # a file is open for one visit
-        other["file"] = link["file"], now
-    if link.get("source") == "model" and link.get("model") and not model_source.is_offered(link["model"]):
-        other["model"] = link["model"], next(iter(model_source.local_models()), None)
-    elif link.get("source") == "model" and link.get("model") and link.get("revision"):
-        taken = model_source.revision_of(replace(DEFAULTS, model=link["model"], revision=link["revision"]))
-        if taken != link["revision"]:
-            other["revision"] = link["revision"], taken
-    return other
-
-
-def take(link: Mapping[str, str]) -> None:
-    """Let each control begin with what was taken in place of a value of the link that it cannot have."""
-    scene, refused = scene_of_values(link, _limits())
-    for name in {one.name for one in refused} & {*CONTROLS} | link.keys() & {*WITH_HEADS}:
-        taken = getattr(scene, name)
-        if str(taken) != link[name]:
-            streamlit_parts.begin_with(name, "" if taken is None else str(taken))
-
-
 def begin_with_package() -> None:
     """Begin with the model of the package, where it is installed and the visit has no other source yet."""
     has_source = "source" in st.session_state or "source" in st.query_params
     if not has_source and PACKAGE in model_source.local_models():
         streamlit_parts.begin_with("source", "model")
-
-
-def _limits() -> dict[str, int]:
-    return max_values() | {CHARACTERS: max_characters()}
-
-
-def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
-    """Of a page that has been drawn: the values of the link in place of which it has others.
-
-    They are known with the trace, as its layers, heads and words are, or to the page alone.
-    """
-    shapes, instead = st.session_state.pop("shapes", None), st.session_state.pop("instead", {})
-    if not link:
-        return {}
-    asked, others = scene_of_values(link).scene.focus, {}
-    trace = compute.peek(current()) if "source" in st.session_state.drawn else None  # of a page with a trace
-    if trace is not None:
-        others = _beyond(link, asked, clamped(asked, shapes or [shape_of(trace)]))
-        others |= _no_words(link, asked, trace)
-    for key in link.keys() - {*CONTROLS, *asked.link()} | link.keys() & {"kind"}:
-        if key in st.session_state:
-            value = st.session_state[key]
-            if isinstance(value, str | int | float | list | None) and not _is_same(link[key], value):
-                others[key] = link[key], value
-    return others | {key: (link[key], instead[key]) for key in link.keys() & instead}
-
-
-def _beyond(link: Mapping[str, str], asked: Focus, taken: Focus) -> dict[str, tuple[str, object]]:
-    """The numbers of a link that are beyond the last layer, head or sentence."""
-    if asked.sentence > MAX_SENTENCES:
-        taken = replace(taken, sentence=MAX_SENTENCES if setting("twin").strip() else 1)
-    was, now = asked.link(), taken.link()
-    return {name: (link[name], now[name]) for name in link.keys() & was if was[name] != now[name]}
-
-
-def _no_words(link: Mapping[str, str], asked: Focus, trace: AttentionTrace) -> dict[str, tuple[str, object]]:
-    """The words and their numbers in a link that are not in the sentence."""
-    focus, sides = st.session_state["focus"], trace.sides
-    others: dict[str, tuple[str, object]] = {}
-    if asked.sentence == 2:  # of another sentence, which the view in the browser has
-        return others
-    words = {"token": [asked.token], "key_token": [asked.key_token], "pins": asked.pins.split()}
-    for name, names in words.items():
-        tokens = sides.keys if name == "key_token" or (name, asked.side) == ("pins", "key") else sides.queries
-        if name in link and any(not _is_in(tokens, one) for one in names if one):
-            others[name] = link[name], getattr(focus, name)
-    return others
-
-
-def _is_in(tokens: Tokens, name: str) -> bool:
-    if name.isascii() and name.isdecimal():  # beyond the end it is the last one
-        return 0 < (token_names.as_number(name) or 0) <= len(tokens)
-    return token_names.position(tokens, name) is not None
-
-
-def _is_same(text: str, value: str | float | list | None) -> bool:
-    """Whether a value of a link is that of a control."""
-    if isinstance(value, list):
-        return sorted(map(str, value)) == sorted(filter(None, text.split(SEPARATOR)))
-    if value is None:
-        return not text
-    if isinstance(value, bool):
-        return text.lower() == str(value).lower()
-    with suppress(ValueError):
-        return text == value if isinstance(value, str) else float(text) == value
-    return False
-
-
-def exceeded(name: str, value: str) -> int | None:
-    """The limit of this server that a value of a link is beyond, a number or a text; None where it is not."""
-    if name in TEXTS:
-        return max_characters() if len(value) > max_characters() else None
-    most = max_values().get(name)
-    if most is None or not value.isascii() or not value.isdecimal():
-        return None
-    return most if range_rule(name, value, 0, most) else None
 
 
 def _rewrite_values() -> None:
@@ -270,8 +137,10 @@ def _hidden() -> None:
         for key in CONTROLS:
             if key in drawn or key == "file":  # a file is open for one visit
                 continue
+            if key not in link and held.get(key) is None:
+                continue
             default = _default(key)
-            if key not in link and held.get(key) in (None, default):
+            if key not in link and held[key] == default:
                 continue
             options = _options(key)
             if options:
@@ -296,14 +165,7 @@ def _default(key: str) -> Any:
 
 def _options(key: str) -> list[str]:
     """The names of which the field has one: they stand in the link, whatever the language."""
-    return _sources() if key == "source" else list(choices().get(key, ()))
-
-
-def _sources() -> list[str]:
-    """The sources that have something to show, and the one that is asked for."""
-    offered = {"run": bool(runs.names()), "model": model_source.offers_models()}
-    asked = st.session_state.get("source", st.query_params.get("source"))
-    return [source for source in compute.SOURCES if source == asked or offered.get(source, True)]
+    return offered_sources() if key == "source" else list(choices().get(key, ()))
 
 
 def _source() -> None:
@@ -423,14 +285,10 @@ def _run() -> None:
     st.select_slider(t("control.step"), steps, steps[-1], help=t("control.step_help"), **_linked("step"))
 
 
-def _widths() -> None:
-    """How wide the query, key and value of each head are."""
-    names = ("d_model", "h") if setting("source") == "mini" else ("d_model", "h", "n_kv_heads", "d_k", "d_v")
-    try:
-        spec = AttentionSpec(*map(setting, names))
-    except MhaError:
-        return  # the page says what does not fit
-    st.caption(t("control.sizes", d_k=spec.d_k, d_v=spec.d_v))
+def _widths(layer: LayerTrace) -> None:
+    """How wide the query, key and value of each head are, if the layer has the sizes asked for."""
+    if (layer.n_heads, layer.d_model) == (setting("h"), setting("d_model")):
+        st.caption(t("control.sizes", d_k=layer.d_k, d_v=layer.d_v))
 
 
 def _advanced(used: Set[str]) -> None:

@@ -3,20 +3,21 @@
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
-from mha_core.analysis.frames import MAX_ALL_PAIRS, longest
+from mha_core.analysis.frames import MAX_ALL_PAIRS
 from mha_core.cache import Cache
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import position
 from mha_core.traces.tokens import Sides
-from pages._kit import components, state
+from pages._kit import components, compute, state
 from pages._kit.language import language
 from pages._kit.text import said
 
@@ -53,31 +54,44 @@ def of_traces(
     the header; `on_hide` gets what is chosen when a word is hidden. Returns the name and the
     digest of its payload where that has every weight of a text that is not long.
     """
-    budget = BUDGET // len(traces)
-    numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=budget, values=values)
+    others = tuple(map(weakref.ref, traces[1:]))
+    place = {"layer": layer, "head": head}
+    numbers, loaded, is_whole = compute.once(traces[0], _fitting, others=others, values=values, **place)
     names = [trace.title for trace in traces] if titles is None else titles
     blob = packed(traces, names, numbers, loaded, values)
-    header = views.header_of(
-        traces,
-        layer=layer,
-        head=head,
-        token=token,
-        on=heads,
-        name=key,
-        said=said,
-        texts=views.texts(language()),
-    )
-    header |= {"brief": titles is None, "reports": True, **(more or {})}
+    drawn = None if heads is None else tuple(heads)
+    header = compute.once(traces[0], _header, others=others, token=token, on=drawn, name=key, **place)
+    header = {**header, "texts": views.texts(language()), "brief": titles is None, "reports": True}
+    header |= more or {}
     focus = state.focus()
     if follows and 1 < focus.sentence <= len(traces):
         nth = focus.sentence - 1
         header["asked"] = {"nth": nth} | _asked(traces[nth].sides, focus)
     height = WITH_MATRICES if values else HEIGHT
     digest = _mount(header, blob, key, height, follows=follows, on_hide=on_hide)
-    is_whole = (
-        loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
-    )
     return (key, digest) if is_whole else None
+
+
+Others = Sequence["weakref.ref[AttentionTrace]"]  # the traces beside the first, which a result may not hold
+
+
+def _beside(first: AttentionTrace, others: Others) -> list[AttentionTrace]:
+    return [first, *(trace for other in others if (trace := other()) is not None)]
+
+
+def _fitting(
+    first: AttentionTrace, *, others: Others, layer: int, head: int, values: bool
+) -> tuple[list[int], list[int] | None, bool]:
+    """The layers and heads that travel (None for all heads), and whether they are all weights of the text."""
+    traces = _beside(first, others)
+    budget = BUDGET // len(traces)
+    numbers, loaded = fitting(views.largest(traces).layers, layer, head, budget=budget, values=values)
+    every = loaded is None and len(numbers) == len(first.layers)
+    return numbers, loaded, every and first.sides.length <= MAX_ALL_PAIRS
+
+
+def _header(first: AttentionTrace, *, others: Others, **options: Any) -> dict:
+    return views.header_of(_beside(first, others), said=said, texts={}, **options)
 
 
 def _asked(sides: Sides, focus: Focus) -> dict[str, list[tuple[str, int]]]:

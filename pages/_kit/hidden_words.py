@@ -11,24 +11,31 @@ from pages._kit.text import t
 Span = tuple[int, int]
 
 
-def hints(trace: AttentionTrace, field: str) -> list[str | None]:
-    """What hiding each token, or giving it back, is called, None where neither can be.
+def hints(trace: AttentionTrace) -> list[str | None]:
+    """The label of the button that hides each token; None where nothing can be hidden.
 
-    Empty for a model that guesses no words. `field` is where the sentence is typed: "text" or "twin".
+    Empty for a model that guesses no words.
     """
+    tokens = trace.tokens
     if isinstance(trace.source, FileSource) or not trace.answers:
         return []
-    return [_hint(trace.tokens, at, field) for at in range(len(trace.tokens))]
+    return [
+        t("hide.hint", word=piece) if piece != HIDDEN and start < end else None
+        for piece, (start, end) in zip(tokens.pieces, tokens.spans, strict=True)
+    ]
 
 
-def _hint(tokens: Tokens, at: int, field: str) -> str | None:
-    piece = tokens.pieces[at]
-    if piece != HIDDEN:
-        start, end = tokens.spans[at]
-        return t("hide.hint", word=piece) if start < end else None
+def hints_back(trace: AttentionTrace, field: str) -> list[str | None]:
+    """As `hints`, with the label that gives a hidden word back where this session hid it.
+
+    `field` is where the sentence is typed: "text" or "twin".
+    """
+    tokens, found = trace.tokens, hints(trace)
     text, spans = _unhidden(tokens, field)
-    span = _first(tokens.spans[at], spans)
-    return t("hide.back", word=text[slice(*span)]) if span in spans else None
+    for at, piece in enumerate(tokens.pieces if found else ()):
+        if piece == HIDDEN and (span := _first(tokens.spans[at], spans)) in spans:
+            found[at] = t("hide.back", word=text[slice(*span)])
+    return found
 
 
 def toggle(tokens: Tokens, at: int, field: str) -> None:

@@ -74,7 +74,7 @@ def _has_numbers_of_the_trace(picture: Picture) -> bool:
 
 def check_badge(layer: LayerTrace, query: int) -> None:
     """A badge: does this layer equal what torch computes? Of a long text the rows around the token."""
-    check = compute.of(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
+    check = compute.once(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
     hint = t("check.help")
     if check.difference is None:
         st.badge(t("check.impossible", reason=said(check.reason)), color="gray", help=hint)

@@ -8,7 +8,7 @@ from mha_core.sources.huggingface import files
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import charts, choice, model_source, state
+from pages._kit import charts, choice, model_source, state, views
 from pages._kit.text import joined, literal, number, paragraph, said, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
@@ -33,16 +33,19 @@ def about(trace: AttentionTrace) -> None:
     }
     steps = f"{source.step:,}"
     st.caption(t("model.trained", steps=steps, **kind) if source.step else t("model.untrained", **kind))
-    more = st.expander(t("model.more"), key="model_more", on_change="rerun")
-    if not more.open:
-        return
-    with more:
-        asked = joined(t(f"head_view.question_{question}") for question in trace.questions)
-        lines = [t(f"model.{source.architecture}"), t("model.supervised", questions=asked), t("model.heads")]
-        if report := _report(source):
-            command = f"python -m mha_core.training {report['name']}"
-            lines += [t("model.scores", **report), t("model.made", command=command)]
-        st.markdown("\n\n".join(lines))
+    if more := views.fold(t("model.more"), key="model_more"):
+        with more:
+            _details(trace, source)
+
+
+def _details(trace: AttentionTrace, source: TrainedSource) -> None:
+    """The questions a small model was trained on, and its scores on sentences it was not trained on."""
+    asked = joined(t(f"head_view.question_{question}") for question in trace.questions)
+    lines = [t(f"model.{source.architecture}"), t("model.supervised", questions=asked), t("model.heads")]
+    if report := _report(source):
+        command = f"python -m mha_core.training {report['name']}"
+        lines += [t("model.scores", **report), t("model.made", command=command)]
+    st.markdown("\n\n".join(lines))
 
 
 def layer(trace: AttentionTrace, number: int) -> None:

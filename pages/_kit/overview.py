@@ -10,13 +10,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
+from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
 from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
-from pages._kit import charts, components, compute, role_labels, state
+from pages._kit import charts, components, compute, role_labels, state, views
 from pages._kit.role_labels import NO_LABEL, RoleLabel
 from pages._kit.text import paragraph, t
 from pages._server import limits
@@ -38,7 +38,7 @@ DIGITS = {"distance": 1}
 
 def opens(trace: AttentionTrace) -> bool:
     """Whether the overview is open from the start: for many layers and for long texts."""
-    return longest(trace) > MAX_ALL_PAIRS or len(trace.layers) >= MIN_LAYERS
+    return trace.sides.length > MAX_ALL_PAIRS or len(trace.layers) >= MIN_LAYERS
 
 
 def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
@@ -48,8 +48,8 @@ def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
     """
     if len(trace.layers) < 2 and not opened:
         return None
-    expander = st.expander(t("overview.title"), expanded=opened, key="overview_open", on_change="rerun")
-    if not expander.open:
+    expander = views.fold(t("overview.title"), key="overview_open", expanded=opened)
+    if expander is None:
         return None
     shares = any(layer.n_kv_heads < layer.n_heads for layer in trace.layers)
     expander.caption(paragraph([t("overview.how"), t("overview.brackets") if shares else ""]))
@@ -77,7 +77,7 @@ def show(
     with fold:
         with st.spinner(t("overview.working")):
             pictures = _overviews.get(compute.cache_key(scene), lambda _key: overview(trace))
-        labels = role_labels.labels(trace, scene) or role_labels.of_roles(pictures.positions())
+        labels = role_labels.labels(trace) or role_labels.named_labels(pictures.positions())
         where = replace(origin(trace), note=t("overview.note"))
         meta = charts.described("overview", t("overview.title"), where)
         header = described(pictures, labels, shared=shared, meta=meta)

@@ -11,7 +11,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Crop, around, picture
 from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
-from pages._kit import answers, compute, head_view, heatmaps, matrices, state
+from pages._kit import answers, compute, head_view, heatmaps, matrices, state, visit
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # of the first and the second side's matrices
@@ -57,7 +57,7 @@ def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = (), comp
     with the model's answers, where it was asked for them. A `compact` view has the words of a sentence in its
     drawing alone, and no options, so that what stands below is on the first screen of a laptop.
     """
-    shapes = st.session_state["shapes"] = [shape_of(side.trace) for side in sides]
+    shapes = st.session_state[visit.SHAPES] = [shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
         _draw(sides[:1], key=key, heads=[side.head for side in sides], compact=compact)
     elif shapes[0] == shapes[-1]:
@@ -134,7 +134,7 @@ def show_matrices(
 def _matrices(sides: Pair, name: str, *, partners: Partners) -> list[heatmaps.Heatmap]:
     """The matrix of that name on each side, on one colour scale."""
     drawn = [
-        compute.of(
+        compute.once(
             side.trace,
             _matrix,
             name=name,

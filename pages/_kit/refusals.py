@@ -15,10 +15,12 @@ from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import choice, compute, model_source
-from pages._kit.controls import max_values
-from pages._kit.state import CONTROLS, go, setting
+from pages._kit.compute import Nearest
+from pages._kit.state import go, setting
 from pages._kit.text import PAGES, isolated, joined, literal, paragraph, said, t
+from pages._kit.visit import CONTROLS, max_values
 
+WHOLE = "whole_"  # before a field's name: the long text of which a part is the sentence now
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 OWN_SOURCES = ("mini", "random")  # which are always there
 EXAMPLE = """import mha_core as mha
@@ -70,16 +72,15 @@ def no_text() -> None:
     st.button(t("empty.example"), key="example_text", on_click=go, kwargs={"text": DEFAULTS.text})
 
 
-def instead(reasons: Sequence[MhaError], trace: AttentionTrace, asked: Scene, *, field: str = "text") -> None:
+def instead(found: Nearest, asked: Scene, field: str, _vectors: bool) -> None:
     """A line for each reason why a trace is not that of the scene that was asked for, with the ways on.
 
     `field` is where its sentence is typed, "text" or "twin".
     """
-    too_long = [reason for reason in reasons if "text" in reason.fixes[0]]
-    for reason in reasons:
-        if reason not in too_long:
-            _sizes(trace, asked)
-            break
+    trace = found.trace
+    too_long = [reason for reason in found.reasons if "text" in reason.fixes[0]]
+    if len(too_long) < len(found.reasons):
+        _sizes(trace, asked)
     if isinstance(trace.source, TrainedSource):
         _parts(trace.source.language, asked, field, too_long=bool(too_long))
     elif too_long:
@@ -117,7 +118,7 @@ def _parts(language: str, asked: Scene, field: str, *, too_long: bool) -> None:
 
     The text is kept while one of them is the sentence.
     """
-    text, key = getattr(asked, field), f"whole_{field}"
+    text, key = getattr(asked, field), f"{WHOLE}{field}"
     if too_long:
         st.session_state[key] = text
     whole = st.session_state.get(key)

@@ -11,8 +11,7 @@ from mha_core.analysis import roles
 from mha_core.atlases.claims import claims
 from mha_core.atlases.query import Atlas
 from mha_core.cache import Cache
-from mha_core.scene.scene import Scene
-from mha_core.traces.source import TrainedSource
+from mha_core.traces.source import MiniSource, Source, TrainedSource
 from pages._kit import atlases, compute, model_info
 from pages._kit.text import t
 from pages._server import limits
@@ -40,29 +39,33 @@ class RoleLabel(NamedTuple):
 NO_LABEL = RoleLabel("", np.nan, "", "")
 
 
-def labels(trace: AttentionTrace, scene: Scene) -> dict[tuple[int, int], RoleLabel]:
+def labels(trace: AttentionTrace) -> dict[tuple[int, int], RoleLabel]:
     """The label of each (layer, head) that has one: what stands out in the atlas of the model.
 
-    Of a small model without an atlas it is the measured role with its score. In the last layer of a small
-    model it is what the head is asked, with the share of right answers.
+    A small model without an atlas has its measured roles with their scores. In the last layer of a small
+    model the label is the question that the head is asked, with the share of right answers.
     """
-    last = len(trace.layers) - 1
-    asked = {(last, head): label for head, label in enumerate(_asked(trace))}
-    if (atlas := atlases.of(trace)) is not None:
-        return _of_atlas(atlas) | asked
-    measured = _of(trace, scene)
-    return (of_roles(measured.named) if measured else {}) | asked
+    return compute.once(compute.model_of(trace), _labels, last=len(trace.layers) - 1)
 
 
-def _of_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
+def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], RoleLabel]:
+    source = model.source if isinstance(model, AttentionTrace) else model
+    asked = {(last, head): label for head, label in enumerate(_asked(source))}
+    if (atlas := atlases.atlas_of(source)) is not None:
+        return _in_atlas(atlas) | asked
+    measured = _measured(source)
+    return (named_labels(measured.named) if measured else {}) | asked
+
+
+def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
     """The labels of the heads in which something stands out."""
     return {
         place: RoleLabel(first.measure, first.mean, atlases.measure(first.measure), atlases.in_words(first))
-        for place, (first, *_) in compute.of(atlas, claims).items()
+        for place, (first, *_) in compute.once(atlas, claims).items()
     }
 
 
-def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
+def named_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
     """The labels of heads by their role and score, as in `roles.labels`."""
     return {
         place: RoleLabel(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
@@ -70,9 +73,8 @@ def of_roles(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[i
     }
 
 
-def _asked(trace: AttentionTrace) -> list[RoleLabel]:
-    """What each head of the last layer is asked; of several questions the score is the mean."""
-    source = trace.source
+def _asked(source: Source) -> list[RoleLabel]:
+    """The question that each head of the last layer is asked; for several questions, their mean score."""
     if not isinstance(source, TrainedSource):
         return []
     scores = (model_info.scores_of(source) or {}).get("questions", {})
@@ -102,22 +104,22 @@ def name(role: str) -> str:
     return t(f"role.{role}")
 
 
-def of_scene(trace: AttentionTrace, scene: Scene) -> pd.DataFrame | None:
-    """The roles of the scene's model, shipped or measured once; None for weights without training."""
-    measured = _of(trace, scene)
+def table(trace: AttentionTrace) -> pd.DataFrame | None:
+    """The roles of the trace's model, shipped or measured once; None for weights without training."""
+    measured = _measured(trace.source)
     return None if measured is None else measured.table
 
 
-def _of(trace: AttentionTrace, scene: Scene) -> ModelRoles | None:
-    if not isinstance(trace.source, TrainedSource):
+def _measured(source: Source) -> ModelRoles | None:
+    if not isinstance(source, TrainedSource):
         return None
     try:
-        trained = compute.small_model(scene, trace.source.language)
+        trained = compute.small_model(source)
     except MhaError:
         return None
 
     def measure(_key: str) -> ModelRoles:
-        table = roles.shipped(trained.plan) if scene.source == "mini" else roles.roles(trained)
+        table = roles.shipped(trained.plan) if isinstance(source, MiniSource) else roles.roles(trained)
         return ModelRoles(table, roles.labels(table))
 
-    return of_models.get(f"{scene.source} {trace.source}", measure)
+    return of_models.get(str(source), measure)

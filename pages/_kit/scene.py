@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
-from pages._kit import compute, model_source, refusals, state, unknown_words, uploads
+from pages._kit import compute, guests, model_source, refusals, state, uploads
 from pages._kit.text import literal, said, t
 
 
@@ -27,7 +27,7 @@ def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene,
         refusals.no_model(asked)
         st.stop()
     try:
-        scene, trace, reasons = compute.nearest(asked)
+        found = compute.nearest(asked)
     except MhaError as error:
         _name(heading)
         if refusals.is_empty(asked):
@@ -37,9 +37,8 @@ def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene,
         if asked.source == "model":
             refusals.offer_models(asked)
         st.stop()
-    refusals.instead(reasons, trace, asked)
-    unknown_words.show(trace, vectors=vectors)
-    return scene, trace
+    guests.receive("trace", found, asked, "text", vectors)
+    return found.scene, found.trace
 
 
 def _name(heading: str) -> None:
@@ -65,13 +64,11 @@ def second_trace(scene: Scene, *, explains: bool = True) -> AttentionTrace | Non
     if scene.source == "file" or not scene.twin.strip():
         return None
     try:
-        _, trace, reasons = compute.nearest(scene, field="twin")
+        found = compute.nearest(scene, field="twin")
     except MhaError as error:
         if explains:
             st.caption(t("error.twin", reason=literal(said(error))))
         return None
     if explains:
-        refusals.instead(reasons, trace, scene, field="twin")
-        first = compute.peek(scene)
-        unknown_words.show(trace, again=first is not None and bool(first.tokens.unknown))
-    return trace
+        guests.receive("trace", found, scene, "twin", False)
+    return found.trace

@@ -22,31 +22,32 @@ from mha_core.focus.token_names import position
 from mha_core.scene.first_look import focus_on_answer
 from mha_core.scene.link import WEIGHTS
 from mha_core.scene.places import clamped, shape_of, with_names
-from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values
+from mha_core.scene.scene import DEFAULTS, Scene
+from pages._kit.visit import CONTROLS, REPLACED, SHAPES, Visit
 from pages._server import streamlit_parts
 
-# Each has a control of its name.
-CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)
 HINTS = "hints"  # what pictures of this run say about clicks, by their element keys (heatmaps.py)
 
 
-def begin() -> bool:
+def begin() -> Visit | None:
     """Take up the focus of the link at first, and after Back and Forward; the frame calls it first.
 
-    Returns whether it did.
+    Returns the link that was read then; None in a run that goes on with what the session holds.
     """
-    st.session_state.pop(HINTS, None)
-    new = "focus" not in st.session_state or streamlit_parts.after_history()
-    _receive()
-    if streamlit_parts.after_history():
-        _take_link()
-    return new
+    for name in (HINTS, SHAPES, REPLACED):
+        st.session_state.pop(name, None)
+    goes_back = streamlit_parts.after_history()
+    visit = Visit.read() if goes_back or "focus" not in st.session_state else None
+    _receive(visit)
+    if visit is not None and goes_back:
+        _take_link(visit)
+    return visit
 
 
-def _receive() -> None:
+def _receive(visit: Visit | None = None) -> None:
     """Take up what the browser has sent since; it stands in every message until another is sent."""
     if "focus" not in st.session_state:
-        _take_link()
+        _take_link(visit or Visit.read())
     receive((st.session_state.get("address") or {}).get("focus"))
 
 
@@ -60,12 +61,10 @@ def receive(sent: Mapping | None) -> None:
         st.session_state["focus_count"] = sent["count"]
 
 
-def _take_link() -> None:
-    link = st.query_params.to_dict()
-    scene, refused = scene_of_values(link)
-    st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in refused)
+def _take_link(visit: Visit) -> None:
+    st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in visit.opened.refused)
     st.session_state["token_is_named"] = True
-    _take(link, scene.focus)
+    _take(visit.link, visit.opened.scene.focus)
 
 
 def _take(link: Mapping[str, object], now: Focus) -> None:
@@ -150,7 +149,7 @@ def on_phone() -> bool:
 
 def say_instead(name: str, taken: object) -> None:
     """A page has another value of a field that it draws than the link; the frame says so in its line."""
-    st.session_state.setdefault("instead", {})[name] = taken
+    st.session_state.setdefault(REPLACED, {})[name] = taken
 
 
 def follow(key: str, **values: object) -> None:

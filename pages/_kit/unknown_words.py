@@ -3,24 +3,27 @@
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from mha_core.training.lexicon import HIDDEN
-from pages._kit import refusals
+from pages._kit import compute, refusals
+from pages._kit.compute import Nearest
 from pages._kit.text import isolated, joined, literal, paragraph, t
 
 
-def show(trace: AttentionTrace, *, vectors: bool = False, again: bool = False) -> None:
-    """The line, also on pronouns that such a word decides.
+def show(found: Nearest, asked: Scene, field: str, vectors: bool) -> None:
+    """The line, which also names the pronouns that such a word decides.
 
-    `vectors` are of known words alone; `again` says that the line has been said of another sentence.
+    `vectors` are those of known words alone. Below a second sentence the line does not repeat what is said
+    below the first.
     """
-    if not trace.tokens.unknown:
-        return
+    first = compute.peek(asked) if field == "twin" else None
+    again = first is not None and bool(first.tokens.unknown)
     with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-        if said := _said(trace, vectors=vectors, again=again):
+        if said := _said(found.trace, vectors=vectors, again=again):
             st.caption(said)
         if not (vectors or again):
-            refusals.offer_package(trace)
+            refusals.offer_package(found.trace)
 
 
 def _said(trace: AttentionTrace, *, vectors: bool, again: bool) -> str:

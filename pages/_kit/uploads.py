@@ -41,9 +41,7 @@ def begin() -> None:
 
     It is the first source of the session, unless the URL names another.
     """
-    path = os.environ.get(resources.OPENED)
-    if not path or "opened_trace" in st.session_state:
-        return
+    path = os.environ[resources.OPENED]
     try:
         file = on_disk(path, os.stat(path).st_mtime_ns)
     except (MhaError, OSError) as error:

@@ -1,8 +1,9 @@
-"""The views of a page that has several: one is open, and a row at the top chooses between them."""
+"""The views of a page that has several, of which one is open, and folds that are computed once opened."""
 
 from collections.abc import Callable, Sequence
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from pages._kit import state
 from pages._kit.text import t
@@ -37,3 +38,9 @@ def choose(field: str, names: Sequence[str], begin: Callable[[str], None] | None
         label_visibility="collapsed",
     )
     return view
+
+
+def fold(title: str, *, key: str, expanded: bool = False) -> DeltaGenerator | None:
+    """A fold of the page, to be filled; None while it is closed, so that nothing is computed for it."""
+    expander = st.expander(title, expanded=expanded, key=key, on_change="rerun")
+    return expander if expander.open else None

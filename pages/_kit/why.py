@@ -1,4 +1,4 @@
-"""The fold that explains a score, split by the parts of the model that wrote query and key."""
+"""Why does a query look there? Its score, split by the parts of the model that wrote query and key."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,38 +22,32 @@ MAX_TERMS = 5  # in words
 ROW, EDGE = 24, 90  # pixels of the matrix
 
 
-def fold(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
-    """The fold: once it is open, the model runs again and is followed.
+def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+    """What the fold contains: the model runs again and is followed, which takes q and k of the layer.
 
-    The key is the chosen one, or that with the largest weight. There is no fold without queries and keys.
+    The key is the chosen one, or that with the largest weight.
     """
-    if not trace.layers[layer].knows("q"):
+    of_layer = trace.layers[layer]
+    keys = of_layer.sides.keys
+    chosen = token_names.position(keys, scene.focus.key_token)
+    if chosen is None:
+        chosen = int(np.argmax(of_layer.weights(head, rows=[query])[0]))
+    key = st.selectbox(
+        t("why.key", query=isolated(of_layer.sides.queries.labels[query])),
+        range(len(keys)),
+        index=chosen,
+        format_func=lambda at: keys.labels[at],
+        width=320,
+    )
+    try:
+        with st.spinner(t("why.computing")):
+            whole, number = _in_whole(scene, trace, layer)
+            place = {"layer": number, "head": head, "query": query, "key": key}
+            why = compute.once(whole, _split, source=_source(scene, trace), **place)
+    except MhaError as refusal:
+        st.info(literal(said(refusal)), icon=":material/block:")
         return
-    opened = st.expander(t("why.title"), key=FOLD, on_change="rerun")
-    if not opened.open:
-        return
-    with opened:
-        of_layer = trace.layers[layer]
-        keys = of_layer.sides.keys
-        chosen = token_names.position(keys, scene.focus.key_token)
-        if chosen is None:
-            chosen = int(np.argmax(of_layer.weights(head, rows=[query])[0]))
-        key = st.selectbox(
-            t("why.key", query=isolated(of_layer.sides.queries.labels[query])),
-            range(len(keys)),
-            index=chosen,
-            format_func=lambda at: keys.labels[at],
-            width=320,
-        )
-        try:
-            with st.spinner(t("why.computing")):
-                whole, number = _in_whole(scene, trace, layer)
-                place = {"layer": number, "head": head, "query": query, "key": key}
-                why = compute.of(whole, _split, source=_source(scene, trace), **place)
-        except MhaError as refusal:
-            st.info(literal(said(refusal)), icon=":material/block:")
-            return
-        _draw(whole, why)
+    _draw(whole, why)
 
 
 def _in_whole(scene: Scene, trace: AttentionTrace, layer: int) -> tuple[AttentionTrace, int]:

@@ -2,11 +2,13 @@
 
 import streamlit as st
 
+from mha_core.analysis.frames import MAX_ALL_PAIRS
 from mha_core.scene.link import WITH_CLS
 from mha_core.scene.places import indices
 from pages._kit import (
     answers,
     atlases,
+    guests,
     layer_strip,
     matrices,
     model_info,
@@ -17,7 +19,8 @@ from pages._kit import (
 )
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import PAGES, paragraph, t
-from pages.see._heads import invitation, measurements, sentences
+from pages._kit.views import fold
+from pages.see._heads import measurements, sentences
 
 # Keys of what follows the focus where it is open.
 FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
@@ -27,11 +30,12 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     marked = [t("heads.start")] if state.setting("source") in WITH_CLS else []
     with st.container(key="how", width="content"):
         st.caption(paragraph([t("heads.how"), *marked]))
-    invitation.show()
+    guests.receive("title")
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = indices(trace, scene.focus)
-opened = any(st.session_state.get(fold) for fold in FOLDS)
+of_layer = trace.layers[layer]
+opened = any(st.session_state.get(name) for name in FOLDS)
 answered = []
 if scene.source == "model":
     texts = [scene.text] if twin is None else [scene.text, scene.twin]
@@ -43,7 +47,7 @@ weights = sentences.show(
 )
 with st.container(horizontal=True, vertical_alignment="center"):
     atlases.link(trace)
-    if trace.layers[layer].knows("w_o") and st.button(
+    if of_layer.knows("w_o") and st.button(
         t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
     ):
         st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
@@ -51,13 +55,20 @@ model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
 overview_fold = overview.fold(trace, opened=overview.opens(trace))
-measurements.show(trace, scene, layer=layer, head=head)
-why.fold(scene, trace, layer=layer, head=head, query=query)
-numbers = st.expander(t("heads.numbers"), key="numbers", on_change="rerun")
-if numbers.open:
+if trace.sides.length <= MAX_ALL_PAIRS:  # for a longer text the overview shows the other measurements
+    if measured := fold(t("roles.title"), key="measurements"):
+        with measured:
+            measurements.show(trace, scene, layer=layer, head=head)
+elif of_layer.n_heads > 1 and (alike := fold(t("roles.alike_title"), key="likeness")):
+    with alike:
+        measurements.likeness(trace, scene, layer=layer, head=head)
+if of_layer.knows("q") and (explained := fold(t("why.title"), key=why.FOLD)):
+    with explained:
+        why.show(scene, trace, layer=layer, head=head, query=query)
+if numbers := fold(t("heads.numbers"), key="numbers"):
     with numbers:
-        measurements.place(layer, head)
-        matrices.check_badge(trace.layers[layer], query)
+        measurements.name_head(layer, head)
+        matrices.check_badge(of_layer, query)
         matrices.numbers(trace, layer=layer, head=head, query=query)
 
 # Computed last, since it takes the longest: a long text has millions of weights in each head.

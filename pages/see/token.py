@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import answers, atlases, chooser, heatmaps, model_info, refusals, state
+from pages._kit import answers, atlases, chooser, heatmaps, model_info, refusals, state, views
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -31,8 +31,7 @@ def page() -> None:
 
     st.header(t("one.every", layer=subject.layer + 1))
     weights.every_head(subject, both)
-    exactly = st.expander(t("one.exact", head=subject.head + 1), key="exactly", on_change="rerun")
-    if exactly.open:
+    if exactly := views.fold(t("one.exact", head=subject.head + 1), key="exactly"):
         with exactly:
             weights.ranked(subject, both)
 

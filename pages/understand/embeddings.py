@@ -13,7 +13,7 @@ st.title(t("words.heading"), anchor=False)
 if source in ("file", "model"):
     st.info(t("file.no_words") if source == "file" else t("real.no_words"), icon=":material/scatter_plot:")
     st.stop()
-known = words.of(*scene_and_trace(vectors=True))
+known = words.word_map(*scene_and_trace(vectors=True))
 count, width = known.vectors.shape
 kind = "random" if source == "random" else "trained"
 st.caption(t(f"words.intro_{kind}", count=f"{count:,}", d_model=width))
@@ -30,7 +30,7 @@ axes = 3 if st.session_state.axes == words.DEEP else 2
 def word(kinds: tuple[str, ...], axes: int) -> None:
     """All that follows the chosen word."""
     scene, trace = in_fragment()
-    known = words.of(scene, trace)
+    known = words.word_map(scene, trace)
     token = indices(trace, scene.focus)[2]
     chooser.show([], [chooser.words(trace.tokens, token, t("words.strip"))], clears=["word"])
     left, right = st.container(key="vectors").columns([5, 2], gap="medium")

@@ -10,7 +10,6 @@ from mha_core.analysis.frames import (
     Crop,
     around,
     long_table,
-    longest,
     origin,
     picture,
     window,
@@ -240,7 +239,7 @@ def test_the_part_around_a_token_holds_what_it_mostly_looks_at(cross_trace):
         None,
         around(cross_trace, 0, layer=0, head=0, size=8).keys,
     )
-    assert longest(cross_trace) == 11
+    assert cross_trace.sides.length == 11
 
 
 def test_a_table_and_an_origin_name_both_texts(cross_trace):

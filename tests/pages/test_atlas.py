@@ -11,11 +11,20 @@ import mha_core as mha
 from mha_core import resources
 from mha_core.atlases import library, measures
 from mha_core.scene.scene import Scene
+from pages._kit import compute
 from pages._kit.text import literal
 
 ATLAS = "models/atlas.py"
 TEXTS = [f"The {one} saw the {other}." for one in ("cat", "dog", "bird", "fox") for other in "abcde"]
 OWN = {"h": 2, "d_model": 64}  # a small model without an atlas
+
+
+@pytest.fixture(autouse=True)
+def _atlases_are_looked_up_again():
+    """A server keeps the atlases that it was started with; each test here starts with its own."""
+    compute.results.clear()
+    yield
+    compute.results.clear()
 
 
 def shipped(name: str = "glass-box-en-h4-d64") -> mha.Atlas:

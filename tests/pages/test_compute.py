@@ -35,29 +35,29 @@ def compute_result():
 
 def test_results_are_computed_once_for_a_trace_and_settings(compute_result):
     one, other = (mha.trace(text, h=1, d_model=2) for text in ("a b c", "a b"))
-    first = compute.of(one, compute_result, number=1)
+    first = compute.once(one, compute_result, number=1)
     assert first == [3, 1]
-    assert compute.of(one, compute_result, number=1) is first
-    assert compute.of(one, compute_result, number=2) == [3, 2]
-    assert compute.of(other, compute_result, number=1) == [2, 1]
-    assert compute.of(other.layers[0], lambda layer: layer.n_query) == 2
+    assert compute.once(one, compute_result, number=1) is first
+    assert compute.once(one, compute_result, number=2) == [3, 2]
+    assert compute.once(other, compute_result, number=1) == [2, 1]
+    assert compute.once(other.layers[0], lambda layer: layer.n_query) == 2
     assert compute_result.asked == [1, 2, 1]
 
 
 def test_results_are_limited_in_bytes_and_keep_no_trace(compute_result, monkeypatch):
     compute.results.clear()
     trace = mha.trace("a b", h=1, d_model=2)
-    compute.of(trace, compute_result, number=1)
+    compute.once(trace, compute_result, number=1)
     monkeypatch.setattr(compute.results, "max_bytes", 5 * compute.results.bytes // 2)
     for number in (2, 1, 3, 1, 2):
-        compute.of(trace, compute_result, number=number)
+        compute.once(trace, compute_result, number=number)
     assert compute_result.asked == [1, 2, 3, 2]
     monkeypatch.undo()
     for function in (row_of, column_of):
-        compute.of(trace, function, layer=0, token=0)
+        compute.once(trace, function, layer=0, token=0)
     for function in (vectors, against_keys, mixture):
-        compute.of(trace, function, layer=0, token=0, head=0)
-    compute.of(trace, steps, layer=0, head=0)
+        compute.once(trace, function, layer=0, token=0, head=0)
+    compute.once(trace, steps, layer=0, head=0)
     gone = weakref.ref(trace)
     del trace
     gc.collect()
@@ -80,7 +80,7 @@ def test_an_open_page_keeps_no_trace_alive(arrived):
 
 def test_results_of_a_long_text_are_not_cached(compute_result):
     trace = mha.trace("a " * (compute.MAX_SMALL_TEXT + 1), h=1, d_model=2)
-    assert compute.of(trace, compute_result) == compute.of(trace, compute_result)
+    assert compute.once(trace, compute_result) == compute.once(trace, compute_result)
     assert compute_result.asked == [0, 0]
 
 

@@ -49,8 +49,8 @@ class Session(dict):
 
 
 class Link(dict):
-    def to_dict(self) -> dict[str, str]:
-        return dict(self)
+    def get_all(self, name: str) -> list[str]:
+        return [self[name]]
 
 
 def stopped_and_again(run, session: Session, before: int) -> bool:

@@ -73,13 +73,12 @@ def test_roles_are_shipped_or_measured_once(monkeypatch):
     asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
     monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)
     role_labels.of_models.clear()
-    scene = Scene()
-    pd.testing.assert_frame_equal(role_labels.of_scene(compute.trace(scene), scene), table)
+    pd.testing.assert_frame_equal(role_labels.table(compute.trace(Scene())), table)
     assert asked == []
     trained = mini.model(mini.find("en", "glass-box", 4, 64))
     run = Scene(source="run", run=compute.trainings().add(trained))
     trace = compute.trace(run)
-    assert [role_labels.of_scene(trace, run) for _ in range(3)] == [table] * 3
+    assert [role_labels.table(trace) for _ in range(3)] == [table] * 3
     assert asked == [trained]
     role_labels.of_models.clear()
 

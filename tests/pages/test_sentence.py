@@ -197,9 +197,10 @@ def test_with_an_unknown_cue_the_model_guesses(opened, english):
 
 
 def _unknown_words(trace):
-    from pages._kit import unknown_words
+    from mha_core import Scene
+    from pages._kit import compute, guests
 
-    unknown_words.show(trace)
+    guests.receive("trace", compute.Nearest(Scene(), trace, ()), Scene(), "text", False)
 
 
 def test_the_map_of_words_leaves_unknown_ones_out(opened, english):

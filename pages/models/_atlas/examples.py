@@ -54,7 +54,7 @@ def show(subject: Subject) -> None:
         choice.draw(st.selectbox, t("atlas.decile"), DECILE, names, names[0], words=str, width=170)
     measure = st.session_state[MEASURE]
     st.caption(t(f"atlas.about.{_kind(measure)}", measure=atlases.measure(measure)))
-    found = compute.of(
+    found = compute.once(
         subject.atlas,
         _examples,
         layer=subject.layer,

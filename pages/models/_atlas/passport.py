@@ -62,7 +62,7 @@ def measures(subject: Subject) -> None:
     """Every measure of the head as a strip, with the visitor's sentence, and the same as a table."""
     st.subheader(t("atlas.measures"), anchor=False)
     own = _own_values(subject)
-    figure, table = compute.of(
+    figure, table = compute.once(
         subject.atlas,
         _drawn,
         layer=subject.layer,
@@ -90,7 +90,7 @@ def _own_values(subject: Subject) -> dict[str, float]:
     """The measures of the head in the visitor's sentence; those of links are not known there."""
     if subject.own is None:
         return {}
-    values = compute.of(subject.own, _of_trace, layer=subject.layer)
+    values = compute.once(subject.own, _of_trace, layer=subject.layer)
     return dict(zip(of_texts.MEASURES, values[subject.head].tolist(), strict=True))
 
 

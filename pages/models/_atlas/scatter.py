@@ -46,7 +46,7 @@ def choose(subject: Subject) -> Axes:
 
 def show(subject: Subject, axes: Axes) -> None:
     """The figure, and the same as a table."""
-    figure, table = compute.of(
+    figure, table = compute.once(
         subject.atlas,
         _drawn,
         axes=axes,

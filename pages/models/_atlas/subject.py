@@ -32,7 +32,7 @@ class Subject(NamedTuple):
 
     @property
     def every_claim(self) -> dict[tuple[int, int], tuple[Claim, ...]]:
-        return compute.of(self.atlas, claims)
+        return compute.once(self.atlas, claims)
 
     @property
     def claims(self) -> tuple[Claim, ...]:

@@ -21,7 +21,7 @@ def of_weights(sides: pair.Pair) -> None:
         part = pair.part(sides)
         rows = part.queries
         tables = [
-            compute.of(side.trace, _rows, layer=side.layer, head=side.head, rows=rows) for side in sides
+            compute.once(side.trace, _rows, layer=side.layer, head=side.head, rows=rows) for side in sides
         ]
         bits = divergence(*tables)
         _divergence(bits, sides[0].query - (part.queries.start if part.queries else 0))

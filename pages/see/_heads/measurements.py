@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
-from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
+from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
 from mha_core.cache import Cache
 from mha_core.scene.scene import Scene
 from pages._kit import compute, heatmaps, role_labels
@@ -18,56 +18,49 @@ MAX_CELLS, MIN_ROWS = 30_000_000, 32
 _similarities: Cache[np.ndarray] = Cache(limits.current().similarities_bytes)
 
 
-def place(layer: int, head: int) -> None:
-    """Of which head the numbers in a fold are: the pictures above may have moved on without the server."""
+def name_head(layer: int, head: int) -> None:
+    """The head whose numbers a fold shows: the pictures above may have moved on without the server."""
     st.caption(t("overview.name", layer=layer + 1, head=head + 1))
 
 
 def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
     """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
-    if longest(trace) > MAX_ALL_PAIRS:  # the overview shows its other measurements
-        if trace.layers[layer].n_heads > 1:
-            alike = st.expander(t("roles.alike_title"), key="likeness", on_change="rerun")
-            if alike.open:
-                with alike:
-                    place(layer, head)
-                    likeness(trace, scene, layer=layer)
-        return
-    measured_roles = st.expander(t("roles.title"), key="measurements", on_change="rerun")
-    if not measured_roles.open:
-        return
-    with measured_roles:
-        place(layer, head)
-        measured = role_labels.of_scene(trace, scene)
-        if measured is not None:
-            st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
-            of_head = measured[(measured["layer"] == layer) & (measured["head"] == head)]
-            table = of_head.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
-            table["role"] = table["role"].map(role_labels.name)
-            st.dataframe(
-                table,
-                hide_index=True,
-                column_config={name: st.column_config.Column(t(f"roles.column.{name}")) for name in table}
-                | {
-                    name: st.column_config.NumberColumn(t(f"roles.column.{name}"), format="%.2f")
-                    for name in ("score", "weight", "baseline", "control")
-                },
-                key="roles_table",
-            )
-        st.markdown(t("roles.patterns") if trace.sides.same else t("roles.two_texts"))
-        table = patterns.metrics(trace.layers[layer])
-        table.index = pd.Index([t("roles.head", head=h + 1) for h in table.index], name=t("axis.head"))
-        table.columns = [t(f"roles.pattern.{name}") for name in table]
-        st.dataframe(table.round(3), key="patterns_table")
-        likeness(trace, scene, layer=layer)
+    name_head(layer, head)
+    measured = role_labels.table(trace)
+    if measured is not None:
+        st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
+        of_head = measured[(measured["layer"] == layer) & (measured["head"] == head)]
+        table = of_head.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
+        table["role"] = table["role"].map(role_labels.name)
+        st.dataframe(
+            table,
+            hide_index=True,
+            column_config={name: st.column_config.Column(t(f"roles.column.{name}")) for name in table}
+            | {
+                name: st.column_config.NumberColumn(t(f"roles.column.{name}"), format="%.2f")
+                for name in ("score", "weight", "baseline", "control")
+            },
+            key="roles_table",
+        )
+    st.markdown(t("roles.patterns") if trace.sides.same else t("roles.two_texts"))
+    table = patterns.metrics(trace.layers[layer])
+    table.index = pd.Index([t("roles.head", head=h + 1) for h in table.index], name=t("axis.head"))
+    table.columns = [t(f"roles.pattern.{name}") for name in table]
+    st.dataframe(table.round(3), key="patterns_table")
+    if trace.layers[layer].n_heads > 1:
+        _pairs(trace, scene, layer=layer)
 
 
-def likeness(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
-    """The similarity of each pair of heads, as a heatmap and as a mean; nothing for a single head."""
+def likeness(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
+    """The similarity of each pair of heads alone, for a long text."""
+    name_head(layer, head)
+    _pairs(trace, scene, layer=layer)
+
+
+def _pairs(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
+    """The similarity of each pair of heads, as a heatmap and as a mean."""
     layer_trace = trace.layers[layer]
-    if layer_trace.n_heads < 2:
-        return
-    rows = layer_trace.n_query if longest(trace) <= MAX_ALL_PAIRS else rows_of(layer_trace)
+    rows = layer_trace.n_query if trace.sides.length <= MAX_ALL_PAIRS else rows_of(layer_trace)
     similarities = _similarities.get(
         f"{layer} {rows} {compute.cache_key(scene)}",
         lambda _key: patterns.similarity(layer_trace, max_rows=rows).to_numpy(),

@@ -1,7 +1,7 @@
 """The head view of the page Heads: one sentence or two, the six matrices of a head, the other heads."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -11,8 +11,10 @@ from mha_core.analysis.frames import around, picture
 from mha_core.export.head_view import OF_HEAD
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES
+from mha_core.training.lexicon import HIDDEN
 from pages._kit import (
     answers,
+    compute,
     explained,
     head_view,
     heatmaps,
@@ -42,14 +44,18 @@ def show(
     sentences with the model's answers, where they have been asked for. Returns what `of_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
+    words = {field: compute.once(one, _words) for field, one in traces.items()}
     more = {
         "strips": True,
         "matrices": True,
         "reports": reports,
-        "answers": [answers.in_words(one) for one in answered or traces.values()],
-        "hides": [hidden_words.hints(one, field) for field, one in traces.items()],
-        "notes": model_info.notes(trace),
-        "roles": _roles(trace, scene),
+        "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
+        "hides": [
+            hidden_words.hints_back(one, field) if HIDDEN in one.tokens.pieces else words[field].hints
+            for field, one in traces.items()
+        ],
+        "notes": words["text"].notes,
+        "roles": words["text"].roles,
     }
 
     # A session keeps this function: one that held a trace would hold all that is computed of it.
@@ -70,17 +76,28 @@ def show(
     return payload
 
 
-def _roles(trace: AttentionTrace, scene: Scene) -> dict[int, list[tuple[str, str]]]:
-    """Of each layer every head's role in words, alone and with its score; empty where it has none."""
-    labels = role_labels.labels(trace, scene)
-    return {
-        number: [_in_words(labels.get((number, head), role_labels.NO_LABEL)) for head in range(layer.n_heads)]
+class SentenceWords(NamedTuple):
+    """The words of a sentence's view: at each token the answers and the button that hides it, and by layer
+    its note and the role of each head, alone and with its score ("" for a head without a role).
+    """
+
+    answers: list[list[answers.AnswerText | answers.Unsure]]
+    hints: list[str | None]
+    notes: list[str]
+    roles: dict[int, list[tuple[str, str]]]
+
+
+def _words(trace: AttentionTrace) -> SentenceWords:
+    labels = role_labels.labels(trace)
+    roles = {
+        number: [
+            (label.name, label.text)
+            for head in range(layer.n_heads)
+            for label in [labels.get((number, head), role_labels.NO_LABEL)]
+        ]
         for number, layer in enumerate(trace.layers)
     }
-
-
-def _in_words(label: role_labels.RoleLabel) -> tuple[str, str]:
-    return label.name, label.text
+    return SentenceWords(answers.in_words(trace), hidden_words.hints(trace), model_info.notes(trace), roles)
 
 
 def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:

@@ -63,7 +63,7 @@ def _adjusted(numbers: pd.DataFrame) -> tuple[np.ndarray, bool]:
 def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int, scale: str) -> list[heatmaps.Heatmap]:
     """The way from the products of each key to its weight: products, scores, weights."""
     source = origin(trace, layer=layer, head=head)
-    products, numbers = compute.of(trace, against_keys, layer=layer, head=head, token=token)
+    products, numbers = compute.once(trace, against_keys, layer=layer, head=head, token=token)
     scaled = t("one.adjusted") if _adjusted(numbers)[1] else t("one.scaled")
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
     products, numbers = products.iloc[keys], numbers.iloc[keys]
@@ -131,11 +131,11 @@ def mixed(subject: Subject) -> None:
         st.markdown(t("token.looks_nowhere", head=subject.head + 1, query=subject.name))
         return
     with st.container(border=True):
-        st.markdown(compute.of(mix, sentence, token=subject.labels[subject.token]))
+        st.markdown(compute.once(mix, sentence, token=subject.labels[subject.token]))
     total = float(mix.weights.to_numpy().sum(dtype=np.float64))
     st.markdown(paragraph([t("one.mixture", token=subject.name, head=subject.head + 1), sum_of_row(total)]))
     component = _component(mix)
-    parts = compute.of(mix, table_of_parts)
+    parts = compute.once(mix, table_of_parts)
     parts = replace(
         parts,
         framed=(component, component + 1),
@@ -144,7 +144,7 @@ def mixed(subject: Subject) -> None:
         cell=lambda _, column: MatrixCell("output", subject.head, subject.token, column),
     )
     heatmaps.draw([parts], key="one-mixture", traces={parts.name: subject.trace})
-    st.markdown(compute.of(mix, written_out, component=component))
+    st.markdown(compute.once(mix, written_out, component=component))
     st.caption(t("one.sum_check", difference=literal(number(mix.difference))))
 
     def numbers() -> pd.DataFrame:

@@ -35,7 +35,7 @@ class Subject(NamedTuple):
 
     def of(self, function: Callable[..., Result], **settings: object) -> Result:
         """What a function of the trace, a token and a layer says of these, or of another token."""
-        return compute.of(self.trace, function, layer=self.layer, **{"token": self.token, **settings})
+        return compute.once(self.trace, function, layer=self.layer, **{"token": self.token, **settings})
 
     @property
     def labels(self) -> tuple[str, ...]:

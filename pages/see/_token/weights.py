@@ -35,7 +35,7 @@ def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
 def _heads_drawn(
     trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, limit: float
 ) -> list[Heatmap]:
-    looks = [(side, side.looks) for side in compute.of(trace, both_of, layer=layer, token=token, key=key)]
+    looks = [(side, side.looks) for side in compute.once(trace, both_of, layer=layer, token=token, key=key)]
     ends = {"looks": token, "seen": key}
     source = origin(trace, layer=layer, head=head)
     return on_one_scale(looks, framed=head, limit=limit, origin=source, ends=ends)
@@ -154,8 +154,8 @@ def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
 
 def _means(trace: AttentionTrace, token: int, key: int) -> dict[str, OverLayers]:
     return {
-        "looks": compute.of(trace, over_layers, token=token, of="row"),
-        "seen": compute.of(trace, over_layers, token=key, of="column"),
+        "looks": compute.once(trace, over_layers, token=token, of="row"),
+        "seen": compute.once(trace, over_layers, token=key, of="column"),
     }
 
 
@@ -168,7 +168,7 @@ def _layers_drawn(
 ) -> list[Heatmap]:
     means = _means(trace, token, key)
     limit = scale_end(scale, max(float(of.mean.to_numpy().max()) for of in means.values()))
-    looks = _looks(compute.of(trace, both_of, layer=layer, token=token, key=key), means)
+    looks = _looks(compute.once(trace, both_of, layer=layer, token=token, key=key), means)
     return on_one_scale(looks, framed=layer, limit=limit, origin=origin(trace, layer=layer, head=head))
 
 

@@ -15,7 +15,7 @@ from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints
 from mha_core.training.model import Shape
-from pages._kit import state
+from pages._kit import state, views
 from pages._kit.text import said, t
 from pages.understand._cost.sizes import LayerSizes
 
@@ -123,8 +123,7 @@ def models(layer: LayerSizes) -> None:
             | ({} if short else text)
         )
     st.table(rows, hide_index=True, border="horizontal")
-    sources = st.expander(t("cost.sources"), key="sources", on_change="rerun")
-    if sources.open:
+    if sources := views.fold(t("cost.sources"), key="sources"):
         sources.markdown(
             "\n".join(
                 t("cost.source", model=model.name, source=said(model.source)) for model in published_sizes()

@@ -28,9 +28,10 @@ from mha_core.scene.scene import Scene
 from mha_core.sources.mini import language as language_of
 from mha_core.sources.mini import vectors
 from mha_core.sources.random_weights import word_vectors
+from mha_core.traces.source import TrainedSource
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
-from pages._kit import charts, choice, compute, heatmaps, state
+from pages._kit import charts, choice, compute, heatmaps, refusals, state
 from pages._kit.text import joined, literal, signed, t
 from pages._server import limits
 
@@ -86,19 +87,21 @@ class WordMap:
         return self.vocabulary.kinds
 
 
-def of(scene: Scene, trace: AttentionTrace) -> WordMap:
+def word_map(scene: Scene, trace: AttentionTrace) -> WordMap:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
     of_labels = dict(zip(trace.tokens.labels, map(of_piece, trace.tokens.pieces), strict=True))
     sentence = tuple(dict.fromkeys(of_labels.values()))
-    language = getattr(trace.source, "language", None) or language_of(scene.text)
-    trained = _trained(scene, language)
-    if trained is None:
-        settings = {"language": language, "d_model": scene.d_model, "seed": scene.seed}
-        vocabulary = compute.of(trace, _drawn, sentence=sentence, **settings)
-        return WordMap(vocabulary, sentence, of_labels, origin(trace))
-    source = compute.source_of(scene, trained)
-    vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(trained))
-    return WordMap(vocabulary, sentence, of_labels, replace(origin(trace), source=source))
+    source = trace.source
+    if isinstance(source, TrainedSource):
+        try:
+            vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(compute.small_model(source)))
+        except MhaError as gone:  # since the trace was computed
+            refusals.show(gone)
+            st.stop()
+    else:
+        settings = {"language": language_of(scene.text), "d_model": scene.d_model, "seed": scene.seed}
+        vocabulary = compute.once(trace, _drawn, sentence=sentence, **settings)
+    return WordMap(vocabulary, sentence, of_labels, origin(trace))
 
 
 def _drawn(
@@ -116,16 +119,6 @@ def _of_model(trained: Trained) -> Vocabulary:
     names, matrix = vectors(trained)
     language, frame = trained.plan.language, table(names, matrix.numpy())
     return Vocabulary(frame, pd.Series(lexicon(language).kinds)[frame.index], language, random=False)
-
-
-def _trained(scene: Scene, language: str) -> Trained | None:
-    """The small model of the scene; None for random weights, also for sizes of which there is no model."""
-    if scene.source == "random":
-        return None
-    try:
-        return compute.small_model(scene, language)
-    except MhaError:
-        return None
 
 
 def of_piece(piece: str) -> str:
@@ -181,7 +174,7 @@ def _class_names(words: Vocabulary) -> pd.Series:
 
 def project_words(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> Map:
     """The words on the axes along which the words of `kinds` differ most."""
-    return compute.of(words.vocabulary, _projected, kinds=kinds, axes=axes)
+    return compute.once(words.vocabulary, _projected, kinds=kinds, axes=axes)
 
 
 def _projected(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
@@ -192,7 +185,7 @@ def _projected(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
 def map_of(words: WordMap, kinds: tuple[str, ...], *, axes: int, chosen: str) -> None:
     """The map of the words of `kinds` and of the sentence; a click on a word chooses it."""
     settings = {"sentence": words.sentence, "kinds": kinds, "axes": axes, "chosen": chosen}
-    figure, count = compute.of(words.vocabulary, _map, **settings)
+    figure, count = compute.once(words.vocabulary, _map, **settings)
     charts.draw(
         figure,
         key="words_map",
@@ -208,7 +201,7 @@ def _map(
     words: Vocabulary, *, sentence: tuple[str, ...], kinds: tuple[str, ...], axes: int, chosen: str
 ) -> tuple[Packed, int]:
     """The figure and the number of its words."""
-    word_map = compute.of(words, _projected, kinds=kinds, axes=axes)
+    word_map = compute.once(words, _projected, kinds=kinds, axes=axes)
     index = words.vectors.index
     labelled = index.isin([*sentence, chosen])
     on_map = words.kinds.isin(kinds) | labelled
@@ -228,7 +221,7 @@ def _map(
 
 def neighbours(words: WordMap, chosen: str) -> None:
     """The words that are nearer than the nearest by chance, as a table; without any a line says so."""
-    table, by_chance = compute.of(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
+    table, by_chance = compute.once(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
     facts = {"cosine": f"{by_chance.nearest:.2f}", "count": f"{len(words.kinds):,}"}
     if table.empty:
         st.markdown(t("words.none_nearer", **facts))
@@ -251,14 +244,14 @@ def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
 def relations(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> None:
     """A sentence on each relation of the known pairs. Those whose differences agree more than by chance are
     drawn: the differences as arrows, and their cosines."""
-    drawn, readings = compute.of(words.vocabulary, _agreement)
+    drawn, readings = compute.once(words.vocabulary, _agreement)
     if drawn is None:
         for reading in readings:
             st.markdown(reading)
         return
     sides = st.grid(2, min_column_width=300)
     with sides.container():
-        figure, count = compute.of(words.vocabulary, _pairs_map, kinds=kinds, axes=axes)
+        figure, count = compute.once(words.vocabulary, _pairs_map, kinds=kinds, axes=axes)
         alt, title = t("words.pairs_alt", count=count), t("words.pairs_title")
         charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin, words=words.of_labels)
     with sides.container():
@@ -269,7 +262,7 @@ def relations(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> None:
 
 def _pairs_map(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> tuple[Packed, int]:
     """The figure and the number of its pairs."""
-    word_map, agreeing = compute.of(words, _projected, kinds=kinds, axes=axes), _agreeing(words)
+    word_map, agreeing = compute.once(words, _projected, kinds=kinds, axes=axes), _agreeing(words)
     groups = {
         word: t(f"words.relation_{kind}")
         for kind, pairs in agreeing.items()

@@ -83,7 +83,7 @@ def pictures(
     They `follow` the token in focus without the server.
     """
     place = {"layer": layer, "head": head, "part": part}
-    drawn, steps = compute.of(trace, _pictures, query=query, limit=limit, **place)
+    drawn, steps = compute.once(trace, _pictures, query=query, limit=limit, **place)
     traces = dict.fromkeys((matrix.name for matrix in drawn), trace)
     names = token_names.names(trace.tokens) if follow else None
     heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps, traces=traces, names=names)
@@ -94,7 +94,7 @@ def _pictures(
 ) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.StepMatrices]]:
     unique: dict[str, heatmaps.Heatmap] = {}
     drawn: dict[str, heatmaps.StepMatrices] = {}
-    for step in compute.of(trace, derived, layer=layer, head=head, part=part):
+    for step in compute.once(trace, derived, layer=layer, head=head, part=part):
         every = step.before + step.after + step.wrong
         shown = {f"{picture.name} {picture.symbol}": picture for picture in every}
         names = list(shown)

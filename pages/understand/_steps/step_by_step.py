@@ -19,6 +19,7 @@ from pages._kit import (
     model_info,
     refusals,
     state,
+    views,
     why,
 )
 from pages._kit.scene import in_fragment, scene_and_trace
@@ -47,9 +48,9 @@ def _steps() -> None:
     layer_index, head, query = indices(trace, scene.focus)
     layer = trace.layers[layer_index]
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
-    limit = heatmaps.scale_end(state.focus().scale, compute.of(layer, largest_weight, part=part))
+    limit = heatmaps.scale_end(state.focus().scale, compute.once(layer, largest_weight, part=part))
     place: dict[str, Any] = {"layer": layer_index, "head": head}
-    known_steps = compute.of(trace, steps, **place, part=part) if layer.knows("q") else []
+    known_steps = compute.once(trace, steps, **place, part=part) if layer.knows("q") else []
 
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(t("steps.heading"), anchor=False)
@@ -79,7 +80,9 @@ def _steps() -> None:
     chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
     atlases.link(trace)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
-    why.fold(scene, trace, **place, query=query)
+    if layer.knows("q") and (opened := views.fold(t("why.title"), key=why.FOLD)):
+        with opened:
+            why.show(scene, trace, **place, query=query)
     model_info.layer(trace, layer_index)
     if not layer.knows("q"):
         refusals.only_weights(layer)

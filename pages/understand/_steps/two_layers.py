@@ -81,7 +81,7 @@ def _heads(trace: AttentionTrace, scene: Scene, query: int, *, layer: int) -> tu
 
 
 def _best_of(trace: AttentionTrace, query: int, *, layer: int) -> tuple[int, int]:
-    return compute.of(trace, _best, query=query, layer=layer)
+    return compute.once(trace, _best, query=query, layer=layer)
 
 
 def _best(trace: AttentionTrace, *, query: int, layer: int) -> tuple[int, int]:
@@ -95,7 +95,7 @@ def _row(trace: AttentionTrace, *, query: int, first: int, second: int, layer: i
 
 def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
-    row = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
+    row = compute.once(trace, _row, query=query, first=first, second=second, layer=layer)
     chooser.show(
         [
             chooser.NumberRow("layer", t("control.layer"), len(trace.layers) - 1, layer - 1, first=2),
@@ -144,12 +144,12 @@ def _answer(trace: AttentionTrace, query: int) -> int:
 def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The strongest path of the chosen token in words, with the direct weight of the second layer."""
     query = min(query, len(trace.tokens) - 1)
-    st.markdown(compute.of(trace, _path, query=query, first=first, second=second, layer=layer))
+    st.markdown(compute.once(trace, _path, query=query, first=first, second=second, layer=layer))
 
 
 def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: int) -> str:
     names = [literal(label) for label in trace.tokens.labels]
-    product = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
+    product = compute.once(trace, _row, query=query, first=first, second=second, layer=layer)
     end = int(product.argmax())
     two, one = (
         trace.layers[layer].weights(second, rows=[query])[0],
@@ -178,7 +178,7 @@ def _show_matrices(
     part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
     charts.say_part(part, trace.sides)
     settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
-    drawn = compute.of(trace, _matrices, scale=state.focus().scale, **settings)
+    drawn = compute.once(trace, _matrices, scale=state.focus().scale, **settings)
     traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": first, "hop2": second}
     heatmaps.draw(drawn, key=f"hops-{key}", traces=traces, with_cell=heads)
 

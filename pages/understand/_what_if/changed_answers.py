@@ -147,7 +147,7 @@ def of_heads(scene: Scene, trace: AttentionTrace) -> None:
             args=("effects_of", (trace.tokens.text, at)),
         )
     if st.session_state.get("effects_of") == (trace.tokens.text, at):
-        _draw(compute.of(trace, _measured, scene=replace(scene, focus=Focus()), at=at))
+        _draw(compute.once(trace, _measured, scene=replace(scene, focus=Focus()), at=at))
 
 
 def _answer_at(trace: AttentionTrace, at: int) -> str:

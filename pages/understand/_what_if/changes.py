@@ -118,7 +118,7 @@ def heads(after: AttentionTrace, chosen: Sequence[Change], *, query: int) -> Non
     """
     if not all(layer.knows("v") for layer in after.layers):
         return
-    written = compute.of(after, _written, query=query)
+    written = compute.once(after, _written, query=query)
     off = np.isnan(written)
     for edit in chosen:
         if isinstance(edit, Output):

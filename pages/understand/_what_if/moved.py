@@ -86,7 +86,7 @@ def reached(
         return
     part = (None, None) if rows is None else (rows.start, rows.stop)
     outputs = [
-        [compute.of(layer, _outputs, part=part) for layer in trace.layers] for trace in (before, after)
+        [compute.once(layer, _outputs, part=part) for layer in trace.layers] for trace in (before, after)
     ]
     moved = np.stack(
         [
@@ -159,7 +159,7 @@ def _measured(
     part = (None, None) if rows is None else (rows.start, rows.stop)
     largest, saturated, entropies, slopes = 0.0, np.zeros(2, int), np.zeros(2), np.zeros(2)
     for head in heads:
-        tables = [compute.of(one, _weights, head=head, part=part) for one in (before, after)]
+        tables = [compute.once(one, _weights, head=head, part=part) for one in (before, after)]
         if partners is not None:
             old = partners.of(tables[0], *("head",) * (head is None), "query", "key")
             largest = max(largest, float(np.abs(tables[1] - old).max()))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mha_core import AttentionTrace, MhaError, Tokens
-from mha_core.analysis.frames import WINDOW, longest
+from mha_core.analysis.frames import WINDOW
 from mha_core.scene import swaps
 from mha_core.scene.changes import Change, edits_of, swaps_of
 from mha_core.scene.scene import Scene
@@ -48,7 +48,8 @@ def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -
     scene = replace(scene, text=swaps.text(words, swapped))
     after = compute.trace(scene)
     orders = [swaps.order(old, new, swapped) for old, new in zip(_texts(before), _texts(after), strict=True)]
-    known = None not in orders and longest(before) <= WINDOW  # of a long text each side draws its own part
+    # Of a long text each side draws its own part.
+    known = None not in orders and before.sides.length <= WINDOW
     return Rearranged(scene, after, swapped, pair.Partners(*orders) if known else None)
 
 

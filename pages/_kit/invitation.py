@@ -1,4 +1,4 @@
-"""The invitation of who is here for the first time to the first minute of the first lesson."""
+"""Invites first-time visitors to the first minute of lesson 1."""
 
 import streamlit as st
 
@@ -19,8 +19,6 @@ _invitation = components.component(
 
 
 def show() -> None:
-    if st.context.cookies.get(COOKIE):
-        return
     language = "".join(f"&{name}={value}" for name, value in in_link().items())
     texts = {"text": t("lessons.invitation"), "close": t("lessons.no_invitation")}
     with st.container(key="invited", width="content"):

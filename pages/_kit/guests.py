@@ -1,0 +1,50 @@
+"""What is only sometimes on a page: a table of guests, each entered only when its condition holds.
+
+A guest stands at one point of a run: at the "start", before the controls; at the "top" of the page; beside
+the "title" of Heads; below a "trace" that a page has just found. Guests at one point get the same arguments.
+"""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import streamlit as st
+
+from mha_core import resources
+from mha_core.scene.scene import Scene
+from pages._kit import cases, invitation, refusals, unknown_words, uploads
+from pages._kit.compute import Nearest
+
+
+class Guest(NamedTuple):
+    """One guest: where it stands, its condition, and the function that shows it."""
+
+    point: str
+    is_here: Callable[..., bool]
+    show: Callable[..., object]
+
+
+def _has_file(*_: object) -> bool:
+    """Whether `headscope open` started the server with a file that this session has not opened yet."""
+    return bool(os.environ.get(resources.OPENED)) and "opened_trace" not in st.session_state
+
+
+def _is_replaced(found: Nearest, asked: Scene, field: str, vectors: bool) -> bool:
+    """Whether a trace is not the one that was asked for, or is a part of a longer text."""
+    return bool(found.reasons) or f"{refusals.WHOLE}{field}" in st.session_state
+
+
+GUESTS = {
+    "file of the command": Guest("start", _has_file, uploads.begin),
+    "case": Guest("top", lambda: bool(st.query_params.get(cases.FIELD)), cases.show),
+    "invitation": Guest("title", lambda: not st.context.cookies.get(invitation.COOKIE), invitation.show),
+    "replacement": Guest("trace", _is_replaced, refusals.instead),
+    "unknown words": Guest("trace", lambda found, *_: bool(found.trace.tokens.unknown), unknown_words.show),
+}
+
+
+def receive(point: str, *arguments: object) -> None:
+    """Show the guests of a point whose conditions hold, in the order of the table."""
+    for guest in GUESTS.values():
+        if guest.point == point and guest.is_here(*arguments):
+            guest.show(*arguments)
