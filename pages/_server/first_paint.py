@@ -9,15 +9,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mha_core.export import scripts
 from pages._server import streamlit_parts
 
-EARLY = ("streamlit/address.js", "pictures/charts.js", "streamlit/head_view.js")  # of nearly all pages
+EARLY = ("streamlit/address.js", "pictures/charts.js", "streamlit/head_view.js")  # on nearly all pages
 
 
 class FirstPaint:
     """Adds our style rules and scripts to Streamlit's page, and a `Link` header with files it asks for late.
 
-    Rules that came with the first run would move what is drawn already; and without the files headings are
-    drawn in another font first, break into other lines, and push what is below them. A page that is embedded
-    in another site has a class of its own, for the same reason.
+    Style rules that arrived with the first run would move what is already drawn. Without the files, headings
+    would first appear in another font, wrap differently and push down what is below them. For the same reason
+    a page that is embedded in another site has a class of its own.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -51,7 +51,7 @@ class FirstPaint:
                 packed = headers.get(b"content-encoding") == b"gzip"
                 body = _with_ours(body, packed, _is_embedded(scope["query_string"]))
                 headers[b"content-length"] = b"%d" % len(body)
-            for name in (b"etag", b"last-modified"):  # of Streamlit's page without our rules
+            for name in (b"etag", b"last-modified"):  # they describe the page without our rules
                 headers.pop(name, None)
             await send({**start, "headers": [*headers.items(), self.link]})
             await send({"type": "http.response.body", "body": body})
@@ -59,30 +59,30 @@ class FirstPaint:
         def is_page(message: Message) -> bool:
             headers = {name.lower(): value for name, value in message.get("headers", ())}
             html = headers.get(b"content-type", b"").startswith(b"text/html")
-            return html and not scope["path"].endswith(".html")  # those are files of ours
+            return html and not scope["path"].endswith(".html")  # those are our own files
 
         await self.app(scope, receive, send_page)
 
 
 def _is_embedded(query: bytes) -> bool:
-    """Whether an address says `embed=true`, in the letters that Streamlit takes."""
-    values = parse_qsl(query.decode("latin-1"))  # of bytes it takes no Chinese
+    """Whether the address says `embed=true`, in capitals or not, as Streamlit reads it."""
+    values = parse_qsl(query.decode("latin-1"))  # from bytes it reads only ASCII
     return ("embed", "true") in [(name.lower(), value.lower()) for name, value in values]
 
 
-@lru_cache(maxsize=8)  # Streamlit's page: packed and not, embedded and not
+@lru_cache(maxsize=8)  # Streamlit's page: gzipped or not, embedded or not
 def _with_ours(page: bytes, packed: bool, embedded: bool) -> bytes:
     text = gzip.decompress(page) if packed else page
     if embedded:
         text = text.replace(b"<html ", b'<html class="embedded" ', 1)
-    # In the body: of two rules of the same weight the later one holds, and Streamlit has its own in the head.
+    # In the body: of two rules with the same specificity the later one wins, and Streamlit's are in the head.
     rules = f"<style>{scripts.asset('streamlit/app.css')}</style>"
     text = text.replace(b"</body>", f"{rules}{_early_scripts()}</body>".encode(), 1)
     return gzip.compress(text) if packed else text
 
 
 def _early_scripts() -> str:
-    """Links to our scripts, which are fetched while Streamlit starts, behind all that it needs itself."""
+    """Links that preload our scripts while Streamlit starts, with a lower priority than its own files."""
     files = dict.fromkeys(file for module in EARLY for file in scripts.order(module))
     address = f"./headscope/{scripts.digest()}/"
     return "".join(f'<link rel="modulepreload" fetchpriority="low" href="{address}{file}">' for file in files)

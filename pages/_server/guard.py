@@ -1,4 +1,4 @@
-"""Adds headers to every response, and holds visitors to the limits on open pages and messages."""
+"""Adds headers to every response, and enforces the limits on open pages and messages."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from pages._kit.text import t
 from pages._server import limits, logs, streamlit_parts
 
 RETRY = 30  # seconds
-# The style is that of the app's pages; the page asks again by itself, for the same link.
+# Styled like the app's pages; the page reloads itself with the same link.
 FULL = """<!doctype html><html lang="{code}"><meta charset="utf-8">
 <meta http-equiv="refresh" content="{seconds}">
 <meta name="viewport" content="width=device-width"><title>Headscope</title><style>
@@ -25,14 +25,14 @@ body {{ margin: 20vh auto; max-width: 34rem; padding: 0 1.2rem;
 h1 {{ font: 600 1.7rem/1.25 serif }}</style>
 <h1>{title}</h1>
 <p>{text}</p></html>"""
-CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
+CLOSE_TRY_AGAIN = 1013  # the code with which a websocket closes: try again later
 
 
 def headers() -> list[tuple[bytes, bytes]]:
-    """The headers that keep a page from running, sending and showing what is not the app's.
+    """The headers that forbid a page to run, contact or show anything that is not part of the app.
 
-    As strict as Streamlit allows: its components come as blob: scripts, its protocol is read with the help of
-    WebAssembly, its styles stand in the page, and one script in its page is named by its hash.
+    They are as strict as Streamlit allows: its components are blob: scripts, its protocol is decoded with
+    WebAssembly, its styles are inline, and its one inline script is allowed by its hash.
     """
     sites = limits.framing_sites()
     policy = {
@@ -53,7 +53,7 @@ def headers() -> list[tuple[bytes, bytes]]:
     values = {
         "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",  # an address has the sentence in it
+        "referrer-policy": "no-referrer",  # an address contains the sentence
         "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
         "cross-origin-opener-policy": "same-origin",
     }
@@ -61,7 +61,7 @@ def headers() -> list[tuple[bytes, bytes]]:
 
 
 class Guard:
-    """Adds the headers to every response, and holds visitors to the limits of pages and messages."""
+    """Adds the headers to every response, and enforces the limits on open pages and messages."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self.headers, self.limits, self.pages = app, headers(), limits.current(), 0
@@ -77,7 +77,7 @@ class Guard:
             more = [(b"retry-after", b"%d" % RETRY), (b"cache-control", b"no-store")]
             await _answer(503, full_page(scope), "text/html", self._with_headers(send), *more)
         else:
-            # Who replaces a file while it is sent breaks the first one off: nobody waits for an answer.
+            # Replacing a file during its upload aborts the first upload, and nobody waits for its answer.
             with contextlib.suppress(ClientDisconnect):
                 await self.app(scope, receive, self._with_headers(send))
 
@@ -93,7 +93,7 @@ class Guard:
         return send_with_headers
 
     def _with_handshake(self, scope: Scope, send: Send) -> Send:
-        """The headers in the answer to a page that connects, also where it may not."""
+        """Adds the headers to the answer to a page that connects, even when it is refused."""
         can_answer, begun = "websocket.http.response" in scope.get("extensions", ()), False
 
         async def send_with_headers(message: Message) -> None:
@@ -115,7 +115,7 @@ class Guard:
         return self.limits.sessions is not None and self.pages >= self.limits.sessions
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An open page, from its first message to its last."""
+        """Serve an open page from its first message to its last."""
         send = self._with_handshake(scope, send)
         if self._full():
             logs.event("page refused", pages=self.pages)
@@ -129,7 +129,7 @@ class Guard:
 
 
 class FirstVisit:
-    """Sends the first visit of the app that asks for nothing to the link that `headscope open` was given."""
+    """Redirects the first visit without a query to the link that `headscope open` was given."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self.link = app, os.environ.get(resources.LINK, "")
@@ -146,7 +146,7 @@ class FirstVisit:
 
 
 def full_page(scope: Scope) -> bytes:
-    """What a visitor sees while as many pages are open as the server can serve."""
+    """The page shown to a visitor while as many pages are open as the server can serve."""
     set_language(_language(scope))
     text, code = t("server.full_text", seconds=RETRY), t("language.code")
     return FULL.format(code=code, seconds=RETRY, title=t("server.full"), text=text).encode()
@@ -167,9 +167,9 @@ async def _answer(status: int, text: bytes, kind: str, send: Send, *more: tuple[
     await send({"type": "http.response.body", "body": text})
 
 
-def paced(receive: Receive, figures: limits.Limits) -> Receive:
-    """The same messages, those beyond the limit later; nobody but their sender waits for them."""
-    rate, burst = figures.messages_per_second, figures.messages_at_once
+def paced(receive: Receive, server: limits.Limits) -> Receive:
+    """Delays the messages beyond the limit; nobody but their sender waits for them."""
+    rate, burst = server.messages_per_second, server.messages_at_once
     if rate is None or burst is None:
         return receive
     left, before = float(burst), time.monotonic()

@@ -1,7 +1,7 @@
-"""The log of the server: what failed and where, under the number that the visitor sees.
+"""The server's log: what failed and where, under the number that the visitor sees.
 
-On a server for strangers it is JSON, one line for each event, without what people type. Of a message it
-has only the template, of an error only its type and its places in the code: their words may quote a text.
+On a server for strangers it is JSON, one line for each event, without anything that people type. A message is
+logged as its template, an error as its type and its places in the code, because their words may quote a text.
 """
 
 import json
@@ -21,12 +21,12 @@ TEMPLATES = (
     "headscope",
     "streamlit",
     "uvicorn",
-)  # loggers whose templates quote nobody
+)  # loggers whose templates contain no user text
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -68,18 +68,18 @@ def begin() -> None:
 
 
 def event(name: str, **facts: int | float | str) -> None:
-    """Note an event; the facts are figures and names of ours, never what a visitor has typed."""
+    """Log an event; the facts are numbers and names of our own, never what a visitor has typed."""
     LOG.info(name, extra={"facts": facts})
 
 
 def failure(error: BaseException) -> str:
-    """Note an error that is no refusal; the number under which it stands in the log."""
+    """Log an unexpected error; returns the number under which it stands in the log."""
     number = token_hex(4)
     LOG.error("failure", exc_info=error, extra={"facts": {"id": number}})
     return number
 
 
 def show_failure(error: BaseException) -> bool:
-    """Note an error of a page and show its number there; True: Streamlit need not show the error."""
+    """Log an error of a page and show its number there; True tells Streamlit that it has been shown."""
     st.error(t("error.failed", id=failure(error)), icon=":material/error:")
     return True

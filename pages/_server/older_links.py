@@ -9,11 +9,11 @@ from mha_core.scene.page import MOVED, LinkParts, compose, moved, parts
 
 
 def routes() -> list[Route]:
-    """Below the app's own path, of each page that there was."""
+    """A redirecting route for each former page, below the app's own path."""
     below = st.get_option("server.baseUrlPath").strip("/")
-    return [Route(f"/{f'{below}/{name}'.lstrip('/')}", _lead_on) for name in MOVED]
+    return [Route(f"/{f'{below}/{name}'.lstrip('/')}", _redirect) for name in MOVED]
 
 
-def _lead_on(request: Request) -> RedirectResponse:
+def _redirect(request: Request) -> RedirectResponse:
     name = request.url.path.rpartition("/")[2]
     return RedirectResponse(compose(LinkParts(*moved(name, parts(f"?{request.url.query}").values))))

@@ -1,4 +1,4 @@
-"""The rooms of this server: whether it has any, its database, and what browsers ask of a room in between."""
+"""The rooms of this server: whether it offers any, their database, and the version that browsers poll."""
 
 import asyncio
 import os
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mha_core.room.rooms import Room, Rooms
 
 ROOMS = resources.ROOMS
-PATIENCE = 2.0  # seconds that the health of the server waits for the database
-CLEANED = 3600  # seconds between two looks for rooms whose time is over
-MAX_WRONG = 60  # codes that are typed wrong, a minute, on the whole server: so nobody finds rooms by trying
+PATIENCE = 2.0  # seconds that a health check waits for the database
+CLEANING_SECONDS = 3600  # between two searches for expired rooms
+MAX_WRONG = 60  # wrong codes a minute on the whole server, so that nobody finds rooms by guessing
 MINUTE = 60.0
 SECRET = 8  # letters and digits of an invitation after its code
 _lock = threading.Lock()
-_wrong: deque[float] = deque()  # when the latest of them were typed
+_wrong: deque[float] = deque()  # when the latest wrong codes were typed
 _opened: list["Rooms"] = []
-# Of their own, so that a database that hangs holds back no file and no page that needs none.
-_looks = ThreadPoolExecutor(4, "rooms")
+# Separate threads, so that a database that hangs holds up no file, and no page that does not need it.
+_polls = ThreadPoolExecutor(4, "rooms")
 
 
 def offered() -> bool:
@@ -37,9 +37,9 @@ def offered() -> bool:
 
 
 def rooms() -> "Rooms":
-    """The rooms of this server, whose database is opened by the first who asks.
+    """The rooms of this server; the first call opens their database.
 
-    Raises `MhaError` where the extra is missing or the database cannot be opened.
+    Raises `MhaError` if the extra is missing or the database cannot be opened.
     """
     with _lock:
         if not _opened:
@@ -62,13 +62,13 @@ def code_of(text: str) -> str:
 def find(text: str) -> "Room":
     """The room of an invitation, or of a code that a person has typed.
 
-    Raises `MhaError` where there is none, and for any typed code once too many were wrong within a minute.
+    Raises `MhaError` if there is none, and for any typed code once too many were wrong within a minute.
     """
     opened = rooms()
     from mha_core.room.rooms import Unknown
 
     code, secret = _parts(text)
-    if secret:  # cannot be guessed, so that trying tells nothing
+    if secret:  # it cannot be guessed, so wrong ones are not counted
         return opened.room(code if opened.is_invited(f"{code}-{secret}") else f"{code}-{secret}")
     with _lock:
         while _wrong and _wrong[0] <= time.monotonic() - MINUTE:
@@ -88,7 +88,7 @@ def find(text: str) -> "Room":
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """The code and the secret part of an invitation; without one, the code that was meant, and ""."""
+    """The code and the secret of an invitation; for a code alone, the code as it was meant, and ""."""
     from mha_core.room.rooms import CODE_LENGTH, normalized
 
     code, _, secret = text.strip().upper().partition("-")
@@ -98,14 +98,14 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 async def clean() -> None:
-    """Delete the rooms whose time is over, and note how many there are, every hour while the server runs."""
+    """Delete expired rooms and log how many are left, every hour while the server runs."""
     while offered():
         try:
             deleted = await run_in_threadpool(lambda: rooms().expire())
             logs.event("rooms", deleted=deleted, **await run_in_threadpool(lambda: rooms().counts()))
         except MhaError as error:  # tried again in an hour; a page that needs the rooms says why it has none
             logs.event("rooms", problem=str(error))
-        await asyncio.sleep(CLEANED)
+        await asyncio.sleep(CLEANING_SECONDS)
 
 
 async def answer() -> bool:
@@ -118,20 +118,20 @@ async def answer() -> bool:
 
 
 async def version(request: Request) -> JSONResponse:
-    """The version of a room by its invitation: a browser asks the page anew when it is another.
+    """The version of the room of an invitation; a browser reruns its page when the version changes.
 
-    An invitation cannot be guessed, so that nobody finds rooms here by their codes.
+    An invitation cannot be guessed, so nobody finds rooms here by trying codes.
     """
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(_looks, _version, request.path_params["invitation"])
-    except MhaError:  # the database, for a moment
+        found = await loop.run_in_executor(_polls, _version, request.path_params["invitation"])
+    except MhaError:  # the database cannot be reached at the moment
         return JSONResponse({}, 503, {"cache-control": "no-store"})
     return JSONResponse({"version": found}, 200 if found else 404, {"cache-control": "no-store"})
 
 
 def _version(invitation: str) -> int | None:
-    """None where there is no such room, or no longer."""
+    """The version of the room; None if there is no such room, or no longer."""
     if not offered() or not rooms().is_invited(invitation):
         return None
     return rooms().version(invitation.partition("-")[0])

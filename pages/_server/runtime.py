@@ -11,24 +11,24 @@ from mha_core import MhaError, device
 from mha_core.sources import mini
 from pages._server import limits, logs, streamlit_parts
 
-OF_A_RUN = 1_400  # objects that a run of a page leaves
-PACE = (7 * OF_A_RUN, 10, 10)  # before the youngest objects are searched; each tenth time older ones
-MAX_ARENAS, M_ARENA_MAX = 2, -8  # the second is the name of the first in glibc's malloc.h
+OBJECTS_PER_RUN = 1_400  # that a run of a page leaves behind
+GC_THRESHOLDS = (7 * OBJECTS_PER_RUN, 10, 10)  # new objects before a collection; every tenth has older ones
+MAX_ARENAS, M_ARENA_MAX = 2, -8  # the second is the number of this setting in glibc's malloc.h
 
 
 def begin() -> None:
-    """Set what Streamlit, torch and the log have to know of this server, before it takes visitors."""
-    st.secrets.load_if_toml_exists()  # where there is no other way to set the environment, they do
-    figures = limits.current()
-    if figures.hosted:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
-        streamlit_parts.set_option("server.maxUploadSize", figures.upload_megabytes)
+    """Configure Streamlit, torch and the log, before the server takes visitors."""
+    st.secrets.load_if_toml_exists()  # some hosts can set the environment only there
+    server = limits.current()
+    if server.hosted:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is imported
+        streamlit_parts.set_option("server.maxUploadSize", server.upload_megabytes)
         streamlit_parts.set_option("client.showErrorDetails", "none")
-        streamlit_parts.set_option("client.toolbarMode", "minimal")  # all pages have room beside it
-    streamlit_parts.set_option("logger.enableRich", False)  # errors of pages would stand beside the log
+        streamlit_parts.set_option("client.toolbarMode", "minimal")  # leaves room for the links to all pages
+    streamlit_parts.set_option("logger.enableRich", False)  # errors of pages would be printed outside the log
     streamlit_parts.read_lazily()
-    streamlit_parts.take_whole_numbers()
-    streamlit_parts.hold_few_uploads(figures.uploads_bytes)
+    streamlit_parts.ignore_infinite_numbers()
+    streamlit_parts.hold_few_uploads(server.uploads_bytes)
     streamlit_parts.ask_no_other_site()
     streamlit_parts.leave_lines_out()
     device.leave_a_core()
@@ -37,29 +37,29 @@ def begin() -> None:
 
 
 def _share_arenas() -> None:
-    """Let all threads take their memory from the same few arenas.
+    """Make all threads take their memory from the same few arenas.
 
-    glibc has 8 for each processor, and what has been shared for a while, and goes, leaves holes in each:
-    memory grew for as long as a lesson took. Other systems have no such function.
+    glibc has 8 for each processor, and shared objects leave holes in each when they are freed, so that memory
+    grew for as long as a lesson lasted. Other systems have no such function.
     """
     with contextlib.suppress(OSError, TypeError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, MAX_ARENAS)
 
 
-def settle() -> None:
-    """Leave what has been imported out of the searches for garbage, in which nobody is served (0.2 s).
+def tune_garbage_collection() -> None:
+    """Exempt all that has been imported from garbage collection, during which nobody is served (0.2 s).
 
-    At Python's own pace all that has come since would be searched every fifty runs of a page.
+    With Python's own thresholds all newer objects would be searched every fifty runs of a page.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*PACE)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def ready() -> bool:
-    """Whether this server can show its first page: a shipped model opens, which is read once.
+    """Whether this server can show its first page, that is, open a shipped model.
 
-    Anybody may ask, and reading it takes 13 ms.
+    Anybody may ask, so the model is read only once, which takes 13 ms.
     """
     try:
         mini.model(mini.find("en", "glass-box", 4, 64))

@@ -24,11 +24,11 @@ from streamlit.runtime.state.session_state import SessionState, _is_internal_key
 from streamlit.runtime.state.session_state_proxy import get_session_state
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
-# `st.set_option` sets none of the server's: strangers would send files as large as the owner's.
+# `st.set_option` refuses server options: strangers could upload files as large as the owner's.
 set_option = config.set_option
-# Addresses that show strangers what others do here; the guard closes them.
+# Addresses that show what other visitors do; the guard closes them to strangers.
 CLOSED = ("/_stcore/metrics", "/_stcore/agent")
-# Files that Streamlit asks for late: headings would change their font, icons be words, pages jump.
+# Files that Streamlit requests late: until then headings have another font, icons are words, and pages jump.
 STATIC = Path(st.__file__).parent / "static" / "static"
 EARLY = {
     "media/SourceSerifVariable-Roman.*.woff2": "preload; as=font; type=font/woff2",
@@ -37,11 +37,11 @@ EARLY = {
     "js/purify.es.*.js": "modulepreload",
     "js/BidiComponent.*.js": "modulepreload",
 }
-# In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
+# These contain a box for the link to each page: at the top, and on a phone in the sidebar.
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
-# Where Streamlit writes words by itself, and which: in a Chinese page they would be English. The catalogues
+# Where Streamlit shows words of its own, and which: on a Chinese page they would be English. The catalogues
 # have each under its name (`streamlit.upload`), the English one as Streamlit writes it (own_words.js).
 COLUMN_MENUS = (
     '[data-testid="stDataFrameColumnMenu"], [data-testid="stDataFrameColumnVisibilityMenu"], '
@@ -90,13 +90,13 @@ OWN_WORDS = {
 
 
 def early_files() -> dict[str, str]:
-    """The files of `EARLY` below Streamlit's folder, each with how a page asks for it."""
+    """The files of `EARLY` in Streamlit's folder, each with the relation of its link."""
     found = {file: how for pattern, how in EARLY.items() for file in STATIC.glob(pattern)}
     return {file.relative_to(STATIC).as_posix(): how for file, how in found.items()}
 
 
 def inline_scripts() -> list[str]:
-    """The hashes of the scripts in Streamlit's page: a policy that does not name them lets no page open."""
+    """The hashes of the scripts in Streamlit's page, which a policy has to name for a page to open."""
     page = (STATIC.parent / "index.html").read_text(encoding="utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
@@ -104,9 +104,9 @@ def inline_scripts() -> list[str]:
 
 
 def sections(names: Mapping[int, str], *, menu: str) -> None:
-    """The names of the navigation's sections, each by the number of its first page, from 1.
+    """Show the names of the navigation's sections, each given with the number of its first page, from 1.
 
-    `menu` is what the button is called that opens the navigation on a phone; it would have no name.
+    `menu` names the button that opens the navigation on a phone, which otherwise has no name.
     """
     boxes = f":is({TOP_LINKS}, {SIDE_LINKS})"
     name = "{} > :nth-child({})::before {{ content: {}; }}"
@@ -118,19 +118,19 @@ def sections(names: Mapping[int, str], *, menu: str) -> None:
 
 
 def show_step(name: str) -> None:
-    """Of the steps on a page, in containers with their names as keys, show this one."""
+    """Show the step of a page with that name; the steps are containers with their names as keys."""
     st.html(f"<style>html .st-key-step-{name} {{ display: flex; }}</style>")
 
 
 class LazyState(Mapping):
-    """What a session's widgets and keys hold, each computed when it is asked for."""
+    """The values of a session's widgets and keys, each computed when it is asked for."""
 
     def __init__(self, state: SessionState):
         self.state = state
 
     def __getitem__(self, key: str) -> Any:
         state = self.state
-        # Most of what is asked for is not there, which Streamlit would look for everywhere.
+        # Most keys that are asked for are absent, and Streamlit would search for them everywhere.
         held = key in state._new_session_state or key in state._key_id_mapper or key in state._old_state
         if not held or is_element_id(key) or _is_internal_key(key):
             raise KeyError(key)
@@ -149,18 +149,18 @@ class LazyState(Mapping):
 
 
 def read_lazily() -> None:
-    """Let Streamlit's controls look up their own value alone: a class would wait a sixth longer."""
+    """Make each control of Streamlit's look up only its own value; else a class waits a sixth longer."""
     SessionState.filtered_state = property(LazyState)  # type: ignore[method-assign, assignment]  # it is replaced
 
 
-# Files of one page: each is read when it comes, and there is one place for traces and one for models.
+# Files kept for a page. Each is read when it arrives; one uploader is for traces, one for models.
 MAX_UPLOADS = 2
 
 
 def hold_few_uploads(max_bytes: int | None) -> None:
-    """Let Streamlit hold the latest files of a page, and of all pages the latest `max_bytes`.
+    """Make Streamlit keep only the latest files of a page, and of all pages the latest `max_bytes`.
 
-    It would hold all that is sent until the page closes, until there is no memory and everybody's page ends.
+    It would keep every file until its page closes, or until memory runs out and everybody's page ends.
     """
     add = MemoryUploadedFileManager.add_file
     held: list[tuple[str, str]] = []
@@ -178,15 +178,15 @@ def hold_few_uploads(max_bytes: int | None) -> None:
 
 
 def ask_no_other_site() -> None:
-    """Let Streamlit not ask a site on the internet for this machine's address: nobody is served meanwhile.
+    """Keep Streamlit from asking an internet site for this machine's address, while nobody is served.
 
-    It would at the start, and for every page of another site that tries to connect.
+    It would ask at the start, and for every page of another site that tries to connect.
     """
     net_util.get_external_ip = lambda: None
 
 
-def take_whole_numbers() -> None:
-    """Let a link's number that is not one, such as inf, be the field's own value: the page would fail."""
+def ignore_infinite_numbers() -> None:
+    """Use the field's default when a link holds `inf` or `nan`; Streamlit raises otherwise."""
     read = NumberInputSerde.deserialize
 
     def read_or_own(field: NumberInputSerde, value: float | None) -> float | None:
@@ -199,9 +199,9 @@ def take_whole_numbers() -> None:
 
 
 def begin_with(name: str, value: str) -> None:
-    """Let the control of that name begin with this value, not with that of the link; "" is its own default.
+    """Make the control of that name start with this value instead of the link's; "" is its own default.
 
-    Of a value that cannot be Streamlit would take the default, and of a text that can be the text itself.
+    Streamlit would replace an invalid value by the default, but it would take any text as it is.
     """
     with get_session_state().query_params() as link:
         if value:
@@ -213,16 +213,16 @@ def begin_with(name: str, value: str) -> None:
 
 
 def after_history() -> bool:
-    """Whether this run follows the browser's Back or Forward, which would show what one has left."""
+    """Whether this run follows the browser's Back or Forward; then the link counts, not the session."""
     run = get_script_run_ctx()
     return run is not None and run.is_history_navigation
 
 
 def leave_lines_out() -> None:
-    """Leave two lines out of the log, whose reader would look for errors that are none.
+    """Leave two misleading lines out of the log.
 
-    Streamlit's own of an error of a page has not the number that the visitor sees (`logs.show_failure` writes
-    it). The server's says that a page of another site was refused, and calls it an error of ours.
+    Streamlit's line about an error of a page lacks the number that the visitor sees (`logs.show_failure`
+    writes it). The server's line calls it an error of ours that a page of another site was refused.
     """
     lines = {
         error_util._LOGGER.name: "Uncaught app execution",
@@ -237,16 +237,16 @@ def _is_another(line: str, record: logging.LogRecord) -> bool:
 
 
 def log_to_root() -> None:
-    """All that this process logs goes to the root logger, but the log of every request: it has sentences.
+    """Send all logs of this process to the root logger, except that of requests, which contains sentences.
 
-    Else it would have lines of three forms, and some would quote what visitors typed.
+    Otherwise lines would have three formats, and some would quote what visitors typed.
     """
 
     def to_root(log: logging.Logger) -> None:
         log.handlers.clear()
         log.propagate = True
 
-    # Of the loggers of modules that are imported later.
+    # For the loggers of modules that are imported later.
     logger.setup_formatter = to_root  # type: ignore[assignment]  # its argument has another name
     for log in map(logging.getLogger, list(logging.root.manager.loggerDict)):
         if log.name != "uvicorn.access":

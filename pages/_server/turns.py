@@ -1,4 +1,4 @@
-"""Runs heavy work one at a time, in the order of the requests. Visitors who wait see their place."""
+"""Runs heavy work one at a time, in the order of the requests. Visitors who wait see their position."""
 
 import threading
 from collections import deque
@@ -13,12 +13,12 @@ from pages._kit.text import t
 from pages._server import limits
 
 Result = TypeVar("Result")
-HEAVY_BYTES = 16_000_000  # of a trace that takes its turn; a smaller one is computed at once
-POLL_SECONDS = 0.5  # between two looks at whether the one who waits is still there
+HEAVY_BYTES = 16_000_000  # a larger trace waits for its turn; others are computed at once
+POLL_SECONDS = 0.5  # between two checks that the visitor who waits is still there
 
 
 class Turns:
-    """A queue of at most `max_waiting`: two at once would need twice the memory and save no time."""
+    """A queue of at most `max_waiting`; two tasks at once would need twice the memory and save no time."""
 
     def __init__(self, max_waiting: int):
         self.max_waiting = max_waiting
@@ -26,15 +26,15 @@ class Turns:
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
-        """How many have their turn or wait for it."""
+        """The number of tasks that run or wait."""
         return len(self._queue)
 
     @contextmanager
     def turn(self, show: Callable[[int], None]) -> Iterator[None]:
-        """Wait for one's turn, and have it for the length of the block.
+        """Wait for a turn, and hold it for the length of the block.
 
-        `show` is called with the number of those before one, again and again while there are any; what it
-        raises ends the waiting. Raises `MhaError` where too many are waiting.
+        While others are ahead, `show` is called again and again with their number; an exception from it ends
+        the waiting. Raises `MhaError` if too many are waiting.
         """
         ticket = object()
         with self._changed:
@@ -47,15 +47,15 @@ class Turns:
                 )
             self._queue.append(ticket)
         try:
-            while place := self._place(ticket):
-                show(place)
+            while ahead := self._count_ahead(ticket):
+                show(ahead)
             yield
         finally:
             with self._changed:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
 
-    def _place(self, ticket: object) -> int:
+    def _count_ahead(self, ticket: object) -> int:
         with self._changed:
             if self._queue[0] is not ticket:
                 self._changed.wait(POLL_SECONDS)
@@ -66,16 +66,16 @@ heavy_work = Turns(limits.current().heavy_waiting)
 
 
 def in_turn(function: Callable[[], Result]) -> Result:
-    """What the function returns, called when it is its turn; the page shows the place meanwhile.
+    """The result of a function that is called when its turn comes; until then the page shows its position.
 
-    The function may not wait for a turn itself. Raises `MhaError` where too many are waiting.
+    The function may not wait for a turn itself. Raises `MhaError` if too many are waiting.
     """
-    place = st.empty()
+    notice = st.empty()
 
     def show(count: int) -> None:
-        place.info(t("long.waiting", count=count), icon=":material/hourglass_top:")
+        notice.info(t("long.waiting", count=count), icon=":material/hourglass_top:")
 
-    with heavy_work.turn(show), place, st.spinner(t("long.computing")):
+    with heavy_work.turn(show), notice, st.spinner(t("long.computing")):
         result = function()
-    place.empty()
+    notice.empty()
     return result

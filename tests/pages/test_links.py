@@ -127,7 +127,7 @@ def as_served():
     """The numbers of a link are read as by the server, which app.py sets up and AppTest does not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NumberInputSerde, "deserialize", NumberInputSerde.deserialize)
-        streamlit_parts.take_whole_numbers()
+        streamlit_parts.ignore_infinite_numbers()
         yield
 
 

@@ -44,11 +44,11 @@ def test_the_threads_of_a_class_share_two_arenas_of_memory():
 
 def test_garbage_collection_skips_imports_and_is_rare():
     before = gc.get_threshold()
-    runtime.settle()
+    runtime.tune_garbage_collection()
     try:
         assert gc.get_freeze_count() > 100_000
         assert len(gc.get_objects()) < 1000
-        assert gc.get_threshold()[0] > 5 * runtime.OF_A_RUN
+        assert gc.get_threshold()[0] > 5 * runtime.OBJECTS_PER_RUN
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
