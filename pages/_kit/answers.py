@@ -19,9 +19,9 @@ from pages._kit.model_source import TracesByKind
 from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
 
 MAX_NAMED = 4
-MAX_GUESSES = 3  # that are named where the model does not know
-MIN_SHARE = 0.01  # of a word that is named
-MIN_BESIDES = 0.1  # of one that is named beside the answer to one of several questions
+MAX_GUESSES = 3  # that are named if the model does not know the answer
+MIN_SHARE = 0.01  # of a word, for it to be named
+MIN_BESIDES = 0.1  # of a second answer, for it to be named where several questions are asked
 
 
 def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
@@ -42,14 +42,14 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 
 
 class AnswerText(NamedTuple):
-    """What is asked about a word, and what the model answers, in words."""
+    """A question about a word and the model's answer, in words."""
 
     asked: str
     words: str
 
 
 class Unsure(NamedTuple):
-    """What is asked about a word, that the model does not know, and its best guesses."""
+    """A question about a word that the model cannot answer, and its best guesses."""
 
     asked: str
     words: str
@@ -59,9 +59,9 @@ class Unsure(NamedTuple):
 def in_words(
     trace: AttentionTrace, name: str | None = None, query: int = 0
 ) -> list[list[AnswerText | Unsure]]:
-    """What is asked at each token and what the model answers, without markup; none where nothing is asked.
+    """The questions at each token with the model's answers, without markup; empty where nothing is asked.
 
-    At the `query` only the question of this name in `QUESTIONS` is answered, where it is asked there.
+    With a `name` from `QUESTIONS`, the token `query` has only that question, if it is asked there.
     """
     every = compute.once(trace, _answers)
     answer = trace.questions[name][query] if name else None
@@ -95,12 +95,12 @@ def _answers_at(
     def rank(questions: list[str]) -> tuple[bool, float]:
         return EVERYWHERE.issuperset(questions), -round(_answer(trace, questions[0], query)[0][1], 1)
 
-    for questions in sorted(_asked_of(trace, query, of_pronoun=of_pronoun), key=rank):
+    for questions in sorted(_grouped_questions(trace, query, of_pronoun=of_pronoun), key=rank):
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
         answer = _answer(trace, questions[0], query)
         if not is_known(answer) and any(isinstance(one, Unsure) for one in said):
-            continue  # that it does not know is said once
+            continue  # one "does not know" is enough
         said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
     return said or [AnswerText(t("answer.word", query=name), t("answer.nothing"))]
 
@@ -123,8 +123,8 @@ def _language(trace: AttentionTrace) -> str:
     return getattr(trace.source.origin, "language", "")
 
 
-def _asked_of(trace: AttentionTrace, query: int, *, of_pronoun: bool) -> list[list[str]]:
-    """The questions about a word that have another one for an answer, those of the same heads together."""
+def _grouped_questions(trace: AttentionTrace, query: int, *, of_pronoun: bool) -> list[list[str]]:
+    """The questions about a word that another word answers, grouped by the heads that answer them."""
     origin = trace.source.origin
     asked = origin.questions if isinstance(origin, TrainedSource) else ()
     by_heads: dict[tuple[int, ...], list[str]] = {}
@@ -137,7 +137,7 @@ def _asked_of(trace: AttentionTrace, query: int, *, of_pronoun: bool) -> list[li
 
 
 def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
-    """Questions about a word in words, which are others about a verb than about a noun."""
+    """Questions about a word as text, which differs between verbs and nouns."""
     asked = []
     for question in questions:
         answer = _answer(trace, question, query)[0][0]
@@ -159,7 +159,7 @@ def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
 
 
 def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
-    """Is a word a noun, and not a verb? Where its form leaves that open the `other` word decides."""
+    """Whether a word is a noun and not a verb; if its form leaves that open, the `other` word decides."""
     words = lexicon(_language(trace))
     word, nouns = normalized(trace.answered.pieces[query]), words.noun_forms | words.pronouns
     is_verb = any("." in name for name in words.classes.get(word, ()))
@@ -167,9 +167,9 @@ def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
 
 
 def _is_next(trace: AttentionTrace) -> bool:
-    """Whether no token sees those behind it, so that the model can but answer with the next one.
+    """Whether no token sees later ones, so that the model's answer is the next token.
 
-    An edit may have hidden them from a model that guesses hidden words, and answers at these alone.
+    An edit can also hide them from a model that guesses hidden words; that one answers only at those words.
     """
     layer = next(layer for layer in trace.layers if layer.sides.queries == trace.answered)
     guesses = trace.edits and None in trace.answers
@@ -181,7 +181,7 @@ def _bold(word: str) -> str:
 
 
 def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
-    """Words with the weights that they get, the largest always and the others from `MIN_SHARE` on."""
+    """Words with their weights, always the largest and the others from `MIN_SHARE` on."""
     return joined(
         t("token.looks_item", key=written(word), weight=short(share))
         for word, share in _worth(shares, MIN_SHARE)
@@ -193,7 +193,7 @@ def _shares(
 ) -> str:
     """The words of an answer with the model's probabilities in per cent.
 
-    A punctuation mark is quoted: it could be read as one of the list.
+    A punctuation mark is quoted, so that it is not read as part of the list.
     """
 
     def named(word: str) -> str:
@@ -208,10 +208,10 @@ def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str,
     return [first, *(share for share in others if share[1] >= least)]
 
 
-def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[TracesByKind]:
-    """The traces of texts, each under its edits, with the model's answers, where the scene asks for them.
+def traces_with_answers(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[TracesByKind]:
+    """The traces of texts under their edits, with the model's answers, if the scene asks for them.
 
-    None where it does not, and where the model has no answers, which is said.
+    The list is empty if it does not, or if the model has no answers; then the page says why.
     """
     if not scene.ask_model:
         return []
@@ -224,7 +224,7 @@ def asked(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Tra
 
 
 def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> TracesByKind:
-    """The traces of a text, or of its beginning, where that is all that the model reads of it."""
+    """The traces of a text, or of its beginning if the model cannot read more of it."""
     try:
         return model_source.answered(scene, text, edits)
     except MhaError as error:

@@ -53,7 +53,7 @@ def measure(name: str) -> str:
 
 
 def in_words(claim: Claim) -> str:
-    """What a head does, in how many texts, with the interval; without markup."""
+    """A claim in words: what a head does, in how many texts, with the interval; without markup."""
     said = t(
         f"atlas.claim_{'role' if claim.is_role else 'weight'}",
         measure=measure(claim.measure),

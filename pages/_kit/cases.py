@@ -14,7 +14,7 @@ from mha_core.scene.scene import Scene
 from pages._kit import components, language, state
 from pages._kit.text import ASSETS, t
 
-FIELD = "case"  # of an address: the number of the case that it was opened by
+FIELD = "case"  # in an address: the number of the case that it opens
 EMPHASIS = re.compile(r"\*(.+?)\*")
 HEIGHT = 84  # pixels, until it is drawn
 
@@ -25,9 +25,9 @@ _case = components.component(
 
 @dataclass(frozen=True)
 class Case:
-    """A case: its number, its name, and the links of its scene, which may lead to a heading of a long page.
+    """A case: its number, its name, and the link to its scene in each language.
 
-    A language of its own has sentences of its own; where it names no link it has the English one.
+    A link may lead to a heading on a long page. A language without a link of its own has the English one.
     """
 
     number: int
@@ -48,12 +48,12 @@ class Case:
 
     @property
     def notice(self) -> str:
-        """What to notice in it."""
+        """A sentence that says what to notice."""
         return t(f"case.{self.name}.notice")
 
     @property
     def address(self) -> str:
-        """Where it opens, seen from any page."""
+        """The relative address that opens it from any page."""
         parts = page.parts(self.link)
         values = {**parts.values, FIELD: str(self.number), **language.in_link()}
         return f"./{page.compose(parts._replace(values=values))}"

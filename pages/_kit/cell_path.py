@@ -1,4 +1,4 @@
-"""How one cell is computed, as a drawing with a slider: from a query and a key to the output of the head."""
+"""Draws with a slider how one cell is computed: from a query and a key to the output of the head."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -41,11 +41,11 @@ def draw(
 ) -> None:
     """Draw the path of a cell. Positions count from 0; without a `key` it is the one with the largest weight.
 
-    `steps` says up to which stage the path is coloured at each step of the page; other steps hide it. With
+    `steps` gives for each step of the page the last stage that is coloured; other steps hide the path. With
     `steps` the path follows the focus of the page. `opens` says whether it is shown at first; `name` is its
     element key. Raises `MhaError` for a score rule that a browser cannot compute.
     """
-    of_layer = trace.layers[layer]
+    layer_trace = trace.layers[layer]
     blob = head_view.packed([trace], [trace.title], [layer], [head], values=True)
     data = {
         "name": name,
@@ -54,8 +54,8 @@ def draw(
         "query": query,
         "key": key,
         "steps": steps,
-        "symbols": {matrix: MATRICES[matrix].written(of_layer, head) for matrix in ("q", "k", "output")},
-        "shared": of_layer.n_heads // of_layer.n_kv_heads,
+        "symbols": {matrix: MATRICES[matrix].written(layer_trace, head) for matrix in ("q", "k", "output")},
+        "shared": layer_trace.n_heads // layer_trace.n_kv_heads,
         "edits": [said(edit.describe()) for edit in trace.source.edits],
         "texts": _texts(language()),
     }

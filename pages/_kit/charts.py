@@ -31,7 +31,7 @@ MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
 
 
 def draw(
-    figure: Any,  # of plotly, or packed
+    figure: Any,  # plotly's, or packed
     *,
     key: str,
     alt: str,
@@ -45,8 +45,8 @@ def draw(
 ) -> None:
     """Draw a figure on the page; files saved from it carry `title` and `origin`, and `name` or else its key.
 
-    `table` has the full names of a heatmap's rows and columns. `words` has of the labels of tokens the words
-    of the figure that they are: these are lit where those are pointed at.
+    `table` has the full names of a heatmap's rows and columns. `words` maps
+    labels of tokens to the figure's words for them, which light up where the token is pointed at.
     """
     meta = described(name or key, title, origin)
     if table is not None:
@@ -85,7 +85,7 @@ def caption(origin: Origin) -> list[str]:
 
 
 def part(spans: Iterable[Span]) -> str:
-    """Which tokens of a long text are drawn, on each axis or on both alike; "" for the whole text."""
+    """The part of a long text that is drawn, for each axis or for both alike; "" for the whole text."""
     unique = {span[1:]: span.axis for span in spans}
     names = unique.values() if len(unique) > 1 else ["token"]
     return joined(
@@ -94,14 +94,14 @@ def part(spans: Iterable[Span]) -> str:
     )
 
 
-def say_part(drawn: Crop, sides: Sides, *more: str) -> None:
-    """One line on the part of a long text that is drawn, with `more` about it; nothing for the whole text."""
+def show_part(drawn: Crop, sides: Sides, *more: str) -> None:
+    """Show which part of a long text is drawn, followed by `more`; nothing for the whole text."""
     if spans := drawn.spans(sides):
         st.caption(paragraph([t("long.part", tokens=part(spans)), *more]))
 
 
 def changes(source: Source) -> str:
-    """The edits of the numbers; of many their count and the first."""
+    """The edits behind the numbers; if there are many, their count and the first ones."""
     edits = said(listed((edit.describe() for edit in source.edits), "semicolon"))
     if len(edits) <= MAX_TEXT:
         return t("save.edited", changes=edits)

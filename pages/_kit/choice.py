@@ -8,25 +8,25 @@ import streamlit as st
 from pages._kit.language import DEFAULT
 from pages._kit.text import catalogue, t
 
-WORDED = ("architecture", "kind", "mask", "position")  # fields of a scene whose names are words
-SHOWN = "shown_"  # begins the key of the control that is seen; the invisible one has the key of the field
+WORDED = ("architecture", "kind", "mask", "position")  # fields of a scene whose values have translated words
+SHOWN = "shown_"  # prefix of the visible control's key; the invisible one has the key of the field
 
 
 def draw(
     control: Callable, label: str, field: str, names: Sequence[str], default: str | list[str], **options: Any
 ) -> None:
-    """Two controls of one field: Streamlit would write the words of the visible one into the link.
+    """Draw a field as two controls, because Streamlit would write the visible control's words into the link.
 
-    The invisible one is that of `hold`, the visible one that of `show`, which gets the `options`.
+    `hold` draws the invisible control, and `show` the visible one, which gets the `options`.
     """
     hold(field, names, default)
     show(control, label, field, names, **options)
 
 
 def hold(field: str, names: Sequence[str], default: str | list[str]) -> None:
-    """The invisible control: the session and the link have the chosen name under `field`.
+    """Draw the invisible control, which keeps the chosen name under `field` in the session and the link.
 
-    A list as `default` lets several be chosen.
+    If `default` is a list, several names can be chosen.
     """
     with st.container(key=f"unseen_{field}"):
         if isinstance(default, list):
@@ -45,10 +45,10 @@ def show(
     on_change: Callable[[str], None] | None = None,
     **options: Any,
 ) -> None:
-    """The visible control, one of Streamlit's, such as ``st.selectbox``.
+    """Draw the visible control, one of Streamlit's, such as ``st.selectbox``.
 
-    `words` gives the word of a name, by default the catalogue's. `on_change` is called with what is chosen,
-    before it takes its place.
+    `words` translates a name, by default with the catalogue. `on_change` is called with the chosen name
+    before the field takes it.
     """
 
     def take() -> None:
@@ -63,9 +63,9 @@ def show(
 
 
 def word(field: str, name: str) -> str:
-    """The reader's word for a name that a field can have; a mask may have its size behind it, "window:2".
+    """The reader's word for a value of a field; a mask may be followed by its size, as in "window:2".
 
-    A name of a link that the field cannot have stays as it is.
+    A value that the field does not know, such as one from a link, stays as it is.
     """
     kind, _, size = name.partition(":")
     if f"option.{field}.{kind}" not in catalogue(DEFAULT):
@@ -75,5 +75,5 @@ def word(field: str, name: str) -> str:
 
 
 def setting(field: str, value: object) -> str:
-    """A field and its value, as a button says it: "h 4", "mask causal"."""
+    """A field and its value, as a button shows them: "h 4", "mask causal"."""
     return t(f"option.{field}", word=word(field, str(value))) if field in WORDED else f"{field} {value}"

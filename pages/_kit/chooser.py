@@ -1,6 +1,6 @@
-"""The chooser of a page: you click the layer, the head and the tokens of its sentence.
+"""The chooser of a page, where a click chooses the layer, the head and the tokens of the sentence.
 
-For pages whose numbers come from the server: a choice is one run of the page. Positions count from 0.
+It is for pages whose numbers come from the server: each choice reruns the page. Positions count from 0.
 """
 
 from collections.abc import Sequence
@@ -15,29 +15,29 @@ from pages._kit.text import t
 
 
 class NumberRow(NamedTuple):
-    """Numbers to choose from, those of layers or of heads; `field` is the one of the scene that they set."""
+    """A row of numbered layers or heads; `field` is the field of the scene that a choice sets."""
 
     field: str
     title: str
-    count: int  # type: ignore[assignment]  # in place of tuple.count, which nobody calls
+    count: int  # type: ignore[assignment]  # replaces tuple.count, which nobody calls
     chosen: int
-    first: int = 1  # the number of the first
-    heads: bool = False  # each has the colour of its head
+    first: int = 1  # the number of the first layer or head
+    heads: bool = False  # whether each number has the colour of its head
 
 
 class Strip(NamedTuple):
-    """A text as its words to choose from, shaded by weights where it has them."""
+    """A sentence whose words can be chosen, shaded by weights if it has any."""
 
     field: str
     title: str
     tokens: Tokens
     chosen: int
-    caption: str = ""  # above one of two texts
+    caption: str = ""  # above the words, if there are two texts
     query: str = ""  # the token that gives the weights
-    weights: np.ndarray | None = None  # of each word
+    weights: np.ndarray | None = None  # one for each word
     allowed: np.ndarray | None = None  # False where a mask hides the word
     limit: float = 1.0  # the weight at which the colours end
-    # The weights and `allowed` of each token, where the browser can follow a choice alone.
+    # `weights` and `allowed` for every query, so that the browser can follow a choice without the server.
     every: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
@@ -55,7 +55,7 @@ class Strip(NamedTuple):
 
 
 def _shares(weights: np.ndarray, allowed: np.ndarray) -> list[float | None]:
-    """Weights with as many digits as the page shows."""
+    """Weights rounded to the digits that the page shows; None where a mask hides the word."""
     seen = zip(weights, allowed, strict=True)
     return [float(f"{weight:.4g}") if is_allowed else None for weight, is_allowed in seen]
 
@@ -67,10 +67,10 @@ def show(
     clears: Sequence[str] = (),
     sticky: bool = False,
 ) -> None:
-    """The rows with more than one number and the texts; a choice moves the scene.
+    """Draw the rows that have more than one number, and the texts; a choice moves the scene.
 
-    It takes back what was chosen in the page's controls with the keys `clears`. On a phone the words may
-    stay in sight above what is scrolled.
+    It also resets the page's controls with the keys `clears`. The words of a `sticky` chooser stay in sight
+    on a phone while the page scrolls.
     """
     first = {row.field: row.first for row in rows}
 
@@ -86,7 +86,7 @@ def show(
     )
 
 
-def of_head(
+def show_head(
     trace: AttentionTrace,
     *,
     layer: int,
@@ -94,26 +94,26 @@ def of_head(
     query: int,
     limit: float,
     sticky: bool = False,
-    alone: bool = False,
+    in_browser: bool = False,
 ) -> None:
-    """The layer, the head, and the sentence, shaded by the row of the token `query` up to `limit`.
+    """Draw the layers, the heads, and the sentence, shaded by the row of the token `query` up to `limit`.
 
-    With `alone` all else on the page follows a token without the server, and so do these words.
+    With `in_browser` the words follow a chosen token without the server, as everything else on the page does.
     """
     shaded = strips(trace, layer=layer, head=head, query=query, limit=limit)
-    if alone:
-        of_layer = trace.layers[layer]
-        shaded = [shaded[0]._replace(every=(of_layer.weights(head), of_layer.allowed(head)))]
+    if in_browser:
+        shown = trace.layers[layer]
+        shaded = [shaded[0]._replace(every=(shown.weights(head), shown.allowed(head)))]
     show([layers(trace, layer), heads(trace, layer, head)], shaded, sticky=sticky)
 
 
 def layers(trace: AttentionTrace, layer: int) -> NumberRow:
-    """The layers of a trace."""
+    """A row with the layers of a trace."""
     return NumberRow("layer", t("control.layer"), len(trace.layers), layer)
 
 
 def heads(trace: AttentionTrace, layer: int, head: int) -> NumberRow:
-    """The heads of a layer."""
+    """A row with the heads of a layer."""
     return NumberRow("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True)
 
 
@@ -123,7 +123,7 @@ def words(tokens: Tokens, query: int, title: str) -> Strip:
 
 
 def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> list[Strip]:
-    """The sentence shaded by a row of weights; where one text looks at another, both: that one is shaded."""
+    """The sentence shaded by a row of weights; of two texts both, and the one that is looked at is shaded."""
     layer_trace = trace.layers[layer]
     queries, keys = layer_trace.sides.queries, layer_trace.sides.keys
     row, allowed = (of(head, rows=[query])[0] for of in (layer_trace.weights, layer_trace.allowed))
@@ -138,9 +138,9 @@ def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: f
 
 
 def key_of(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
-    """The token that is looked at: of another text the chosen one, or else that with the largest weight.
+    """The position of the key in focus: the chosen one, or else the one with the largest weight.
 
-    Where a text looks at itself it is the token that looks.
+    If a text looks at itself, it is the query's own position.
     """
     if trace.sides.same:
         return query

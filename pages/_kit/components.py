@@ -18,7 +18,7 @@ from pages._kit.language import COOKIE, DEFAULT, language
 from pages._kit.text import catalogue, t, template
 from pages._server import streamlit_parts
 
-# A component's own script fetches its module, all that this imports, and its style sheets, at once: Streamlit
+# A component's own script fetches its module with all imports and its style sheets at once. Streamlit itself
 # would send a style sheet with every run.
 LOADER = """\
 const at = (file) => new URL(`./headscope/{digest}/${{file}}`, document.baseURI);
@@ -42,9 +42,9 @@ export default async (component) => {{
 def component(
     name: str, module: str, *, html: str | None = None, styles: Sequence[str] = (), **options: Any
 ) -> Callable[..., Any]:
-    """A component of Streamlit's whose script is the default export of one of assets/components.
+    """A Streamlit component whose script is the default export of a module in assets/components.
 
-    Its data are bytes, or a mapping, which travels in a list: Streamlit would search it for tables.
+    Its data is bytes, or a mapping, which is sent in a list, because Streamlit would search it for tables.
     """
     first, *others = reversed(scripts.order(module))
     js = LOADER.format(
@@ -61,9 +61,9 @@ def component(
     return draw
 
 
-# While its script is on the way a component has the height that Python states, in pixels; its script lifts it
-# (`fitHeight` in streamlit/adapter.js). Without one, what is below would be pushed down when it is drawn.
-HEIGHT = 130  # of rows of numbers and the words of a sentence
+# While its script is loading, a component has the height in pixels that Python states; the script lifts it
+# (`fitHeight` in streamlit/adapter.js). Without it, everything below would be pushed down once it is drawn.
+HEIGHT = 130  # of the rows of numbers and the words of a sentence
 
 _chooser = component(
     "chooser", "view/chooser.js", html='<div class="chooser"></div>', styles=("view/chooser.css",)
@@ -76,25 +76,25 @@ _bytes = component("bytes", "numbers/blobs.js")
 
 
 def send(name: str, data: bytes, *, key: str) -> None:
-    """Bytes for the scripts of the page, sent again only when they change; shows nothing.
+    """Send bytes to the scripts of the page, and again only when they change; shows nothing.
 
-    The scripts find them by their name and `digest` (blobs.js). Sent after the component that shows them:
-    what is still loading takes some height, also where it shows nothing in the end.
+    The scripts find them by name and `digest` (blobs.js). Call it after the component that shows them: while
+    it loads, even a component that shows nothing takes up some height.
     """
     header = {"name": name, "digest": digest(data)}
     _bytes(key=key, data=json.dumps(header).encode() + b"\n" + data)
 
 
 def digest(data: bytes) -> str:
-    """The name of these bytes: the scripts wait for the ones with the digest that they are told."""
+    """The name of these bytes; a script waits for the bytes with the digest that it was given."""
     return blake2b(data, digest_size=8).hexdigest()
 
 
 def address(focus: Mapping[str, Mapping[str, str]], follow: str | None, chosen_language: str | None) -> None:
-    """Hold the focus (state.address) in the address, where Back undoes it and each control; shows nothing.
+    """Keep the focus (state.address) in the browser's address, so that Back undoes a choice; shows nothing.
 
-    `follow` is the key of a container with a link that is to be followed now (state.follow); a language that
-    was chosen on the page is kept in the browser.
+    `follow` is the key of a container whose link is to be followed now (state.follow). The browser remembers
+    `chosen_language`.
     """
     spoken = {"language": t("language.code"), "cookie": chosen_language and f"{COOKIE}={chosen_language}"}
     weights = str(checkpoints.edition())
@@ -103,13 +103,13 @@ def address(focus: Mapping[str, Mapping[str, str]], follow: str | None, chosen_l
 
 
 def _own_words() -> dict[str, list[tuple[str, str]]]:
-    """What Streamlit writes by itself, in English, and what takes its place, by where it stands."""
+    """The words that Streamlit shows by itself, in English and translated, by where they stand."""
     if language() == DEFAULT:
         return {}
     english = catalogue(DEFAULT)
     return {
-        place: [(english[f"streamlit.{name}"], template(f"streamlit.{name}")) for name in names.split()]
-        for place, names in streamlit_parts.OWN_WORDS.items()
+        selector: [(english[f"streamlit.{name}"], template(f"streamlit.{name}")) for name in names.split()]
+        for selector, names in streamlit_parts.OWN_WORDS.items()
     }
 
 
@@ -126,9 +126,9 @@ def chooser(
     on_pick: Callable[[dict], None],
     sticky: bool,
 ) -> None:
-    """Rows of numbered layers and heads, and texts as words (chooser.js has the fields of each).
+    """Draw rows of numbered layers and heads, and texts as words (chooser.js lists the fields of each).
 
-    `on_pick` gets the positions that were chosen, from 0, by the names of their fields.
+    `on_pick` is called with the chosen positions, from 0, by the names of their fields.
     """
     names = {name: f"{{{name}}}" for name in ("query", "key")}  # filled in where the words are drawn
 
@@ -136,7 +136,7 @@ def chooser(
         chosen = dict(st.session_state[key].picked)
         moved = chosen.pop("moved", None)
         state.receive(moved)
-        on_pick({} if moved else chosen)  # the focus that was sent has it by its name
+        on_pick({} if moved else chosen)  # the focus already has the choice, by name
 
     _chooser(
         key=key,

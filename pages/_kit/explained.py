@@ -1,4 +1,4 @@
-"""Where one number comes from, as the panel beneath a matrix shows it (pictures/explanation_panel.js)."""
+"""The steps behind one number, for the panel below a matrix (pictures/explanation_panel.js)."""
 
 from typing import Any
 
@@ -12,32 +12,32 @@ from pages._kit.text import said
 STEPS: tuple[str, ...] = ("score", "projection", "mixture", "columns", "heads", "softmax")
 STEPS += ("scale", "cap", "bias", "mask")
 STEPS += ("temperature", "norm", "clip", "rotary", "gate", "patch", "rounding")
-SUMS = (*STEPS[:6], "norm")  # whose terms have columns
+SUMS = (*STEPS[:6], "norm")  # steps whose terms have columns
 OTHERS = ("cell", "close", "code", "copied", "copy", "edited", "empty", "hidden", "latex", "more")
 WORDS = tuple(f"explain_{word}" for word in (*STEPS, *OTHERS, "number", "sort", "sum", "visible"))
 WORDS += tuple(f"explain_{step}_columns" for step in SUMS)  # under the same names as in the head view
 
 
-def of_cell(
+def describe_cell(
     trace: AttentionTrace, name: str, *, layer: int, head: int | None, row: int, column: int, symbol: str
 ) -> dict:
-    """The number of a row and a column of a matrix, both from 0: its steps, or why there are none.
+    """The steps behind the number in a row and a column of a matrix, both from 0, or why there are none.
 
-    `symbol` is what the matrix is called on screen.
+    `symbol` is the name of the matrix on screen.
     """
     axes, _ = EXPLAINED[name]
     row_axis, column_axis = MATRICES[name].axes
-    place: dict[str, Any] = {"query" if row_axis == "token" else row_axis: row}
-    place["key" if column_axis == "key" else "dimension"] = column
+    indices: dict[str, Any] = {"query" if row_axis == "token" else row_axis: row}
+    indices["key" if column_axis == "key" else "dimension"] = column
     if "head" in axes:
-        place["head"] = head
+        indices["head"] = head
     described: dict[str, object] = {"symbol": symbol}
     sides = trace.layers[layer].sides
     try:
         described["from"] = (sides.keys if row_axis == "key" else sides.queries).labels[row]
         described["to"] = sides.keys.labels[column] if column_axis == "key" else column + 1
-        return described | _as_json(explain(trace, name, layer=layer, **place))
-    except (MhaError, IndexError) as refusal:  # another text has come meanwhile
+        return described | _as_json(explain(trace, name, layer=layer, **indices))
+    except (MhaError, IndexError) as refusal:  # the text has changed meanwhile
         return described | {"refusal": said(refusal)}
 
 
@@ -52,7 +52,7 @@ def _as_json(explanation: Explanation) -> dict:
 
 
 def _step(step: Equation, key: int | None) -> dict:
-    """A step for JSON, which knows no infinity; of a softmax with the key that it is about."""
+    """A step for JSON, which has no infinity; that of a softmax names the key whose weight it gives."""
     return {
         "chosen": key if step.name == "softmax" else None,
         "name": step.name,

@@ -21,10 +21,10 @@ from pages._kit import components, compute, state
 from pages._kit.language import language
 from pages._kit.text import said
 
-PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
-EXPLAINED = "head_view_explained"  # and of which number it is said where it comes from
+PLOT = "head_view_plot"  # key in the session: the matrix that plotly draws
+EXPLAINED = "head_view_explained"  # and the number that is explained
 HEIGHT, WITH_MATRICES = 530, 1000  # pixels until it is drawn (components.HEIGHT)
-MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
+MAX_BLOBS = 4  # kept for a trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, Cache[bytes]] = WeakKeyDictionary()
 
 _view = components.component(
@@ -32,7 +32,7 @@ _view = components.component(
 )
 
 
-def of_traces(
+def draw_traces(
     traces: Sequence[AttentionTrace],
     *,
     layer: int,
@@ -46,13 +46,13 @@ def of_traces(
     more: Mapping[str, object] | None = None,
     on_hide: Callable[[dict], None] | None = None,
 ) -> tuple[str, str] | None:
-    """One or more sentences side by side, called by their texts unless by `titles`.
+    """Draw one or more sentences side by side, titled by their texts or by `titles`.
 
-    `heads` are drawn at first, the chosen one unless they are named; all positions from 0. As many layers and
-    heads travel as fit, with `values` also q, k and v. A view that `follows` moves the scene when others are
-    chosen; one that does not leaves it where it is, as for a text that is not the scene's. `more` goes into
-    the header; `on_hide` gets what is chosen when a word is hidden. Returns the name and the
-    digest of its payload where that has every weight of a text that is not long.
+    `heads` are on at first, by default only the chosen one; positions count from 0. As many layers and heads
+    are sent as fit, with `values` also q, k and v. A choice in a view that `follows` moves the scene; other
+    views are for texts that are not the scene's. `more` is added to the header; `on_hide` is called with the
+    choice when a word is hidden. Returns the name and the digest of the payload if it has every weight of a
+    text that is not long.
     """
     others = tuple(map(weakref.ref, traces[1:]))
     place = {"layer": layer, "head": head}
@@ -95,7 +95,7 @@ def _header(first: AttentionTrace, *, others: Others, **options: Any) -> dict:
 
 
 def _asked(sides: Sides, focus: Focus) -> dict[str, list[tuple[str, int]]]:
-    """Of both texts of a further sentence the tokens that the focus says, in whatever words a link has."""
+    """For each text of a further sentence, the tokens that the focus names and where they are."""
     asked = focus.token, focus.key_token, *focus.pins.split()
     return {
         side: [(name, at) for name in asked if (at := position(tokens, name)) is not None]
@@ -103,7 +103,7 @@ def _asked(sides: Sides, focus: Focus) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-def of_weights(
+def draw_weights(
     panels: Sequence[tuple[Sequence[np.ndarray], Tokens]],
     *,
     layer: int,
@@ -111,7 +111,7 @@ def of_weights(
     source: str,
     key: str,
 ) -> None:
-    """The same for weights that belong to no trace: of each sentence every layer's, and its tokens."""
+    """Draw weights that belong to no trace: for each sentence those of every layer, and its tokens."""
     packed = [Panel(tokens.text, tokens.labels, dict(enumerate(layers))) for layers, tokens in panels]
     blob = pack(packed)
     n_heads = len(panels[0][0][layer])
@@ -138,7 +138,7 @@ def packed(
     heads: Sequence[int] | None,
     values: bool,
 ) -> bytes:
-    """The blob of these traces, packed once for the same objects: two traces can have the same settings."""
+    """The blob of these traces, packed once per object, because two traces can have the same settings."""
     settings = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads), values)
 
     def compute(_key: tuple) -> bytes:
@@ -158,13 +158,13 @@ def _mount(
     follows: bool = False,
     on_hide: Callable[[dict], None] | None = None,
 ) -> str:
-    """Mount the view; one that `follows` looks at the focus; without `on_hide` it hides no word.
+    """Mount the view. With `follows` it looks at the focus; without `on_hide` words cannot be hidden.
 
     Returns the digest of the blob.
     """
 
     def hide() -> None:
-        if on_hide and key in st.session_state:  # forgotten where another page was asked for at once
+        if on_hide and key in st.session_state:  # the key is gone if the reader has left the page at once
             on_hide(st.session_state[key].hidden)
 
     def plot() -> None:

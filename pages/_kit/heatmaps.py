@@ -1,4 +1,4 @@
-"""Matrices as heatmaps that our scripts draw. On request one is enlarged, or drawn by plotly."""
+"""Draws matrices as heatmaps with our scripts. The reader can enlarge one, or have plotly draw it."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from pages._kit import charts, components, explained, state
 from pages._kit.language import language
 from pages._kit.text import literal, t, template
 
-# What matrix_gallery.js says, under the same names as in the head view.
+# The texts of matrix_gallery.js, under the same names as in the head view.
 WORDS = (
     "colours_masked",
     "colours_signed",
@@ -37,7 +37,7 @@ WORDS = (
     "zoom_touch",
     "zoom_whole",
 )
-# Of an axis that has tokens, heads or layers which of them are pointed at there (scene/highlight.js).
+# The kind of thing that is pointed at on an axis of tokens, heads or layers (scene/highlight.js).
 POINTED = {name: name for name in ("query", "key", "token", "head", "layer")} | {"to": "query", "from": "key"}
 POINTED["part"] = "key"  # what each token gives
 ROW, MIN_TALL, MAX_TALL, NAMES_ABOVE = 22, 170, 360, 84  # pixels of a row, of all rows, of the columns' names
@@ -51,7 +51,7 @@ _heatmaps = components.component(
 
 
 class MatrixCell(NamedTuple):
-    """A number of a layer: its matrix, its head where that has heads, its row and its column, all from 0."""
+    """Where a number of a layer is: its matrix, its head if that has heads, its row and column, from 0."""
 
     matrix: str
     head: int | None
@@ -60,7 +60,7 @@ class MatrixCell(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Which numbers a matrix has: what they are of, and the position of the first one there."""
+    """Identifies the numbers of a drawn matrix, so that a late click is not applied to another."""
 
     subject: tuple[str, Origin, MatrixCell | None]
     first: tuple[int, int]
@@ -68,7 +68,7 @@ class Cells(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A number of the matrix of that name that is to be explained; row and column as in the trace."""
+    """A request to explain a number of the matrix of that name; row and column as in the trace."""
 
     id: int
     name: str
@@ -78,48 +78,35 @@ class Asked(NamedTuple):
 
 
 def scale_end(scale: str, largest: float) -> float:
-    """Where the colours of weights end on a scale of the focus: at 1, or at the `largest` in sight."""
+    """The weight at which the colours end: 1, or the `largest` in sight if the focus has a fitted scale."""
     return largest if scale == "fitted" and largest > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """A matrix as it is drawn: what it is called, its numbers, the meaning of its colours, its marked cells.
+    """A matrix as it is drawn, and what a click on it does. Positions are (row, column), from 0."""
 
-    Colours of "weights" run from 0 to `limit` (1 unless given), of "signed" numbers from -limit to limit (the
-    largest absolute value unless given). `framed` frames the columns from the first to before the second,
-    `row` a row; `result` says that it is made of those before it.
-    `hidden` cells have no colour of the scale, and `hidden_text` says why. `span` is its width in columns of
-    the grid that it stands in.
-    `matrix` is the name of the trace's matrix whose numbers it has, where each can be explained, and `first`
-    the positions of its first row and first column there; or `cell` says the matrix, head, row and column of
-    the number in a row and a column here.
-    `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
-    then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
-    `partners` are, for rows and columns of another text, the positions that a click chooses there: of each of
-    its tokens that of the same one.
-    Where it `paints`, a drag over cells is an order to the page; with explained numbers once a pen is taken.
-    """
-
-    name: str
-    symbol: str
-    meaning: str
-    frame: pd.DataFrame
-    kind: Literal["weights", "signed"]
-    limit: float | None = None
-    hidden: np.ndarray | None = None
-    hidden_text: str | None = None
-    framed: tuple[int, int] | None = None
-    row: int | None = None
-    origin: Origin | None = None
+    name: str  # unique among the matrices that are drawn together
+    symbol: str  # on screen, such as S₁
+    meaning: str  # the symbol in words
+    frame: pd.DataFrame  # its numbers, with labels of rows and columns
+    kind: Literal["weights", "signed"]  # colours run from 0 to `limit`, or from -limit to limit
+    limit: float | None = None  # by default 1 for weights, and the largest absolute value for signed numbers
+    hidden: np.ndarray | None = None  # True for cells without a colour of the scale
+    hidden_text: str | None = None  # why they are hidden, if not by the mask
+    framed: tuple[int, int] | None = None  # frames these columns, the second one excluded
+    row: int | None = None  # frames this row
+    origin: Origin | None = None  # where the numbers come from, for captions
+    # The tokens of the first row and column, if a click on a cell chooses tokens; None for other axes.
     start: tuple[int | None, int | None] | None = None
+    # For axes of another text: for each of its tokens, the position that a click chooses.
     partners: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None)
-    result: bool = False
-    span: int = 1
-    matrix: str | None = None
-    first: tuple[int, int] = (0, 0)
-    cell: Callable[[int, int], MatrixCell] | None = None
-    paints: bool = False
+    result: bool = False  # marked with an arrow, as the result of the matrices before it
+    span: int = 1  # width in columns of the grid
+    matrix: str | None = None  # the trace's matrix that it shows, if its numbers can be explained
+    first: tuple[int, int] = (0, 0)  # the position of its first cell in that matrix
+    cell: Callable[[int, int], MatrixCell] | None = None  # or, for `matrix`, the trace's cell behind each
+    paints: bool = False  # a drag over cells reports them; where a click explains, once the pen is taken
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -135,13 +122,13 @@ class Heatmap:
 
     @property
     def cells(self) -> Cells:
-        place = None if self.cell is None else self.cell(0, 0)
-        subject = self.symbol, replace(self.origin or Origin(), spans=()), place
+        source = None if self.cell is None else self.cell(0, 0)
+        subject = self.symbol, replace(self.origin or Origin(), spans=()), source
         return Cells(subject, self.first, self.frame.shape)
 
     @cached_property
     def description(self) -> dict:
-        """All but its numbers, for page_matrices.js."""
+        """Everything but its numbers, for page_matrices.js."""
         frame = self.frame
         numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
         meta = charts.described(self.name, "", self.origin or Origin())
@@ -170,19 +157,19 @@ class Heatmap:
 
     @property
     def explains(self) -> bool:
-        """Whether it is known whose numbers it has."""
+        """Whether it is known which cells of the trace its numbers are."""
         return self.matrix is not None or self.cell is not None
 
     def at(self, row: int, column: int) -> MatrixCell:
-        """Whose number that of a row and a column is, counted from those of `first`."""
+        """The trace's cell behind a drawn cell, whose row and column count from `first`."""
         if self.cell is not None:
             return self.cell(row, column)
-        assert self.matrix is not None  # else it explains nothing and is not asked
+        assert self.matrix is not None  # else its numbers cannot be explained
         return MatrixCell(self.matrix, None if self.origin is None else self.origin.head, row, column)
 
 
 class StepMatrices(NamedTuple):
-    """The names of the matrices that a step draws, and of those that it makes; so many in a row."""
+    """The matrices that a step draws, those among them that it computes, and how many stand in a row."""
 
     matrices: Sequence[str]
     results: Sequence[str]
@@ -202,14 +189,13 @@ def draw(
     with_cell: Mapping[str, int] | None = None,
     painted: Callable[[str, range, range], None] | None = None,
 ) -> None:
-    """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
+    """Draw matrices, `across` in a row and `tall` pixels high; `key` is their element key.
 
-    On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
-    them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
-    drawn (scene/step.js). `traces` are those whose numbers the matrices of these names have: a click on a
-    cell then says where its number comes from. With the `names` of all tokens of the text a frame around a
-    row follows the focus among them without the server. Choosing the tokens of a cell sets the fields
-    `with_cell` of the focus, too, where other tokens would choose others.
+    On a phone they are swiped sideways, or `stacked` below each other. Plotly draws one of them if the reader
+    asks for it. With `steps`, only those of the step in focus are drawn (scene/step.js). `traces` are the
+    traces behind the matrices of these names; a click on a cell then explains its number. With the `names`
+    of all tokens of the text, the frame around a row follows the focus without the server. A click on a cell
+    also sets the fields `with_cell` of the focus. `painted` gets the name, rows and columns of a drag.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
@@ -235,7 +221,7 @@ def draw(
         "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
 
-    # A session keeps these functions: one that held a trace would hold all that is computed of it.
+    # A session keeps these functions; one that held a trace would also keep all its results in memory.
     explains = {one.name: one.cells for one in matrices if one.explains and one.name in traces}
 
     def picked() -> None:
@@ -274,7 +260,7 @@ def draw(
 
 
 def _asked(explains: Mapping[str, Cells], *, id: int, name: str, row: int, column: int) -> Asked | None:
-    """The cell of a matrix whose number is to be explained; None where it is gone."""
+    """The request to explain the number of a cell; None if the cell is gone."""
     cells = explains.get(name)
     if cells is None or not (0 <= row < cells.shape[0] and 0 <= column < cells.shape[1]):
         return None
@@ -284,7 +270,7 @@ def _asked(explains: Mapping[str, Cells], *, id: int, name: str, row: int, colum
 def _area(
     painted: Mapping[str, Cells], *, name: str, rows: object, columns: object, **_: object
 ) -> tuple[str, range, range] | None:
-    """The rows and columns that a browser says were painted; None where they are none of that matrix."""
+    """The rows and columns that the browser reports as painted; None if the matrix does not have them."""
     cells = painted.get(name)
     if cells is None:
         return None
@@ -295,12 +281,12 @@ def _area(
         if not 0 <= ends[0] <= ends[1] < count:
             return None
         ranges.append(range(first + ends[0], first + ends[1] + 1))
-    of_rows, of_columns = ranges
-    return name, of_rows, of_columns
+    painted_rows, painted_columns = ranges
+    return name, painted_rows, painted_columns
 
 
 def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace]) -> dict | None:
-    """Where the number comes from that was asked for, as long as the matrix with it is drawn."""
+    """The explanation that was asked for, as long as the matrix with its number is drawn."""
     asked = st.session_state.get(_explained(key))
     if asked is None or asked.name not in traces:
         return None
@@ -311,18 +297,18 @@ def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, Att
         return None
     name, head, row, column = matrix.at(asked.row, asked.column)
     where = {"layer": matrix.origin.layer, "row": row, "column": column}
-    return explained.of_cell(traces[asked.name], name, symbol=matrix.symbol, head=head, **where) | {
+    return explained.describe_cell(traces[asked.name], name, symbol=matrix.symbol, head=head, **where) | {
         "id": asked.id
     }
 
 
 def _explained(key: str) -> str:
-    """Where it is kept which number of these matrices is explained."""
+    """The key in the session for the explained number of these matrices."""
     return f"{key}_explained"
 
 
 def plot(matrix: Heatmap, *, key: str) -> None:
-    """The matrix by plotly, with its zoom and its toolbar, and a button that takes it away."""
+    """Draw the matrix with plotly, its zoom and its toolbar, and a button that closes it."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(
             t("heatmap.plotted", symbol=literal(matrix.symbol), meaning=literal(matrix.meaning)),
@@ -354,7 +340,7 @@ def plot(matrix: Heatmap, *, key: str) -> None:
 
 
 def axis(index: pd.Index) -> str:
-    """What an axis is, in words."""
+    """The name of an axis, in words."""
     return t(f"axis.{index.name or 'packed'}")
 
 
@@ -366,19 +352,19 @@ def _choose(*, row: object, column: object, **more: int) -> None:
 
 
 def _plot(key: str) -> str:
-    """Where it is kept which of these matrices is drawn by plotly."""
+    """The key in the session for the one of these matrices that plotly draws."""
     return f"{key}_plot"
 
 
 def is_plotted(key: str) -> bool:
-    """Whether the reader has asked for one of these matrices by plotly."""
+    """Whether the reader has asked plotly for one of these matrices."""
     return st.session_state.get(_plot(key)) is not None
 
 
 def _hint(key: str, *, explains: bool, chooses: bool) -> str:
-    """Which text says what a click does; "" where pictures above these have said all of it.
+    """The name of the text on what a click does; "" if pictures above have said all of it.
 
-    A fragment that runs alone says what it said when the whole page ran.
+    A fragment that runs alone repeats what it said when the whole page ran.
     """
     hints = st.session_state.setdefault(state.HINTS, {})
     if key not in hints:
@@ -404,13 +390,13 @@ def _texts(hint: str, _language: str) -> dict[str, str]:
 def _cell_text(frame: pd.DataFrame) -> str:
     if frame.columns.dtype.kind in "iu":
         return template("heatmap.cell_number")
-    if frame.index.name == frame.columns.name:  # of two alike, not of one to another
+    if frame.index.name == frame.columns.name:  # both axes have the same kind of thing (tokens × tokens)
         return template("heatmap.cell_pair")
     return template("heatmap.cell")
 
 
 def _packed(matrices: Sequence[Heatmap]) -> bytes:
-    """All numbers as float32, row by row, then a byte for each cell of the matrices that have hidden ones."""
+    """All numbers as float32, row by row, then a byte for each cell of the matrices with hidden cells."""
     numbers = [matrix.values.tobytes() for matrix in matrices]
     hidden = [np.uint8(matrix.hidden).tobytes() for matrix in matrices if matrix.hidden is not None]
     return b"".join([*numbers, *hidden])

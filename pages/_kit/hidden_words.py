@@ -33,15 +33,15 @@ def hints_back(trace: AttentionTrace, field: str) -> list[str | None]:
     tokens, found = trace.tokens, hints(trace)
     text, spans = _unhidden(tokens, field)
     for at, piece in enumerate(tokens.pieces if found else ()):
-        if piece == HIDDEN and (span := _first(tokens.spans[at], spans)) in spans:
+        if piece == HIDDEN and (span := _original_span(tokens.spans[at], spans)) in spans:
             found[at] = t("hide.back", word=text[slice(*span)])
     return found
 
 
 def toggle(tokens: Tokens, at: int, field: str) -> None:
-    """Hide the token in the sentence that is typed in that field, or give it back."""
+    """Hide the token in the sentence of that field, or show it again."""
     text, spans = _unhidden(tokens, field)
-    span = _first(tokens.spans[at], spans)
+    span = _original_span(tokens.spans[at], spans)
     if span in spans:
         spans = spans - {span}
     elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
@@ -51,7 +51,7 @@ def toggle(tokens: Tokens, at: int, field: str) -> None:
 
 
 def _unhidden(tokens: Tokens, field: str) -> tuple[str, frozenset[Span]]:
-    """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
+    """The sentence with all its words, and the spans of the hidden ones; none after a new text is typed."""
     text, spans = st.session_state.get(f"hidden_{field}", ("", frozenset()))
     return (text, spans) if _text(text, spans) == tokens.text else (tokens.text, frozenset())
 
@@ -62,13 +62,13 @@ def _text(text: str, spans: frozenset[Span]) -> str:
     return text
 
 
-def _first(span: Span, spans: frozenset[Span]) -> Span:
-    """Where a span of the sentence with masks lies in the one with all words."""
+def _original_span(span: Span, spans: frozenset[Span]) -> Span:
+    """The span in the sentence with all words that a span of the sentence with masks stands for."""
     start, end = span
     for first, last in sorted(spans):
         if start < first:
             break
         if start == first:
             return first, last
-        start, end = (place + last - first - len(HIDDEN) for place in (start, end))
+        start, end = (at + last - first - len(HIDDEN) for at in (start, end))
     return start, end

@@ -1,4 +1,4 @@
-"""Which language a run of a page speaks."""
+"""The language of a run of a page."""
 
 import re
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from pages._server.streamlit_parts import after_history, begin_with
 
 FILES = Path(__file__).parents[2] / "assets" / "languages"
 DEFAULT = "en"
-LANG = "lang"  # its name in a link
-CHOSEN = "language_chosen"  # whether the visitor has used the switch
+LANG = "lang"  # the parameter of a link
+CHOSEN = "language_chosen"  # key in the session: whether the visitor has used the switch
 COOKIE = "headscope_language"  # where a browser remembers what was chosen (streamlit/address.js)
-_of_run: ContextVar[str | None] = ContextVar("language", default=None)
+_run_language: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 @cache
@@ -25,12 +25,12 @@ def languages() -> tuple[str, ...]:
 
 
 def language() -> str:
-    """The language of this run, which the frame has chosen; a fragment that runs alone chooses it itself."""
-    return _of_run.get() or choose_language()
+    """The language of this run, chosen by the frame; a fragment that runs alone chooses it itself."""
+    return _run_language.get() or choose_language()
 
 
 def choose_language() -> str:
-    """What the switch says, else ``?lang=``, else `usual_language`; it holds for the rest of the run."""
+    """Choose the language of the rest of the run: the switch's, else ``?lang=``, else `usual_language`."""
     link = st.query_params.get(LANG)
     asked = link if after_history() else st.session_state.get(LANG, link)
     chosen = asked if asked in languages() else usual_language()
@@ -39,8 +39,8 @@ def choose_language() -> str:
 
 
 def set_language(name: str) -> None:
-    """Speak this language for the rest of the run, or of the answer to a request."""
-    _of_run.set(name)
+    """Use this language for the rest of the run, or of the answer to a request."""
+    _run_language.set(name)
 
 
 def usual_language() -> str:
@@ -65,16 +65,16 @@ def chosen_language() -> str | None:
 
 
 def shared_language() -> str | None:
-    """The language of what this visitor shares: one chosen with the switch, now or earlier."""
+    """The language of links that this visitor shares, if it was chosen with the switch, now or earlier."""
     return language() if chosen_language() or _remembered() in languages() else None
 
 
 def in_link() -> dict[str, str]:
-    """What our links say of the language: nothing where the page that they open begins with it anyway."""
+    """The language parameter of our own links; none if their page would have that language anyway."""
     return {} if language() == usual_language() else {LANG: language()}
 
 
 def begin_in_language(name: str) -> None:
-    """Let the control of that name begin with the reader's language, which the link then says."""
+    """Make the control of that name start with the reader's language, which the link then contains."""
     if language() != DEFAULT and name not in st.session_state and name not in st.query_params:
         begin_with(name, language())

@@ -22,12 +22,12 @@ from pages._kit import charts, compute
 from pages._kit.heatmaps import Heatmap, axis
 from pages._kit.text import literal, number, said, t
 
-OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
-MAX_CHECKED_ROWS = 1024  # that are compared with torch
+HEAD_MATRICES = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
+MAX_CHECKED_ROWS = 1024  # compared with torch
 
 
-def of_picture(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:
-    """The picture of a matrix as a heatmap of that name.
+def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:
+    """Turn the picture of a matrix into a heatmap of that name.
 
     Weights are coloured up to `limit`, other numbers up to their largest absolute value. Where rows are
     queries, the row of the token `query` is framed. `result` marks the matrix as the result of a step with an
@@ -35,8 +35,8 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
     """
     frame, (first_row, first_column) = picture.frame, picture.start
     rows_are_queries = frame.index.name == "query" and picture.framed is None
-    # A click on a row chooses the query; the keys of another text are not among the queries. The column
-    # chooses that which is looked at where it is of another text: else it follows from the query.
+    # A click on a row chooses the query, unless the rows are keys of another text. A column chooses the key
+    # only if keys are of another text; otherwise the key follows from the query.
     two_texts = picture.sides is not None and not picture.sides.same
     columns_chosen = two_texts and frame.columns.name in TOKEN_AXES
     clickable = frame.index.name in TOKEN_AXES and not (two_texts and frame.index.name == "key")
@@ -59,7 +59,7 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
 
 
 def symbol(written: str) -> str:
-    """A symbol in the reader's language: two have a word in them, "S₁ masked" and "output"."""
+    """A symbol in the reader's language; two contain words, "S₁ masked" and "output"."""
     scores, is_masked, _ = written.partition(" masked")
     if is_masked:
         return t("matrix.masked_symbol", scores=scores)
@@ -67,13 +67,13 @@ def symbol(written: str) -> str:
 
 
 def _has_numbers_of_the_trace(picture: Picture) -> bool:
-    """Whether its cells are those of the matrix of its name: not a stage before it, nor all heads at once."""
+    """Whether its cells are the trace's own: not of an earlier stage, and not of all heads at once."""
     whole = picture.framed is None or picture.name == "concat"
     return picture.name in EXPLAINED and whole and not set(picture.symbol) & set(PRIMES)
 
 
 def check_badge(layer: LayerTrace, query: int) -> None:
-    """A badge: does this layer equal what torch computes? Of a long text the rows around the token."""
+    """Show whether this layer equals what torch computes; in a long text, for the rows around the token."""
     check = compute.once(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
     hint = t("check.help")
     if check.difference is None:
@@ -87,12 +87,12 @@ def check_badge(layer: LayerTrace, query: int) -> None:
 
 
 def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
-    """One matrix of the chosen head as a table, and a CSV file of the same matrix for every head.
+    """Draw a matrix of the chosen head as a table, and offer a CSV file with the matrix for every head.
 
-    Of a long text both hold the part around the chosen token, and this head alone.
+    For a long text, both hold the part around the chosen token and this head alone.
     """
     layer_trace = trace.layers[layer]
-    options = OF_ONE_HEAD if layer_trace.knows("q") else ["weights"]
+    options = HEAD_MATRICES if layer_trace.knows("q") else ["weights"]
     if not layer_trace.knows("w_o"):
         options = [matrix for matrix in options if matrix != "contribution"]
     name = st.selectbox(
@@ -112,7 +112,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     if drawn.origin.spans:
         st.caption(charts.part(drawn.origin.spans))
 
-    # Of a whole text the file has all heads.
+    # The file of a whole text has all heads.
     origin = drawn.origin if any(part) else replace(drawn.origin, head=None)
 
     def table() -> pd.DataFrame:

@@ -15,7 +15,7 @@ EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
 
 
 def about(trace: AttentionTrace) -> None:
-    """The source of the weights; for a trained model also its task and its scores."""
+    """Show the source of the weights, and for a trained model its task and its scores."""
     source = trace.source
     if isinstance(source, FileSource):
         _saved(trace)
@@ -49,13 +49,13 @@ def _details(trace: AttentionTrace, source: TrainedSource) -> None:
 
 
 def layer(trace: AttentionTrace, number: int) -> None:
-    """The input of a layer and the use of its output."""
+    """Show what a layer reads and what its output is used for."""
     if note := _layer(trace, number):
         st.caption(literal(said(note)))
 
 
 def notes(trace: AttentionTrace) -> list[str]:
-    """Of each layer its input and the use of its output, without markup."""
+    """For each layer, what it reads and what its output is used for, without markup."""
     numbers = range(len(trace.layers))
     return [paragraph([_layer(trace, at), _collapsed(trace, at)]) for at in numbers]
 
@@ -72,7 +72,7 @@ def _layer(trace: AttentionTrace, layer: int) -> str:
 
 
 def collapsed(trace: AttentionTrace, layer: int) -> None:
-    """A note where all tokens have become alike, so that all weights are even; measured in this trace."""
+    """Show a note if all tokens have become alike and all weights even, as measured in this trace."""
     if note := _collapsed(trace, layer):
         st.caption(note)
 
@@ -84,14 +84,14 @@ def _collapsed(trace: AttentionTrace, layer: int) -> str:
     return "" if spread is None else t("heads.collapsed", share=f"{100 * spread:.2g}")
 
 
-def of_ours() -> None:
-    """A note on pages about our small models, for a user who has chosen a third-party model."""
+def note_small_models_only() -> None:
+    """Show a note on pages about our small models to a user who has chosen a third-party model."""
     if state.setting("source") == "model":
         st.info(t("real.not_here"), icon=":material/deployed_code:")
 
 
 def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
-    """A note on why `count` of the nine steps are not shown."""
+    """Show why `count` of the nine steps are left out."""
     if not model_source.is_third_party(trace):
         st.info(t("file.partly", count=count), icon=":material/help:")
         return
@@ -131,7 +131,7 @@ def _report(source: TrainedSource) -> dict | None:
 
 
 def brief(trace: AttentionTrace) -> None:
-    """Name and sizes of a third-party model, and a badge with the error of its trace."""
+    """Show the name and sizes of a third-party model, and a badge with the error of its trace."""
     source = trace.source
     assert isinstance(source, ModelSource)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -153,7 +153,7 @@ def brief(trace: AttentionTrace) -> None:
 
 
 def skipped(trace: AttentionTrace) -> None:
-    """The layers that are not shown, each with its reason, and the notes about those that are."""
+    """Show which layers are left out, each with its reason, and the notes about the others."""
     if reasons := trace.source.skipped:
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:
@@ -165,7 +165,7 @@ def skipped(trace: AttentionTrace) -> None:
 
 
 def exact(trace: AttentionTrace) -> None:
-    """A badge: does the trace equal what the model itself computes? Measured when it was loaded."""
+    """Show whether the trace equals what the model itself computes, as measured when it was loaded."""
     if not trace.layers:  # the matrix of a mixer is compared whenever it is drawn
         return
     source = trace.source
@@ -194,6 +194,6 @@ def counted(numbers: set[int]) -> str:
 
 
 def is_standard(trace: AttentionTrace) -> bool:
-    """Whether the model was trained with standard blocks, which fetch what layer 1 gathered in layer 2."""
+    """Whether the model has standard blocks, in which layer 2 fetches what layer 1 has gathered."""
     origin = trace.source.origin
     return isinstance(origin, TrainedSource) and origin.architecture == "standard"

@@ -31,20 +31,20 @@ from pages._kit.text import literal, t
 from pages._server import limits, logs
 from pages._server.turns import HEAVY_BYTES, in_turn
 
-FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
+FOLDERS = "HEADSCOPE_MODELS"  # environment variable, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar
 PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
-PATIENCE = 3.0  # seconds for which a loading goes on after the last waiting user has left
-ERROR_SECONDS = 60.0  # for which an error stands before the model is tried again
-SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")  # of a model's settings
-MAX_TOKENS = 100  # of a text that takes no turns, where the settings have no such sizes
+PATIENCE = 3.0  # seconds that loading goes on after the last waiting user has left
+ERROR_SECONDS = 60.0  # before a model that failed is tried again
+SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")  # in a model's config
+MAX_TOKENS = 100  # a longer text waits for its turn, if the config has no such sizes
 HALF_PRECISION = ("bfloat16", "float16")
 
 
 class ModelKey(NamedTuple):
     """The key of a model in memory; `dtype` is None for the default of this machine.
 
-    With `answers` the model has its head that writes words, if its architecture has one.
+    With `answers` the model has its language-model head, if its architecture has one.
     """
 
     name: str | None
@@ -54,31 +54,31 @@ class ModelKey(NamedTuple):
 
 
 class TracesByKind(NamedTuple):
-    """The traces of a text, one of each kind of attention, their bytes, and the trace of all kinds."""
+    """The traces of a text, one for each kind of attention, their bytes, and the trace of all kinds."""
 
     traces: Mapping[str, AttentionTrace]
     nbytes: int
     whole: AttentionTrace
 
-    def of(self, kind: str | None) -> AttentionTrace:
-        """The trace of that kind of attention, of the first one where there is none of it."""
+    def with_kind(self, kind: str | None) -> AttentionTrace:
+        """The trace of that kind of attention, or of the first kind if there is none."""
         return self.traces.get(kind or "") or next(iter(self.traces.values()))
 
 
 @st.cache_resource
 def model_traces() -> Cache[TracesByKind]:
-    """The traces of all models."""
+    """The cached traces of all models."""
     return Cache(limits.current().model_traces_bytes)
 
 
 @dataclass(eq=False)
 class LoadedModel:
-    """A loaded model; its traces are kept for a while, those of a model that has gone, too."""
+    """A loaded model. Its traces are cached, and may outlive it."""
 
     model: huggingface.Model
     fingerprint: tuple | None = None  # of its folder when it was loaded
     kinds: tuple[str, ...] = ()  # of attention; known after the first text
-    number: int = field(default_factory=itertools.count().__next__)  # in the keys of its traces
+    number: int = field(default_factory=itertools.count().__next__)  # identifies it in the keys of its traces
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -105,7 +105,7 @@ class LoadedModel:
         *,
         answers: bool = False,
     ) -> TracesByKind:
-        """The traces of a text, with the model's `answers` where they are wanted.
+        """The traces of a text, with the model's answers if `answers` are wanted.
 
         Raises `MhaError` for a text that the model cannot take, and for answers of a model that has none.
         """
@@ -124,15 +124,15 @@ class LoadedModel:
             with self._lock:  # two at once would need twice the memory and save no time
                 return model_traces().get(key, compute)
 
-        # A text that is there waits for nobody.
+        # A cached text waits for nobody.
         return read() if key in model_traces() or not self._is_long(text, target) else in_turn(read)
 
     def _is_long(self, text: str, target: str | None) -> bool:
-        """Whether the texts take turns, as those with random weights of these sizes do.
+        """Whether the texts have to wait for their turn, as with random weights of these sizes.
 
-        The matrices of the model are in memory already; only what comes with the texts counts.
+        The matrices of the model are in memory already; only what the texts add counts.
         """
-        tokens = min(len(text) + len(target or ""), limits.current().tokens)  # each has a character at least
+        tokens = min(len(text) + len(target or ""), limits.current().tokens)  # each has a character or more
         config = getattr(self.model.module, "config", None)
         sizes: list[Any] = [getattr(config, name, None) for name in SIZES]
         if not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -143,29 +143,29 @@ class LoadedModel:
 
 
 class Loading:
-    """The state of a loading, which runs in its own thread; all users who wait for a model share one.
+    """The progress of loading a model in its own thread, shared by all users who wait for that model.
 
-    The users are counted: who waits may be silent for long, on a machine that stands still.
+    Users are counted and not timed, since one who waits may be silent for long on a busy machine.
     """
 
     def __init__(self, key: ModelKey):
         self.key = key
         self.stage, self.done, self.total = "find", 0, 0
         self.error: MhaError | None = None
-        self.model: LoadedModel | None = None  # for those who have waited: another may take its place at once
+        self.model: LoadedModel | None = None  # for those who wait: another may replace it at once
         self.finished = Event()
         self.ended = float("inf")
         self._lock = Lock()
         self._waiting, self._left, self._abandoned = 0, 0.0, False
 
     def join(self) -> bool:
-        """One more user waits; False where the loading is abandoned, which stays so."""
+        """Add a user who waits; False if the loading is abandoned, which is final."""
         with self._lock:
             self._waiting += not self._abandoned
             return not self._abandoned
 
     def leave(self) -> None:
-        """A user no longer waits."""
+        """Remove a user who waits."""
         with self._lock:
             self._waiting -= 1
             self._left = time.monotonic()
@@ -183,24 +183,24 @@ class Loading:
 class LoadedModels:
     """The models in memory, at most `max_bytes` of them; the least recently used is dropped first.
 
-    One that answers serves those who ask nothing, too: it has the same attention, and two visitors of whom
-    one asks would otherwise take it from each other for ever. One that is dropped is found for as long as a
-    page uses it.
+    A model loaded with answers also serves visitors who ask for none: its attention is the same, and two such
+    visitors would otherwise drop each other's model for ever. A dropped model is found as long as a page uses
+    it.
     """
 
     def __init__(self, max_bytes: int):
         self._lock, self._one_at_a_time = Lock(), Lock()
         self.entries: Cache[LoadedModel] = Cache(max_bytes, lambda entry: entry.nbytes)
-        self._used: WeakValueDictionary[ModelKey, LoadedModel] = WeakValueDictionary()  # and all entries
+        self._used: WeakValueDictionary[ModelKey, LoadedModel] = WeakValueDictionary()  # includes all entries
         self._loadings: dict[ModelKey, Loading] = {}
 
     def find(self, key: ModelKey) -> LoadedModel | None:
-        """The model, or None where it is not loaded."""
+        """The model, or None if it is not loaded."""
         with self._lock:
             for one in _both(key):
                 entry = self._used.get(one)
                 if entry is not None and one.answers >= key.answers:
-                    self.entries.find(one)  # the latest that was asked for
+                    self.entries.find(one)  # makes it the most recently used
                     return entry
             return None
 
@@ -214,9 +214,9 @@ class LoadedModels:
                     self.entries.drop(one)
 
     def begin(self, key: ModelKey) -> Loading:
-        """The loading of a model, which the caller joins and leaves after waiting.
+        """Join the loading of a model; the caller leaves it after waiting.
 
-        It is started now unless it is running or failed within `ERROR_SECONDS`.
+        It is started now unless it is running or has failed within `ERROR_SECONDS`.
         """
         with self._lock:
             self._loadings = {
@@ -230,7 +230,7 @@ class LoadedModels:
             return loading
 
     def refused(self, key: ModelKey) -> MhaError | None:
-        """The error of the latest loading of the model; None where there is none."""
+        """The error of the latest loading of the model; None if it did not fail."""
         with self._lock:
             return self._loadings[key].error if key in self._loadings else None
 
@@ -247,11 +247,11 @@ class LoadedModels:
         try:
             assert name is not None  # `refusal` asks for one
             with self._one_at_a_time:
-                loading.model = self.find(loading.key)  # one that answers may have come before
+                loading.model = self.find(loading.key)  # a model with answers may be there by now
                 if loading.model is None:
-                    huggingface.register()  # raises where the library is missing, before the search for files
-                    folder = files.find(name, **options)  # a missing one drops none of those in memory
-                    self._make_room(files.weight_bytes(folder), loading.key)  # before: both might not fit
+                    huggingface.register()  # raises if the library is missing, before the search for files
+                    folder = files.find(name, **options)  # first: a missing model drops none in memory
+                    self._make_room(files.weight_bytes(folder), loading.key)  # both might not fit together
                     fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
                     model = huggingface.load(name, dtype=dtype, answers=answers, **options)
                     entry = loading.model = LoadedModel(model, fingerprint)
@@ -270,7 +270,7 @@ class LoadedModels:
             loading.finished.set()
 
     def _make_room(self, coming: int, key: ModelKey) -> None:
-        """Drop what `coming` bytes need, first the same model without what the coming one has."""
+        """Drop models until `coming` bytes fit, first the same model without answers."""
         with self._lock:
             self.entries.drop(key._replace(answers=False))
             self.entries.make_room(coming)
@@ -278,12 +278,12 @@ class LoadedModels:
 
 
 def _both(key: ModelKey) -> tuple[ModelKey, ModelKey]:
-    """The keys of that model with what it answers and without."""
+    """The keys of that model with answers and without."""
     return key._replace(answers=True), key._replace(answers=False)
 
 
 def _reason(error: Exception) -> str:
-    """What failed; for strangers the number of the error in the log, since its words may name paths."""
+    """The reason of an error; for strangers its number in the log, since the error may name paths."""
     number = logs.failure(error)
     return f"error {number}" if limits.current().hosted else f"{type(error).__name__}: {error}"
 
@@ -294,14 +294,14 @@ def _with_float32(error: MhaError) -> MhaError:
 
 
 def trace_bytes(trace: AttentionTrace) -> int:
-    """Of its own tensors, those in half precision with the float32 arrays that pictures are made of."""
-    of_parts = (*(layer.tensors for layer in trace.layers), *(mixer.tensors for mixer in trace.mixers))
-    tensors = [tensor for part in of_parts for tensor in part.values()]
+    """The bytes of a trace's tensors and, for half precision, of the float32 arrays that pictures need."""
+    holders = (*(layer.tensors for layer in trace.layers), *(mixer.tensors for mixer in trace.mixers))
+    tensors = [tensor for held in holders for tensor in held.values()]
     return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)
 
 
 class _ModelsInUse(local):
-    """The models that a run of a page uses, which is a thread of its own: one, and one that is compared."""
+    """The models that a run of a page, which is a thread of its own, uses: one, and one to compare."""
 
     def __init__(self) -> None:
         self.models: deque[LoadedModel] = deque(maxlen=2)
@@ -316,7 +316,7 @@ def loaded() -> LoadedModels:
 
 
 def hosted() -> bool:
-    """Whether this is a server for strangers: it offers pinned models on its disk and downloads nothing."""
+    """Whether this server offers strangers the pinned models on its disk and downloads nothing."""
     return limits.current().pinned
 
 
@@ -333,12 +333,12 @@ def models_in(folders: tuple[str, ...], pinned: bool) -> dict[str, LocalModel]:
 
 
 def offers_models() -> bool:
-    """Whether a visitor can look at a model: one's own machine fetches any, a public server has its own."""
+    """Whether visitors can look at a model: your own machine fetches any, a public server has its own."""
     return library() and (not hosted() or bool(local_models()))
 
 
 def is_offered(name: str) -> bool:
-    """Whether a visitor may name this model: on one's own machine any, on a public server those it has."""
+    """Whether a visitor may name this model: on your own machine any, on a public server one of its own."""
     return not hosted() or name in local_models()
 
 
@@ -353,9 +353,9 @@ def is_third_party(trace: AttentionTrace) -> bool:
 
 
 def load(scene: Scene, stage: DeltaGenerator, *, button: str = "stop_model") -> None:
-    """Load the scene's model, with a progress bar; does nothing where it may not be loaded.
+    """Load the scene's model, with a progress bar; does nothing if it may not be loaded.
 
-    A model in a folder that was saved again is loaded again. `button` is the key of the button that stops it.
+    A model whose folder has changed is loaded again. `button` is the key of the button that stops loading.
     """
     key = key_of(scene)
     loaded().drop_if_saved_again(key)
@@ -376,9 +376,9 @@ def load(scene: Scene, stage: DeltaGenerator, *, button: str = "stop_model") -> 
 
 
 def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace:
-    """The trace of a text, of the chosen kind of attention, whose layers `edits` count.
+    """The trace of a text for the chosen kind of attention; `edits` count the layers of that kind.
 
-    Raises `MhaError` with the reason for none.
+    Raises `MhaError` with the reason if there is none.
     """
     if (reason := refusal(scene)) is not None:
         raise reason
@@ -389,13 +389,13 @@ def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace
         )
     kind = _kind(entry, scene) if edits else None
     edits = [replace(edit, kind=kind) for edit in edits]
-    return entry.read(text, _target(entry, scene), edits).of(scene.kind)
+    return entry.read(text, _target(entry, scene), edits).with_kind(scene.kind)
 
 
 def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> TracesByKind:
     """The traces of a text with the model's answers; `edits` count the layers of the chosen kind.
 
-    Raises `MhaError` with the reason for none.
+    Raises `MhaError` with the reason if there are none.
     """
     entry = loaded_model(scene)
     if entry is None:
@@ -406,9 +406,9 @@ def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> TracesByKin
 
 
 def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:
-    """The trace of the scene's text with all kinds of attention, and the chosen kind, None where one is all.
+    """The trace of the scene's text with all kinds of attention, and the chosen one; None if there is one.
 
-    Raises `MhaError` where the model is not loaded.
+    Raises `MhaError` if the model is not loaded.
     """
     if (entry := loaded_model(scene)) is None:
         raise MhaError("{name} is not loaded.", name=scene.model, fixes=({"source": "mini"},))
@@ -417,7 +417,7 @@ def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:
 
 
 def _kind(entry: LoadedModel, scene: Scene) -> str | None:
-    """The kind of attention that is looked at, the first one unless it is chosen; None where one is all."""
+    """The chosen kind of attention, or else the first; None if the model has only one."""
     return scene.kind if scene.kind in entry.kinds else entry.kinds[0] if len(entry.kinds) > 1 else None
 
 
@@ -435,7 +435,7 @@ def ready(scene: Scene) -> bool:
 
 
 def loaded_model(scene: Scene) -> LoadedModel | None:
-    """The scene's model, which stays until the run of the page ends; None where it is not loaded."""
+    """The scene's model, kept until the run of the page ends; None if it is not loaded."""
     if scene.model is None or refusal(scene) is not None:
         return None
     entry = loaded().find(key_of(scene))
@@ -445,24 +445,24 @@ def loaded_model(scene: Scene) -> LoadedModel | None:
 
 
 def notice(scene: Scene) -> str | None:
-    """What to look at in the scene's model; None for a model that is not well known."""
+    """A sentence on what to look at in the scene's model; None for a model that is not well known."""
     name = PACKAGED if scene.model == PACKAGE else scene.model
     return next((known_notice(model) for model in hub_models() if model.id == name), None)
 
 
 def known_notice(model: HubModel) -> str:
-    """What to look at in a well-known model."""
+    """A sentence on what to look at in a well-known model."""
     return t(f"hub.{model.id.rpartition('/')[2]}")
 
 
 def limit(scene: Scene) -> int | None:
-    """The largest number of tokens that the scene's model takes; None where it is unknown."""
+    """The largest number of tokens that the scene's model takes; None if it is unknown."""
     entry = loaded_model(scene)
     return None if entry is None else entry.model.limit
 
 
 def agree_to_load(key: ModelKey) -> None:
-    """The user agrees to load the model: for the first time, or again after an error."""
+    """Note that the user agrees to load the model, for the first time or again after an error."""
     st.session_state.model_stopped = None
     st.session_state.model_agreed = key._replace(answers=False)  # the files are the same
     loaded().forget(key)
@@ -489,7 +489,7 @@ def may_load(scene: Scene) -> bool:
 
 
 def refusal(scene: Scene) -> MhaError | None:
-    """Why the model cannot be loaded at all, as for one that is not on a public server; None where it can."""
+    """Why the model cannot be loaded at all, such as one that this server does not have; None if it can."""
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
     if hosted() and scene.model not in local_models():
@@ -503,9 +503,9 @@ def is_folder(name: str) -> bool:
 
 
 def revision_of(scene: Scene) -> str | None:
-    """The revision that is taken, whatever is asked for.
+    """The revision that is loaded, whatever the scene asks for.
 
-    On a server for strangers it is the pinned one; files on this machine have none; None is the newest.
+    On a server for strangers it is the pinned one; files on this machine have none; None means the newest.
     """
     if hosted():
         model = local_models().get(scene.model or "")
@@ -515,7 +515,7 @@ def revision_of(scene: Scene) -> str | None:
 
 
 def key_of(scene: Scene) -> ModelKey:
-    """The key of the scene's model in memory: with the head that answers, where the scene asks for that."""
+    """The key of the scene's model in memory, with answers if the scene asks for them."""
     dtype = None if hosted() or scene.dtype == usual_dtype() else scene.dtype
     return ModelKey(scene.model, revision_of(scene), dtype, scene.ask_model)
 

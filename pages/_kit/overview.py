@@ -21,8 +21,8 @@ from pages._kit.role_labels import NO_LABEL, RoleLabel
 from pages._kit.text import paragraph, t
 from pages._server import limits
 
-SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
-HEIGHT = 516  # pixels until they are drawn: the fold is filled when all below it stands
+SMALL = "overview_weights"  # the payload of the small pictures, for long texts
+HEIGHT = 516  # pixels until it is drawn, which is after all that is below it
 MIN_LAYERS = 3  # with so many layers the overview is open from the start
 
 _overview = components.component(
@@ -42,9 +42,9 @@ def opens(trace: AttentionTrace) -> bool:
 
 
 def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
-    """Where the overview will be, so that it can be filled last; None where it is closed.
+    """Draw the fold of the overview, which is filled last; None if it is closed.
 
-    One layer that is not `opened` has none: the picture of its heads stands above.
+    A single layer has no fold unless `opened`, because the picture of its heads stands above.
     """
     if len(trace.layers) < 2 and not opened:
         return None
@@ -66,10 +66,10 @@ def show(
     link: str | None = None,
     weights: tuple[str, str] | None = None,
 ) -> None:
-    """Every head as a small picture, with its measures, and the same as a table; nothing without a fold.
+    """Draw every head as a small picture, with its measures, and the same as a table; nothing without a fold.
 
-    `link` is the key of the container with the link that a chosen head leads to, where it is shown on another
-    page. `weights` is the name and the digest of a payload on the page that has all of them (`head_view`).
+    `link` is the key of the container whose link a chosen head follows, if heads are shown on another page.
+    `weights` is the name and the digest of a payload on the page that has all weights (`head_view`).
     """
     if fold is None:
         return
@@ -77,7 +77,7 @@ def show(
     with fold:
         with st.spinner(t("overview.working")):
             pictures = _overviews.get(compute.cache_key(scene), lambda _key: overview(trace))
-        labels = role_labels.labels(trace) or role_labels.named_labels(pictures.positions())
+        labels = role_labels.labels(trace) or role_labels.measured_labels(pictures.positions())
         where = replace(origin(trace), note=t("overview.note"))
         meta = charts.described("overview", t("overview.title"), where)
         header = described(pictures, labels, shared=shared, meta=meta)
@@ -88,7 +88,7 @@ def show(
 
 
 def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, scene: dict) -> None:
-    """Facts, and `small` weights unless others are here, are sent once; with each choice its head alone."""
+    """Send the facts once, with `small` weights if the page has no others; a choice sends its head alone."""
     facts = json.dumps(header).encode()
     weights = weights or (SMALL, components.digest(small or b""))
     with st.container(gap=None):  # the bytes show nothing
@@ -113,11 +113,11 @@ def described(
 ) -> dict:
     """The measures and labels of all heads as overview.js reads them.
 
-    `shared` says of each layer how many heads have one key/value head together, `meta` what a file of them
-    says (`charts.described`).
+    `shared` gives for each layer how many heads share a key/value head, `meta` the texts of a saved file
+    (`charts.described`).
     """
-    of_heads = [labels.get(key, NO_LABEL) for key in pictures.table.index]
-    measures = pictures.table[list(MEASURES)].assign(role=[label.score for label in of_heads])
+    head_labels = [labels.get(key, NO_LABEL) for key in pictures.table.index]
+    measures = pictures.table[list(MEASURES)].assign(role=[label.score for label in head_labels])
     return {
         "meta": meta or {},
         "heads": [len(layer) for layer in pictures.thumbs],
@@ -129,11 +129,11 @@ def described(
         "facts": [
             {"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES
         ],
-        "roles": [label.role for label in of_heads],
-        "labels": [label.text for label in of_heads],
+        "roles": [label.role for label in head_labels],
+        "labels": [label.text for label in head_labels],
         "texts": {
             "name": t("overview.name", layer="{layer}", head="{head}"),
-            "canvas": t("overview.canvas", layers=len(pictures.thumbs), heads=len(of_heads)),
+            "canvas": t("overview.canvas", layers=len(pictures.thumbs), heads=len(head_labels)),
             "layers": t("overview.layers"),
             "order": t("overview.order"),
             "turn": t("overview.turn"),

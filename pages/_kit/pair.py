@@ -14,14 +14,14 @@ from mha_core.traces.matrices import MATRICES
 from pages._kit import answers, compute, head_view, heatmaps, matrices, state, visit
 from pages._kit.text import literal, t
 
-NAMES = ("before", "after")  # of the first and the second side's matrices
-ROUNDING = 1e-6  # of the largest number: a difference as small is none
+NAMES = ("before", "after")  # names of the first and the second side's matrices
+ROUNDING = 1e-6  # a smaller share of the largest number counts as no difference
 
 
 class PairSide(NamedTuple):
-    """A trace under a heading, and the layer, head and query that are looked at, from 0.
+    """A trace under a heading, and its layer, head and query in focus, from 0.
 
-    With a `question` the model's answer to it stands alone above the query, whatever else the model answers.
+    With a `question`, only the model's answer to it is shown above the query.
     """
 
     heading: str
@@ -33,13 +33,13 @@ class PairSide(NamedTuple):
 
 
 class Partners(NamedTuple):
-    """Of each query and key of the second side its position in the first side's text; None for the same."""
+    """For each query and key of the second side, its position on the first side; None if all are the same."""
 
     queries: Sequence[int] | None = None
     keys: Sequence[int] | None = None
 
-    def of(self, values: np.ndarray, *axes: str | None) -> np.ndarray:
-        """The first side's numbers as the second one has them, where these axes are tokens."""
+    def align(self, values: np.ndarray, *axes: str | None) -> np.ndarray:
+        """Arrange the first side's numbers like the second side's, where these axes are tokens."""
         for axis, name in enumerate(axes):
             order = {"query": self.queries, "token": self.queries, "key": self.keys}.get(name or "")
             values = values if order is None else values.take(order, axis)
@@ -51,11 +51,11 @@ SAME = Partners()
 
 
 def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = (), compact: bool = False) -> None:
-    """Both in one head view, in which layer, head and token are chosen; two heads of a trace in one drawing.
+    """Draw both in one head view, where the reader chooses; two heads of one trace share a drawing.
 
-    Traces with other layers or numbers of heads stand in two views. `answered` are those of the same texts
-    with the model's answers, where it was asked for them. A `compact` view has the words of a sentence in its
-    drawing alone, and no options, so that what stands below is on the first screen of a laptop.
+    Traces that differ in layers or numbers of heads get two views. `answered` are the traces of the same
+    texts with the model's answers, if they were asked for. A `compact` view shows the words of a sentence
+    only in its drawing, and no options, so that what is below it fits on the first screen of a laptop.
     """
     shapes = st.session_state[visit.SHAPES] = [shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
@@ -77,7 +77,7 @@ def _draw(
     answered: Sequence[AttentionTrace] = (),
     compact: bool = False,
 ) -> None:
-    head_view.of_traces(
+    head_view.draw_traces(
         [side.trace for side in sides],
         layer=sides[0].layer,
         head=sides[0].head,
@@ -101,7 +101,7 @@ def _title(side: PairSide, compact: bool) -> str:
 
 
 def part(sides: Pair) -> Crop:
-    """The tokens that are drawn: of a long text those around the first side's token."""
+    """The tokens that are drawn: in a long text those around the first side's token."""
     first = sides[0]
     return around(first.trace, first.query, layer=first.layer, head=first.head)
 
@@ -115,10 +115,10 @@ def show_matrices(
     partners: Partners = SAME,
     painted: Callable[[str, range, range], None] | None = None,
 ) -> None:
-    """Matrices of the head on both sides, each on one colour scale, and what is between them.
+    """Draw matrices of the head on both sides, with one colour scale for both, and their `difference`.
 
-    Of a long text the part around the token is drawn. Cells of a query and a key can be `painted`: of both
-    sides where they have the same tokens at the same positions, else of the second one.
+    Of a long text, the part around the token is drawn. Cells of a query and a key can be `painted`: on both
+    sides if they have the same text, else on the second one.
     """
     for name in names:
         drawn = _matrices(sides, name, partners=partners)
@@ -126,7 +126,7 @@ def show_matrices(
         painted_sides = drawn[-1:] if sides[0].trace.title != sides[-1].trace.title else drawn
         drawn = [replace(side, paints=paints and side in painted_sides) for side in drawn]
         if difference:
-            drawn.append(between(*drawn, partners=partners))
+            drawn.append(subtract(*drawn, partners=partners))
         traces = {one.name: side.trace for one, side in zip(drawn, sides, strict=False)}
         heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces, painted=painted)
 
@@ -156,7 +156,7 @@ def _matrices(sides: Pair, name: str, *, partners: Partners) -> list[heatmaps.He
 
 
 def show_beside(side: PairSide, names: Sequence[str], *, key: str) -> None:
-    """Matrices of a head of one trace beside each other."""
+    """Draw matrices of a head of one trace beside each other."""
     drawn = [
         replace(matrix, name=name) for name in names for matrix in _matrices([side], name, partners=SAME)
     ]
@@ -165,18 +165,18 @@ def show_beside(side: PairSide, names: Sequence[str], *, key: str) -> None:
 
 
 def is_unchanged(sides: Pair, name: str, *, partners: Partners = SAME) -> bool:
-    """Whether all numbers of a matrix are the same on both sides, but for rounding; hidden ones are none."""
+    """Whether all visible numbers of a matrix are the same on both sides, apart from rounding."""
     drawn = _matrices(sides, name, partners=partners)
-    moved = np.abs(between(*drawn, partners=partners).values)
+    moved = np.abs(subtract(*drawn, partners=partners).values)
     return bool(moved.max(initial=0.0, where=np.isfinite(moved)) <= ROUNDING * drawn[0].end)
 
 
-def between(
+def subtract(
     before: heatmaps.Heatmap, after: heatmaps.Heatmap, *, partners: Partners = SAME
 ) -> heatmaps.Heatmap:
-    """The second matrix minus the first, a token minus its partner; what one of them hides is hidden."""
-    first = partners.of(before.frame.to_numpy(), before.frame.index.name, before.frame.columns.name)
-    with np.errstate(invalid="ignore"):  # −∞ minus −∞, of hidden cells
+    """The second matrix minus the first, a token minus its partner; a cell hidden in either is hidden."""
+    first = partners.align(before.frame.to_numpy(), before.frame.index.name, before.frame.columns.name)
+    with np.errstate(invalid="ignore"):  # hidden cells give −∞ minus −∞
         frame = after.frame - first
     hidden = ~np.isfinite(frame.to_numpy())
     return replace(
@@ -208,4 +208,4 @@ def _matrix(
     matrix = picture(side, name, layer=layer, head=head, part=part)
     matrix = replace(matrix, symbol=f"{heading} · {matrix.symbol}")
     limit = heatmaps.scale_end(scale, float(np.nanmax(matrix.frame.to_numpy())))
-    return matrices.of_picture(matrix, key, limit=limit, query=query)
+    return matrices.to_heatmap(matrix, key, limit=limit, query=query)

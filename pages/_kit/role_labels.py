@@ -18,17 +18,17 @@ from pages._server import limits
 
 
 class ModelRoles(NamedTuple):
-    """The roles of a model's heads: the table, and of each head the one that it has, as `roles.labels`."""
+    """The roles of a model's heads: the table, and the role of each head, as in `roles.labels`."""
 
     table: pd.DataFrame
     named: dict[tuple[int, int], tuple[str, float]]
 
 
-of_models: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
+model_roles: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
 
 
 class RoleLabel(NamedTuple):
-    """What a head is called: its role, its score there, the role in words, and the same with the numbers."""
+    """The label of a head: its role, its score there, the role in words, and the same with the score."""
 
     role: str
     score: float
@@ -54,7 +54,7 @@ def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], 
     if (atlas := atlases.atlas_of(source)) is not None:
         return _in_atlas(atlas) | asked
     measured = _measured(source)
-    return (named_labels(measured.named) if measured else {}) | asked
+    return (measured_labels(measured.named) if measured else {}) | asked
 
 
 def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
@@ -65,11 +65,11 @@ def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
     }
 
 
-def named_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
+def measured_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
     """The labels of heads by their role and score, as in `roles.labels`."""
     return {
-        place: RoleLabel(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
-        for place, (role, score) in named.items()
+        head: RoleLabel(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
+        for head, (role, score) in named.items()
     }
 
 
@@ -122,4 +122,4 @@ def _measured(source: Source) -> ModelRoles | None:
         table = roles.shipped(trained.plan) if isinstance(source, MiniSource) else roles.roles(trained)
         return ModelRoles(table, roles.labels(table))
 
-    return of_models.get(str(source), measure)
+    return model_roles.get(str(source), measure)

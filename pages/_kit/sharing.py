@@ -1,4 +1,4 @@
-"""The menu that shares a scene, and what a scene has around it in a frame of another site."""
+"""The menu that shares a scene, and the link beside a scene that another site embeds."""
 
 import streamlit as st
 
@@ -17,13 +17,13 @@ _whole = components.component(
 
 
 def menu() -> None:
-    """The menu in the header of every page."""
+    """Draw the menu in the header of every page."""
     texts = {name: t(f"share.{name}") for name in MENU}
     _menu(key="share", data={"texts": texts, "note": _note(), "language": language.shared_language()})
 
 
 def _note() -> str:
-    """Who will not see what is shared; "" where everybody will."""
+    """A note on who will not see what is shared; "" if everybody will."""
     sites = limits.framing_sites()
     if st.session_state.get("source", st.query_params.get("source")) == "file":
         return t("share.file")
@@ -33,5 +33,5 @@ def _note() -> str:
 
 
 def link_to_whole() -> None:
-    """In a frame of another site: the link that opens the same scene with all its controls."""
+    """Draw, in a frame on another site, the link that opens the same scene with all its controls."""
     _whole(key="whole", data={"text": t("share.whole")})

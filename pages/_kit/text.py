@@ -19,14 +19,14 @@ SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # (U+2060) between their characters prevents it.
 REPLACED = re.compile(r"(?=[-<>=:@./~])")
 
-SMALLEST = 0.005  # weight that two digits show
+SMALLEST = 0.005  # the smallest weight that two digits show
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
 
 
 @cache
 def drawing(file: str) -> str:
-    """An SVG file of assets as an address that holds it: Streamlit would read a file in each run."""
+    """An SVG file of assets as a data address; Streamlit would read the file in each run."""
     return f"data:image/svg+xml;base64,{b64encode((ASSETS / file).read_bytes()).decode()}"
 
 
@@ -46,7 +46,7 @@ def template(key: str) -> str:
 
 
 def _text(key: str) -> str:
-    """In the reader's language, in English where that lacks the key."""
+    """The text in the reader's language, or in English if that lacks the key."""
     return catalogue(language()).get(key) or catalogue(DEFAULT)[key]
 
 
@@ -63,18 +63,18 @@ def paragraph(sentences: Iterable[str]) -> str:
 
 @cache
 def messages(language: str) -> dict[str, str]:
-    """The templates of errors and phrases in a language, by the English ones; it may lack them."""
+    """The templates of errors and phrases in a language, by the English ones; some may be missing."""
     file = FILES / f"errors.{language}.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def said(message: object) -> str:
-    """An error, a phrase or a list in the reader's language; in English where that lacks its template."""
+    """An error, a phrase or a list in the reader's language; in English if that lacks its template."""
     return str(_said(message))
 
 
 def _said(value: object) -> object:
-    """A value as it stands in a sentence: a number is left as it is, for its place says how it is written."""
+    """A value as it stands in a sentence; a number stays one, because the template says how it is written."""
     match value:
         case MhaError():
             return _said(value.phrase)
@@ -114,7 +114,7 @@ def raised(number: int) -> str:
 
 
 def short(weight: float) -> str:
-    """A weight with two digits; a small one is no 0.00 (`short` in assets/components/page/wording.js)."""
+    """A weight with two digits, a small one as <0.01 (`short` in assets/components/page/wording.js)."""
     return f"{weight:.2f}" if weight >= SMALLEST or weight == 0 else "<0.01"
 
 
@@ -124,5 +124,5 @@ def number(value: float) -> str:
 
 
 def signed(value: float, form: str = "z.4g") -> str:
-    """A number of a sentence that may be below 0: with a minus, as in pictures, and never -0."""
+    """A number in a sentence that may be negative: with a minus sign, as in pictures, and never -0."""
     return literal(format(value, form).replace("-", "−"))

@@ -18,7 +18,7 @@ from mha_core.traces.source import FileSource, Source
 from mha_core.traces.storage import named
 from pages._server import limits
 
-MAX_FIELD = 100  # characters of one field of a file's source
+MAX_FIELD = 100  # characters in a field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
 NOTHING = Phrase("No saved trace is open; open one above.")
 
@@ -55,12 +55,12 @@ def begin() -> None:
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def on_disk(path: str, changed: int) -> OpenedFile:
-    # Chosen by who started the server, and no upload: it may cost what it does.
+    # Chosen by whoever started the server, and not uploaded: its cost is not limited.
     return read(Path(path).name, Path(path).read_bytes(), bounded=False)
 
 
 def trace(scene: Scene) -> AttentionTrace | None:
-    """The trace of the open file, of the chosen kind of attention; None where no file is open."""
+    """The trace of the open file, of the chosen kind of attention; None if no file is open."""
     file = opened()
     if file is None:
         return None
@@ -68,7 +68,7 @@ def trace(scene: Scene) -> AttentionTrace | None:
 
 
 def opened() -> OpenedFile | None:
-    """The open file; None where none is open."""
+    """The open file; None if there is none."""
     return st.session_state.get("opened_trace")
 
 
@@ -94,15 +94,15 @@ def close() -> None:
 def read(name: str, content: bytes, *, bounded: bool = True) -> OpenedFile:
     """A file that `AttentionTrace.save` wrote. Raises `MhaError` with the name of any other file.
 
-    `bounded` holds it to what one trace may cost on this server.
+    A `bounded` file may not cost more than a trace may on this server.
     """
-    figures = limits.current()
-    cost = {"max_bytes": figures.trace_bytes, "max_flops": figures.trace_flops} if bounded else {}
+    server = limits.current()
+    cost = {"max_bytes": server.trace_bytes, "max_flops": server.trace_flops} if bounded else {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.safetensors"
         path.write_bytes(content)
         with named(path, name):
-            saved = load(path, limit=figures.tokens, **cost)
+            saved = load(path, limit=server.tokens, **cost)
     if not saved.layers:
         raise MhaError("{name} holds no layer.", name=name)
     answers = _brief(saved.answers)
@@ -114,12 +114,12 @@ def read(name: str, content: bytes, *, bounded: bool = True) -> OpenedFile:
 
 
 def _brief(answers: tuple[Answer | None, ...]) -> tuple[Answer | None, ...]:
-    """Answers with their words cut to the room on the page."""
+    """Answers with their words cut to the space on the page."""
     return tuple(answer and tuple((word[:MAX_FIELD], p) for word, p in answer) for answer in answers)
 
 
 def _short(source: Source) -> Source:
-    """The source named in a file, with its texts cut to the room on the page."""
+    """The source named in a file, with its texts cut to the space on the page."""
     values = {field.name: getattr(source, field.name) for field in fields(source)}
     for name, value in values.items():
         if isinstance(value, str):

@@ -10,7 +10,7 @@ from pages._kit.text import t
 
 
 def choose(field: str, names: Sequence[str], begin: Callable[[str], None] | None = None) -> str:
-    """The row, and the view that is open: the one that the link names in that field, else the first.
+    """Draw the row; returns the open view, which the link names in that field, else the first.
 
     `begin` is called with a view that is chosen here, before it is drawn.
     """

@@ -16,9 +16,9 @@ from pages._kit import compute, heatmaps, model_source
 from pages._kit.text import isolated, literal, number, paragraph, said, signed, t
 from pages._server.turns import in_turn
 
-FOLD = "why"  # its key
-MAX_WRITERS = 12  # of each side that are named
-MAX_TERMS = 5  # in words
+FOLD = "why"  # the fold's key
+MAX_WRITERS = 12  # named on each side
+MAX_TERMS = 5  # put into words
 ROW, EDGE = 24, 90  # pixels of the matrix
 
 
@@ -51,7 +51,7 @@ def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: i
 
 
 def _in_whole(scene: Scene, trace: AttentionTrace, layer: int) -> tuple[AttentionTrace, int]:
-    """The trace with all kinds of attention, of which the page has one, and where the layer is in it."""
+    """The trace with all kinds of attention, while the page has one, and the position of the layer in it."""
     if scene.source != "model":
         return trace, layer
     whole, kind = model_source.whole(scene)
@@ -61,7 +61,7 @@ def _in_whole(scene: Scene, trace: AttentionTrace, layer: int) -> tuple[Attentio
 
 
 def _source(scene: Scene, trace: AttentionTrace) -> object:
-    """The model of the trace, as it is in memory; None where the library has it."""
+    """The model of the trace, as it is in memory; None if the library has it."""
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
     if scene.source == "model":
@@ -79,7 +79,7 @@ def _split(trace: AttentionTrace, *, source: Any, **place: int) -> Attribution:
 
 
 def _draw(trace: AttentionTrace, why: Attribution) -> None:
-    """What is split, the matrix of its terms, the largest ones in words, and what is not split."""
+    """Draw the score, the matrix of its terms, the largest terms in words, and notes on what is not split."""
     query, key = (literal(isolated(label)) for label in why.labels)
     place = {"head": why.head + 1, "layer": _number(trace, why.layer), "query": query, "key": key}
     st.markdown(t("why.sum", value=signed(why.value), **place))
@@ -107,7 +107,7 @@ def _number(trace: AttentionTrace, layer: int) -> int:
 
 
 def _at(trace: AttentionTrace, writer: Writer, token: str) -> str:
-    """What a writer wrote into a token, in words."""
+    """What a writer adds to a token, in words: the writer and the token."""
     how = "of" if writer.kind in ("word", "position") else "at"
     return t(f"why.{how}", writer=literal(_name(trace, writer)), token=token)
 
@@ -136,7 +136,7 @@ def _name(trace: AttentionTrace, writer: Writer) -> str:
 
 
 def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
-    """What holds for the sum, and what follows it."""
+    """Notes on when the sum holds, and on what is done to it afterwards."""
     notes = [t("why.frozen")]
     if why.soft_cap is not None:
         notes.append(t("why.cap", cap=number(why.soft_cap)))

@@ -39,7 +39,10 @@ opened = any(st.session_state.get(name) for name in FOLDS)
 answered = []
 if scene.source == "model":
     texts = [scene.text] if twin is None else [scene.text, scene.twin]
-    answered = [one.of(scene.kind) for one in answers.asked(scene, [(text, ()) for text in texts])]
+    answered = [
+        one.with_kind(scene.kind)
+        for one in answers.traces_with_answers(scene, [(text, ()) for text in texts])
+    ]
     if answered and not answered[0].answers:
         st.caption(t("answer.elsewhere"))
 weights = sentences.show(
@@ -53,7 +56,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
         st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
 model_info.about(trace)
 if model_source.is_third_party(trace):
-    layer_strip.of_attention(trace, scene)
+    layer_strip.show_with_link(trace, scene)
 overview_fold = overview.fold(trace, opened=overview.opens(trace))
 if trace.sides.length <= MAX_ALL_PAIRS:  # for a longer text the overview shows the other measurements
     if measured := fold(t("roles.title"), key="measurements"):

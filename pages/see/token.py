@@ -23,7 +23,7 @@ def page() -> None:
     row = both[0].looks.weights.iloc[subject.head]
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
     layer, head, token = subject.layer, subject.head, subject.token
-    chooser.of_head(trace, layer=layer, head=head, query=token, limit=limit, sticky=True)
+    chooser.show_head(trace, layer=layer, head=head, query=token, limit=limit, sticky=True)
     answers.reading(trace, layer=layer, head=head, query=token)
     atlases.link(trace)
     model_info.layer(trace, subject.layer)

@@ -43,7 +43,7 @@ def child(n_layers: int) -> dict:
     parts = {
         "trace": (compute, "trace"),
         "overview": (overview, "show"),
-        "view": (head_view, "of_traces"),
+        "view": (head_view, "draw_traces"),
         "measured": (measurements, "show"),
         "check": (matrices, "check_badge"),
         "numbers": (matrices, "numbers"),

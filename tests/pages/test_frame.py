@@ -522,7 +522,7 @@ def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):
 
     monkeypatch.setattr(layer_strip.st, "query_params", {"place": "9" * 5000})
     monkeypatch.setattr(layer_strip.st, "session_state", Held())
-    assert layer_strip.first_place(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
+    assert layer_strip.first_position(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
 
 
 def test_a_missing_head_leaves_the_link(opened, move, component):

@@ -14,7 +14,7 @@ from mha_core.export.payload import size
 from mha_core.scene.scene import Scene
 from pages._kit import head_view, matrices, overview, why
 from pages._kit.charts import file_name
-from pages._kit.matrices import OF_ONE_HEAD, csv
+from pages._kit.matrices import HEAD_MATRICES, csv
 from pages._kit.text import literal
 
 PAGE = "pages/see/heads.py"
@@ -204,7 +204,7 @@ def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye):
 # The numbers
 
 
-@pytest.mark.parametrize("name", OF_ONE_HEAD)
+@pytest.mark.parametrize("name", HEAD_MATRICES)
 def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
     app = opened("numbers", mask="causal", head=2)
     app.selectbox(key="table").set_value(name).run()

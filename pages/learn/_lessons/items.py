@@ -1,4 +1,4 @@
-"""Questions posed on this server: within its limits, and what is computed of them once for all students."""
+"""The questions that this server asks, within its limits, with results computed once for all students."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -19,9 +19,9 @@ Result = TypeVar("Result")
 
 
 def trace(scene: Scene, edits: Sequence[Edit] = ()) -> AttentionTrace:
-    """The trace of a scene with its own changes, then `edits`; a model's with its answers where it is asked.
+    """The trace of a scene with its own changes, then `edits`; with a model's answers if the scene asks.
 
-    Raises `MhaError` where this server has none.
+    Raises `MhaError` if this server has none.
     """
     every = [*edits_of(read(scene.edits)[0]), *edits]
     if scene.source != "model":
@@ -32,17 +32,17 @@ def trace(scene: Scene, edits: Sequence[Edit] = ()) -> AttentionTrace:
         )
     model_source.load(scene, st.empty())
     if scene.ask_model:
-        return model_source.answered(scene, scene.text, every).of(scene.kind)
+        return model_source.answered(scene, scene.text, every).with_kind(scene.kind)
     return compute.trace(scene, edits=every)
 
 
 def item(place: Place) -> Item:
-    """The question of a screen in the reader's language. Raises `MhaError` for a link that cannot be."""
+    """The question of a screen in the reader's language. Raises `MhaError` for an invalid link."""
     return place.screen.item(language(), trace)
 
 
 def refusal(item: Item) -> MhaError | None:
-    """Why the question cannot be asked: its scene is not to be had, or it is ambiguous."""
+    """Why the question cannot be asked: its scene cannot be computed, or it is ambiguous."""
 
     def find() -> MhaError | None:
         try:
@@ -72,7 +72,7 @@ def is_right(item: Item, answer: str) -> bool | None:
 
 
 def may_have_like(item: Item) -> bool:
-    """Whether there may be a like case: there is none of two pictures, or of a size of the model."""
+    """Whether there may be a like case; questions on two pictures or on a size of the model have none."""
     return item.question.kind != "choose" and getattr(item.question, "quantity", "") not in ("d_k", "cache")
 
 

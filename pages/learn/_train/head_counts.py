@@ -39,7 +39,7 @@ DEFAULT_WIDTH = 64  # d_model, where it is among the widths
 def page() -> None:
     st.title(t("head_counts.heading"), anchor=False)
     st.caption(t("head_counts.intro"))
-    model_info.of_ours()
+    model_info.note_small_models_only()
     d_model = _width()
     scores = None if d_model is None else _scores(d_model)
     figures = st.grid(1 if scores is None else 2, min_column_width=340)

@@ -35,7 +35,7 @@ CONFIG = {"displaylogo": False, "displayModeBar": False}
 def page() -> None:
     st.title(t("train.heading"), anchor=False)
     st.caption(t("train.intro", bare=LIVE["bare"]))
-    model_info.of_ours()
+    model_info.note_small_models_only()
     plan = _plan()
     _buttons(plan)
     _watch(plan)
@@ -156,7 +156,7 @@ def _watch(plan: Plan) -> None:
 
 
 def _full(error: MhaError) -> None:
-    """A training that may not wait, with a button to each of one's own that do: there they are stopped."""
+    """Say that the queue is full, with a button to each waiting training of the visitor, to stop it there."""
     st.warning(literal(said(error)), icon=":material/hourglass_top:")
     with st.container(horizontal=True):
         for number, fix in enumerate(error.fixes):
@@ -209,7 +209,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         )
     )
     layer = min(state.focus().layer, len(record.weights[0])) - 1
-    head_view.of_weights(
+    head_view.draw_weights(
         list(zip(record.weights, tokens, strict=True)),
         layer=layer,
         token=int(famous(job.plan.language).pronoun[0]),

@@ -81,7 +81,7 @@ def show(subject: Subject) -> None:
 
 
 def _begin(subject: Subject, usual: str) -> None:
-    """Another head begins with the measure that stands out in it, and with its strongest text."""
+    """For another head, begin with the measure that stands out in it, and with its strongest text."""
     place = subject.atlas.folder.name, subject.layer, subject.head
     if st.session_state.get("atlas_place", place) != place and not streamlit_parts.after_history():
         st.session_state.update({MEASURE: usual, DECILE: str(DECILES), TEXT: "1"})
@@ -120,7 +120,7 @@ def _draw(subject: Subject, example: Example) -> None:
         return
     place: dict[str, Any] = {"layer": subject.layer, "head": subject.head, "token": example.query}
     alone = {"questions": None}  # no other head is drawn that answers a question there
-    head_view.of_traces([trace], **place, key="atlas_view", follows=False, more=alone)
+    head_view.draw_traces([trace], **place, key="atlas_view", follows=False, more=alone)
     st.caption(_cell(trace, subject, example))
     scene = replace(scene, focus=focus_on(trace, **place, heads=[subject.head]))
     links = " · ".join(f"[{t(f'{name}.title')}]({_address(scene, page)})" for page, name in OPENS.items())
@@ -148,6 +148,6 @@ def _scene(atlas: Atlas, text: str) -> Scene:
 
 
 def _address(scene: Scene, page: str) -> str:
-    """Where a scene opens on a page."""
+    """The address at which a scene opens on a page."""
     here = parts(scene.link())
     return f"./{compose(here._replace(page=page, values={**here.values, **in_link()}))}"

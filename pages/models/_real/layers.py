@@ -20,7 +20,7 @@ Drawn = tuple[np.ndarray, Literal["weights", "signed"], np.ndarray | None]
 
 
 def show(trace: AttentionTrace, scene: Scene) -> None:
-    """The strip of layers, and below it the pictures of the chosen layer, where it has some of its own."""
+    """The strip of layers, and below it the pictures of the chosen layer, if it has some of its own."""
     chosen = layer_strip.show(trace, scene)
     if chosen.mixer is not None:
         from pages.models._real import mixer  # for models that have such layers
@@ -53,7 +53,7 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     labels = layer_trace.sides.queries.labels
     cut = window(len(labels), query, WINDOW)
     shown, part = Crop(cut, cut), cut or slice(None)
-    charts.say_part(shown, layer_trace.sides)
+    charts.show_part(shown, layer_trace.sides)
     where = replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides))
     rows, keys = pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
     chosen = index.chosen[own]
@@ -101,7 +101,7 @@ def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
         pd.Index(labels[part], name="token"),
         pd.RangeIndex(1, values.shape[1] + 1, name=name),
     )
-    charts.say_part(shown, layer_trace.sides)
+    charts.show_part(shown, layer_trace.sides)
     drawn = Heatmap(
         "gate",
         t("layers.gate"),

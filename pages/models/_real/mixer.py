@@ -46,7 +46,7 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     shown, part = Crop(cut, cut), cut or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
-    charts.say_part(shown, sides)
+    charts.show_part(shown, sides)
     takers, givers = (pd.Index(labels[part], name=name) for name in ("to", "from"))
     sums = matrix.sum(1)
     first = part.start or 0

@@ -58,7 +58,7 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
     labels = trace.layers[layer].sides.queries.labels
     cut = window(len(labels), token, WINDOW)
     shown, rows = Crop(cut), cut or slice(None)
-    charts.say_part(shown, trace.layers[layer].sides)
+    charts.show_part(shown, trace.layers[layer].sides)
     for name, values in named_vectors.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])
         dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")

@@ -45,7 +45,7 @@ def of_weights(sides: pair.Pair) -> None:
         heatmaps.Heatmap(name, side.heading, t("matrix.weights"), table, "weights", limit=end)
         for (name, table), side in zip(named.items(), sides, strict=True)
     ]
-    drawn.append(pair.between(*drawn))
+    drawn.append(pair.subtract(*drawn))
     heatmaps.draw(drawn, key="compare-words", stacked=True)
     _divergence(divergence(compared.first, compared.second), compared.row_of(sides[0].query))
 

@@ -41,7 +41,7 @@ def show(
     """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
 
     It `reports` each move where the page shows more that follows it. `answered` are traces of the same
-    sentences with the model's answers, where they have been asked for. Returns what `of_traces` does.
+    sentences with the model's answers, where they have been asked for. Returns what `draw_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     words = {field: compute.once(one, _words) for field, one in traces.items()}
@@ -71,7 +71,7 @@ def show(
     if scene.source != "file":
         blocking = {"text": template("heads.block"), "hint": template("heads.block_hint")}
         more |= {"without": t("heads.without"), "block": blocking}
-    payload = head_view.of_traces(every, **focus, values=True, more=more, on_hide=hide)
+    payload = head_view.draw_traces(every, **focus, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
 
@@ -110,7 +110,7 @@ def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
         return None
     place = {"layer": layer, "head": head, "row": asked["row"], "column": asked["column"]}
     symbol = MATRICES[name].written(trace.layers[layer], head)
-    return explained.of_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
+    return explained.describe_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
 
 
 def _plot(traces: Sequence[AttentionTrace]) -> None:
@@ -125,4 +125,4 @@ def _plot(traces: Sequence[AttentionTrace]) -> None:
     part = around(trace, query, layer=layer, head=head)
     drawn = picture(trace, name, layer=layer, head=head, part=part)
     limit = heatmaps.scale_end(state.focus().scale, float(np.nanmax(drawn.frame.to_numpy())))
-    heatmaps.plot(matrices.of_picture(drawn, name, limit=limit, query=query), key=head_view.PLOT)
+    heatmaps.plot(matrices.to_heatmap(drawn, name, limit=limit, query=query), key=head_view.PLOT)

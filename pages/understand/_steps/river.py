@@ -53,7 +53,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
 
 
 def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> list[dict[int, str]]:
-    """What stands before each step and behind the last, by row; "" where a line passes."""
+    """The symbols before each step and after the last, by row; "" where only a line passes."""
     of = trace.layers[layer]
     number, shared = head + 1, of.kv_head(head) + 1
     vectors = {0: f"Q{subscript(number)}", 1: f"K{subscript(shared)}", 2: f"V{subscript(shared)}"}
@@ -78,7 +78,7 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
 def pictures(
     trace: AttentionTrace, *, layer: int, head: int, query: int, part: Crop, limit: float, follow: bool
 ) -> None:
-    """The matrices of all steps, each one once; of the step in focus those that it takes and makes.
+    """The matrices of all steps, each one once; a step shows those that it reads and computes.
 
     They `follow` the token in focus without the server.
     """
@@ -109,5 +109,5 @@ def _pictures(
 
 def _matrix(picture: Picture, name: str, *, limit: float, query: int) -> heatmaps.Heatmap:
     """A matrix. A click on a cell of two tokens chooses both; their path says where its number comes from."""
-    drawn = matrices.of_picture(picture, name, limit=limit, query=query)
+    drawn = matrices.to_heatmap(picture, name, limit=limit, query=query)
     return replace(drawn, matrix=None, start=picture.start) if picture.name in ON_THE_PATH else drawn

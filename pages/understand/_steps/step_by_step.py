@@ -57,7 +57,7 @@ def _steps() -> None:
         matrices.check_badge(layer, query)
     missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
     if known_steps:
-        charts.say_part(part, layer.sides, t("steps.part"))
+        charts.show_part(part, layer.sides, t("steps.part"))
         shown = river.draw(trace, known_steps, layer=layer_index, head=head)
     with st.container(gap=None, key="of_steps"):  # one of them is shown (river.draw)
         for count, step in enumerate(known_steps, start=1):
@@ -77,7 +77,7 @@ def _steps() -> None:
     if known_steps:
         cell_path.draw(trace, **place, query=query, steps=river.STAGES, opens=shown in river.STAGES)
         river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
-    chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
+    chooser.show_head(trace, **place, query=query, limit=limit, in_browser=alone)
     atlases.link(trace)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
     if layer.knows("q") and (opened := views.fold(t("why.title"), key=why.FOLD)):

@@ -1,4 +1,4 @@
-"""Where a token gets to in two layers: the path in words, and the weights of two heads, multiplied."""
+"""The path of a token through two layers, in words, and the weights of two heads, multiplied."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def _hops() -> None:
 
 
 def _offer() -> None:
-    """NumberRow that choose models with two layers."""
+    """Buttons that choose models with two layers."""
     with st.container(horizontal=True):
         for architecture in ("standard", "glass-box"):
             st.button(
@@ -89,7 +89,7 @@ def _best(trace: AttentionTrace, *, query: int, layer: int) -> tuple[int, int]:
 
 
 def _row(trace: AttentionTrace, *, query: int, first: int, second: int, layer: int) -> np.ndarray:
-    """Where the token gets to in two hops. (key,)"""
+    """The weights with which the token reaches each key in two hops. (key,)"""
     return two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
 
 
@@ -176,7 +176,7 @@ def _show_matrices(
     """The weights of both heads and their product, on one colour scale; of a long text the part around."""
     query = min(query, len(trace.tokens) - 1)
     part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
-    charts.say_part(part, trace.sides)
+    charts.show_part(part, trace.sides)
     settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
     drawn = compute.once(trace, _matrices, scale=state.focus().scale, **settings)
     traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": first, "hop2": second}
@@ -209,6 +209,6 @@ def _matrices(
     )
     limit = heatmaps.scale_end(scale, float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])))
     return [
-        matrices.of_picture(matrix, name, limit=limit, query=query, result=name == "product")
+        matrices.to_heatmap(matrix, name, limit=limit, query=query, result=name == "product")
         for name, matrix in zip(("first", "second", "product"), pictures, strict=True)
     ]

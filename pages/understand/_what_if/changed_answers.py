@@ -28,7 +28,7 @@ DECISIVE = 0.5  # of an answer's probability, which a head takes away
 
 
 class Answered(NamedTuple):
-    """Both traces with the model's answers; and those of the kind of attention that is looked at."""
+    """Both traces with the model's answers, and the same for the chosen kind of attention."""
 
     before: AttentionTrace
     after: AttentionTrace
@@ -43,23 +43,22 @@ def asked(
     *,
     scene: Scene,
 ) -> Answered | None:
-    """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
+    """Both traces with the model's answers, a transformers model's only on request; None without any."""
     if scene.source != "model":
         return Answered(before, after, (before, after)) if any(before.answers) else None
     texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
-    found = answers.asked(scene, texts)
+    found = answers.traces_with_answers(scene, texts)
     if not found:
         return None
-    seen = found[0].of(scene.kind), found[-1].of(scene.kind)
+    seen = found[0].with_kind(scene.kind), found[-1].with_kind(scene.kind)
     return Answered(found[0].whole, found[-1].whole, seen)
 
 
 def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap]) -> None:
-    """What the model answers, and what became of it: at each word, wherever it stands.
+    """Show the model's answer at each word, wherever it stands, before and after the changes.
 
-    A small model, which is asked about every word, at pronouns and hidden words, and where its answer has
-    become another; where many have, these stand in a table. Where words cannot be set against each other,
-    what it answers now.
+    A small model is asked about every word: its answers are shown at pronouns and hidden words, and where
+    they have changed; many are put into a table. If words cannot be matched, only the new answers are shown.
     """
     partners: Sequence[int] | None = swaps.order(before.answered, after.answered, swapped)
     columns: tuple[str, ...] = ("before",) if before is after else ("before", "after")
@@ -93,7 +92,7 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
 
 
 def became(word: str, old: Answer, new: Answer) -> str:
-    """What became of an answer, in a sentence."""
+    """A sentence on how an answer has changed."""
     if is_known(old) or is_known(new):
         if old[0][0] != new[0][0] or not (is_known(old) and is_known(new)):
             return t("what_if.answer_other", word=word, before=_guess(old), after=_guess(new))
@@ -124,7 +123,7 @@ def _named(word: str) -> str:
 
 
 def of_heads(scene: Scene, trace: AttentionTrace) -> None:
-    """What each head does for an answer, measured where a person asks for it."""
+    """Show the effect of each head on an answer, measured on request."""
     st.header(t("what_if.effects"))
     st.caption(t("what_if.effects_intro"))
     answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
@@ -211,7 +210,7 @@ def _draw(frame: pd.DataFrame) -> None:
 
 
 def _layers(frame: pd.DataFrame) -> dict[int, int | str]:
-    """What a page calls each layer: its number, of several kinds the kind and the number there."""
+    """The name of each layer on a page: its number, and among several kinds the kind and the number in it."""
     every = frame.drop_duplicates("layer").sort_values("layer")
     if "kind" not in every:
         return {at: at + 1 for at in every["layer"].tolist()}

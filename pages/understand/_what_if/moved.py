@@ -13,7 +13,7 @@ from mha_core.analysis.frames import WINDOW, around, picture, window
 from mha_core.attention.edits import Concatenation, Edit
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, model_source, pair
-from pages._kit.matrices import of_picture, symbol
+from pages._kit.matrices import symbol, to_heatmap
 from pages._kit.text import joined, literal, number, said, t
 from pages.understand._what_if.sides import Rearranged
 
@@ -27,9 +27,9 @@ def matrices(
     partners: pair.Partners | None,
     painted: Callable[[str, range, range], None],
 ) -> None:
-    """What a change does to a head, from its weights to what its layer hands on: the matrices that differ.
+    """The matrices of a head that a change alters, from its weights to the output of its layer.
 
-    Those that stay are named. Weights stand there in any case: in their picture cells are hidden.
+    The others are named. The weights are always drawn, because cells are hidden in their picture.
     """
     if len(sides) == 1:
         pair.show_matrices(sides, ["weights"], key="what-if", painted=painted)
@@ -51,7 +51,7 @@ def matrices(
 
 
 def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: int, query: int) -> None:
-    """Where W^O is left out of a layer, that Z is what its heads write: both, on one scale, and their gap."""
+    """If W^O is left out of a layer: Z and the sum of what its heads write, on one scale, and their gap."""
     if not any(isinstance(edit, Concatenation) and edit.layer in (None, layer) for edit in edits):
         return
     of_layer = trace.layers[layer]
@@ -64,7 +64,7 @@ def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, hea
         for name in ("output" if alone else "concat", "result")
     ]
     end = max(float(np.abs(one.frame.to_numpy()).max()) for one in both)
-    drawn = [replace(of_picture(one, one.name, limit=end, query=query), limit=end) for one in both]
+    drawn = [replace(to_heatmap(one, one.name, limit=end, query=query), limit=end) for one in both]
     traces = dict.fromkeys((one.name for one in both), trace)
     heatmaps.draw(drawn, key="what-if-z", traces=traces)
 
@@ -72,9 +72,9 @@ def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, hea
 def reached(
     before: AttentionTrace, after: AttentionTrace, text: Rearranged, edits: Sequence[Edit], *, query: int
 ) -> None:
-    """How far the heads' outputs of each token moved, layer by layer, and where nothing can change at all.
+    """Show how far the heads' outputs of each token moved, layer by layer, and where nothing can change.
 
-    Of a long text the part around the token.
+    Of a long text, the part around the token is shown.
     """
     if text.partners is None:
         return
@@ -90,7 +90,7 @@ def reached(
     ]
     moved = np.stack(
         [
-            np.linalg.norm(new - text.partners.of(old, "query"), axis=-1)
+            np.linalg.norm(new - text.partners.align(old, "query"), axis=-1)
             for old, new in zip(*outputs, strict=True)
         ]
     )
@@ -118,9 +118,9 @@ def _outputs(layer: LayerTrace, *, part: tuple[int | None, int | None]) -> np.nd
 
 
 def _cone(text: Rearranged, edits: Sequence[Edit]) -> list[np.ndarray]:
-    """What edits, and words in other places, can reach in the layers of the chosen kind of attention.
+    """The cells that edits and swapped words can reach in the layers of the chosen kind of attention.
 
-    A change goes through the other kinds, too. Raises `MhaError` as `cone` does.
+    A change passes through the other kinds, too. Raises `MhaError` as `cone` does.
     """
     whole, kind = text.trace, None
     if text.scene.source == "model":
@@ -153,7 +153,7 @@ def _measured(
 ) -> dict[str, object]:
     """How far weights moved, and how many rows are saturated, before and after.
 
-    Of a long text a head at a time.
+    A long text is measured one head at a time.
     """
     heads = [None] if rows is None else range(before.n_heads)
     part = (None, None) if rows is None else (rows.start, rows.stop)
@@ -161,7 +161,7 @@ def _measured(
     for head in heads:
         tables = [compute.once(one, _weights, head=head, part=part) for one in (before, after)]
         if partners is not None:
-            old = partners.of(tables[0], *("head",) * (head is None), "query", "key")
+            old = partners.align(tables[0], *("head",) * (head is None), "query", "key")
             largest = max(largest, float(np.abs(tables[1] - old).max()))
         for side, weights in enumerate(tables):
             saturated[side] += (weights.max(-1) > SATURATED).sum()
