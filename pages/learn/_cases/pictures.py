@@ -48,7 +48,7 @@ def _theme() -> str:
     return ink + "".join(f".{name}{at} {{ fill: {_colour(scale, at)}; }}" for name, scale, at in shades)
 
 
-# What pictures are made of
+# The parts of pictures
 
 
 def _colour(scale: str, at: int) -> str:
@@ -78,7 +78,7 @@ def _cells(
     limit: float | None = None,
     hidden: np.ndarray | None = None,
 ) -> Iterable[str]:
-    """A matrix in a box: x, y, width and height. What is hidden has no colour of the scale."""
+    """A matrix in a box: x, y, width and height. Hidden cells have no colour of the scale."""
     x, y, wide, tall = box[0], box[1], box[2] / values.shape[1], box[3] / values.shape[0]
     scale = "d" if signed else "s"
     end = limit or np.abs(values[np.isfinite(values)]).max()
@@ -185,7 +185,7 @@ def _widths(case: Case) -> Iterable[str]:
 
 
 def _looks(case: Case) -> Iterable[str]:
-    """From the token of the scene to what the drawn heads look at, in both sentences."""
+    """The attention of the drawn heads from the token of the scene, in both sentences."""
     scene = case.scene
     heads = [int(head) - 1 for head in scene.focus.heads.split(",") if head]
     texts = [text for text in (scene.text, scene.twin) if text]
@@ -308,7 +308,7 @@ def _latent(case: Case) -> Iterable[str]:
 
 
 def _words(case: Case) -> Iterable[str]:
-    """How far the differences of every two pairs point the same way."""
+    """How much the differences of every two pairs point in the same direction."""
     scene = case.scene
     language = mini.language(scene.text)
     names, matrix = mini.vectors(mini.model(mini.find(language, scene.architecture, scene.h, scene.d_model)))

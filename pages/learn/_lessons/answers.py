@@ -10,7 +10,7 @@ ESCAPES = {"%": "%25", BETWEEN: "%7E"}  # in an answer that is a sentence
 
 
 def read(code: str) -> dict[int, str]:
-    """The answers by the numbers of their screens; a part that is none is left out."""
+    """The answers by the numbers of their screens; an invalid part is left out."""
     found = {}
     for part in code[:MAX_CHARACTERS].split(BETWEEN):
         number, dash, answer = part.partition(AFTER_NUMBER)
@@ -22,7 +22,7 @@ def read(code: str) -> dict[int, str]:
 
 
 def written(answers: Mapping[int, str]) -> str:
-    """The answers as a link has them; the longest are left out of one that would be too long."""
+    """The answers as a link has them; if the link would be too long, the longest are left out."""
     parts = {}
     for number, answer in sorted(answers.items()):
         for character, escape in ESCAPES.items():

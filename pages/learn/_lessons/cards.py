@@ -86,7 +86,7 @@ def _open() -> None:
 
 
 def _take() -> None:
-    """Open the file in the uploader; what is wrong in it is said line by line, and nothing else changes."""
+    """Open the file in the uploader; if it is wrong, only its errors are shown, line by line."""
     upload = st.session_state[FILE]
     st.session_state.pop(REFUSED, None)
     if upload is None:

@@ -100,7 +100,7 @@ def _now(code: str) -> dict[str, Any]:
 
 @st.fragment(run_every=SECONDS)
 def _live(code: str, projected: bool) -> None:
-    """What changes while the class works, drawn anew every two seconds."""
+    """The part of the desk that changes while the class works, drawn anew every two seconds."""
     from mha_core.room.rooms import Unavailable
 
     now = _now(code)
@@ -129,7 +129,7 @@ def _live(code: str, projected: bool) -> None:
 
 
 def _act(code: str) -> None:
-    """What the teacher has done; what the room refuses is said on the desk."""
+    """Carry out an act of the teacher; the desk says what the room refuses."""
     from mha_core.room.rooms import Unavailable
 
     acted, now = st.session_state[KEY].acted, _now(code)
@@ -174,12 +174,12 @@ def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
 
 
 def _screen(room: "Room", now: dict[str, Any]) -> int:
-    """The screen in hand: where the class is, else the one that was looked at."""
+    """The screen that is shown: where the class is, else the one last looked at."""
     return room.pace.screen or min(now["screen"], len(room.lesson.screens))
 
 
 def invitation(code: str) -> dict[str, object]:
-    """What the class is shown: the link that joins the room, and its picture."""
+    """The invitation that the class is shown: the link that joins the room, and its picture."""
     from mha_core.room import qr
 
     link = f"{place.page_address()}?room={rooms.rooms().invitation(code)}"
@@ -225,7 +225,7 @@ def _table(
 ) -> dict[str, object]:
     """A row for each student, raised hands first, with the sign of the latest vote on each screen.
 
-    A row has of each sign its place among those that there are.
+    A row holds each sign as its position in the list of signs.
     """
     screens = range(1, len(room.lesson.screens) + 1)
     latest: dict[tuple[int, int], KeptAnswer] = {}

@@ -1,4 +1,4 @@
-"""What a teacher does with a room besides the lesson: its table, its end, its secret link, receipts."""
+"""The teacher's tasks besides the lesson: the room's table, its end, its secret link, receipts."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TOLD = "desk_told"  # in the session: what came of the last act
 
 
 def link(desk: "Desk") -> None:
-    """The way back to the desk, which nobody else can give its teacher."""
+    """The link back to the desk, which nobody else can give its teacher."""
     with st.popover(t("room.desk_link"), icon=":material/key:", type="tertiary"):
         st.caption(t("room.desk_link_what"))
         st.code(_link(desk.code), language=None, wrap_lines=True)
@@ -60,7 +60,7 @@ def page(desk: "Desk") -> None:
 
 
 def files(desk: "Desk") -> dict[str, Callable[[], bytes]]:
-    """What writes the table of the room, by the kinds of files."""
+    """The functions that write the table of the room, by kind of file."""
     from mha_core.room.export import rows
 
     return {
@@ -107,7 +107,7 @@ def _end(desk: "Desk") -> None:
 
 
 def _try(act: Callable[[], None]) -> None:
-    """Do it; what the room refuses is said."""
+    """Carry out an act; if the room refuses it, the desk says why."""
     try:
         act()
     except MhaError as error:
@@ -115,7 +115,7 @@ def _try(act: Callable[[], None]) -> None:
 
 
 def _link(code: str) -> str:
-    """The address of the desk, with the secret where no server sees it."""
+    """The address of the desk, with the secret in a part that no server sees."""
     return f"{place.page_address()}?{place.DESK}={code}#{st.session_state[opening.SECRETS][code]}"
 
 

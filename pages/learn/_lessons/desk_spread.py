@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def spreads(
     room: "Room", screen: int, answers: Sequence["KeptAnswer"], known: signs.Known
 ) -> list[dict[str, object]]:
-    """One for each scene that was asked about: languages may have their own; each with its votes."""
+    """A spread for each scene that was asked about, with its votes; languages may have their own scenes."""
     here = [one for one in answers if one.screen == screen]
     by_scene: dict[str, tuple[Item, list[KeptAnswer], list[str]]] = {}
     for spoken in sorted({one.language for one in here} or {language()}):

@@ -170,7 +170,7 @@ def _text(
     tall: bool = False,
     usual: str | None = None,
 ) -> None:
-    """A field for a text of the lesson; `usual` is what is said where it is left empty."""
+    """A field for a text of the lesson; `usual` is the text used if it is left empty."""
     key = _key(name)
 
     def typed() -> None:
@@ -327,7 +327,7 @@ def _choose(
 
 
 def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: int) -> None:
-    """The kind of question, and what it has to know besides the scene."""
+    """The kind of question, and the settings that it needs besides the scene."""
     question, kinds = screen.question, list(KINDS)
     kind, *places = st.columns([3, 2, 2])
     with kind:
@@ -427,7 +427,7 @@ def _with_focus(scene: Scene, **focus: Any) -> dict[str, str]:
 
 
 def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None:
-    """Another kind of question about the same scene, with what it needs to begin with."""
+    """Another kind of question about the same scene, with settings to begin with."""
     question: Question = KINDS[kind]()
     item = Item(question, scene, items.trace)
     needed: dict[str, object] = {"question": question, "other": {}}
@@ -512,7 +512,7 @@ def _teach() -> None:
 
 
 def way_back(here: Place) -> None:
-    """Where a lesson that is being made is tried: back to making it."""
+    """A way back to the editor, shown where a lesson that is being made is tried."""
     if here.lesson.name == library.OWN and library.DRAFT in st.session_state:
         fields = {"lesson": place.MAKE, "screen": "", "answers": ""}
         st.button(

@@ -1,4 +1,4 @@
-"""What came of an answer, in two sentences: of the run in which it holds, and of the model's own.
+"""The outcome of an answer in two sentences: about the run in which it holds, and about the model's own.
 
 Words of a sentence stand between marks, which the browser draws as emphasis (components/lesson/reveal.js).
 """
@@ -23,7 +23,7 @@ UNCHANGED = 1e-6  # of the output's length: less is rounding
 
 
 def sentences(item: Item, answer: str, run: Run) -> list[str]:
-    """One about the answer and one about the model; only the latter where the answer is not scored."""
+    """A sentence about the answer and one about the model; only the latter if the answer is not scored."""
     yours, own = _TOLD[item.question.kind](item, answer, run)
     if run.refusal is not None:
         yours = t("lessons.refused", given=yours, reason=said(run.refusal))
@@ -106,9 +106,9 @@ def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
 
 
 def _most_different(chosen: Item, other: Item, difference: np.ndarray) -> tuple[int, int]:
-    """Where two pictures differ most: in the row that is asked about, if they do there.
+    """The cell in which two pictures differ most: in the row that is asked about, if they differ there.
 
-    Only between words that both sentences have there, if they do between some.
+    If possible it lies between words that both sentences have at the same places.
     """
     same = np.equal(chosen.queries, other.queries)[:, None] & np.equal(chosen.words, other.words)[None]
     shared = np.where(same, difference, 0.0)
@@ -171,7 +171,7 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
 
 
 def _looks(item: Item, trace: AttentionTrace) -> str:
-    """What the model says at the token, and where its head looks most."""
+    """A sentence on what the model says at the token, and where its head looks most."""
     at = int(item.row.argmax())
     looks = t(
         "lessons.looks",
@@ -201,7 +201,7 @@ _TOLD = {
 
 
 def _yours(given: str, item: Item, run: Run, condition: str) -> str:
-    """What was answered, and what the model says then; of one that answers nothing, how its output moves."""
+    """A sentence on the answer and what the model then says; if it says nothing, how far its output moves."""
     if run.executed is None:
         return given
     query, was, now = item.place[2], item.answer, item.answer_in(run.executed)
@@ -241,7 +241,7 @@ def _own(fact: str, item: Item) -> str:
 
 
 def _says(item: Item, trace: AttentionTrace, *, still: bool = False) -> str:
-    """What the model says at the token in a run; "" where it answers nothing."""
+    """The model's answer at the token in a run, in words; "" if it answers nothing."""
     answer = item.answer_in(trace)
     if answer is None:
         return ""

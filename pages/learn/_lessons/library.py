@@ -78,7 +78,7 @@ def keep_draft(lesson: Lesson) -> None:
 
 
 def open_file(content: bytes) -> Lesson:
-    """Open the lesson of a file. Raises `LessonError` for what is none; the one that was open stays so."""
+    """Open the lesson of a file. Raises `LessonError` if it is not one; then the open lesson stays open."""
     if len(content) > MAX_BYTES:
         raise MhaError(
             "A lesson has at most {limit:,} bytes; this one has {size:,}.",
@@ -104,5 +104,5 @@ def _version(written: str) -> str:
 
 
 def version(lesson: Lesson) -> str:
-    """A name for its content: what the browser keeps of a lesson ends when that is another."""
+    """A name for its content; the browser forgets its progress in a lesson when this changes."""
     return _version(lesson.write())

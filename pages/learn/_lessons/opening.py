@@ -19,7 +19,7 @@ def way(lesson: str) -> dict[str, object]:
 
 
 def page() -> None:
-    """What is to be said of a room before it is there."""
+    """The form that opens a room."""
     from mha_core.room.rooms import DAYS as USUAL
     from mha_core.room.rooms import MAX_DAYS
 

@@ -1,4 +1,4 @@
-"""Where a visitor is in which lesson. The link says it: the lesson, the screen and the locked answers."""
+"""The visitor's place in a lesson, as the link gives it: the lesson, the screen and the locked answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Place:
 
     @property
     def is_shown(self) -> bool:
-        """Whether what came of the answer is shown now; a like case is nobody's but the student's."""
+        """Whether the outcome of the answer is shown now; a like case is always the student's own."""
         return self.room is None or self.like > 0 or self.room.shows(self.number)
 
 
@@ -64,7 +64,7 @@ def opened() -> Place | None:
         return None
     lesson = library.lessons().get(name)
     if lesson is None:
-        if name != library.OWN:  # of which the cards say where it has gone
+        if name != library.OWN:  # the cards say where that has gone
             state.say_instead(LESSON, None)
         return None
     locked = answers.read(st.query_params.get(ANSWERS, ""))
@@ -129,7 +129,7 @@ def go(**fields: object) -> None:
 
 
 def now(place: Place) -> dict:
-    """What is true of this screen until it is left, as the hints that were asked for."""
+    """The state of this screen until it is left, such as the hints that were asked for."""
     at = place.lesson.name, place.number
     held = st.session_state.get(NOW)
     if held is None or held["at"] != at:

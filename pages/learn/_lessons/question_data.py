@@ -1,4 +1,4 @@
-"""What the browser is told of a question before it is answered: what can be acted on, and no key."""
+"""The data of a question for the browser before it is answered: everything but the key."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ HIDDEN_WORD = "…"  # in place of a word that would say which picture is which
 
 
 def data(item: Item) -> dict[str, object]:
-    """The words of the sentence, which of them looks, and what else the kind of question is answered by."""
+    """The words of the sentence, the one that looks, and whatever else the kind of question needs."""
     told = {"kind": item.question.kind, "words": item.words, "queries": item.queries, "query": item.place[2]}
     match item.question:
         case Cell():

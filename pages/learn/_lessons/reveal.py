@@ -1,4 +1,4 @@
-"""After the lock: the answer run in the model beside the model's own, what came of it, and the ways on."""
+"""After the lock: the answer run in the model beside the model's own, the outcome, and links onward."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pages.learn._lessons.place import Place
 
 KEY = "lesson_reveal"  # of the component
 HEIGHT = 220  # pixels until it is drawn
-# What is drawn of a question that is not about one row of weights, by its kind or its quantity.
+# The matrices of a question that is not about one row of weights, by its kind or its quantity.
 MATRICES = {
     "cell": ("weights",),
     "choose": ("weights",),
@@ -77,7 +77,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
 
 
 def _of_like(item: Item, is_like: bool) -> str:
-    """What the button to a like case is called; "" where there is none."""
+    """The label of the button to a like case; "" if there is none."""
     if not items.may_have_like(item):
         return ""
     return t("lessons.another_like") if is_like else t("lessons.like")
@@ -86,7 +86,7 @@ def _of_like(item: Item, is_like: bool) -> str:
 def matrices_of(question: Question) -> tuple[str, ...]:
     """The whole matrices that are drawn after an answer; none where the head view draws rows of weights.
 
-    What is drawn is what was asked about: weights would be the answer of a later question.
+    Only matrices that were asked about are drawn: weights could be the answer to a later question.
     """
     return MATRICES.get(getattr(question, "quantity", question.kind), ())
 

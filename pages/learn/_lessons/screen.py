@@ -28,7 +28,7 @@ _screen = components.component(
 
 
 def page(here: Place, below: Callable[[], None] | None = None) -> None:
-    """The screen; `below` draws what stands between the question and what came of the answer."""
+    """Draw the screen; `below` draws what stands between the question and the outcome of the answer."""
     now = place.now(here)
     try:
         item = items.item(here)
@@ -60,7 +60,7 @@ def page(here: Place, below: Callable[[], None] | None = None) -> None:
 
 
 def _answer(here: Place, item: Item, now: dict) -> str | None:
-    """The locked answer of the screen, or of its like case. One of a link that is none is dropped by name."""
+    """The locked answer of the screen, or of its like case. The page names an invalid one and drops it."""
     answer = here.answer
     if answer is None or (problem := items.problem(item, answer)) is None:
         return answer
@@ -69,7 +69,7 @@ def _answer(here: Place, item: Item, now: dict) -> str | None:
 
 
 def _look_at(here: Place, item: Item, now: dict) -> None:
-    """Let the pictures of the page look where the scene of the screen does, once it is another one."""
+    """Move the focus of the page's pictures to that of the screen's scene, once the screen has changed."""
     at = (library.version(here.lesson), item.scene.link())
     if now.get("looks_at") != at:
         now["looks_at"] = at
@@ -106,13 +106,13 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
 
 
 def progress_of(here: Place) -> dict[str, str]:
-    """The name under which the browser keeps how far it is: with a class it is another lesson than alone."""
+    """The name under which the browser stores progress: per room, so that a class leaves one's own alone."""
     name = here.lesson.name if here.room is None else f"room-{here.room.code}"
     return {"name": name, "version": library.version(here.lesson)}
 
 
 def _in_room(here: Place) -> dict[str, object] | None:
-    """What the class changes on a screen; None without one."""
+    """The data by which a class changes a screen; None without a class."""
     room = here.room
     if room is None:
         return None
@@ -139,7 +139,7 @@ def _query(values: Mapping[str, str]) -> str:
 
 
 def acted(here: Place) -> Callable[..., None]:
-    """What an act on the screen does; `key` is that of the component on which it happened."""
+    """Carry out an act on the screen; `key` is that of the component on which it happened."""
 
     def act(key: str = KEY) -> None:
         acted = st.session_state[key].acted

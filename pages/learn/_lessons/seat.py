@@ -1,6 +1,6 @@
 """A student's seat in a room: joining, the lesson at the pace of the class, and answers that the room keeps.
 
-Who sits there is known by a token that the browser holds and sends (components/lesson/seat.js). An answer
+A student is known by a token that the browser holds and sends (components/lesson/seat.js). An answer
 comes as the act "lock" of this component, again and again until the data of the room name it as kept.
 """
 
@@ -69,7 +69,7 @@ def page() -> None:
 
 
 def join_field() -> None:
-    """Where the code of a room is typed; what it opens is a page of its own."""
+    """The field for the code of a room, which opens a page of its own."""
     with st.form("room_join", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input(
             t("room.seat_code"), key=TYPED, placeholder=t("room.seat_code_like"), max_chars=40, width=240
@@ -90,7 +90,7 @@ def _open() -> None:
 
 
 def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
-    """Where one joins; a browser that holds a token sends it, and comes in."""
+    """The door, where students join; a browser that already holds a token sends it and is let in."""
     from mha_core.room.rooms import Unavailable
 
     try:
@@ -162,7 +162,7 @@ def _read(code: str, token: str) -> Sitting:
 
 
 def _place(sitting: Sitting) -> Place:
-    """Where the student is: on the screen of the class, if that is on one."""
+    """The student's place in the lesson: the screen of the class, if that is on one."""
     room, kept = sitting.room, sitting.kept
     fixed = room.pace.screen
     if fixed is not None and st.query_params.get(place.SCREEN) != str(fixed):
@@ -198,7 +198,7 @@ def _line(sitting: Sitting, here: Place) -> None:
 
 
 def _receipt(sitting: Sitting) -> dict[str, object] | None:
-    """What the student has done, as a code and a picture; None while the database does not answer."""
+    """The receipt of the student's work, as a code and a picture; None while the database does not answer."""
     room = sitting.room
     try:
         code = sitting.seat.receipt()
@@ -245,7 +245,7 @@ def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None)
 
 
 def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
-    """What the browser does in the room; "look" is a run by itself, as after an act of the teacher."""
+    """Carry out an act of the browser in the room; "look" only reruns the page, as when the teacher acts."""
 
     def act() -> None:
         acted = st.session_state[KEY].acted
@@ -279,7 +279,7 @@ def _told(act: Callable[[], object]) -> None:
 
 
 def _keep(sitting: Sitting, number: int, vote: int, answer: str) -> None:
-    """Write an answer. One that cannot be one is refused by name, and the browser drops it."""
+    """Write an answer. An invalid one is refused with the reason, and the browser drops it."""
     from mha_core.room.rooms import Unavailable, Unknown
 
     try:

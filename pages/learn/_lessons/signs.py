@@ -1,4 +1,4 @@
-"""What an answer of a room says to its teacher, as a sign; each is computed once, and so many in a moment."""
+"""The signs by which a teacher sees the answers of a room; each is computed once, a few at a time."""
 
 import time
 from collections.abc import Iterable

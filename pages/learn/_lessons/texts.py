@@ -1,4 +1,4 @@
-"""The texts of a lesson in the reader's language; what its file leaves out is said for it."""
+"""The texts of a lesson in the reader's language, with defaults for those that its file leaves out."""
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item, Question
@@ -16,7 +16,7 @@ def title(lesson: Lesson) -> str:
 
 
 def goal(lesson: Lesson) -> str:
-    """What one can do after it; "" where it does not say."""
+    """The goal of a lesson, as something that one can do; "" if its file gives none."""
     return in_language(lesson.goal, language())
 
 
@@ -26,9 +26,9 @@ def paper(lesson: Lesson) -> str:
 
 
 def ask(place: Place) -> str:
-    """What the screen asks, in the words of its file or, where it does not say, of its kind of question.
+    """The question of a screen, in the words of its file or else of its kind of question.
 
-    "" where that depends on a scene that cannot be.
+    "" if that depends on a scene that cannot be computed.
     """
     try:
         asked = in_language(place.screen.ask, language())
@@ -38,7 +38,7 @@ def ask(place: Place) -> str:
 
 
 def ask_of(question: Question, scene: Scene) -> str:
-    """What a question asks of any scene, as of a like case, which has other words than the lesson's."""
+    """The text of a question about any scene, such as a like case, whose words are not the lesson's."""
     looks = {"head": scene.focus.head, "query": scene.focus.token, "key": scene.focus.key_token}
     match question:
         case Order():
@@ -61,7 +61,7 @@ def change(item: Item, answer: str) -> str:
 
 
 def notice(place: Place) -> str:
-    """What to notice after the answer; "" where it does not say."""
+    """A hint on what to notice after the answer; "" if the file gives none."""
     return in_language(place.screen.notice, language())
 
 

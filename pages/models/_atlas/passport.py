@@ -99,7 +99,7 @@ def _of_trace(trace: AttentionTrace, *, layer: int) -> np.ndarray:
 
 
 def _of_own(subject: Subject) -> str:
-    """Which sentence is the visitor's, and what is not known of it."""
+    """A note on the visitor's own sentence, and on what is not known about it."""
     if subject.own is None:
         return ""
     text = subject.own.tokens.text

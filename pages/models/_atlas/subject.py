@@ -1,4 +1,4 @@
-"""What the page Atlas is about: an atlas, one of its heads, and the visitor's own sentence."""
+"""The subject of the page Atlas: an atlas, one of its heads, and the visitor's own sentence."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,9 +19,9 @@ from pages._kit.text import t
 
 
 class Subject(NamedTuple):
-    """An atlas and the chosen head, from 0; the trace of the visitor's sentence where it is of that model.
+    """An atlas and the chosen head, from 0, and the trace of the visitor's sentence if it is of that model.
 
-    `has_own` is False where the model of the visitor's sentence has no atlas at hand.
+    `has_own` is False if there is no atlas for the model of the visitor's sentence.
     """
 
     atlas: Atlas
@@ -36,12 +36,12 @@ class Subject(NamedTuple):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Those of the chosen head, the largest first."""
+        """The claims about the chosen head, the largest first."""
         return self.every_claim.get((self.layer, self.head), ())
 
     @property
     def has_links(self) -> bool:
-        """Whether the links between the words of the texts are known: then they are made-up sentences."""
+        """Whether the links between words are known, as they are in made-up sentences."""
         return _has_links(self.atlas)
 
     @property
@@ -50,7 +50,7 @@ class Subject(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """What a saved figure says of where its numbers come from."""
+        """The source of the numbers, for the caption of a saved figure."""
         settings = self.atlas.manifest["settings"]
         sizes = {"h": settings.get("h"), "d_model": settings.get("d_model")}
         return Origin(source=self.atlas.source, note=_texts(self.atlas), **sizes)
@@ -84,7 +84,7 @@ def choose() -> Subject:
 
 
 def _of_scene() -> AttentionTrace | None:
-    """The trace of the visitor's sentence; None where its model is not there or cannot read it."""
+    """The trace of the visitor's sentence; None if its model is not there or cannot read it."""
     scene = state.current()
     return None if scene.source == "model" and not model_source.ready(scene) else compute.peek(scene)
 
@@ -96,7 +96,7 @@ def _usual(atlases: Sequence[Atlas]) -> Atlas:
 
 
 def _within(field: str, number: int, most: int) -> int:
-    """A layer or a head of the scene, the last one where the atlas has fewer."""
+    """A layer or a head of the scene, or the last one if the atlas has fewer."""
     if number > most:
         state.say_instead(field, most)
     return min(number, most)

@@ -13,7 +13,7 @@ TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
 def trace_or_offer(scene: Scene) -> AttentionTrace | None:
-    """The trace of the scene's model; None, with a note on what to do, where there is none."""
+    """The trace of the scene's model; None, with a note on what to do, if there is none."""
     if scene.source != "model":
         st.info(t("real.other"), icon=":material/deployed_code:")
         names = list(model_source.local_models())
@@ -74,7 +74,7 @@ def gallery() -> None:
 
 
 def facts(name: str) -> list[str]:
-    """Where a model is, its size, its layers and heads, and its licence, as far as they are known."""
+    """The location of a model, its size, layers, heads and licence, as far as they are known."""
     here, known = model_source.local_models().get(name), _known(name)
     size = model_source.size(here.bytes if here else known.bytes if known else 0)
     place = t("real.is_here") if here else t("real.is_not_here")

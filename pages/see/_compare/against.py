@@ -26,7 +26,7 @@ HEADS = (1, 2, 4, 8, 16, 32)  # numbers of heads that are offered for random wei
 
 
 def options(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
-    """What can be different for this scene, each with the values it can have; the first is the default."""
+    """The settings that can differ for this scene, each with its values; the first is the default."""
     layer, head, _ = indices(trace, scene.focus)
     values = {
         UNTRAINED: [""] if scene.source in WITH_CLS else [],
@@ -70,12 +70,12 @@ def _fits(scene: Scene) -> bool:
 
 
 def models(scene: Scene) -> Sequence[str]:
-    """The models on this machine, where there is something to read them with."""
+    """The models on this machine, if there is a library to read them."""
     return list(model_source.local_models()) if scene.source != "file" and files.library() else []
 
 
 def choose(scene: Scene, trace: AttentionTrace) -> Other | None:
-    """What the other side is, as chosen here or by the link; None before the first choice."""
+    """The other side, as chosen here or by the link; None before the first choice."""
     offered = options(scene, trace)
     other, wrong = Other.of_link(scene.against, offered)
     if wrong:
@@ -116,7 +116,7 @@ def _value(kind: str, value: str) -> str:
 
 
 def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, PairSide] | None:
-    """Both sides, the untrained one first; None, after a note, where the other has no trace."""
+    """Both sides, the untrained one first; None, after a note, if the other has no trace."""
     here = indices(trace, scene.focus)
     if other.kind == HEAD:
         layer, head, query = here
@@ -147,7 +147,7 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, 
 
 
 def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:
-    """The other scene and its trace; None, after a note, where there is none."""
+    """The other scene and its trace; None, after a note, if there is none."""
     if other.kind == TWIN:
         if not scene.twin.strip():
             st.info(t("compare.no_twin"), icon=":material/edit:")

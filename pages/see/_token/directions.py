@@ -92,7 +92,7 @@ def on_one_scale(
 ) -> list[Heatmap]:
     """Heads or layers × the tokens with the most weight, in each direction that has any weight.
 
-    Of heads `ends` are the token that looks and the one that is looked at, by the names of the directions.
+    `ends` are the token that looks and the one that is looked at, by the names of the directions.
     """
 
     def cell_of(end: int, direction: str, columns: np.ndarray) -> Callable[[int, int], heatmaps.MatrixCell]:

@@ -54,7 +54,7 @@ def search(subject: Subject) -> None:
 
 
 def _adjusted(numbers: pd.DataFrame) -> tuple[np.ndarray, bool]:
-    """Which keys the mask leaves, and whether there is more between their scores and the softmax."""
+    """The keys that the mask leaves, and whether there is more between their scores and the softmax."""
     masked, scaled = numbers["masked"].to_numpy(), numbers["scaled"].to_numpy()
     visible = np.isfinite(masked)
     return visible, not np.allclose(masked[visible], scaled[visible])
@@ -140,7 +140,7 @@ def mixed(subject: Subject) -> None:
         parts,
         framed=(component, component + 1),
         origin=subject.origin,
-        # What a token gives is a term of the output's number.
+        # The part of a token is a term of the output's number.
         cell=lambda _, column: MatrixCell("output", subject.head, subject.token, column),
     )
     heatmaps.draw([parts], key="one-mixture", traces={parts.name: subject.trace})

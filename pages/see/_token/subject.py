@@ -17,7 +17,7 @@ ROUNDING = 1e-3  # largest distance from 1 of the sum of a row, in half precisio
 
 
 class Subject(NamedTuple):
-    """What the page is about; layer, head and token from 0."""
+    """The trace that the page shows, with the chosen layer, head and token, from 0."""
 
     trace: AttentionTrace
     layer: int
@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """What a saved figure says of where its numbers come from."""
+        """The source of the numbers, for the caption of a saved figure."""
         return origin(self.trace, layer=self.layer, head=self.head)
 
     @property
@@ -34,7 +34,7 @@ class Subject(NamedTuple):
         return self.trace.layers[self.layer]
 
     def of(self, function: Callable[..., Result], **settings: object) -> Result:
-        """What a function of the trace, a token and a layer says of these, or of another token."""
+        """The kept result of a function of the trace, layer and token, which `settings` can replace."""
         return compute.once(self.trace, function, layer=self.layer, **{"token": self.token, **settings})
 
     @property
@@ -66,7 +66,7 @@ def chart(subject: Subject, figure: Any, *, key: str, alt: str, **options: Any) 
 def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> Iterator[bool]:
     """A fold with all numbers behind a figure and a button for a CSV file, computed while it is open.
 
-    What its context draws stands above them; the context gets whether the fold is open.
+    The body of the `with` block draws above them; it is given whether the fold is open.
     """
     at = subject.token
     fold = st.expander(t("heads.numbers"), key=f"{name}_table", on_change="rerun")

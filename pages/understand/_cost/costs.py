@@ -1,4 +1,4 @@
-"""What the layer costs, and what others would: more heads, shared keys and values, well-known models."""
+"""The cost of the layer and of others: with more heads, shared keys and values, in well-known models."""
 
 from dataclasses import replace
 from urllib.parse import urlencode
@@ -40,7 +40,7 @@ STYLE = """
 
 
 def numbers(layer: LayerSizes) -> None:
-    """The four figures of the layer, and the sums behind them."""
+    """The four numbers of the layer, and the sums behind them."""
     spec, figures = layer.spec, cost(layer.spec, layer.tokens, batch=layer.batch)
     st.header(t("cost.numbers"), divider="gray")
     with st.container(horizontal=True, gap="medium", key="figures"):
@@ -82,7 +82,7 @@ def sharing(layer: LayerSizes) -> None:
 
 
 def small_models() -> None:
-    """Our small models, alike but for what heads share: what each keeps, and whether it answers."""
+    """Our small models, which differ in what heads share: what each keeps, and whether it answers."""
     rows = []
     for name, architecture in TRAINED.items():
         plan = mini.find("en", architecture, *SIZES)

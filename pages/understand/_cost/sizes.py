@@ -27,7 +27,7 @@ DEFAULTS = {
     "cost_rotary_width": None,
     "cost_batch": 1,
 }
-# What stands in an empty control: the size that the layer then has.
+# The text of an empty control: the size that the layer then has.
 FOLLOWS = {
     "cost_d_k": "d_model / h",
     "cost_d_v": "d_k",
@@ -50,7 +50,7 @@ TWO_TOKENS = {"tokens": 2, "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """What the page is about: a layer's sizes, the text that passes through it, and the bytes of a number."""
+    """A layer's sizes, the text that passes through it, and the bytes of a number."""
 
     spec: AttentionSpec | LatentSpec
     tokens: int
@@ -59,7 +59,7 @@ class LayerSizes:
 
 
 def chosen() -> LayerSizes:
-    """The layer of the controls. Where its sizes do not fit together, the page says so and stops."""
+    """The layer of the controls. If its sizes do not fit together, the page says so and stops."""
     presets = {t("cost.two_tokens"): TWO_TOKENS} | {
         model.name: _sizes_of(model) for model in published_sizes()
     }

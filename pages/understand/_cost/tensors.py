@@ -54,7 +54,7 @@ def draw(layer: LayerSizes) -> None:
 
 
 def _lines(layer: LayerSizes, tensors: Sequence[TensorShape], longest: int) -> Iterator[list[str]]:
-    """The parts of each line: X · W → what it makes, for each learned matrix; A · V before the last."""
+    """The parts of each line: X · W → its product, for each learned matrix; A · V before the last."""
     spec = layer.spec
     rotated = spec.rotary_width if isinstance(spec, LatentSpec) else 0
     named = {tensor.symbol: tensor for tensor in tensors}

@@ -46,7 +46,7 @@ COSINES_HEIGHT = 300  # pixels
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Word vectors, (word, d_model), and their classes: of a model the same for every sentence."""
+    """Word vectors, (word, d_model), and their classes; those of a model are the same for every sentence."""
 
     vectors: pd.DataFrame
     kinds: pd.Series

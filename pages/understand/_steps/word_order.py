@@ -22,7 +22,7 @@ TALL = 420  # pixels of a picture
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the controls say: the name of the code, and the sizes that it has."""
+    """The chosen code: its name and its sizes."""
 
     name: str
     length: int = 0
@@ -70,7 +70,7 @@ def _chosen() -> Chosen:
 
 
 def _computed(code: Chosen) -> PositionCode:
-    """The numbers of a code. For sizes that it cannot have the page says so and stops."""
+    """The numbers of a code. For invalid sizes the page says so and stops."""
     try:
         return CODES[code.name](code)
     except MhaError as error:
@@ -90,7 +90,7 @@ def _formula(code: Chosen, pictured: PositionCode) -> None:
 
 
 def _draw(code: Chosen, pictured: PositionCode) -> None:
-    """The code itself, and how every two positions meet by it."""
+    """The code itself, and how it relates every two positions."""
     origin = Origin(note=_word(code.name))
     pictures = {
         SYMBOLS[code.name]: (t(f"word_order.{code.name}_table"), pictured.table),
@@ -114,7 +114,7 @@ CODES: dict[str, Callable[[Chosen], PositionCode]] = {
     "rotary": lambda code: position_codes.rotary(code.length, code.width),
     "ALiBi": lambda code: position_codes.alibi(code.length, code.h, code.head - 1),
 }
-# What the first picture of each code is called, and the sizes that the code has.
+# The symbol of each code's first picture, and the sizes that the code has.
 SYMBOLS = {"sinusoidal": "PE", "learned": "P", "rotary": "cos", "ALiBi": "bias"}
 SIZES = {
     "sinusoidal": ("length", "width"),
@@ -122,7 +122,7 @@ SIZES = {
     "rotary": ("length", "width"),
     "ALiBi": ("length", "h", "head"),
 }
-# Of each size its largest value, and that at first.
+# The largest and the first value of each size.
 LIMITS = {
     "length": (MAX_POSITIONS, 32),
     "width": (MAX_WIDTH, 64),

@@ -20,10 +20,10 @@ from mha_core.scene.swaps import Swap
 from pages._kit import choice, compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
 
-HOT = 4.0  # the temperature that is offered first
-NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # to which one is moved
+HOT = 4.0  # the first temperature offered
+NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # the steps of the slider
 SIZES = (1, 2, 3)  # of a mask
-FIELDS = {"mask": "mask", "code": "position"}  # of the scene, whose names an edit has one of
+FIELDS = {"mask": "mask", "code": "position"}  # fields of an edit, and of the scene with the same names
 HEAD_ROW = 30  # pixels of a row of the picture of all heads
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
@@ -38,7 +38,7 @@ def choose(
     head: int,
     query: int,
 ) -> None:
-    """Which change, and where; and some to try at once. `typed` are the words that can change places."""
+    """The controls that choose a change, and some to try. `typed` are the words that can be swapped."""
     best = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())  # from which most is taken
     third_party = model_source.is_third_party(trace)
     _start(trace, layer=layer, query=query, key=best)
@@ -83,11 +83,11 @@ def choose(
 
 
 def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
-    """Two words of the text as it was typed change places, or go back where they have done so."""
+    """A popover that swaps two words of the typed text, or swaps them back."""
     words = () if typed is None else swaps.places(typed)
     if typed is None or len(words) < 2:
         return
-    # Of another key with each swap: a new one is closed, and what has changed is below it.
+    # The key changes with each swap, because a new popover is closed and does not cover what has changed.
     popover = st.popover(t("what_if.swap"), icon=":material/swap_horiz:", key=f"swap_{len(chosen)}")
     with popover.container(horizontal=True, vertical_alignment="bottom"):
         first, second = (
@@ -114,7 +114,7 @@ def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
 def heads(after: AttentionTrace, chosen: Sequence[Change], *, query: int) -> None:
     """How much each head writes, as a picture in which a press switches a head off and on again.
 
-    Of a long text that of the queries around the token; nothing where values are not known.
+    A long text has it for the queries around the token; without known values there is none.
     """
     if not all(layer.knows("v") for layer in after.layers):
         return
@@ -172,7 +172,7 @@ def _places(picked: int | Sequence[int] | None) -> slice | list[int]:
 
 
 def _toggled(chosen: Sequence[Change], others: Sequence[Change]) -> list[Change]:
-    """With these changes besides, or without them where all of them act already."""
+    """The changes with these added, or without them if all of them act already."""
     if set(others) <= set(chosen):
         return [change for change in chosen if change not in others]
     return [*chosen, *(other for other in others if other not in chosen)]
@@ -282,7 +282,7 @@ def _set(chosen: Sequence[Change]) -> None:
 
 
 def _start(trace: AttentionTrace, *, layer: int, query: int, key: int) -> None:
-    """What the fields offer first: the token in focus and what it looks at, anew for another sentence."""
+    """The fields' first values: the token in focus and what it looks at, anew for another sentence."""
     counts = _counts(trace)
     text = trace.tokens.text
     if st.session_state.get("changed_text") != text:

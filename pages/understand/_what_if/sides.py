@@ -14,9 +14,9 @@ from pages._kit import compute, pair
 
 
 class Rearranged(NamedTuple):
-    """A text with words in other places, without any other change; the typed one where no words are swapped.
+    """A text with words swapped, without any other change; the typed text if none are swapped.
 
-    `partners` say which token is which; None where tokens of the two texts cannot be set against each other.
+    `partners` match its tokens to the typed ones; None if they cannot be matched.
     """
 
     scene: Scene
@@ -25,14 +25,14 @@ class Rearranged(NamedTuple):
     partners: pair.Partners | None = pair.SAME
 
     def query(self, before: int) -> int:
-        """Where the token of that position stands now; in its place where that is not known."""
+        """The position to which a token has moved; its old position if that is not known."""
         if self.partners is not None and self.partners.queries is not None:
             return self.partners.queries.index(before)
         return min(before, self.trace.layers[0].n_query - 1)
 
 
 def typed(scene: Scene, trace: AttentionTrace) -> Tokens | None:
-    """The tokens of the typed text, whose words can change places; None where it has another text."""
+    """The tokens of the typed text, whose words can be swapped; None if it has another text."""
     try:
         return swaps.typed_tokens(scene.text, trace.sides)
     except MhaError:
@@ -40,7 +40,7 @@ def typed(scene: Scene, trace: AttentionTrace) -> Tokens | None:
 
 
 def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -> Rearranged:
-    """The text after the swaps among the chosen changes. Raises `MhaError` where it cannot be traced."""
+    """The text after the swaps among the chosen changes. Raises `MhaError` if it cannot be traced."""
     swapped = swaps_of(chosen)
     if not swapped:
         return Rearranged(scene, before)
@@ -56,9 +56,9 @@ def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -
 def changed(
     scene: Scene, before: AttentionTrace, chosen: Sequence[Change]
 ) -> tuple[Rearranged, AttentionTrace, MhaError | None]:
-    """The text after the swaps, its trace with the edits, and why one of the two is not to be had.
+    """The text after the swaps, its trace with the edits, and the reason if one of them cannot be computed.
 
-    In place of what is not to be had stands that before the change.
+    If the edited trace cannot be computed, the unedited one is returned with the reason.
     """
     text = Rearranged(scene, before)
     try:
