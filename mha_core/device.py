@@ -39,7 +39,7 @@ def pick(name: str | None = None) -> Device:
 
 
 def leave_a_core() -> None:
-    """Let torch use all cores but one, which stays free for small requests.
+    """Make torch use all cores but one, which stays free for small requests.
 
     A long text would use all of them, and on two cores the threads of torch and of a server wait for each
     other. The environment variable `OMP_NUM_THREADS` takes precedence.

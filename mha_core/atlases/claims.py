@@ -1,4 +1,4 @@
-"""What an atlas says of a head: the measures that stand out from equal weights and from shuffled words."""
+"""The claims of an atlas about a head: measures that stand out from equal weights and shuffled words."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What every head of a layer does in one text: its measures, also by chance, and their strongest cells."""
+"""The measures of every head of a layer in one text, also by chance, and their strongest cells."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -49,7 +49,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 class Atlas:
-    """What every head of a model does over many texts, read from the folder that `mha.atlas` wrote.
+    """An atlas: what every head of a model does over many texts, from the folder that `mha.atlas` wrote.
 
     Layers, heads, texts and tokens count from 0. Deciles count from 1, and the tenth has the largest values.
     Raises `MhaError` for a folder without a finished atlas.

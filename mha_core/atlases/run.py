@@ -180,7 +180,7 @@ def _planned(
 
 
 def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool) -> dict[str, Any]:
-    """What the numbers of an atlas depend on besides its texts. One of the texts is traced to find out."""
+    """All that the numbers of an atlas depend on besides its texts, found by tracing one of these."""
     trace = _probe(some, source, settings)
     if len(trace.kinds) > 1:
         raise MhaError(

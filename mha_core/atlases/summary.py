@@ -49,7 +49,7 @@ def write(folder: Path) -> None:
 
 
 def fixed_distances(shards: Iterable[Shard]) -> dict[str, float]:
-    """Of each kind of link in the texts, the share that has the most frequent distance."""
+    """The share of the most frequent distance among the links of each kind in the texts."""
     distances: dict[str, Counter[int]] = {}
     for shard in shards:
         for text in shard.texts:

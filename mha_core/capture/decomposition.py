@@ -479,7 +479,7 @@ class _Sum:
 
 
 def _all_inputs(node: Node) -> tuple[Node, ...]:
-    """What a node is made of, of a product of two tensors either one."""
+    """The inputs of a node; for a product of two tensors, both of them."""
     return tuple(part for part, _ in node.factors) if isinstance(node, Leaf) else node.inputs
 
 

@@ -15,7 +15,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def prepared(module: nn.Module, given: Given, prepare: Prepare = lambda *_: None) -> Callable[[], object]:
-    """What runs a copy of a module on a copy of what it was given; `prepare` may change both copies.
+    """A function that runs a copy of a module on a copy of its input; `prepare` may change both copies.
 
     The copy has the parameters of the module and no hooks.
     """
@@ -29,7 +29,7 @@ def prepared(module: nn.Module, given: Given, prepare: Prepare = lambda *_: None
 
 @contextmanager
 def drawing_alike() -> Iterator[None]:
-    """What runs in the block draws the same random numbers each time, and has no gradients."""
+    """Draw the same random numbers in each run of the block, and compute no gradients in it."""
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(0)
         yield

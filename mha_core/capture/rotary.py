@@ -123,7 +123,7 @@ def length_dependent(model: nn.Module) -> list[nn.Module]:
 
 
 def recompute_codes(model: nn.Module) -> None:
-    """Let each pass of a model compute the rotary codes of its own text, in any thread.
+    """Make each pass of a model compute the rotary codes of its own text, in any thread.
 
     A model keeps codes that depend on the length of the text for the next pass. A short text after a long one
     would get the angles of the long one, and two threads would get each other's. This changes the model's

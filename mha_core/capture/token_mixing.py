@@ -219,13 +219,13 @@ class TokenMixing:
         return square if min(given.dim(), made.dim()) > 3 else None
 
     def _made(self, run: Run, token: tuple[Axes, int] | None = None) -> Tensor:
-        """What a copy of a module makes."""
+        """The output of a copy of a module."""
         again = self._again(run, token)
         with drawing_alike():
             return next(tensors(again()))
 
     def _held(self, run: Run) -> Prepare:
-        """What lets the parts of a copy that mix tokens give what they gave in the run."""
+        """A preparation that makes the token-mixing parts of a copy return their outputs of the run."""
         parts = {name: part for name, part in run.module.named_modules() if name and part in self._outputs}
 
         def prepare(other: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -236,7 +236,7 @@ class TokenMixing:
         return prepare
 
     def _again(self, run: Run, token: tuple[Axes, int] | None = None) -> Callable[[], object]:
-        """What runs a copy of a module on its input, with another (axes, token) if one is given."""
+        """A function that runs a copy of a module on its input, with another (axes, token) if given."""
         held = self._held(run)
 
         def prepare(other: nn.Module, args: tuple, kwargs: dict) -> None:

@@ -110,7 +110,7 @@ class _Actor:
 
 
 class _Post:
-    """What an actor of Ray can be asked for."""
+    """The methods of a Ray actor that can be called from outside."""
 
     def call(self, function: Callable, *arguments: object) -> object:
         return call(function, *arguments)

@@ -51,7 +51,7 @@ Several = Mapping[str, tuple[str, ...]]  # texts by their language
 
 
 class Problem(NamedTuple):
-    """What is wrong in a lesson file, and on which line."""
+    """An error in a lesson file, and its line."""
 
     line: int
     message: MhaError
@@ -178,7 +178,7 @@ def in_language(words: Words, language: str) -> str: ...
 @overload
 def in_language(words: Several, language: str) -> tuple[str, ...] | Literal[""]: ...
 def in_language(words: Words | Several, language: str) -> Any:
-    """What is said in a language, else for all, else in English, else in the first one; "" without any."""
+    """The words in a language, else those for all, in English, or in the first language; "" without any."""
     return next((words[one] for one in (language, ANY, "en") if one in words), next(iter(words.values()), ""))
 
 

@@ -1,4 +1,4 @@
-"""What a class has answered to a question, counted on its scene.
+"""The answers of a class to a question, counted on its scene.
 
 =========  ======================================================================
 kind       what is counted

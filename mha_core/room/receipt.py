@@ -1,4 +1,4 @@
-"""What a student holds: a token that says who they are in a room, and a receipt of what they did there.
+"""A student's papers: a token that says who they are in a room, and a receipt of what they did there.
 
 Both are signed with the room's own key (HMAC, RFC 2104), so that nobody can make one for somebody else.
 """

@@ -57,7 +57,7 @@ class Unknown(MhaError):
 
 
 class RoomKey(NamedTuple):
-    """What opens a new room: the code for the class, and the secret of the teacher's desk."""
+    """The keys to a new room: the code for the class, and the secret of the teacher's desk."""
 
     code: str
     secret: str

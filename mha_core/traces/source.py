@@ -291,7 +291,7 @@ def _named(name: str, value: object) -> str:
 
 
 def _called(name: str, value: object) -> object:
-    """What a caption calls a setting; a mask may have its size behind its name, as window:2."""
+    """The word for a setting in a caption; a mask may have its size after its name, as in window:2."""
     if name == "name":
         return value
     kind, _, size = str(value).partition(":")

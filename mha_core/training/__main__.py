@@ -103,7 +103,7 @@ def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ra
 
 
 def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.DataFrame]]:
-    """What trains a model, or reads one that is trained, and measures the roles of its heads."""
+    """A function that trains a model, or reads a trained one, and measures the roles of its heads."""
     torch.set_num_threads(threads)
 
     def made(task: Task) -> tuple[Trained, pd.DataFrame]:

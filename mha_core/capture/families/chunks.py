@@ -18,7 +18,7 @@ from mha_core.capture.gap import CLOSE, gap
 
 
 def watch(_place: str, part: nn.Module) -> bool:
-    """Let a part return weights (query, key). Returns False: the part has a softmax."""
+    """Make a part return weights (query, key). Returns False, because the part has a softmax."""
     part.register_forward_hook(_on_leaving, with_kwargs=True)
     return False
 

@@ -29,7 +29,7 @@ class Heads(NamedTuple):
 
 
 class Rerun(NamedTuple):
-    """What a module made, None where it was stopped; the attention in it, and the result of each.
+    """The output of a module, None if it was stopped; the attention in it, and the result of each.
 
     `is_followed` says that no other softmax ran.
     """
@@ -100,7 +100,7 @@ def rerun(
     held: Mapping[int, object] = MappingProxyType({}),
     is_last: Callable[[Heads], bool] = lambda heads: False,
 ) -> Rerun:
-    """What a `prepared` copy computes, up to the attention that `is_last`.
+    """Run a `prepared` copy, up to the attention that `is_last`.
 
     `held` are results of attention that its code gets in the place of those that it computes.
     """
