@@ -90,7 +90,7 @@ export function drawRow({ root, question, texts, answer, change }) {
     show();
     change(writtenRow(row), "");
   }
-  // What changed by a drag is said when it ends.
+  // A drag is announced when it ends.
   /** @param {number} at */
   function tell(at) {
     if (answerNow) change(answerNow, fill(texts.bar, { word: quoted(words[at]), share: row[at] }));

@@ -24,7 +24,7 @@ export function makeMatrix(rows, columns, { from, to }, cell) {
   return box;
 }
 
-// Of scripts that are written downwards, too: their characters stand upright above a column.
+// Characters of scripts that can be written downwards, which stand upright above a column.
 const UPRIGHT = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff00-\uffef]/u;
 
 // One such character, with or without the number of a word that comes twice, is not written downwards.

@@ -38,7 +38,7 @@ export function keepDraft(lesson, name, answer) {
   keepProgress(lesson, { drafts });
 }
 
-// What this browser keeps under a name; nothing where that cannot be read.
+// The data that this browser keeps under a name; empty if it cannot be read.
 /** @param {string} key @returns {Record<string, any>} */
 export function keptUnder(key) {
   try {

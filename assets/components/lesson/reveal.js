@@ -1,4 +1,4 @@
-// What came of a locked answer: two sentences, a small mark, what to notice, and the ways on.
+// The outcome of a locked answer: two sentences, a small mark, a hint on what to notice, and links onward.
 import { elementIn, emphasized, make, makeButton, makeLink } from "../page/elements.js";
 import { isRtl, short } from "../page/wording.js";
 import { inkOn, shade, themeColours } from "../pictures/colours.js";

@@ -1,6 +1,5 @@
-// What a browser holds of a room: the token of its student, what can be taken along when the room is gone, and the
-// answers that wait there until the room names them as kept. Where a browser keeps nothing, all of it is known until
-// the page is left.
+// The data of a room in the browser: the token of its student, a record to take along when the room is gone, and the
+// answers that wait until the room names them as kept. A browser without storage has all of it until the page is left.
 import { keepUnder, keptUnder } from "./progress.js";
 
 /** @typedef {{ lesson: string, answers: string }} TakenAlong */

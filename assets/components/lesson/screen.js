@@ -25,7 +25,7 @@ import { find, why } from "./sentence.js";
  */
 
 /**
- * What a kind of question is drawn from; `change` gets the answer as text, null for none, and what to say of it.
+ * The data from which a question is drawn; `change` gets the answer as text, null for none, and a sentence about it.
  * @template {Question} [Kind=Question]
  * @typedef {object} Asked
  * @property {HTMLElement} root
@@ -37,7 +37,7 @@ import { find, why } from "./sentence.js";
  */
 
 /**
- * What is done on the page, in words for the server.
+ * An act on the page, as a message to the server.
  * @typedef {{ do: "again" | "back" | "cards" | "hint" | "like" | "projector" } | { do: "go", number: number }
  *   | { do: "lock", answer: string } | { do: "resume", code: string } | { do: "lesson", name: string }} LessonAct
  */
@@ -67,8 +67,8 @@ import { find, why } from "./sentence.js";
  */
 
 /**
- * What the class changes: `told` while an answer is kept whose reveal has not come, `first` is the answer of a vote
- * before this one.
+ * The data of a screen in a class: `told` is shown while a kept answer is not revealed yet, `first` is the answer of
+ * an earlier vote.
  * @typedef {{ code: string, vote: number, first: string | null, paused: string, fixed: boolean, told: string,
  *   second: string }} InRoom
  */
@@ -152,7 +152,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   fitHeight(root);
 }
 
-// Who comes back by a link without answers goes on with those that this browser has.
+// A link without answers goes on with those that this browser keeps.
 /**
  * @param {ScreenPage} page
  * @param {string} name
@@ -190,7 +190,7 @@ function ask(root, data, act) {
   if (data.refusal) parts.push(make("p", "refusal", data.refusal));
   root.settle = undefined;
   if (question && (!locked || isKept)) {
-    // Of a like case nothing is kept.
+    // The browser keeps nothing of a like case.
     const name = room && room.vote > 1 ? `${number}.${room.vote}` : number;
     const draft = waiting ?? progressOf(lesson).drafts[name] ?? room?.first ?? null;
     let answer = isKept ? (data.answer ?? null) : like ? null : draft;
@@ -226,7 +226,7 @@ function ask(root, data, act) {
   root.replaceChildren(...parts);
 }
 
-// What the class changes is read aloud once it has changed: a text that is drawn together with its place is not.
+// Reads a change by the class aloud, after drawing: a text that appears together with its live region is not read.
 /** @param {ScreenRoot} root @param {string} text */
 function sayOfClass(root, text) {
   elementIn(root, ".class").textContent = text;

@@ -111,7 +111,7 @@ function hide(steps, seen) {
   steps.splice(before.length, after.length, { name: "mask", value, labels: [], factors: [], terms: [] }, ...others);
 }
 
-// What each key takes of a row, and a sink where the row sums to less than 1.
+// The share of each key in a row, and of a sink if the row sums to less than 1.
 /**
  * @param {Layer} layer
  * @param {Place} place

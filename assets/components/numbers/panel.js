@@ -122,7 +122,7 @@ export class Rescaled {
     this.sums = new Map();
   }
 
-  // What a query takes from the keys that stay, and from those that do not.
+  // The weight of a query on the keys that stay, and on the hidden ones.
   /** @param {number} head @param {number} query */
   shares(head, query) {
     const name = head * this.nQuery + query;
@@ -220,7 +220,7 @@ export function unknownIn(header, nth) {
 }
 
 /**
- * What each head of a layer of a panel is asked; only in the last layer heads are asked.
+ * The questions of each head in a layer of a panel; only heads of the last layer are asked any.
  * @param {Header} header
  * @param {number} nth
  * @param {number} number

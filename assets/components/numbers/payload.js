@@ -145,8 +145,8 @@ export class Layer {
     return patched === Infinity ? Math.exp(this.logit(head, query, key) - this.logSumExp(head, query)) : patched;
   }
 
-  // What the softmax takes of a cell, without its mask. `note` hears of each step on the way: its name, the number
-  // behind it, and by what it was changed.
+  // The input of the softmax for a cell, without its mask. `note` is called with each step: its name, the number after
+  // it, and its parameter.
   /**
    * @param {number} head
    * @param {number} query
@@ -188,7 +188,7 @@ export class Layer {
   /** @param {number} head @param {number} query @param {number} at */
   isPatchedOutput = (head, query, at) => this.#at(this.patchedOutputs, this.#placeOf(head), query, at) !== Infinity;
 
-  // What a query takes from every key; kept for the next time. Float32Array of nKey.
+  // The weights of a query on every key; kept for the next time. Float32Array of nKey.
   /** @param {number} head @param {number} query */
   row(head, query) {
     const name = head * this.nQuery + query;
@@ -205,7 +205,7 @@ export class Layer {
     return row;
   }
 
-  // What every query takes from a key. Float32Array of nQuery.
+  // The weights of every query on a key. Float32Array of nQuery.
   /** @param {number} head @param {number} key */
   column(head, key) {
     const column = new Float32Array(this.nQuery);
@@ -222,7 +222,7 @@ export class Layer {
     return /** @type {Float32Array} */ (data.subarray(from, from + shape[2]));
   }
 
-  // What a query takes from all values: Σ weight · v. Float32Array of d_v.
+  // The output of a query: Σ weight · v. Float32Array of d_v.
   /** @param {number} head @param {number} query */
   output(head, query) {
     const mixture = new Float32Array(required(this.v, "values").shape[2]);

@@ -4,7 +4,7 @@ import { cleaned } from "./wording.js";
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * What must be there; where it is not, the error names it.
+ * Returns a thing that must be there; if it is missing, the error names it.
  * @template Thing
  * @param {Thing | null | undefined} thing
  * @param {string} name
@@ -45,7 +45,7 @@ export const targetOf = ({ target }) => (target instanceof Element ? target : nu
 export const treeOf = (node) => /** @type {Document | ShadowRoot} */ (node.getRootNode());
 
 /**
- * What draws on a canvas.
+ * The drawing context of a canvas.
  * @param {HTMLCanvasElement} canvas
  * @param {CanvasRenderingContext2DSettings} [settings]
  */
@@ -132,7 +132,7 @@ export function renew(container, elements) {
 }
 
 /**
- * What is scrolled fades where there is more of it, by a class of its own for each side.
+ * Fades the sides of a scrolled box where there is more to see, with a class for each side.
  * @param {HTMLElement} box
  */
 export function fadeWhereMore(box) {

@@ -244,7 +244,7 @@ export function csvText(lines) {
   return `\ufeff${lines.map((line) => line.map(cellText).join(",")).join("\r\n")}\r\n`;
 }
 
-// What a spreadsheet takes for a formula: also behind white space and line breaks, and with full-width signs.
+// Matches text that a spreadsheet takes for a formula, also after white space and with full-width signs.
 const FORMULA = /^([\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠])/;
 
 // A word or a number. Words that a spreadsheet would run as a formula are made harmless, as in our other tables.

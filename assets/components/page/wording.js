@@ -39,7 +39,7 @@ export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFi
 export const written = (value) =>
   value === -Infinity || value === null ? "−∞" : Number(value).toPrecision(4).replace("-", "−");
 
-// What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
+// Titles without the words that all of them begin with, except the last such word. A single title stays as it is.
 /** @param {string[]} titles */
 export function apart(titles) {
   // Chinese has no spaces: there each character is a word.
@@ -51,7 +51,7 @@ export function apart(titles) {
   return titles.length < 2 || same < 2 ? titles : words.map((title) => `… ${title.slice(same - 1).join(gap)}`);
 }
 
-// What no XML may hold, control characters and halves of surrogate pairs, is replaced.
+// Characters that XML forbids (control characters and halves of surrogate pairs) are replaced.
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 /** @param {string} text */
 export const cleaned = (text) => text.replace(NOT_XML, "\ufffd");

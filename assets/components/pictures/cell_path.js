@@ -25,7 +25,7 @@ import { themeOf } from "./theme.js";
 /** @typedef {(name: string) => number} Progress of the stage of that name, 0 to 1 */
 
 /**
- * What the page says of the path.
+ * The path's data from the page.
  * @typedef {object} PathPage
  * @property {string} name of the layer (blobs.js)
  * @property {string} digest

@@ -1,4 +1,4 @@
-// What is said about each stage of the path of one cell (cell_path.js): one sentence with its numbers.
+// The sentence about each stage of the path of one cell (cell_path.js), with its numbers.
 import { countDone, partialSum } from "../numbers/cell_path.js";
 import { exact, fill, written } from "../page/wording.js";
 
@@ -60,7 +60,7 @@ function ofChange(path, { name, value, factors }, before, say) {
   return say(isOwn ? "scale_own" : name, { ...values, d_k: path.score.terms.length, root: written(1 / by) });
 }
 
-// Of how many keys, and the sink, the first lines are.
+// The number of keys, the sink included, in the first lines.
 /** @param {CellPath["lines"]} lines @param {number} done */
 const countKeys = (lines, done = lines.length) => lines.slice(0, done).reduce((all, { keys }) => all + keys.length, 0);
 

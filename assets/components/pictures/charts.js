@@ -203,7 +203,7 @@ function lightWords() {
   }
 }
 
-// And the other way round.
+// Pointing at a word of a figure lights the same word everywhere else.
 /** @param {Plot} plot */
 function highlightHovered(plot) {
   if (pointing.has(plot)) return;

@@ -20,7 +20,7 @@ export function themeColours(element, scale = "sequential") {
   return listed.split(",").map(colourOf);
 }
 
-// Of "#rrggbb".
+// The colour written as "#rrggbb".
 /** @param {string} hex */
 export const colourOf = (hex) => /** @type {Colour} */ ([1, 3, 5].map((i) => parseInt(hex.trim().slice(i, i + 2), 16)));
 

@@ -1,4 +1,4 @@
-// What all drawings of a sentence share: tokens, the numbers beside them, and canvases that scroll.
+// The common parts of all drawings of a sentence: tokens, the numbers beside them, and canvases that scroll.
 //
 // A drawing is given the panel, the selection (which heads are on, what is looked at) and the theme. It has three
 // methods: `draw` draws it from scratch, `update` when only the focus has moved, and `scene` returns all of it as shapes
@@ -31,7 +31,7 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
 /** @typedef {{ head: number | null, values: Float32Array }} HeadNumbers of every token, null for the mean of heads */
 
 /**
- * What is under the pointer between tokens: a line, or a cell of a matrix.
+ * A line, or a cell of a matrix, under the pointer between tokens.
  * @typedef {{ head: number | null, query: number, key: number, weight: number, hidden?: boolean }} Hit
  */
 
@@ -190,7 +190,7 @@ class More {
   }
 }
 
-// What all drawings with curves share: a box that scrolls, a canvas that stays, tokens that come and go.
+// The base of all drawings with curves: a box that scrolls, a canvas that stays, tokens that come and go.
 export class Curved {
   /** @type {Curve[]} */
   curves = [];

@@ -49,7 +49,7 @@ export class ExplanationPanel {
     this.root.scrollIntoView({ block: "nearest" });
   }
 
-  // What the server says: each answer is shown once, until another is asked for or closed.
+  // Shows an answer of the server, once each, until another one is asked for or closed.
   /** @param {Explanation | null | undefined} answer */
   answer(answer) {
     if (answer && answer.id === this.answered) return;

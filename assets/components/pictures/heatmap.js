@@ -253,7 +253,7 @@ export class Heatmap {
     return { href: copy.canvas.toDataURL("image/png"), x: 0, y: 0, width, height };
   }
 
-  // What the colours mean, and what zooms.
+  // A caption on the meaning of the colours and on how to zoom.
   /** @param {Record<string, string>} texts */
   caption(texts) {
     const { step = 1, end, roots, signed } = this.numbers;

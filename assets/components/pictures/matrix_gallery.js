@@ -21,7 +21,7 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  * @property {string} meaning
  * @property {Numbers} numbers
  * @property {boolean} [result] it is made of those before it
- * @property {string} [hatched] what hatched cells are, where they are not masked
+ * @property {string} [hatched] the meaning of hatched cells, if they are not masked
  * @property {string} [axes] what its rows and its columns are
  * @property {number} [span] so many times as wide as others in its row
  * @property {{ caption: string[], file: string }} saved
@@ -156,7 +156,7 @@ export class MatrixGallery {
   /** @param {string} _name @param {Cell} _cell */
   explain(_name, _cell) {}
 
-  // Whether that is said without asking anybody: then a press on a small picture says it, too.
+  // True if explanations are computed locally; then a click on a thumbnail explains as well.
   /** @param {string} _name */
   explainsAtOnce(_name) {
     return false;
@@ -376,7 +376,7 @@ export class MatrixGallery {
     oneTabStop(this.largeBar);
   }
 
-  // What the hatching of the large picture means, where it has one.
+  // The meaning of the hatching of the large picture, if it has one.
   /** @param {string} name */
   #hatched = (name) => {
     const words = this.matrices[name].hatched ?? this.texts.colours_masked;

@@ -33,7 +33,7 @@ import { WeightGrid } from "./weight_grid.js";
 /** @typedef {import("./overview_plan.js").Plan} Plan */
 
 /**
- * What is known of all heads, one after the other as their pictures are.
+ * Facts about all heads, in the order of their pictures.
  * @typedef {object} OverviewFacts
  * @property {import("../page/saving.js").FigureMeta} meta
  * @property {number[]} heads how many each layer has
@@ -79,7 +79,7 @@ const NARROW = 600;
 const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
 const MAX_SIDE = 96; // cells of a picture
 
-// What stays from call to call.
+// Makes the parts that stay from call to call.
 /** @param {OverviewRoot} root */
 function build(root) {
   const ui = {
@@ -107,8 +107,8 @@ function build(root) {
   return ui;
 }
 
-// What is known of the heads and the layers of their payload, with the head that is `chosen`, in an element that may
-// have shown others.
+// Draws the facts about the heads and the layers of their payload, with the `chosen` head, in an element that may have
+// shown others.
 /** @param {OverviewRoot} root @param {OverviewScene} scene @param {(head: HeadPlace) => void} pick */
 function showOverview(root, { header, layers, chosen: own, link }, pick) {
   root.ui ??= build(root);

@@ -128,7 +128,7 @@ export function numbered(count, pitch, room) {
   return Array.from({ length: count }, (_, i) => i).filter((i) => (i + 1) % apart === 0 || (i === 0 && first));
 }
 
-// What is written beside the grid: { text, x, y, anchor }, y in the middle of the letters.
+// The labels beside the grid: { text, x, y, anchor }, y in the middle of the letters.
 /** @param {Plan} plan @returns {PlanLabel[]} */
 export function axes(plan) {
   /** @type {PlanLabel[]} */
@@ -144,7 +144,7 @@ export function axes(plan) {
   return [...layers, ...heads];
 }
 
-// What is written below each picture of a ranking, where there is room.
+// The captions below the pictures of a ranking, where there is room.
 /** @param {Plan} plan @param {HeadPlace[]} all @returns {PlanLabel[]} */
 export function captions(plan, all) {
   if (!plan.caption) return [];
@@ -169,7 +169,7 @@ export function brackets(plan, size) {
     .join("");
 }
 
-// What a head is called, with the key/value head that it shares with others.
+// The name of a head, with the key/value head that it shares with others.
 /**
  * @param {Record<string, string>} texts
  * @param {number[]} shared

@@ -55,7 +55,7 @@ import { themeOf } from "./theme.js";
  */
 
 /**
- * What the server hears: a matrix to be drawn by plotly, cells that were painted, a cell that was clicked.
+ * A message to the server: a matrix for plotly to draw, cells that were painted, or a cell that was clicked.
  * @typedef {{ name: string } | { name: string, rows: number[], columns: number[] }
  *   | { row: number | null, column: number | null, explained: (Cell & { name: string, id: string }) | null
  *   }} MatrixMessage
@@ -200,7 +200,7 @@ class PageMatrices extends MatrixGallery {
     );
   }
 
-  // What the row and the column of a cell are.
+  // The things that the row and the column of a cell stand for.
   /** @param {string} name @param {Cell} cell @returns {import("../scene/highlight.js").Highlight} */
   #pointed(name, { row, column }) {
     const { kinds, rows, columns } = this.#of(name);
@@ -236,7 +236,7 @@ class PageMatrices extends MatrixGallery {
   }
 }
 
-// What is pointed at among names: tokens by their labels, heads and layers by their numbers.
+// The thing pointed at in a list of names: tokens by their labels, heads and layers by their numbers.
 /** @param {HighlightKind | null} kind */
 const isToken = (kind) => kind !== "head" && kind !== "layer";
 /** @param {HighlightKind | null} kind @param {string[]} names @param {number} at */

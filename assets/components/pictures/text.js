@@ -101,7 +101,7 @@ export class ShadedText {
     return { weights: Float32Array.from(best, (nth, at) => rows[nth][at]), heads: best.map((nth) => heads[nth]) };
   }
 
-  // Of a weight: on the scale of weights, or in the colour of its head where several are drawn.
+  // The colour of a weight: on the scale of weights, or a tint of its head's colour if several heads are drawn.
   /** @param {number | null} head @param {number} share @param {import("./theme.js").Theme} theme */
   #colour(head, share, { palette, paper, sequential } = this.theme) {
     if (head === null) return shade(sequential, share);
@@ -116,7 +116,7 @@ export class ShadedText {
     return Math.max(0, ...this.#strongest(panel).weights.filter((_, at) => !hidden.has(at)));
   }
 
-  // Those of the tokens that answer.
+  // The weights of the tokens in view.
   weights(panel = this.panel) {
     const { selection } = this;
     const { focus } = selection.of(panel);

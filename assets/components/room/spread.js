@@ -1,5 +1,5 @@
-// What a class has answered to one question, drawn on its scene: counts on words and cells, drawn rows over each other,
-// places of heads, dots on a line, lists of sentences. Before the reveal the server has not sent what is right.
+// The answers of a class to one question, drawn on its scene: counts on words and cells, drawn rows over each other,
+// places of heads, dots on a line, lists of sentences. Before the reveal the server has not sent the right answer.
 import { weightsOf } from "../lesson/choose.js";
 import { makeMatrix } from "../lesson/matrix.js";
 import { asksBesideSentence, sceneSentence } from "../lesson/scene_sentence.js";

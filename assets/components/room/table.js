@@ -1,4 +1,4 @@
-// Who has answered what: a row for each student, a column for each screen, a sign in each cell. Signs are shapes with
+// The answers of a class: a row for each student, a column for each screen, a sign in each cell. Signs are shapes with
 // words, so that nobody has to tell colours apart.
 import { make, makeButton } from "../page/elements.js";
 import { fill } from "../page/wording.js";

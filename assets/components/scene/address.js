@@ -68,7 +68,7 @@ export function follow(element, act) {
   followers.set(element, act);
 }
 
-// What the server says: its focus, and the one that it had heard of from the browser when it did.
+// Takes the server's data: its focus, and the latest focus that it had received from the browser by then.
 /** @param {ServerFocus & { weights: string }} server @param {(state: Report) => void} setState */
 export function connect(server, setState) {
   const first = !send;
@@ -82,7 +82,7 @@ export function connect(server, setState) {
     applyOnEnter();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, reportBefore, true);
-    // Of the link as it was opened: Streamlit takes values that are the defaults out of the address, and the hash too.
+    // From the link as it was opened: Streamlit removes default values from the address, and the hash too.
     const [opened] = performance.getEntriesByType("navigation");
     holdSection(new URL(opened.name).hash.slice(1)); // which leaves the address in the next line
     history.replaceState(history.state, "", location.pathname + location.search);

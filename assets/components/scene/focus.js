@@ -1,4 +1,4 @@
-// What is looked at: which heads are on, which tokens are chosen, and the weights that follow from them. No drawing.
+// The focus: the heads that are on, the chosen tokens, and the weights that follow from them. No drawing.
 //
 // With the side "query" a focus asks what its tokens look at, with "key" who looks at them. For several tokens the
 // weights are summed.
@@ -74,8 +74,8 @@ export function afterPick(pinned, side, token, more) {
   return tokens.length ? { side, tokens } : null;
 }
 
-// What is chosen in sentence `nth`, in each sentence: the same token in the same place or else where it is.
-// Where there is none of them nothing is chosen, and `absent` says which.
+// The choice in sentence `nth`, carried over to each sentence: the same token in the same place, or else wherever it
+// is. A sentence with none of the tokens has nothing chosen, and `absent` names them.
 /**
  * @param {Panel[]} panels
  * @param {number} nth

@@ -1,4 +1,4 @@
-// What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1. The names come
+// The state of a head view as a focus: in a link tokens have names, and layers and heads count from 1. The names come
 // from the server, with the tokens (mha_core/focus/token_names.py), fields and values from the schema.
 
 import { isDrawable } from "./focus.js";
@@ -9,7 +9,7 @@ import { CHOICES, DEFAULTS, FIELDS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./s
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 
 /**
- * What a view looks at and how it draws it. Layers, heads and tokens count from 0; tokens are pieces.
+ * The place that a view looks at and how it draws it. Layers, heads and tokens count from 0; tokens are pieces.
  * @typedef {object} ViewPlace
  * @property {number} layer
  * @property {number} head the chosen one
@@ -40,7 +40,7 @@ export function positionOf(names, name) {
  */
 const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
 
-// What a view looks at; the other text's token stays as it is in the focus.
+// The focus of a view; the other text's token stays as it is in the given focus.
 /**
  * @param {{ looked: ViewPlace, original: PayloadPanel[], two: boolean }} selection
  * @param {LinkFocus} focus

@@ -1,4 +1,4 @@
-// What the pointer is over, one value for the whole page: every picture that has this token, head or layer highlights it,
+// The thing under the pointer, one value for the whole page: every picture with this token, head or layer highlights it,
 // whichever component draws it. A token is its label, unique in its text; heads and layers count from 1.
 
 /** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Highlight */
@@ -35,8 +35,8 @@ export function followHighlight(element, act) {
 }
 
 /**
- * What is lit among things of a kind. A query that is pointed at is lit among keys where no key is, and the other way
- * round: it is the same token.
+ * The thing of a kind that is lit. A query that is pointed at is also lit among keys unless a key is pointed at, and
+ * the other way round, because it is the same token.
  * @param {HighlightKind | null} kind
  */
 export function litOf(kind) {

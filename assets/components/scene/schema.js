@@ -1,4 +1,4 @@
-// What Python decides and the scripts know, too. Written by `python -m tests.scene.schema`; never by hand.
+// Python's definitions that the scripts share. Written by `python -m tests.scene.schema`; never by hand.
 
 /** the focus of a link that says nothing of it (mha_core/focus/focus.py) */
 export const DEFAULTS = {

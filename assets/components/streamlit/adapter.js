@@ -2,7 +2,7 @@
 // change with any version: tests/browser/test_streamlit.py fails then.
 
 /**
- * What Streamlit calls a component with.
+ * The argument with which Streamlit calls a component.
  * @template Data
  * @typedef {object} Mounted
  * @property {Data} data what the server says
@@ -67,7 +67,7 @@ export function followLink(key) {
   /** @type {HTMLElement} */ (document.querySelector(`.${KEY}${key} a`))?.click();
 }
 
-// Of all containers whose key begins so, show the one whose key ends with that name.
+// Shows, of all containers whose keys have this prefix, only the one whose key ends with that name.
 /** @param {string} prefix @param {string} name */
 export function showOnly(prefix, name) {
   const id = `headscope-${prefix}shown`;
@@ -93,8 +93,8 @@ function partAround(element, selector) {
   return /** @type {HTMLElement | null} */ (part);
 }
 
-// What is drawn takes the height that it needs, no longer the one that it had while it was loading
-// (pages/_kit/components.py), nor does the container with that key around it.
+// Gives an element the height that it needs instead of the one that it had while it was loading
+// (pages/_kit/components.py), and the same to the container with that key around it.
 /** @param {HTMLElement} element @param {string} key */
 export function fitHeight(element, key = "") {
   const around = key ? partAround(element, `.${KEY}${key}`) : null;
@@ -110,8 +110,8 @@ export function keepInSight(element, above) {
   box?.style.setProperty("--above", `${above}px`);
 }
 
-// What else stays at the top of the page, and where headings come to stand, is below this element, where it stays in
-// sight (pages/_server/streamlit_parts.py). Returns what ends that.
+// Keeps sticky elements and the targets of links to headings below this element while it stays in sight
+// (pages/_server/streamlit_parts.py). Returns a function that ends that.
 /** @param {HTMLElement} element */
 export function reserveTop(element) {
   const box = partAround(element, ".stElementContainer");

@@ -66,7 +66,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     report();
     setTriggerValue("explained", place);
   };
-  // What is not here the server sends; until then the view stays where it is.
+  // The server sends layers and heads that are not here; until they arrive the view stays where it is.
   /** @param {{ layer: number, head: number }} place */
   const isHere = ({ layer, head }) => panels[0].layers.get(layer)?.heads.includes(head);
   const place = placeOf(heldFocus(), data, panels);

@@ -1,4 +1,4 @@
-// What Enter does in a field for a sentence. tests/browser/test_streamlit.py fails where Streamlit changes the field.
+// The effect of Enter in a field for a sentence. tests/browser/test_streamlit.py fails if Streamlit changes the field.
 import { targetOf } from "../page/elements.js";
 import { KEY } from "./adapter.js";
 

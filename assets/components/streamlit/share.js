@@ -66,7 +66,7 @@ function shareMenu(texts, inside, byHand) {
   return box;
 }
 
-// What cannot be written to the clipboard, selected.
+// Shows a text that cannot be written to the clipboard, selected, so that the reader can copy it.
 /** @param {HTMLElement} box @param {string} label @param {string} text */
 function showByHand(box, label, text) {
   const field = Object.assign(make("textarea"), { value: text, readOnly: true, rows: 4 });

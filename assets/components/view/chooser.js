@@ -55,7 +55,7 @@ const KINDS = { layer: "layer", head: "head", token: "token", key_token: "key" }
 const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
 
 /**
- * What was chosen and not yet sent: a position for each field.
+ * The choices that have not been sent yet: a position for each field.
  * @typedef {{ waiting: Map<Field, number>, timer: number, data: ChooserPage,
  *   send: ((chosen: Record<string, number>) => void) | null }} ChooserState
  */
@@ -165,11 +165,11 @@ function check(group, chosen) {
   });
 }
 
-// What a word or a number stands for.
+// The token, or the number of the layer or head, that an option stands for.
 /** @param {HTMLElement} option */
 const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number(option.textContent);
 
-// What is pointed at here is lit in every picture of the page, and what is pointed at there is lit here.
+// Lights an option that is pointed at in every picture of the page, and a thing pointed at there among the options.
 /** @param {HTMLElement} root */
 function linkPointing(root) {
   /** @param {HTMLElement | null} option */
@@ -232,7 +232,7 @@ function followChoices(root, choice) {
     optionsOf(group)[at].focus();
     choose(group, at, KEY_PAUSE);
   });
-  // Who leaves has chosen.
+  // Leaving the row confirms the choice.
   root.addEventListener("focusout", ({ relatedTarget }) => {
     if (!root.contains(/** @type {Node | null} */ (relatedTarget))) sendChoices(choice);
   });
@@ -295,7 +295,7 @@ function begin(root, data) {
   return choice;
 }
 
-// What is chosen in a group: what has not been sent yet, else where the focus is, else what the server says.
+// The choice in a group: one that has not been sent yet, else that of the focus, else the server's.
 /** @param {ChooserRow | ChooserStrip} group @param {ChooserState} choice */
 function chosenIn(group, { waiting }) {
   const held = heldFocus()[group.field] ?? "";

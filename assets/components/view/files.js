@@ -69,7 +69,7 @@ export async function savePage(selection, pageOf) {
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
 }
 
-// What all sentences of a figure have in common.
+// The caption for everything that all sentences of a figure have in common.
 /** @param {Selection} selection @param {SentenceDrawing[]} drawings */
 function captionOf(selection, drawings) {
   const { state, header, heads } = selection;
@@ -85,7 +85,7 @@ function captionOf(selection, drawings) {
   ].filter(Boolean);
 }
 
-// What the strongest colour stands for, of each sentence where it is not the same in all.
+// The value of the strongest colour, for each sentence unless it is the same in all.
 /** @param {Selection} selection @param {SentenceDrawing[]} drawings */
 function scales(selection, drawings) {
   const said = drawings.map((drawing) => broughtOut(selection, drawing));

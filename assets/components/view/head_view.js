@@ -31,7 +31,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 /** @typedef {[asked: string, answer: string, guesses?: string]} AnswerText with the guesses where it is not known */
 
 /**
- * What the view is told besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
+ * The data of the view besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
  * @typedef {object} Header
  * @property {string} id
  * @property {string} name
@@ -81,7 +81,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 /** @typedef {Place & { name: string, panel: number, layer: number, id: string }} AskedNumber */
 
 /**
- * What the page around the view can do.
+ * The functions that the page around the view offers.
  * @typedef {object} PageActions
  * @property {((chosen: import("./selection.js").Chosen) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
@@ -384,7 +384,7 @@ export class HeadView {
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));
-        // What is below never moves up under the pointer.
+        // Nothing below may move up under the pointer.
         status.style.minHeight = `${status.getBoundingClientRect().height}px`;
       }
       showAnswers(answers, answersAt(selection, panel));
@@ -456,7 +456,7 @@ export class HeadView {
   }
 }
 
-// What is asked at the one token in focus, and what the model answers.
+// The questions at the one token in focus, with the model's answers.
 /** @param {Selection} selection @param {Panel} panel */
 function answersAt(selection, panel) {
   const { focus } = selection.of(panel);
@@ -478,7 +478,7 @@ function showAnswers(place, answers) {
       return pair;
     }),
   );
-  // What is below never moves up under the pointer.
+  // Nothing below may move up under the pointer.
   place.style.minHeight = `${place.getBoundingClientRect().height}px`;
 }
 
@@ -532,7 +532,7 @@ function panelOf(selection, theme, panel, words) {
   return { panel, head, box, stage, answers, status, strip, drawing };
 }
 
-// What of a drawing has the keyboard, and is a list of tokens to a screen reader.
+// Makes the part of a drawing that has the keyboard a list of tokens to a screen reader.
 /** @param {HTMLElement} list @param {Panel} panel @param {Record<string, string>} texts */
 function asList(list, panel, texts) {
   list.tabIndex = 0;

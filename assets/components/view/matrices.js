@@ -16,11 +16,11 @@ import { withoutCell } from "../scene/what_if.js";
 /** @typedef {import("./head_view.js").PageActions} PageActions */
 
 /**
- * What the view does when a cell is pressed or pointed at: a token is chosen, or the tokens of the cell are in focus.
+ * The actions of the view when a cell is pressed or pointed at: choose a token, or focus the tokens of the cell.
  * @typedef {object} CellReply
  * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
  * @property {(nth: number, focus: Focus | null, labels: Partial<Record<Side, string>>) => void} point
- * @property {() => void} describe what is looked at has changed, perhaps
+ * @property {() => void} describe the focus may have changed
  */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/panel.js").Side} Side */
@@ -31,7 +31,7 @@ import { withoutCell } from "../scene/what_if.js";
 /** @typedef {Partial<Record<Side, number>>} Pointed a token of each side, as a piece */
 /** @typedef {[from: number, to: number]} Range the first, and one after the last */
 
-// What the rows and the columns of each are: tokens of a side, or dimensions (null).
+// The rows and the columns of each matrix: tokens of a side, or dimensions (null).
 /** @type {Record<string, { symbol: string, rows: Side, columns: Side | null }>} */
 const MATRICES = {
   q: { symbol: "Q", rows: "query", columns: null },
@@ -106,7 +106,7 @@ export function orderOf(values, width, order, row) {
   return columns.sort((a, b) => sizes[b] - sizes[a] || a - b);
 }
 
-// Those of some positions that are in a part, counted from its first.
+// Positions inside a window, relative to its start.
 /** @param {number[]} positions @param {Range} part */
 const within = (positions, [from, to]) => positions.filter((at) => at >= from && at < to).map((at) => at - from);
 
@@ -191,7 +191,7 @@ export class HeadMatrices extends MatrixGallery {
   /** @param {Layer} layer */
   namesOf = (layer) => Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
 
-  // Whose numbers these are, for a picture of all heads: what is drawn anew here is new there, too.
+  // The source of these numbers, for the picture of all heads, which is drawn anew when this is.
   get shown() {
     const { layer, panel, nth, theme, drawnFrom } = this;
     return { layer, panel, nth, theme, drawnFrom };
@@ -424,13 +424,13 @@ export class HeadMatrices extends MatrixGallery {
     return { text, href: withoutCell({ layer: this.#layerHere.number, head, row, column }) };
   }
 
-  // Those that the server was asked for are of the place where that was.
+  // Shows an explanation by the server, which belongs to the place where it was asked for.
   /** @param {Explanation | null} [explanation] */
   answer(explanation) {
     if (explanation) this.explanation.answer(explanation);
   }
 
-  // Whose numbers these are: an explanation of those of others goes.
+  // Identifies these numbers, so that an explanation of others is removed.
   get #place() {
     return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.title]);
   }

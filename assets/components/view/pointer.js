@@ -13,7 +13,7 @@ import { tokenOf } from "../pictures/drawing.js";
 /** @typedef {import("./selection.js").Selection} Selection */
 
 /**
- * What the view does when something is pointed at or pressed.
+ * The actions of the view when something is pointed at or pressed.
  * @typedef {object} Reply
  * @property {(nth: number, focus: Focus | null) => void} point a token, or none
  * @property {(head: number | null) => void} pointHead

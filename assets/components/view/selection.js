@@ -1,4 +1,4 @@
-// What a head view looks at and how it is drawn: layer, heads, tokens, drawing. This file changes it; others draw it.
+// The state of a head view: layer, heads, tokens and kind of drawing. This file changes it; others draw it.
 
 import { layerOf, listOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
 import { required } from "../page/elements.js";
@@ -98,7 +98,7 @@ export class Selection {
     if (!isDrawable(this.state.drawing, this.two)) this.state.drawing = CHOICES.drawing[0];
   }
 
-  // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
+  // Everything that a link says about a view: where it looks, and how it draws that. Tokens are pieces, from 0.
   /** @returns {ViewPlace} */
   get looked() {
     const { rescaled, words, drawing, threshold, maxLines, fitted, matrix, number } = this.state;
@@ -139,7 +139,7 @@ export class Selection {
     return rebuilt;
   }
 
-  // Of the panels; brief ones leave out the words that all of them begin with.
+  // The titles of the panels; brief ones leave out the words that all of them begin with.
   get titles() {
     const titles = this.panels.map(({ title }) => title);
     return this.header.brief ? apart(titles) : titles;
@@ -219,7 +219,7 @@ export class Selection {
   /** @param {number} nth @param {Focus | null} focus */
   everywhere = (nth, focus) => everywhere(this.panels, nth, focus);
 
-  // What is held in a panel, and what is in focus there.
+  // The pinned focus of a panel, and its focus now.
   /** @param {Panel} panel */
   of(panel) {
     const pinned = this.pinned?.[panel.nth] ?? null;
@@ -270,7 +270,7 @@ export class Selection {
     return this.#headsAt(this.hover ?? this.pinned).toSorted((a, b) => a - b);
   }
 
-  // Those that were switched on, else those that the page draws at first, else those that have something to say there.
+  // The heads that were switched on, else those that the page draws at first, else those that answer at the focus.
   /** @param {(Focus | null)[] | null} focuses */
   #headsAt(focuses) {
     const { every, header, on } = this;
@@ -283,7 +283,7 @@ export class Selection {
     return answering.length ? answering : [head].filter(isHere);
   }
 
-  // Of each question that has an answer at the token in focus one head; empty where the heads are not asked anything.
+  // One head for each question with an answer at the token in focus; empty if the heads are not asked anything.
   /** @param {Focus | null | undefined} focus @param {number[]} heads the preferred ones first */
   #answering(focus, heads) {
     const panel = this.panels[this.nth];

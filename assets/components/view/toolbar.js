@@ -14,7 +14,7 @@ import { CHOICES } from "../scene/schema.js";
 /** @typedef {import("../page/saving.js").FileFormat | "html"} SavedKind */
 
 /**
- * What the view does when its controls are used.
+ * The actions of the view's controls.
  * @typedef {object} Actions
  * @property {<Name extends keyof ViewState>(name: Name, value: ViewState[Name]) => void} set a drawing, a direction, or
  *   what is left out or joined
