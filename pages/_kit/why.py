@@ -107,7 +107,7 @@ def _number(trace: AttentionTrace, layer: int) -> int:
 
 
 def _at(trace: AttentionTrace, writer: Writer, token: str) -> str:
-    """What a writer adds to a token, in words: the writer and the token."""
+    """The contribution of a writer to a token, in words."""
     how = "of" if writer.kind in ("word", "position") else "at"
     return t(f"why.{how}", writer=literal(_name(trace, writer)), token=token)
 
