@@ -161,7 +161,7 @@ class Heatmap:
         return self.matrix is not None or self.cell is not None
 
     def at(self, row: int, column: int) -> MatrixCell:
-        """The trace's cell behind a drawn cell, whose row and column count from `first`."""
+        """The trace's cell behind a drawn one; `row` and `column` are the drawn position plus `first`."""
         if self.cell is not None:
             return self.cell(row, column)
         assert self.matrix is not None  # else its numbers cannot be explained
