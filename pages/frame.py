@@ -17,9 +17,9 @@ from pages._server import streamlit_parts
 class NavigationPage(NamedTuple):
     """A page of the navigation: its file, the files of the pages to read next, and its controls.
 
-    Of each source it names the controls that change something on it. A source that is not named has nothing
-    to show there; a page that names none is about no source. `views` are those of its views whose controls
-    are others.
+    `controls` names, for each source, the controls that change something on the page. A source that is not
+    named has nothing to show there; a page without any is not about a source. `views` has the controls of
+    those views of the page that need other ones.
     """
 
     file: str
@@ -75,7 +75,7 @@ SECTIONS = {
             "understand/embeddings.py",
             t("words.title"),
             ("understand/cost.py", "learn/train.py"),
-            # Of drawn vectors the rest decides nothing: attention comes after them.
+            # Random word vectors depend on these alone: attention comes after them.
             with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
         NavigationPage(
@@ -103,18 +103,18 @@ SECTIONS = {
 
 
 def _controls(page: NavigationPage) -> Mapping[str, frozenset[str]]:
-    """Those of the view that is open."""
+    """The controls of the view that is open."""
     name = page.file.rpartition("/")[2].removesuffix(".py")
     return page.views.get(st.query_params.get(f"{name}_view", ""), page.controls)
 
 
 def _is_listed(file: str) -> bool:
-    """Whether the navigation has that page; one that it leaves out opens by its address alone."""
+    """Whether the navigation lists the page; a page that is not listed still opens by its address."""
     return file != REAL or not model_source.hosted() or model_source.offers_models()
 
 
 def _what_next(page: NavigationPage) -> None:
-    """One line at the end of a page: where to go on reading."""
+    """Draw one line at the end of a page: what to read next."""
     with st.container(horizontal=True, vertical_alignment="center", key="next"):
         st.caption(t("next.title"), width="content")
         for file in filter(_is_listed, page.next):
@@ -130,7 +130,7 @@ def _what_next(page: NavigationPage) -> None:
 
 
 def _show(page: NavigationPage) -> None:
-    """The controls and the page itself, with a line on the values of the link that it cannot have."""
+    """Draw the controls and the page, with a line on the values of the link that had to be replaced."""
     guests.receive("start")
     refused = (
         visit.refused() if visit else {}

@@ -151,7 +151,7 @@ class Item:
 
     @cached_property
     def asked(self) -> str | None:
-        """What a small model is asked about the token that this head answers, a name in `QUESTIONS`.
+        """The question about the token that this head answers in a small model, a name in `QUESTIONS`.
 
         None of another model, and of a head that answers nothing there: then it is the model's own answer.
         """

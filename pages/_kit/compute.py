@@ -34,9 +34,12 @@ from pages._server.turns import HEAVY_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
-MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the limits of the server
-MIN_TRACE_BYTES = 1_000_000  # that any trace counts as: it is more than its tensors
-MAX_SMALL_TEXT = 64  # tokens of a text of which such results are kept
+MAX_TOKENS = {
+    "mini": MAX_WORDS,
+    "run": MAX_WORDS,
+}  # the small models read no more, whatever the limits of the server
+MIN_TRACE_BYTES = 1_000_000  # the least that a trace counts as: it is more than its tensors
+MAX_SMALL_TEXT = 64  # tokens; results of longer texts are not kept
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
@@ -49,18 +52,17 @@ _count = itertools.count()
 
 
 def max_tokens(source: str) -> int:
-    """The most tokens of a text of that source."""
+    """The largest number of tokens that a source reads."""
     return min(MAX_TOKENS.get(source, limits.current().tokens), limits.current().tokens)
 
 
 def trace(
     scene: Scene, *, text: str | None = None, trained: bool = True, edits: Sequence[Edit] = ()
 ) -> mha.AttentionTrace:
-    """The trace of the scene's text, or of another with the same settings, with `edits` of its attention.
+    """The trace of the scene's text, or of another `text` with the same settings, with `edits` of attention.
 
-    The trace of a saved file ignores `text`. ``trained=False`` takes the model before its first training
-    step.
-    Raises `MhaError` where the settings do not fit, and for a trace without attention.
+    The trace of a saved file ignores `text`. ``trained=False`` takes the model before its first step of
+    training. Raises `MhaError` for settings that do not fit, and for a trace without attention.
     """
     if scene.source == "file":
         saved = uploads.trace(scene)
@@ -77,7 +79,7 @@ def trace(
 
 
 class Nearest(NamedTuple):
-    """A trace, the scene that it is of, and why that is not the one that was asked for."""
+    """A trace, its scene, and the reasons why it is not the scene that was asked for."""
 
     scene: Scene
     trace: mha.AttentionTrace
@@ -85,11 +87,10 @@ class Nearest(NamedTuple):
 
 
 def nearest(scene: Scene, *, field: str = "text") -> Nearest:
-    """The trace of the scene's text, "text" or "twin", or the nearest that there is.
+    """The trace of the scene's "text" or "twin", or else the nearest one.
 
-    Of a text that is too long it is that of its beginning; where no small model has the scene's sizes it is
-    that of the model with the nearest. The second text takes the model of the first. Raises `MhaError` where
-    there is none.
+    A text that is too long is cut, and if no small model has the scene's sizes, the one with the nearest
+    sizes reads it. The second text takes the model of the first. Raises `MhaError` if there is none.
     """
     reasons: list[mha.MhaError] = []
     while True:
@@ -106,7 +107,7 @@ def nearest(scene: Scene, *, field: str = "text") -> Nearest:
 
 
 def beginning(error: mha.MhaError) -> str:
-    """The beginning of a text that was too long. Raises the error where it is another one."""
+    """The beginning of a text that was too long. Raises the error again if it is another one."""
     if len(error.fixes) != 1 or "text" not in error.fixes[0]:
         raise error
     return error.fixes[0]["text"]
@@ -146,7 +147,7 @@ def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
 
 
 def is_large(scene: Scene, text: str) -> bool:
-    """Whether large matrices or a long text would take more memory than the traces that are often kept."""
+    """Whether the trace takes too much memory to be kept among the small ones."""
     if scene.source != "random":
         return False
     try:
@@ -158,7 +159,7 @@ def is_large(scene: Scene, text: str) -> bool:
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
-    """The scene's trace or the nearest one, or None where its settings do not fit."""
+    """The scene's trace or the nearest one; None if its settings do not fit."""
     try:
         return nearest(scene).trace
     except mha.MhaError:
@@ -166,9 +167,9 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
 
 
 def model_of(trace: mha.AttentionTrace) -> Source | mha.AttentionTrace:
-    """The subject of what is true of a trace's model whatever its text: the source of a small model.
+    """The key to results that depend on a trace's model alone: the source of a small model.
 
-    Sources of other models do not always say which model it is, so there it is the trace itself.
+    Other sources do not always identify the model, so for them it is the trace itself.
     """
     return trace.source if isinstance(trace.source, TrainedSource) else trace
 
@@ -203,12 +204,12 @@ def _trace(settings: str) -> mha.AttentionTrace:
 
 @st.cache_resource
 def large_traces() -> Cache[mha.AttentionTrace]:
-    """As many bytes as one may take, and one may be computed beside them."""
+    """The large traces that are kept: as many bytes as the largest trace allowed."""
     return Cache(limits.current().trace_bytes)
 
 
 def _large_trace(settings: str) -> mha.AttentionTrace:
-    """As `_trace`, in its turn; a large trace that is there waits for nobody."""
+    """As `_trace`, but computed when it is this visitor's turn; a trace that is kept needs no turn."""
     traces = large_traces()
 
     def read() -> mha.AttentionTrace:

@@ -38,7 +38,7 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     st.session_state.drawn = set()
     used, sizes = _visible(of_source, place)
     _hidden()
-    # From here on every setting of the link is known, whether its control can be seen or not.
+    # From here on every setting of the link is known, visible or not.
     trace = compute.peek(current()) if used else None
     if trace is None:
         return None
@@ -53,7 +53,7 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
 def _visible(
     of_source: Mapping[str, frozenset[str]], place: DeltaGenerator
 ) -> tuple[frozenset[str], DeltaGenerator]:
-    """Draws what can be seen; returns what the page uses of the source, and where its sizes stand."""
+    """Draw the visible controls; return those used for the source, and the place of its sizes."""
     if not of_source:
         return frozenset(), place
     with place, st.container(horizontal=True, key="scene_row"):
@@ -94,12 +94,12 @@ def _visible(
 
 
 def begin_language() -> None:
-    """An invisible control, which holds the language of the link."""
+    """Draw the invisible control that holds the language of the link."""
     choice.hold(LANG, languages(), usual_language())
 
 
 def language_switch() -> None:
-    """The switch between the languages, in the header of every page."""
+    """Draw the switch between the languages, in the header of every page."""
     choice.show(
         st.segmented_control,
         t("language.switch"),
@@ -113,14 +113,14 @@ def language_switch() -> None:
 
 
 def begin_with_package() -> None:
-    """Begin with the model of the package, where it is installed and the visit has no other source yet."""
+    """Begin with the packaged model if it is installed and the visit has no source yet."""
     has_source = "source" in st.session_state or "source" in st.query_params
     if not has_source and PACKAGE in model_source.local_models():
         streamlit_parts.begin_with("source", "model")
 
 
 def _rewrite_values() -> None:
-    """Streamlit forgets the value of a control that a page does not draw, unless it is written anew."""
+    """Keep the values of controls that this page does not draw: Streamlit forgets those not written again."""
     held = st.session_state.to_dict()
     for key in CONTROLS:
         if key in held:
@@ -128,9 +128,9 @@ def _rewrite_values() -> None:
 
 
 def _hidden() -> None:
-    """Invisible controls for the values that belong in the link and have no control on this page.
+    """Draw invisible controls for the values that belong in the link but have no control on this page.
 
-    Streamlit binds controls alone to a link, and takes out of it the values without a control.
+    Streamlit binds only controls to a link, and removes values without a control from it.
     """
     link, drawn, held = st.query_params.to_dict(), st.session_state.drawn, st.session_state.to_dict()
     with st.container(key="unseen"):
@@ -154,7 +154,7 @@ def _hidden() -> None:
 
 
 def _linked(key: str) -> dict[str, Any]:
-    """Of a control: its key, which is its name in the link, too."""
+    """The options that bind a control to the link: its key is also its name there."""
     st.session_state.drawn.add(key)
     return {"key": key, "bind": "query-params"}
 
@@ -164,12 +164,12 @@ def _default(key: str) -> Any:
 
 
 def _options(key: str) -> list[str]:
-    """The names of which the field has one: they stand in the link, whatever the language."""
+    """The names that a field can have, as links write them in every language; empty for other fields."""
     return offered_sources() if key == "source" else list(choices().get(key, ()))
 
 
 def _source() -> None:
-    """Whose weights."""
+    """Draw the choice of the source of the weights."""
     help_text = f"{t('control.source_help')}\n\n{said(compute.device().reason)}"
     _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
 
@@ -189,11 +189,11 @@ def _sentence(used: Set[str]) -> None:
     text = setting("text")
     twin = twin_of(text)
     if not twin and "twin" not in st.session_state and "twin" not in st.query_params:
-        st.session_state.twin = ""  # the second sentence of the default goes with the first
+        st.session_state.twin = ""  # the default second sentence belongs to the default first one
     if st.session_state.get("text_before", text) != text and _goes_with_another(st.session_state.get("twin")):
         st.session_state.twin = twin
     st.session_state.text_before = text
-    # The field of what is compared comes later: as a link opens, the link alone says it.
+    # The control of the comparison is drawn later, so as a link opens only the link knows it.
     against = st.session_state.get("against", st.query_params.get("against"))
     if "twin" in used or ("against" in used and against == "twin"):
         st.text_area(
@@ -207,7 +207,7 @@ def _sentence(used: Set[str]) -> None:
 
 
 def _goes_with_another(twin: str | None) -> bool:
-    """Whether a second sentence is that of an example whose first one is not what is read now."""
+    """Whether a second sentence belongs to an example with another first sentence than the current text."""
     text = setting("text")
     if not twin or HIDDEN in text:  # a hidden word leaves the rest of an example as it was
         return False
@@ -224,7 +224,7 @@ def _examples_menu() -> None:
 
 
 def _advanced_menu(used: Set[str]) -> None:
-    """Settings that are rarely needed. While the menu is closed, invisible controls hold them in the link."""
+    """Draw the rarely needed settings. While the menu is closed, invisible controls keep them in the link."""
     menu = st.popover(t("control.advanced"), type="tertiary", key="advanced", on_change="rerun")
     if menu.open:
         with menu:
@@ -240,12 +240,12 @@ def _examples() -> dict[str, list[dict]]:
 
 
 def _examples_in(name: str) -> list[dict]:
-    """The examples of a language, the English ones where it has none."""
+    """The examples in a language, or the English ones if it has none."""
     return _examples().get(name, _examples()[DEFAULT])
 
 
 def begin_with_sentences() -> None:
-    """Begin with the sentences of this language, where the link names none."""
+    """Begin with this language's sentences unless the link names one."""
     start = _examples_in(language())[0]
     if "text" not in st.session_state and "text" not in st.query_params and start["text"] != DEFAULTS.text:
         for name in ("text", "twin"):
@@ -253,7 +253,7 @@ def begin_with_sentences() -> None:
 
 
 def _switch(chosen: str) -> None:
-    """Speak the other language; the sentences of the start change with it, others stay."""
+    """Switch to the other language; the starting sentences change with it, your own stay."""
     if _examples_in(language())[0]["text"] == setting("text"):
         _take(_examples_in(chosen)[0])
     st.session_state[CHOSEN] = True
@@ -264,10 +264,10 @@ def _take(example: Mapping[str, str]) -> None:
 
 
 def _run() -> None:
-    """Which of the models that were trained here, and at which step of its training."""
+    """Draw the choice of a model that was trained here, and of the step of its training."""
     names = runs.names()
     if names and st.session_state.get("run") not in names:
-        st.session_state.run = names[0]  # and no default, which a link would not name
+        st.session_state.run = names[0]  # written as a value: a default would not appear in the link
     st.selectbox(
         t("control.run"),
         names,
@@ -286,7 +286,7 @@ def _run() -> None:
 
 
 def _widths(layer: LayerTrace) -> None:
-    """How wide the query, key and value of each head are, if the layer has the sizes asked for."""
+    """Say how wide the query, key and value of each head are, if the layer has the sizes asked for."""
     if (layer.n_heads, layer.d_model) == (setting("h"), setting("d_model")):
         st.caption(t("control.sizes", d_k=layer.d_k, d_v=layer.d_v))
 
@@ -310,7 +310,7 @@ def _advanced(used: Set[str]) -> None:
 
 
 def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
-    """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
+    """Draw the choice of a model, its second text and its kind of attention; `stage` shows the loading."""
     if not model_source.offers_models():
         return  # the page says why
     names, hosted = list(model_source.local_models()), model_source.hosted()
@@ -365,7 +365,7 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
 
 
 def _file() -> None:
-    """The file, and whose attention of it; what was open stays open when the next file is no trace."""
+    """Draw the choice of a saved trace and its kind of attention; an invalid file leaves it open."""
     st.file_uploader(
         t("control.file", megabytes=uploads.megabytes()),
         type="safetensors",
@@ -379,7 +379,9 @@ def _file() -> None:
     opened = uploads.opened()
     if opened is None:
         return
-    if refusal or st.session_state.get("trace_file") is None:  # what is open is not what stands above
+    if (
+        refusal or st.session_state.get("trace_file") is None
+    ):  # the open file is not the one named in the uploader
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.caption(t("file.open", name=literal(opened.name)), width="content")
             st.button(t("file.close"), type="tertiary", key="close_file", on_click=uploads.close)
@@ -387,7 +389,7 @@ def _file() -> None:
 
 
 def _file_sentence() -> None:
-    """The text of the file where others have theirs; what was typed there waits in the link."""
+    """Show the file's text in place of the sentence field; the typed sentence stays in the link."""
     trace = uploads.trace(current())
     if trace is None:
         return
@@ -403,7 +405,7 @@ def _read_only(label: str, key: str, text: str) -> None:
 
 
 def _kind(kinds: Sequence[str]) -> None:
-    """Whose attention: a choice between encoder, decoder and cross; nothing where there is one kind alone."""
+    """Draw the choice between encoder, decoder and cross attention; nothing if there is only one kind."""
     if len(kinds) < 2:
         return
     if st.session_state.get("kind") not in kinds:

@@ -1,4 +1,4 @@
-"""What is only sometimes on a page: a table of guests, each entered only when its condition holds.
+"""Guests of a page, which are there only sometimes: each is entered only when its condition holds.
 
 A guest stands at one point of a run: at the "start", before the controls; at the "top" of the page; beside
 the "title" of Heads; below a "trace" that a page has just found. Guests at one point get the same arguments.

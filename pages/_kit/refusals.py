@@ -32,9 +32,9 @@ rec.trace.save("mine.safetensors")
 
 
 def show(error: MhaError, *, page_offers: bool = False) -> None:
-    """The message of an error, with a button for each of its fixes; the user's text stays.
+    """Show an error with a button for each of its fixes; what you typed stays.
 
-    `page_offers` says that the page itself offers other sources.
+    With `page_offers` the page itself offers other sources.
     """
     if setting("source") == "run" and not compute.trainings().steps(setting("run")):
         title = t("run.gone")
@@ -58,7 +58,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
 
 
 def is_empty(scene: Scene) -> bool:
-    """Whether the sentence has no word to look at."""
+    """Whether the sentence has no words."""
     try:
         words(scene.text, limit=len(scene.text))
     except MhaError:
@@ -67,13 +67,13 @@ def is_empty(scene: Scene) -> bool:
 
 
 def no_text() -> None:
-    """What to do where no sentence is typed."""
+    """Ask for a sentence, with a button for an example."""
     st.info(t("empty.text"), icon=":material/edit:")
     st.button(t("empty.example"), key="example_text", on_click=go, kwargs={"text": DEFAULTS.text})
 
 
 def instead(found: Nearest, asked: Scene, field: str, _vectors: bool) -> None:
-    """A line for each reason why a trace is not that of the scene that was asked for, with the ways on.
+    """Say why the trace is not the one that was asked for, with buttons for the alternatives.
 
     `field` is where its sentence is typed, "text" or "twin".
     """
@@ -88,7 +88,7 @@ def instead(found: Nearest, asked: Scene, field: str, _vectors: bool) -> None:
 
 
 def _sizes(trace: AttentionTrace, asked: Scene) -> None:
-    """That there is no model of the sizes, which one is shown, and how to have others."""
+    """Say that no model has these sizes, which one is shown instead, and how to get others."""
     names = ("architecture", "h", "d_model")
     shown = {name: getattr(trace.source, name) for name in names}
     wanted = {name: getattr(asked, name) for name in names}
@@ -114,9 +114,9 @@ def _sizes(trace: AttentionTrace, asked: Scene) -> None:
 
 
 def _parts(language: str, asked: Scene, field: str, *, too_long: bool) -> None:
-    """Of a text that is too long for a small model its parts, of which one after the other can be read.
+    """Offer the parts of a text that is too long for a small model, to be read one after another.
 
-    The text is kept while one of them is the sentence.
+    The whole text is kept as long as the sentence is one of its parts.
     """
     text, key = getattr(asked, field), f"{WHOLE}{field}"
     if too_long:
@@ -170,7 +170,7 @@ def _train(label: str, help_text: str | None = None, plan: Mapping[str, str] | N
 
 
 def no_model(scene: Scene) -> None:
-    """What to do where no model is chosen, or the user has not agreed to download the chosen one."""
+    """Ask for a model, or for consent to download the chosen one."""
     if not model_source.offers_models():
         no_models()
         return
@@ -184,7 +184,7 @@ def no_model(scene: Scene) -> None:
 
 
 def no_models() -> None:
-    """That a server for strangers has no model, or what to install where none can be read."""
+    """Say what to install to read models, or that a public server has none."""
     if not model_source.hosted():
         st.info(t("real.no_library"), icon=":material/deployed_code:")
         st.code(INSTALL_LIBRARY, language=None)
@@ -198,7 +198,7 @@ def no_models() -> None:
 
 
 def offer_models(scene: Scene) -> None:
-    """Buttons under an error: the same model again, two models on this machine, and our own sources."""
+    """Draw buttons below an error: the same model again, two models on this machine, our own sources."""
     with st.container(horizontal=True):
         if (
             scene.model is not None
@@ -229,7 +229,7 @@ def _offer_own_sources() -> None:
 
 
 def _ask_to_download(scene: Scene) -> None:
-    """Ask before a download: a model that a URL names is downloaded only after a click."""
+    """Ask before a download: a model that a link names is downloaded only after a click."""
     entry = next((model for model in hub_models() if model.id == scene.model), None)
     name, revision = literal(scene.model), model_source.revision_of(scene)
     if revision:
@@ -257,15 +257,15 @@ def _ask_to_download(scene: Scene) -> None:
 
 
 def no_file() -> None:
-    """What to do where no file is open yet."""
+    """Ask for a file, with the code that writes one."""
     st.info(t("file.empty"), icon=":material/upload_file:")
     st.code(EXAMPLE, language=None)
 
 
 def offer_package(trace: AttentionTrace) -> None:
-    """The model of the package for an English sentence with words that a small model does not know.
+    """Offer the packaged model for an English sentence with words that a small model does not know.
 
-    It opens on its head that joins pronouns with their nouns.
+    It opens on its head that links pronouns with their nouns.
     """
     if not isinstance(trace.source, TrainedSource) or trace.source.language != "en":
         return
@@ -288,6 +288,6 @@ def offer_package(trace: AttentionTrace) -> None:
 
 
 def only_weights(layer: LayerTrace) -> None:
-    """A note in place of Q, K, V and the scores, where the trace has weights alone."""
+    """Say why there are no Q, K, V and scores if only the weights are known."""
     by_model = bool(layer.about.missing)  # the code of the model returns weights alone
     st.info(t("real.unknown") if by_model else t("file.unknown"), icon=":material/help:")

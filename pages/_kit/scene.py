@@ -1,4 +1,4 @@
-"""The scene of a page and its traces; where one cannot be computed, the page says why and stops."""
+"""The scene of a page and its traces; if one cannot be computed, the page says why and stops."""
 
 from dataclasses import replace
 
@@ -11,11 +11,11 @@ from pages._kit.text import literal, said, t
 
 
 def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene, AttentionTrace]:
-    """The scene and the trace of its sentence; where there is none the page ends below its `heading`.
+    """The scene and the trace of its sentence; without a trace the page ends below its `heading`.
 
-    A page whose heading is there already gives none. Where there is no trace of what was asked for, both are
-    those of the nearest sizes, or of the part of a text that its source reads, under a note that says so.
-    `vectors` are of words alone: the page has none of an unknown word.
+    Pages that have drawn their heading already give none. If what was asked for cannot be traced, both belong
+    to the nearest sizes, or to the part of the text that the source reads, and a note says so. With `vectors`
+    the page shows words by their vectors, which unknown words do not have.
     """
     asked = state.current()
     if asked.source == "file" and uploads.trace(asked) is None:
@@ -47,7 +47,7 @@ def _name(heading: str) -> None:
 
 
 def in_fragment() -> tuple[Scene, AttentionTrace]:
-    """The same in a fragment of the page, which is run alone when the focus has moved."""
+    """The same inside a fragment of the page, which runs alone when the focus has moved."""
     try:
         scene, trace, _ = compute.nearest(state.current())
     except MhaError:  # it is no longer there
@@ -57,9 +57,9 @@ def in_fragment() -> tuple[Scene, AttentionTrace]:
 
 
 def second_trace(scene: Scene, *, explains: bool = True) -> AttentionTrace | None:
-    """The trace of the second sentence; None where there is none or it cannot be computed.
+    """The trace of the second sentence; None without one, or if it cannot be computed.
 
-    The page `explains` why it is not what was asked for; a fragment of it says nothing again.
+    With `explains` the page says why it is not what was asked for; a fragment does not repeat it.
     """
     if scene.source == "file" or not scene.twin.strip():
         return None

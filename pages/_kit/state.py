@@ -1,11 +1,11 @@
-"""What this visitor is looking at: the scene that the session holds, and how to move elsewhere.
+"""The scene that this visitor is looking at, as the session holds it, and moves to other scenes.
 
-Keys are URL parameters too (``?text=…&h=4&token=it``), so a copied link shows the same picture. Controls that
-are bound to the link hold the scene; the focus is held by the browser (scene/address.js), which
-writes it into every address and sends it with its messages.
+The keys are also URL parameters (``?text=…&h=4&token=it``), so a copied link shows the same picture. Controls
+bound to the link hold the scene. The browser holds the focus (scene/address.js): it writes it into every
+address and sends it with its messages.
 
-Another message can stop a run at each read or write of `st.session_state`. What says that something has been
-taken up is therefore written last: the next run makes up for one that was stopped before that.
+Another message can stop a run at any read or write of `st.session_state`. Each mark that something was
+received is therefore written last, so that the next run repeats what a stopped one left undone.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ from mha_core.scene.scene import DEFAULTS, Scene
 from pages._kit.visit import CONTROLS, REPLACED, SHAPES, Visit
 from pages._server import streamlit_parts
 
-HINTS = "hints"  # what pictures of this run say about clicks, by their element keys (heatmaps.py)
+HINTS = "hints"  # the hints about clicks that this run has drawn, by element key (heatmaps.py)
 
 
 def begin() -> Visit | None:
-    """Take up the focus of the link at first, and after Back and Forward; the frame calls it first.
+    """Read the focus from the link in a new session and after Back or Forward; the frame calls this first.
 
     Returns the link that was read then; None in a run that goes on with what the session holds.
     """
@@ -45,16 +45,16 @@ def begin() -> Visit | None:
 
 
 def _receive(visit: Visit | None = None) -> None:
-    """Take up what the browser has sent since; it stands in every message until another is sent."""
+    """Receive the focus that the browser sent last; every message repeats it until there is a newer one."""
     if "focus" not in st.session_state:
         _take_link(visit or Visit.read())
     receive((st.session_state.get("address") or {}).get("focus"))
 
 
 def receive(sent: Mapping | None) -> None:
-    """Take up what the browser has sent of the focus, perhaps with a message about a part of the page.
+    """Receive a focus that the browser has sent, perhaps with a message about a part of the page.
 
-    It counts what it sends: an older message stands in later ones, too.
+    The browser counts what it sends, since later messages repeat older ones.
     """
     if sent and sent["count"] > st.session_state.get("focus_count", 0):
         _take(sent["link"], Focus.of_link(sent["link"]))
@@ -73,19 +73,19 @@ def _take(link: Mapping[str, object], now: Focus) -> None:
 
 
 def focus() -> Focus:
-    """What the pictures of the page look at."""
+    """The focus of the pictures on the page."""
     _receive()
     return st.session_state["focus"]
 
 
 def setting(name: str) -> Any:
-    """What the control of that name holds, or its default."""
+    """The value of the control of that name, or its default."""
     chosen = st.session_state.get(name)
     return getattr(DEFAULTS, name) if chosen is None else chosen
 
 
 def current() -> Scene:
-    """The scene that the controls describe, also where a page runs without its frame."""
+    """The scene that the controls describe; it also works on a page without its frame."""
     held = st.session_state.to_dict()
     chosen: dict[str, Any] = {name: held.get(name) for name in CONTROLS}
     nothing = {
@@ -99,7 +99,7 @@ def _is_optional(name: str) -> bool:
 
 
 def address() -> dict[str, dict[str, str]]:
-    """For the browser: the focus, and the one that the server had received before."""
+    """The focus for the browser, with the focus that the server received before."""
     return {
         "focus": focus().link(),
         "received": st.session_state["focus_received"],
@@ -107,12 +107,12 @@ def address() -> dict[str, dict[str, str]]:
 
 
 def name_tokens(trace: AttentionTrace) -> None:
-    """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
+    """Name the tokens of the focus by words instead of numbers, so that another sentence can have them, too.
 
-    A new text is looked at from its `first_token` alone, by the head whose question has an answer there,
-    whatever was looked at in the old one, unless a token was named with it, by a link or by the page. So is a
-    text that has no word of the name, the first sentence after a second one that was looked at has become
-    another, and the word of a link to heads of other weights.
+    In a new text the focus moves to its `first_token` and to the head whose question has an answer there,
+    unless a link or the page named a token together with the text. It moves in the same way if the text has
+    no word of that name, if the second sentence in focus was replaced, and for a link to the heads of other
+    weights.
     """
     texts, held = (setting("text"), setting("twin")), st.session_state
     before = held.get("texts_of_token", texts)
@@ -128,10 +128,10 @@ def name_tokens(trace: AttentionTrace) -> None:
 
 
 def stay_within(trace: AttentionTrace) -> None:
-    """Move the focus to what there is, where the layers or heads have become others since the last run.
+    """Move the focus inside the trace if its numbers of layers or heads have changed since the last run.
 
-    Or the page's own link would name what nobody sees. What stands in no link, as the layer and the head that
-    a page begins with, stays.
+    Otherwise the page's own link would name a layer or head that is not there. The layer and the head that a
+    page begins with are in no link, so they stay.
     """
     shape, now = shape_of(trace), focus()
     if st.session_state.get("shape", shape) != shape:
@@ -143,19 +143,19 @@ def stay_within(trace: AttentionTrace) -> None:
 
 
 def on_phone() -> bool:
-    """Whether the visitor's browser calls itself that of a phone."""
+    """Whether the visitor's browser says that it runs on a phone."""
     return "Mobi" in st.context.headers.get("User-Agent", "")
 
 
 def say_instead(name: str, taken: object) -> None:
-    """A page has another value of a field that it draws than the link; the frame says so in its line."""
+    """Note that a page uses another value for one of its fields than the link; the frame says so."""
     st.session_state.setdefault(REPLACED, {})[name] = taken
 
 
 def follow(key: str, **values: object) -> None:
-    """Move to another scene, and to the page to which the link in the container of that key leads.
+    """Move to another scene, on the page that the link in the container of that key leads to.
 
-    The link is followed in the browser: Streamlit changes no page while controls are bound to the link.
+    The browser follows the link: Streamlit cannot switch pages while controls are bound to the link.
     """
     go(**values)
     st.session_state.follow = key
@@ -164,8 +164,8 @@ def follow(key: str, **values: object) -> None:
 def go(**values: object) -> None:
     """Move to another scene; for callbacks, since a widget's state is set before it is drawn.
 
-    A token is named by its word or its number from 1. The link follows a control that the page has drawn by
-    itself, and Streamlit refuses a second writer; for the others it is written here.
+    A token is named by its word or its number from 1. Streamlit itself updates the link for controls that the
+    page has drawn, and refuses a second writer; for other fields the link is written here.
     """
     _receive()
     names = [field.name for field in fields(Focus) if field.name in values]
@@ -181,5 +181,5 @@ def go(**values: object) -> None:
 
 
 def forget(key: str) -> None:
-    """Let go of what the user has chosen under a key that is no control; for callbacks."""
+    """Forget the choice under a key that is not a control's; for callbacks."""
     st.session_state.pop(key, None)

@@ -12,10 +12,10 @@ from pages._kit.text import isolated, joined, literal, paragraph, t
 
 
 def show(found: Nearest, asked: Scene, field: str, vectors: bool) -> None:
-    """The line, which also names the pronouns that such a word decides.
+    """Draw the line, which also names the pronouns whose noun such a word decides.
 
-    `vectors` are those of known words alone. Below a second sentence the line does not repeat what is said
-    below the first.
+    With `vectors` it names the words without a vector instead. Below a second sentence it does not repeat
+    what the line below the first one says.
     """
     first = compute.peek(asked) if field == "twin" else None
     again = first is not None and bool(first.tokens.unknown)

@@ -23,9 +23,9 @@ ROW, EDGE = 24, 90  # pixels of the matrix
 
 
 def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
-    """What the fold contains: the model runs again and is followed, which takes q and k of the layer.
+    """Run the model again and draw what each of its parts contributes to a score; needs q and k of the layer.
 
-    The key is the chosen one, or that with the largest weight.
+    The key is the chosen one, or the one with the largest weight.
     """
     of_layer = trace.layers[layer]
     keys = of_layer.sides.keys

@@ -19,12 +19,12 @@ _similarities: Cache[np.ndarray] = Cache(limits.current().similarities_bytes)
 
 
 def name_head(layer: int, head: int) -> None:
-    """The head whose numbers a fold shows: the pictures above may have moved on without the server."""
+    """Name the head that a fold is about: the pictures above may have moved on without the server."""
     st.caption(t("overview.name", layer=layer + 1, head=head + 1))
 
 
 def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
-    """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
+    """Draw the roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
     name_head(layer, head)
     measured = role_labels.table(trace)
     if measured is not None:
@@ -52,13 +52,13 @@ def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
 
 
 def likeness(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
-    """The similarity of each pair of heads alone, for a long text."""
+    """Draw only the similarity of the heads, for a long text."""
     name_head(layer, head)
     _pairs(trace, scene, layer=layer)
 
 
 def _pairs(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
-    """The similarity of each pair of heads, as a heatmap and as a mean."""
+    """Draw the similarity of each pair of heads as a heatmap, and their mean."""
     layer_trace = trace.layers[layer]
     rows = layer_trace.n_query if trace.sides.length <= MAX_ALL_PAIRS else rows_of(layer_trace)
     similarities = _similarities.get(
@@ -81,6 +81,6 @@ def _pairs(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
 
 
 def rows_of(layer: LayerTrace) -> int:
-    """The number of rows that are compared: of a long text as many as take half a second."""
+    """The number of rows to compare: in a long text, as many as take half a second."""
     pairs = layer.n_heads * (layer.n_heads - 1) // 2
     return min(layer.n_query, max(MIN_ROWS, MAX_CELLS // (pairs * layer.n_key)))

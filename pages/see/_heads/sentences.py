@@ -38,10 +38,10 @@ def show(
     reports: bool,
     answered: Sequence[AttentionTrace] = (),
 ) -> tuple[str, str] | None:
-    """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
+    """Draw one sentence or two with everything about a head: its lines, its six matrices, the other heads.
 
-    It `reports` each move where the page shows more that follows it. `answered` are traces of the same
-    sentences with the model's answers, where they have been asked for. Returns what `draw_traces` does.
+    With `reports` the view sends each move, for parts of the page that follow it. `answered` are traces of
+    the same sentences with the model's answers, if these have been asked for. Returns as `draw_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     words = {field: compute.once(one, _words) for field, one in traces.items()}
@@ -58,7 +58,7 @@ def show(
         "roles": words["text"].roles,
     }
 
-    # A session keeps this function: one that held a trace would hold all that is computed of it.
+    # A session keeps this function, which therefore must not hold a trace with all its results.
     tokens = {field: one.tokens for field, one in traces.items()}
 
     def hide(chosen: dict) -> None:
@@ -101,7 +101,7 @@ def _words(trace: AttentionTrace) -> SentenceWords:
 
 
 def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
-    """Where the number comes from that the reader of the view has asked for, as long as it is there."""
+    """The explanation of the number that was asked about in the view, as long as the number is there."""
     asked = st.session_state.get(head_view.EXPLAINED)
     if asked is None or asked["panel"] >= len(traces):
         return None
@@ -114,7 +114,7 @@ def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
 
 
 def _plot(traces: Sequence[AttentionTrace]) -> None:
-    """The matrix that the reader of the view wants to see by plotly, as long as it is there."""
+    """Draw the matrix that was opened as an interactive figure, as long as it is there."""
     asked = st.session_state.get(head_view.PLOT)
     if asked is None or asked["panel"] >= len(traces):
         return
