@@ -2,26 +2,61 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
-from mha_core.errors import Phrase, listed
-from mha_core.focus.fields import MAX_CHARACTERS, nearest, range_rule
+from mha_core.errors import Phrase
+from mha_core.focus.fields import MAX_CHARACTERS, Choice, Field, Form, Number, Text, read_all
 from mha_core.focus.token_names import names, position
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 
 MAX_NUMBER = 10**8 - 1  # of a layer or a head in a link; beyond the last one it means the last one
-LEAST = {"layer": 1, "head": 1, "sentence": 1, "lines": 0, "hop1": 0, "hop2": 0}
-# The names that some fields can have; the first is the default.
-CHOICES = {
-    "drawing": ("lines", "text", "arcs", "matrix"),
-    "side": ("query", "key"),
-    "specials": ("shown", "hidden"),
-    "words": ("pieces", "whole"),
-    "scale": ("full", "fitted"),
-    "matrix": ("none", "q", "k", "v", "scores", "weights", "output"),
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False
+
+
+def _are_numbers(texts: Sequence[str], field: Number) -> bool:
+    return all(text and field.rule("", text) is None for text in texts)
+
+
+FROM_1, FROM_0, WORDS = Number(1, MAX_NUMBER), Number(0, MAX_NUMBER), Text(MAX_CHARACTERS)
+# In their order in a link; the first name of a choice is the default.
+FIELDS: Mapping[str, Field] = {
+    "layer": FROM_1,
+    "head": FROM_1,
+    "token": WORDS,
+    "key_token": WORDS,
+    "sentence": FROM_1,
+    "side": Choice(("query", "key"), optional=True),
+    "pins": WORDS,
+    "heads": Form(
+        MAX_CHARACTERS,
+        fits=lambda value: _are_numbers(value.split(","), FROM_0),
+        wrong=Phrase(
+            "heads are whole numbers from 0 to {limit:,}, with commas between them", limit=MAX_NUMBER
+        ),
+    ),
+    "drawing": Choice(("lines", "text", "arcs", "matrix"), optional=True),
+    "threshold": Form(MAX_CHARACTERS, fits=_is_share, wrong=Phrase("threshold is a number from 0")),
+    "lines": FROM_0,
+    "specials": Choice(("shown", "hidden"), optional=True),
+    "words": Choice(("pieces", "whole"), optional=True),
+    "scale": Choice(("full", "fitted"), optional=True),
+    "matrix": Choice(("none", "q", "k", "v", "scores", "weights", "output"), optional=True),
+    "number": Form(
+        MAX_CHARACTERS,
+        fits=lambda value: value.count(",") == 1 and _are_numbers(value.split(","), FROM_1),
+        wrong=Phrase("number is a row and a column from 1, as in 9,3"),
+    ),
+    "hop1": FROM_0,
+    "hop2": FROM_0,
 }
+CHOICES = {name: field.names for name, field in FIELDS.items() if isinstance(field, Choice)}
 
 
 @dataclass(frozen=True)
@@ -62,10 +97,7 @@ class Focus:
 
         Other invalid values are left out.
         """
-        given = {name: _accepted(name, value) for name, value in strings(values).items()}
-        numbers = {name for name in given if isinstance(getattr(Focus, name), int)}
-        read: dict[str, Any] = {name: value for name, value in given.items() if name not in numbers}
-        return cls(**read | {name: int(given[name]) for name in numbers if given[name]})
+        return cls(**read_all(FIELDS, strings(values), cls)[0])
 
     def link(self) -> dict[str, str]:
         """Every field as it is written in a link."""
@@ -90,45 +122,4 @@ def is_unset(focus: Focus, tokens: Tokens) -> bool:
 
 def strings(values: Mapping[str, object]) -> dict[str, str]:
     """A link's values for the fields of a focus."""
-    return {field.name: str(values[field.name]) for field in fields(Focus) if field.name in values}
-
-
-def refusal(name: str, value: str) -> str | None:
-    """The rule that a value of a field breaks, None for a valid one; "" leaves it to the picture."""
-    if name in LEAST:
-        return range_rule(name, value, LEAST[name], MAX_NUMBER)
-    if name in CHOICES:
-        rule = Phrase("{name} is {names}", name=name, names=listed(CHOICES[name], "or"))
-        return None if value in ("", *CHOICES[name]) else rule
-    if len(value) > MAX_CHARACTERS:
-        return Phrase("{name} has at most {limit:,} characters", name=name, limit=MAX_CHARACTERS)
-    if name == "threshold":
-        return None if not value or _is_share(value) else Phrase("threshold is a number from 0")
-    if name == "heads":
-        wrong = value and any(not one or range_rule(name, one, 0, MAX_NUMBER) for one in value.split(","))
-        rule = Phrase(
-            "heads are whole numbers from 0 to {limit:,}, with commas between them", limit=MAX_NUMBER
-        )
-        return rule if wrong else None
-    if name == "number":
-        places = value.split(",")
-        wrong = value and (
-            len(places) != 2 or any(not at or range_rule(name, at, 1, MAX_NUMBER) for at in places)
-        )
-        return Phrase("number is a row and a column from 1, as in 9,3") if wrong else None
-    return None
-
-
-def _accepted(name: str, value: str) -> str:
-    """The value that a field gets for this value in a link."""
-    if refusal(name, value) is None:
-        return value
-    number = nearest(value, LEAST[name], MAX_NUMBER) if name in LEAST else None
-    return str(getattr(Focus, name) if number is None else number)
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 <= float(text) < math.inf
-    except ValueError:
-        return False
+    return {name: str(values[name]) for name in FIELDS if name in values}

@@ -1,7 +1,7 @@
 """Everything that decides what is on screen, as one value. Heads and layers count from 1, as on screen."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mha_core import sources
@@ -9,8 +9,9 @@ from mha_core.attention.edits import Edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.errors import MAX_SHOWN, MhaError, Phrase, listed, one_of
 from mha_core.export.head_view import HeadView
+from mha_core.focus.fields import NO_LIMITS, Limits, read_all
+from mha_core.focus.focus import FIELDS as FOCUS
 from mha_core.focus.focus import Focus
-from mha_core.focus.focus import refusal as focus_refusal
 from mha_core.focus.token_names import as_number
 from mha_core.scene import changes, swaps
 from mha_core.scene import link as grammar
@@ -208,22 +209,12 @@ class Opened(NamedTuple):
     refused: tuple[Refused, ...]
 
 
-def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None = None) -> Opened:
+def scene_of_values(values: Mapping[str, str], limits: Limits = NO_LIMITS) -> Opened:
     """The scene of a link's values by name, and those that were refused.
 
-    `limits` are a server's own limits, as in `link.refusal`.
+    `limits` are a server's own: its largest numbers by name, and the most "characters" of a text.
     """
-    found: dict[str, Any] = {}
-    wrong: dict[str, tuple[str, str]] = {}
-    for one in fields(Scene):
-        name, value = one.name, values.get(one.name)
-        if value is None or name in NESTED:
-            continue
-        default = getattr(DEFAULTS, name)
-        if reason := grammar.refusal(name, value, limits):
-            wrong[name], found[name] = (value, reason), grammar.replacement(name, value, default, limits)
-        else:
-            found[name] = grammar.read(name, value, default)
+    found, wrong = read_all(grammar.FIELDS, values, Scene, limits)
     if edits := found.get("edits"):
         chosen, others = changes.read(edits)
         found["edits"] = changes.write(chosen)
@@ -231,12 +222,9 @@ def scene_of_values(values: Mapping[str, str], limits: Mapping[str, int] | None 
             wrong["edits"] = ";".join(others), changes.RULE
     if "twin" not in values:
         found["twin"] = twin_of(found.get("text", DEFAULTS.text))
-    scene = _fitted(Scene(**found, focus=Focus.of_link(values)), wrong.keys(), limits)
-    focus = scene.focus.link()
-    for name in focus:
-        if name in values and (reason := focus_refusal(name, values[name])):
-            wrong[name] = values[name], reason
-    accepted = vars(scene) | focus
+    focus, wrong_of_focus = read_all(FOCUS, values, Focus)
+    scene = _fitted(Scene(**found, focus=Focus(**focus)), wrong.keys(), limits)
+    accepted, wrong = vars(scene) | scene.focus.link(), wrong | wrong_of_focus
     refused = tuple(Refused(name, *why, accepted[name]) for name, why in wrong.items())
     weights, here = values.get(grammar.WEIGHTS, ""), checkpoints.edition()
     if scene.source != "mini" or not grammar.names_heads(values) or weights in ("", str(here)):
@@ -254,13 +242,13 @@ def _without_heads(scene: Scene) -> Scene:
     return replace(scene, focus=focus, edits=changes.write(chosen), against=against)
 
 
-def _fitted(scene: Scene, repaired: Set[str], limits: Mapping[str, int] | None) -> Scene:
+def _fitted(scene: Scene, repaired: Set[str], limits: Limits) -> Scene:
     """The scene with the sizes that were `repaired` changed to the nearest that fit the others."""
-    limits = grammar.library_limits() if limits is None else limits
     for name in (name for name in grammar.SIZES if name in repaired):
         size = getattr(scene, name)
         if size is not None and not _fits(scene):
-            near = sorted(range(grammar.LEAST[name], limits[name] + 1), key=lambda other: abs(other - size))
+            least, most = grammar.NUMBERS[name].least, limits.get(name, grammar.NUMBERS[name].most)
+            near = sorted(range(least, most + 1), key=lambda other: abs(other - size))
             sizes: list[dict[str, Any]] = [{name: other} for other in near[:MAX_TRIED]]
             others = (replace(scene, **changed) for changed in sizes)
             scene = next(filter(_fits, others), scene)

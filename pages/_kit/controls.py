@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
-from mha_core.scene.link import LEAST, SETTINGS, WITH_CLS, choices
+from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
@@ -148,7 +148,7 @@ def _hidden() -> None:
             elif isinstance(default, bool):
                 st.toggle(key, default, **_linked(key))
             elif key in max_values():
-                st.number_input(key, LEAST[key], max_values()[key], default, **_linked(key))
+                st.number_input(key, NUMBERS[key].least, max_values()[key], default, **_linked(key))
             else:
                 st.text_area(key, default, max_chars=max_characters(), **_linked(key))
 
@@ -165,7 +165,7 @@ def _default(key: str) -> Any:
 
 def _options(key: str) -> list[str]:
     """The names that a field can have, as links write them in every language; empty for other fields."""
-    return offered_sources() if key == "source" else list(choices().get(key, ()))
+    return offered_sources() if key == "source" else list(CHOICES.get(key, ()))
 
 
 def _source() -> None:

@@ -10,8 +10,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, Tokens
 from mha_core.focus import token_names
+from mha_core.focus.fields import CHARACTERS
 from mha_core.focus.focus import Focus
-from mha_core.scene.link import CHARACTERS, WEIGHTS, WITH_HEADS, is_older, library_limits
+from mha_core.scene.link import NUMBERS, WEIGHTS, WITH_HEADS, is_older
 from mha_core.scene.page import SEPARATOR
 from mha_core.scene.places import clamped, shape_of
 from mha_core.scene.scene import DEFAULTS, NESTED, Opened, Scene, scene_of_values
@@ -35,7 +36,8 @@ Replacements = Mapping[str, tuple[str, object]]  # a field's value in the link, 
 def max_values() -> dict[str, int]:
     """The largest values that the controls offer: what one page can show and one server can share."""
     figures = limits.current()
-    return library_limits() | {name: getattr(figures, name) for name in SIZES}
+    largest = {name: number.most for name, number in NUMBERS.items()}
+    return largest | {name: getattr(figures, name) for name in SIZES}
 
 
 def max_characters() -> int:

@@ -21,7 +21,7 @@ from mha_core.atlases import measures
 from mha_core.atlases.texts import SMALL
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.export import head_view
-from mha_core.scene.link import choices
+from mha_core.scene.link import CHOICES
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.traces.matrices import MATRICES
 from mha_core.training.lexicon import lexicon
@@ -43,9 +43,7 @@ NAMED = {
     "matrix.{}": set(MATRICES),
     "axis.{}": {axis for matrix in MATRICES.values() for axis in matrix.axes},
     "model.{}": set(ARCHITECTURES),
-    "option.{}": {
-        f"{field}.{name}" for field, names in choices().items() if field in WORDED for name in names
-    },
+    "option.{}": {f"{field}.{name}" for field, names in CHOICES.items() if field in WORDED for name in names},
     "role.{}": set(ROLES),
     "roles.pattern.{}": set(patterns.MEASURES),
     "atlas.measure.{}": {*measures.MEASURES} - {*patterns.MEASURES},

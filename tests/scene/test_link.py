@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.attention.positions import POSITIONS
+from mha_core.focus import focus
+from mha_core.focus.fields import CHARACTERS
 from mha_core.focus.focus import CHOICES, Focus
-from mha_core.scene import link as grammar
 from mha_core.scene.changes import write
-from mha_core.scene.link import APP_ONLY, COMPARED, SETTINGS
+from mha_core.scene.link import APP_ONLY, COMPARED, FIELDS, NUMBERS, SETTINGS
 from mha_core.scene.page import HOME, PAGES, Page, parts
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values, view
 from mha_core.training import checkpoints
@@ -181,8 +182,13 @@ def test_an_invalid_value_is_named_with_the_rule_and_its_replacement(name, value
     assert scene_of_values({**said, "text": "a b", "token": "b"}) == (scene, ())
 
 
+def test_every_field_of_a_scene_and_of_its_focus_has_a_kind_in_order():
+    assert [*FIELDS] == [one.name for one in fields(Scene) if one.name not in NESTED]
+    assert [*focus.FIELDS] == [one.name for one in fields(Focus)]
+
+
 def test_a_servers_own_limits_are_applied():
-    most = dict.fromkeys(grammar.LEAST, 7) | {grammar.CHARACTERS: 3}
+    most = dict.fromkeys(NUMBERS, 7) | {CHARACTERS: 3}
     scene, refused = scene_of_values({"h": "8", "d_model": "7", "text": "abcd", "target": "abc"}, most)
     assert (scene.h, scene.d_model, scene.text, scene.target) == (7, 7, DEFAULTS.text, "abc")
     assert {one.name: one.reason for one in refused} == {
@@ -211,7 +217,7 @@ def test_a_servers_own_limits_are_applied():
     ],
 )
 def test_a_number_beyond_a_limit_becomes_the_nearest_that_fits_the_others(link, taken):
-    most = dict.fromkeys(grammar.LEAST, 9999) | {"d_model": 512, "h": 64, "n_kv_heads": 64, "layers": 6}
+    most = dict.fromkeys(NUMBERS, 9999) | {"d_model": 512, "h": 64, "n_kv_heads": 64, "layers": 6}
     scene, refused = scene_of_values(parts(f"source=random&text=a b&{link}").values, most)
     assert {one.name: one.replacement for one in refused} == taken
     assert {name: getattr(scene, name) for name in taken} == taken

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mha_core.focus.focus import CHOICES, MAX_NUMBER, Focus, refusal
+from mha_core.focus.focus import CHOICES, FIELDS, MAX_NUMBER, Focus
 from mha_core.scene.changes import change_of, write
 from mha_core.scene.link import WEIGHTS
 from mha_core.scene.page import parts
@@ -29,8 +29,8 @@ def test_the_scripts_have_the_defaults_and_choices_of_python(javascript):
     assert Focus.of_link(defaults) == Focus()
     assert list(defaults) == list(Focus().link())  # which is the order of a link
     assert {name: tuple(values) for name, values in choices.items()} == CHOICES
-    assert (refusal("layer", str(most)), most) == (None, MAX_NUMBER)
-    assert refusal("layer", str(most + 1))
+    assert (FIELDS["layer"].rule("layer", str(most)), most) == (None, MAX_NUMBER)
+    assert FIELDS["layer"].rule("layer", str(most + 1))
 
 
 def test_an_edge_blocked_in_the_browser_is_the_change_that_python_reads(javascript):
@@ -46,7 +46,7 @@ def test_the_browser_accepts_the_same_numbers_of_a_link_as_python(javascript, se
     numbers = ["", "1", "99999999", "100000000"]
     numbers += ["".join(random.choices(DIGITS, k=random.randint(1, 4))) for _ in range(3000)]
     found = javascript(["scene/focus_link.js"], f"return {numbers!r}.map(numberOf);")
-    python = [int(text) if text and refusal("lines", text) is None else None for text in numbers]
+    python = [int(text) if text and FIELDS["lines"].rule("lines", text) is None else None for text in numbers]
     assert found == python
     assert 100 < sum(number is not None for number in python) < 2900
 

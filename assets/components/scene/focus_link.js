@@ -123,7 +123,7 @@ export function placeOf(focus, header, panels) {
 /** @param {number[]} heads */
 const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 
-// The whole number that a field of a link is; null where it is none that can be (mha_core/focus/focus.py).
+// The whole number that a field of a link is; null where it is none that can be (mha_core/focus/fields.py).
 /** @param {string} text */
 export const numberOf = (text) => (/^\d{1,18}$/.test(text) && Number(text) <= MAX_NUMBER ? Number(text) : null);
 
