@@ -101,7 +101,7 @@ class Other(NamedTuple):
 
     @classmethod
     def of_link(cls, link: str, offered: Mapping[str, Sequence[str]]) -> tuple["Other | None", bool]:
-        """The side that a link names, and whether it is missing from what is `offered`; then it is the first offer.
+        """The side that a link names, or the first offer, and whether what it names is not `offered`.
 
         A second sentence is never that first offer, since its text field is shown only if a link names it.
         """
