@@ -91,7 +91,7 @@ class Visit(NamedTuple):
         return {"revision": (asked, taken)} if asked and taken != asked else {}
 
     def begin_controls(self) -> None:
-        """Let each control begin with what is used in place of a refused value of the link."""
+        """Start each control with the value used in place of a refused value of the link."""
         names = {one.name for one in self.opened.refused} & {*CONTROLS}
         for name in names | self.link.keys() & {*WITH_HEADS}:
             taken = getattr(self.opened.scene, name)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mha_core import resources
 from mha_core.errors import MhaError
-from mha_core.scene.link import parts
+from mha_core.scene.page import parts
 from mha_core.traces.tokens import EMPTY
 from mha_core.traces.tokens import words as typed_words
 from mha_core.training.language import EVERYDAY, MAX_WORDS, Grammar
