@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mha_core.errors import Phrase
-from mha_core.focus.fields import MAX_CHARACTERS, Choice, Field, Form, Number, Text, read_all
+from mha_core.focus.fields import MAX_CHARACTERS, Choice, Field, Form, Number, read_all
 from mha_core.focus.token_names import names, position
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -24,16 +24,19 @@ def _are_numbers(texts: Sequence[str], field: Number) -> bool:
     return all(text and field.rule("", text) is None for text in texts)
 
 
-FROM_1, FROM_0, WORDS = Number(1, MAX_NUMBER), Number(0, MAX_NUMBER), Text(MAX_CHARACTERS)
-# In their order in a link; the first name of a choice is the default.
+FROM_0, FROM_1 = Number(MAX_NUMBER), Number(MAX_NUMBER, least=1)
+# The kind of each field; the first name of a choice is the default.
 FIELDS: Mapping[str, Field] = {
-    "layer": FROM_1,
-    "head": FROM_1,
-    "token": WORDS,
-    "key_token": WORDS,
-    "sentence": FROM_1,
-    "side": Choice(("query", "key"), optional=True),
-    "pins": WORDS,
+    **dict.fromkeys(("layer", "head", "sentence"), FROM_1),
+    **dict.fromkeys(("lines", "hop1", "hop2"), FROM_0),
+    **dict.fromkeys(("token", "key_token", "pins"), Field(MAX_CHARACTERS)),
+    "drawing": Choice(names=("lines", "text", "arcs", "matrix"), optional=True),
+    "side": Choice(names=("query", "key"), optional=True),
+    "specials": Choice(names=("shown", "hidden"), optional=True),
+    "words": Choice(names=("pieces", "whole"), optional=True),
+    "scale": Choice(names=("full", "fitted"), optional=True),
+    "matrix": Choice(names=("none", "q", "k", "v", "scores", "weights", "output"), optional=True),
+    "threshold": Form(MAX_CHARACTERS, fits=_is_share, wrong=Phrase("threshold is a number from 0")),
     "heads": Form(
         MAX_CHARACTERS,
         fits=lambda value: _are_numbers(value.split(","), FROM_0),
@@ -41,20 +44,11 @@ FIELDS: Mapping[str, Field] = {
             "heads are whole numbers from 0 to {limit:,}, with commas between them", limit=MAX_NUMBER
         ),
     ),
-    "drawing": Choice(("lines", "text", "arcs", "matrix"), optional=True),
-    "threshold": Form(MAX_CHARACTERS, fits=_is_share, wrong=Phrase("threshold is a number from 0")),
-    "lines": FROM_0,
-    "specials": Choice(("shown", "hidden"), optional=True),
-    "words": Choice(("pieces", "whole"), optional=True),
-    "scale": Choice(("full", "fitted"), optional=True),
-    "matrix": Choice(("none", "q", "k", "v", "scores", "weights", "output"), optional=True),
     "number": Form(
         MAX_CHARACTERS,
         fits=lambda value: value.count(",") == 1 and _are_numbers(value.split(","), FROM_1),
         wrong=Phrase("number is a row and a column from 1, as in 9,3"),
     ),
-    "hop1": FROM_0,
-    "hop2": FROM_0,
 }
 CHOICES = {name: field.names for name, field in FIELDS.items() if isinstance(field, Choice)}
 

@@ -8,7 +8,7 @@ from mha_core.attention.masks import MASKS
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
 from mha_core.attention.positions import POSITIONS
 from mha_core.errors import Phrase, listed
-from mha_core.focus.fields import Choice, Field, Form, Number, Switch, Text
+from mha_core.focus.fields import Choice, Field, Form, Number, Switch
 from mha_core.focus.token_names import as_number
 from mha_core.sources.huggingface.files import is_revision
 from mha_core.sources.huggingface.model import DTYPES
@@ -35,30 +35,19 @@ WITH_HEADS = ("edits", "against")  # fields that can name heads
 WEIGHTS = "weights"  # the field for the edition of the trained weights
 
 FIELDS: Mapping[str, Field] = {
-    "text": Text(),
-    "twin": Text(),
-    "source": Choice(tuple(SETTINGS)),
-    "architecture": Choice(tuple(ARCHITECTURES)),
-    "run": Text(),
-    "step": Number(0, MAX_STEPS),
-    "file": Text(),
-    "kind": Text(),
-    "model": Text(),
+    **dict.fromkeys(("text", "twin", "run", "file", "kind", "model", "target", "edits"), Field()),
+    **dict.fromkeys(("h", "n_kv_heads"), Number(MAX_HEADS, least=1)),
+    **dict.fromkeys(("d_model", "d_k", "d_v"), Number(MAX_D_MODEL, least=1)),
+    **dict.fromkeys(("ask_model", "bias"), Switch()),
+    "layers": Number(MAX_LAYERS, least=1),
+    "seed": Number(MAX_SEED),
+    "step": Number(MAX_STEPS),
+    "source": Choice(names=tuple(SETTINGS)),
+    "architecture": Choice(names=tuple(ARCHITECTURES)),
+    "position": Choice(names=tuple(POSITIONS)),
+    "mask": Choice(names=tuple(MASKS)),
+    "dtype": Choice(names=tuple(DTYPES)),
     "revision": Form(fits=is_revision, wrong=Phrase("revision is a branch, tag or commit of the hub")),
-    "dtype": Choice(tuple(DTYPES)),
-    "target": Text(),
-    "ask_model": Switch(),
-    "h": Number(1, MAX_HEADS),
-    "d_model": Number(1, MAX_D_MODEL),
-    "seed": Number(0, MAX_SEED),
-    "layers": Number(1, MAX_LAYERS),
-    "d_k": Number(1, MAX_D_MODEL),
-    "d_v": Number(1, MAX_D_MODEL),
-    "n_kv_heads": Number(1, MAX_HEADS),
-    "position": Choice(tuple(POSITIONS)),
-    "mask": Choice(tuple(MASKS)),
-    "bias": Switch(),
-    "edits": Text(),
     "against": Form(
         fits=lambda value: value.partition(":")[0] in COMPARED,
         wrong=Phrase("against is {kinds}, with a value as in h:1", kinds=listed(COMPARED, "or")),

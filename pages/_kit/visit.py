@@ -36,8 +36,7 @@ Replacements = Mapping[str, tuple[str, object]]  # a field's value in the link, 
 def max_values() -> dict[str, int]:
     """The largest values that the controls offer: what one page can show and one server can share."""
     figures = limits.current()
-    largest = {name: number.most for name, number in NUMBERS.items()}
-    return largest | {name: getattr(figures, name) for name in SIZES}
+    return {name: getattr(figures, name) if name in SIZES else one.most for name, one in NUMBERS.items()}
 
 
 def max_characters() -> int:

@@ -27,8 +27,8 @@ export const FIELDS = /** @type {(keyof typeof DEFAULTS)[]} */ (Object.keys(DEFA
 
 /** the fields of a focus that have a few values; the first is the default */
 export const CHOICES = {
-  side: ["query", "key"],
   drawing: ["lines", "text", "arcs", "matrix"],
+  side: ["query", "key"],
   specials: ["shown", "hidden"],
   words: ["pieces", "whole"],
   scale: ["full", "fitted"],
