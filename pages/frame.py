@@ -9,8 +9,8 @@ from mha_core.scene.link import APP_ONLY
 from pages._kit import components, controls, guests, model_source, sharing, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
+from pages._kit.opened_link import say
 from pages._kit.text import PAGES, drawing, t
-from pages._kit.visit import say
 from pages._server import streamlit_parts
 
 
@@ -132,11 +132,10 @@ def _what_next(page: NavigationPage) -> None:
 def _show(page: NavigationPage) -> None:
     """Draw the controls and the page, with a line on the values of the link that had to be replaced."""
     guests.receive("start")
-    refused = (
-        visit.refused() if visit else {}
-    )  # read before the controls take wrong values out of the address
-    if visit:
-        visit.begin_controls()
+    # Read before the controls take wrong values out of the address.
+    refused = opened_link.refused() if opened_link else {}
+    if opened_link:
+        opened_link.begin_controls()
     controls.begin_with_sentences()
     if page.file == REAL:
         controls.begin_with_package()
@@ -145,11 +144,11 @@ def _show(page: NavigationPage) -> None:
     guests.receive("top")
     components.address(state.address(), st.session_state.pop("follow", None), chosen_language())
     by_file[page.file].run()
-    if visit and (replaced := visit.replaced(trace)):
+    if opened_link and (replaced := opened_link.replaced(trace)):
         say({**refused, **replaced}, line)
 
 
-visit = state.begin()
+opened_link = state.begin()
 embedded = st.context.is_embedded  # in a frame of another site, which has its scene alone
 if not embedded:
     st.logo(drawing("logo.svg"), size="large")

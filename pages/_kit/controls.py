@@ -15,9 +15,9 @@ from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, DEFAULT, LANG, language, languages, usual_language
+from pages._kit.opened_link import CONTROLS, max_characters, max_values, offered_sources
 from pages._kit.state import current, go, name_tokens, setting, stay_within
 from pages._kit.text import ASSETS, catalogue, literal, said, t
-from pages._kit.visit import CONTROLS, max_characters, max_values, offered_sources
 from pages._server import streamlit_parts
 
 SENTENCE = 72  # pixels of its field: two lines

@@ -11,7 +11,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Crop, around, picture
 from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
-from pages._kit import answers, compute, head_view, heatmaps, matrices, state, visit
+from pages._kit import answers, compute, head_view, heatmaps, matrices, opened_link, state
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # names of the first and the second side's matrices
@@ -57,7 +57,7 @@ def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = (), comp
     texts with the model's answers, if they were asked for. A `compact` view shows the words of a sentence
     only in its drawing, and no options, so that what is below it fits on the first screen of a laptop.
     """
-    shapes = st.session_state[visit.SHAPES] = [shape_of(side.trace) for side in sides]
+    shapes = st.session_state[opened_link.SHAPES] = [shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
         _draw(sides[:1], key=key, heads=[side.head for side in sides], compact=compact)
     elif shapes[0] == shapes[-1]:

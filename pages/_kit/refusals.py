@@ -16,9 +16,9 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit import choice, compute, model_source
 from pages._kit.compute import Nearest
+from pages._kit.opened_link import CONTROLS, max_values
 from pages._kit.state import go, setting
 from pages._kit.text import PAGES, isolated, joined, literal, paragraph, said, t
-from pages._kit.visit import CONTROLS, max_values
 
 WHOLE = "whole_"  # before a field's name: the long text of which a part is the sentence now
 MAX_LABEL = 40  # characters of a value, such as a text, on a button

@@ -23,13 +23,13 @@ from mha_core.scene.first_look import focus_on_answer
 from mha_core.scene.link import WEIGHTS
 from mha_core.scene.places import clamped, shape_of, with_names
 from mha_core.scene.scene import DEFAULTS, Scene
-from pages._kit.visit import CONTROLS, REPLACED, SHAPES, Visit
+from pages._kit.opened_link import CONTROLS, REPLACED, SHAPES, OpenedLink
 from pages._server import streamlit_parts
 
 HINTS = "hints"  # the hints about clicks that this run has drawn, by element key (heatmaps.py)
 
 
-def begin() -> Visit | None:
+def begin() -> OpenedLink | None:
     """Read the focus from the link in a new session and after Back or Forward; the frame calls this first.
 
     Returns the link that was read then; None in a run that goes on with what the session holds.
@@ -37,17 +37,17 @@ def begin() -> Visit | None:
     for name in (HINTS, SHAPES, REPLACED):
         st.session_state.pop(name, None)
     goes_back = streamlit_parts.after_history()
-    visit = Visit.read() if goes_back or "focus" not in st.session_state else None
-    _receive(visit)
-    if visit is not None and goes_back:
-        _take_link(visit)
-    return visit
+    opened = OpenedLink.read() if goes_back or "focus" not in st.session_state else None
+    _receive(opened)
+    if opened is not None and goes_back:
+        _take_link(opened)
+    return opened
 
 
-def _receive(visit: Visit | None = None) -> None:
+def _receive(opened: OpenedLink | None = None) -> None:
     """Receive the focus that the browser sent last; every message repeats it until there is a newer one."""
     if "focus" not in st.session_state:
-        _take_link(visit or Visit.read())
+        _take_link(opened or OpenedLink.read())
     receive((st.session_state.get("address") or {}).get("focus"))
 
 
@@ -61,10 +61,10 @@ def receive(sent: Mapping | None) -> None:
         st.session_state["focus_count"] = sent["count"]
 
 
-def _take_link(visit: Visit) -> None:
-    st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in visit.opened.refused)
+def _take_link(opened: OpenedLink) -> None:
+    st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in opened.result.refused)
     st.session_state["token_is_named"] = True
-    _take(visit.link, visit.opened.scene.focus)
+    _take(opened.values, opened.result.scene.focus)
 
 
 def _take(link: Mapping[str, object], now: Focus) -> None:

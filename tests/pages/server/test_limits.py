@@ -8,7 +8,7 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.scene.scene import Scene
-from pages._kit import compute, uploads, visit
+from pages._kit import compute, opened_link, uploads
 from pages._server import limits
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ def test_the_environment_chooses_the_limits(monkeypatch, value, hosted):
 
 def test_limits_of_strangers_are_at_most_those_of_the_owner():
     for name in (
-        *visit.SIZES,
+        *opened_link.SIZES,
         "characters",
         "tokens",
         "trace_bytes",

@@ -53,24 +53,24 @@ def offered_sources() -> list[str]:
     return [source for source in compute.SOURCES if source == asked or offered.get(source, True)]
 
 
-class Visit(NamedTuple):
-    """A link as it was opened: its values by name, the scene that they make, and the values refused."""
+class OpenedLink(NamedTuple):
+    """A link as it was opened: its values by name, and their scene with the values that were refused."""
 
-    link: Mapping[str, str]
-    opened: Opened
+    values: Mapping[str, str]
+    result: Opened
 
     @classmethod
-    def read(cls) -> "Visit":
+    def read(cls) -> "OpenedLink":
         """Read the link in the address; the values of a repeated field are joined by commas."""
         given = {name: SEPARATOR.join(st.query_params.get_all(name)) for name in st.query_params}
         return cls(given, scene_of_values(given, max_values() | {CHARACTERS: max_characters()}))
 
     def refused(self) -> Replacements:
         """The values that no control or focus can have here, each with the one that is used instead."""
-        link, now = self.link, st.session_state.get("file")
+        link, now = self.values, st.session_state.get("file")
         found: dict[str, tuple[str, object]] = {
             name: (value, model_source.usual_dtype() if name == "dtype" else taken)
-            for name, value, _, taken in self.opened.refused
+            for name, value, _, taken in self.result.refused
         }
         if link.get("source", DEFAULTS.source) not in offered_sources():
             found["source"] = link["source"], DEFAULTS.source
@@ -85,45 +85,49 @@ class Visit(NamedTuple):
     def _refused_model(self, name: str) -> Replacements:
         if not model_source.is_offered(name):
             return {"model": (name, next(iter(model_source.local_models()), None))}
-        asked = self.link.get("revision")
+        asked = self.values.get("revision")
         taken = model_source.revision_of(replace(DEFAULTS, model=name, revision=asked)) if asked else None
         return {"revision": (asked, taken)} if asked and taken != asked else {}
 
     def begin_controls(self) -> None:
         """Start each control with the value used in place of a refused value of the link."""
-        names = {one.name for one in self.opened.refused} & {*CONTROLS}
-        for name in names | self.link.keys() & {*WITH_HEADS}:
-            taken = getattr(self.opened.scene, name)
-            if str(taken) != self.link[name]:
+        names = {one.name for one in self.result.refused} & {*CONTROLS}
+        for name in names | self.values.keys() & {*WITH_HEADS}:
+            taken = getattr(self.result.scene, name)
+            if str(taken) != self.values[name]:
                 streamlit_parts.begin_with(name, "" if taken is None else str(taken))
 
     def replaced(self, trace: AttentionTrace | None) -> Replacements:
         """The values that the drawn page has replaced: those beyond its `trace`, and its own fields."""
-        link, asked, held = self.link, self.opened.scene.focus, st.session_state
+        link, asked, held = self.values, self.result.scene.focus, st.session_state
         found: dict[str, tuple[str, object]] = {}
         if trace is not None:
             found |= self._beyond(clamped(asked, held.get(SHAPES) or [shape_of(trace)]))
             found |= self._not_in_sentence(trace)
-        for name in link.keys() - {*CONTROLS, *asked.link()} | link.keys() & {"kind"}:
-            value = held.get(name)
-            if name in held and isinstance(value, str | int | float | list | None):
-                found |= {} if _is_same(link[name], value) else {name: (link[name], value)}
+        shared = {*CONTROLS, *asked.link()} - {"kind"}
+        own = {name: held[name] for name in link if name in held and name not in shared}
+        for name, value in own.items():
+            if isinstance(value, str | int | float | list | None) and not _is_same(link[name], value):
+                found[name] = link[name], value
         by_page = held.get(REPLACED, {})
-        return found | {name: (link[name], by_page[name]) for name in link.keys() & by_page}
+        return found | {name: (link[name], by_page[name]) for name in link if name in by_page}
 
     def _beyond(self, taken: Focus) -> Replacements:
         """The numbers that are beyond the last layer, head or sentence."""
-        asked = self.opened.scene.focus
+        asked = self.result.scene.focus
         if asked.sentence > MAX_SENTENCES:
             twin = st.session_state.get("twin") or ""
             taken = replace(taken, sentence=MAX_SENTENCES if twin.strip() else 1)
         was, now = asked.link(), taken.link()
-        changed = {name for name in self.link.keys() & was if was[name] != now[name]}
-        return {name: (self.link[name], now[name]) for name in changed}
+        return {
+            name: (value, now[name])
+            for name, value in self.values.items()
+            if name in was and was[name] != now[name]
+        }
 
     def _not_in_sentence(self, trace: AttentionTrace) -> Replacements:
         """The words and token numbers that are not in the sentence."""
-        asked, now, sides = self.opened.scene.focus, st.session_state["focus"], trace.sides
+        asked, now, sides = self.result.scene.focus, st.session_state["focus"], trace.sides
         if asked.sentence == MAX_SENTENCES:  # its words belong to the other sentence, which the browser has
             return {}
         pins = sides.keys if asked.side == "key" else sides.queries
@@ -133,9 +137,9 @@ class Visit(NamedTuple):
             "pins": (pins, asked.pins.split()),
         }
         return {
-            name: (self.link[name], getattr(now, name))
+            name: (self.values[name], getattr(now, name))
             for name, (tokens, named) in words.items()
-            if name in self.link and any(not _is_in(tokens, one) for one in named if one)
+            if name in self.values and any(not _is_in(tokens, one) for one in named if one)
         }
 
 
