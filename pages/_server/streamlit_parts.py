@@ -9,18 +9,14 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
-from streamlit import config, error_util, logger, net_util
+from streamlit import config, logger, net_util
 from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
-from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
-from streamlit.runtime.state.session_state import SessionState, _is_internal_key
 from streamlit.runtime.state.session_state_proxy import get_session_state
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
@@ -28,15 +24,6 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 set_option = config.set_option
 # Addresses that show what other visitors do; the guard closes them to strangers.
 CLOSED = ("/_stcore/metrics", "/_stcore/agent")
-# Files that Streamlit requests late: until then headings have another font, icons are words, and pages jump.
-STATIC = Path(st.__file__).parent / "static" / "static"
-EARLY = {
-    "media/SourceSerifVariable-Roman.*.woff2": "preload; as=font; type=font/woff2",
-    "media/MaterialSymbols-Rounded.*.woff2": "preload; as=font; type=font/woff2",
-    "js/Html.*.js": "modulepreload",
-    "js/purify.es.*.js": "modulepreload",
-    "js/BidiComponent.*.js": "modulepreload",
-}
 # These contain a box for the link to each page: at the top, and on a phone in the sidebar.
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
 EXPAND = '[data-testid="stExpandSidebarButton"]'
@@ -89,15 +76,9 @@ OWN_WORDS = {
 }
 
 
-def early_files() -> dict[str, str]:
-    """The files of `EARLY` in Streamlit's folder, each with the relation of its link."""
-    found = {file: how for pattern, how in EARLY.items() for file in STATIC.glob(pattern)}
-    return {file.relative_to(STATIC).as_posix(): how for file, how in found.items()}
-
-
 def inline_scripts() -> list[str]:
     """The hashes of the scripts in Streamlit's page, which a policy has to name for a page to open."""
-    page = (STATIC.parent / "index.html").read_text(encoding="utf-8")
+    page = (Path(st.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes]
@@ -120,37 +101,6 @@ def sections(names: Mapping[int, str], *, menu: str) -> None:
 def show_step(name: str) -> None:
     """Show the step of a page with that name; the steps are containers with their names as keys."""
     st.html(f"<style>html .st-key-step-{name} {{ display: flex; }}</style>")
-
-
-class LazyState(Mapping):
-    """The values of a session's widgets and keys, each computed when it is asked for."""
-
-    def __init__(self, state: SessionState):
-        self.state = state
-
-    def __getitem__(self, key: str) -> Any:
-        state = self.state
-        # Most keys that are asked for are absent, and Streamlit would search for them everywhere.
-        held = key in state._new_session_state or key in state._key_id_mapper or key in state._old_state
-        if not held or is_element_id(key) or _is_internal_key(key):
-            raise KeyError(key)
-        return state[key]
-
-    def __iter__(self) -> Iterator[str]:
-        names = self.state._key_id_mapper.id_key_mapping
-        for name in self.state._keys():
-            if not is_element_id(name) and not _is_internal_key(name):
-                yield name
-            elif is_keyed_element_id(name) and name in names:
-                yield names[name]
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def read_lazily() -> None:
-    """Make each control of Streamlit's look up only its own value; else a class waits a sixth longer."""
-    SessionState.filtered_state = property(LazyState)  # type: ignore[method-assign, assignment]  # it is replaced
 
 
 # Files kept for a page. Each is read when it arrives; one uploader is for traces, one for models.
@@ -178,10 +128,7 @@ def hold_few_uploads(max_bytes: int | None) -> None:
 
 
 def ask_no_other_site() -> None:
-    """Keep Streamlit from asking an internet site for this machine's address, while nobody is served.
-
-    It would ask at the start, and for every page of another site that tries to connect.
-    """
+    """Keep Streamlit from asking another site for this machine's address, at each start and foreign page."""
     net_util.get_external_ip = lambda: None
 
 
@@ -216,24 +163,6 @@ def after_history() -> bool:
     """Whether this run follows the browser's Back or Forward; then the link counts, not the session."""
     run = get_script_run_ctx()
     return run is not None and run.is_history_navigation
-
-
-def leave_lines_out() -> None:
-    """Leave two misleading lines out of the log.
-
-    Streamlit's line about an error of a page lacks the number that the visitor sees (`logs.show_failure`
-    writes it). The server's line calls it an error of ours that a page of another site was refused.
-    """
-    lines = {
-        error_util._LOGGER.name: "Uncaught app execution",
-        "uvicorn.error": "ASGI callable returned without completing handshake.",
-    }
-    for name, line in lines.items():
-        logging.getLogger(name).addFilter(partial(_is_another, line))
-
-
-def _is_another(line: str, record: logging.LogRecord) -> bool:
-    return record.msg != line
 
 
 def log_to_root() -> None:

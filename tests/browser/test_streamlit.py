@@ -1,13 +1,9 @@
 """The private parts of Streamlit that our scripts rely on (streamlit/adapter.js) still exist."""
 
-import urllib.parse
-import urllib.request
-
 import pytest
 from playwright.sync_api import expect
 
 from mha_core.export import scripts
-from pages._server import streamlit_parts
 
 MODULE = f"./headscope/{scripts.digest()}/streamlit/adapter.js"
 IMPORTED = f"const ours = await import(new URL('{MODULE}', document.baseURI));"
@@ -60,16 +56,6 @@ def test_components_have_the_height_they_need(visit, app, address, keys):
             "box => box.querySelectorAll('*').forEach(({ shadowRoot }) => shadowRoot?.replaceChildren())"
         )
         assert box.bounding_box()["height"] < 100, key  # it has no more room than what is in it
-
-
-@pytest.mark.parametrize("address", ["", "/steps"])
-def test_the_page_preloads_files_that_are_needed_early(app, address):
-    with urllib.request.urlopen(app + address) as answer:
-        links = answer.headers["link"].split(", ")
-    assert len(links) == len(streamlit_parts.EARLY)
-    for link in links:
-        with urllib.request.urlopen(urllib.parse.urljoin(app + address, link[1 : link.index(">")])) as file:
-            assert file.headers.get_content_subtype() in ("woff2", "javascript")
 
 
 def test_a_control_is_written_into_the_address_in_streamlits_form(page, settled):

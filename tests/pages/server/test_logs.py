@@ -5,7 +5,6 @@ import logging
 
 import pytest
 import streamlit.logger
-from streamlit import error_util
 
 from pages._server import logs, streamlit_parts
 
@@ -59,17 +58,3 @@ def test_the_log_has_messages_of_the_web_server_but_no_requests(monkeypatch):
         "uvicorn.error": True,
         "uvicorn.access": False,
     }
-
-
-def test_an_error_of_a_page_is_logged_once_with_its_number(log_records, monkeypatch):
-    monkeypatch.setattr(
-        error_util.config, "get_option", {"logger.enableRich": False}.get
-    )  # as `begin` sets it
-    streamlit_parts.leave_lines_out()
-    records = log_records("headscope", "streamlit.error_util")
-    try:
-        raise KeyError("secret")
-    except KeyError as error:
-        error_util.handle_user_script_exception(error, lambda raised: bool(logs.failure(raised)))
-    [record] = records
-    assert (record.name, record.msg, [*record.facts]) == ("headscope", "failure", ["id"])
