@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from math import isinf
 from typing import NamedTuple
 
 import streamlit as st
@@ -13,7 +14,7 @@ from mha_core.focus import token_names
 from mha_core.focus.fields import CHARACTERS
 from mha_core.focus.focus import Focus
 from mha_core.scene.link import NUMBERS, WEIGHTS, WITH_HEADS, is_older
-from mha_core.scene.page import SEPARATOR
+from mha_core.scene.page import PAGES, SEPARATOR
 from mha_core.scene.places import clamped, shape_of
 from mha_core.scene.scene import DEFAULTS, NESTED, Opened, Scene, scene_of_values
 from pages._kit import choice, compute, model_source, runs
@@ -22,6 +23,7 @@ from pages._kit.text import joined, literal, paragraph, t
 from pages._server import limits, streamlit_parts
 
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)  # each has its control
+OWN_NUMBERS = {field for page in ("cost", "train", "steps") for field in PAGES[page]}  # numbers among them
 MAX_SENTENCES = 2  # side by side
 MAX_QUOTED = 40  # characters of a wrong value
 TEXTS = ("text", "twin", "target")  # they share one length limit
@@ -96,6 +98,10 @@ class OpenedLink(NamedTuple):
             taken = getattr(self.result.scene, name)
             if str(taken) != self.values[name]:
                 streamlit_parts.begin_with(name, "" if taken is None else str(taken))
+        for name in self.values.keys() & OWN_NUMBERS:
+            with suppress(ValueError):
+                if isinf(float(self.values[name].rpartition(SEPARATOR)[2])):  # Streamlit raises for it
+                    streamlit_parts.begin_with(name, "")
 
     def replaced(self, trace: AttentionTrace | None) -> Replacements:
         """The values that the drawn page has replaced: those beyond its `trace`, and its own fields."""

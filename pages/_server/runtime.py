@@ -26,7 +26,6 @@ def begin() -> None:
         streamlit_parts.set_option("client.showErrorDetails", "none")
         streamlit_parts.set_option("client.toolbarMode", "minimal")  # leaves room for the links to all pages
     streamlit_parts.set_option("logger.enableRich", False)  # errors of pages would be printed outside the log
-    streamlit_parts.ignore_infinite_numbers()
     streamlit_parts.hold_few_uploads(server.uploads_bytes)
     streamlit_parts.ask_no_other_site()
     device.leave_a_core()

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import streamlit as st
 from streamlit import config, logger, net_util
-from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 from streamlit.runtime.state.session_state_proxy import get_session_state
@@ -130,19 +129,6 @@ def hold_few_uploads(max_bytes: int | None) -> None:
 def ask_no_other_site() -> None:
     """Keep Streamlit from asking another site for this machine's address, at each start and foreign page."""
     net_util.get_external_ip = lambda: None
-
-
-def ignore_infinite_numbers() -> None:
-    """Use the field's default when a link holds `inf` or `nan`; Streamlit raises otherwise."""
-    read = NumberInputSerde.deserialize
-
-    def read_or_own(field: NumberInputSerde, value: float | None) -> float | None:
-        try:
-            return read(field, value)
-        except (OverflowError, ValueError):
-            return field.value
-
-    NumberInputSerde.deserialize = read_or_own  # type: ignore[method-assign, assignment]  # it is replaced
 
 
 def begin_with(name: str, value: str) -> None:

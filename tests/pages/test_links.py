@@ -3,14 +3,12 @@
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from streamlit.elements.widgets.number_input import NumberInputSerde
 
 from mha_core.attention.positions import POSITIONS
 from mha_core.focus.focus import CHOICES, Focus
 from mha_core.training.model import ARCHITECTURES
 from pages._kit.state import CONTROLS
 from pages._kit.text import catalogue
-from pages._server import streamlit_parts
 from tests.pages.conftest import FRAME, run
 
 OF_TRACE = [
@@ -122,20 +120,20 @@ links = st.dictionaries(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def as_served():
-    """The numbers of a link are read as by the server, which app.py sets up and AppTest does not."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NumberInputSerde, "deserialize", NumberInputSerde.deserialize)
-        streamlit_parts.ignore_infinite_numbers()
-        yield
-
-
 def said(app) -> str:
     """The line on values of the link that cannot be, without marks of escape."""
     lines = [caption.value for caption in app.caption if "The link says" in caption.value]
     assert len(lines) <= 1
     return "".join(lines).replace("\\", "").replace("\u2060", "")
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e999", "9" * 400, ["8", "-inf"]])
+@pytest.mark.parametrize(("page", "field"), [("see/heads.py", "h"), ("learn/train.py", "train_h")])
+def test_a_number_field_has_its_default_when_the_link_has_no_finite_number(page, field, value):
+    app = run(FRAME, {field: value}, page)
+    assert not app.exception
+    assert app.number_input(key=field).value == 4
+    assert f"The link says {field} = " in said(app)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import streamlit as st
 from streamlit import net_util
-from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
@@ -116,12 +115,3 @@ def test_a_page_of_another_site_is_refused(monkeypatch):
     streamlit_parts.ask_no_other_site()
     assert not server_util.is_url_from_allowed_origins("http://evil.example")
     assert server_util.is_url_from_allowed_origins("http://localhost:8501")
-
-
-@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "9e99"])
-def test_a_link_with_an_invalid_number_opens_with_the_fields_own(monkeypatch, opened, value):
-    monkeypatch.setattr(NumberInputSerde, "deserialize", NumberInputSerde.deserialize)
-    streamlit_parts.ignore_infinite_numbers()
-    app = opened(h=value)
-    assert not app.exception
-    assert app.number_input(key="h").value == 4
