@@ -23,7 +23,8 @@ from pages._kit.text import joined, literal, paragraph, t
 from pages._server import limits, streamlit_parts
 
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)  # each has its control
-OWN_NUMBERS = {field for page in ("cost", "train", "steps") for field in PAGES[page]}  # numbers among them
+# The fields of pages among which the numbers are; of the others, any text can be meant.
+OWN_NUMBERS = {field for page in ("token", "steps", "cost", "train", "model") for field in PAGES[page]}
 MAX_SENTENCES = 2  # side by side
 MAX_QUOTED = 40  # characters of a wrong value
 TEXTS = ("text", "twin", "target")  # they share one length limit

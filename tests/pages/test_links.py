@@ -127,7 +127,7 @@ def said(app) -> str:
     return "".join(lines).replace("\\", "").replace("\u2060", "")
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", "1e999", "9" * 400, ["8", "-inf"]])
+@pytest.mark.parametrize("value", ["inf", "nan", "1e999", ["8", "-inf"]])
 @pytest.mark.parametrize(("page", "field"), [("see/heads.py", "h"), ("learn/train.py", "train_h")])
 def test_a_number_field_has_its_default_when_the_link_has_no_finite_number(page, field, value):
     app = run(FRAME, {field: value}, page)
