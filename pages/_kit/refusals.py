@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
-from mha_core.analysis.literature import LINK, findings
+from mha_core.analysis.published import published_heads
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
@@ -273,8 +273,8 @@ def offer_package(trace: AttentionTrace) -> None:
     if not any(letter.isascii() and letter.isalpha() for letter in unknown):
         return  # of another script, or none at all
     if PACKAGE in model_source.local_models():
-        [known] = [one for one in findings(model_source.PACKAGED) if one.measure == f"{LINK}reference"]
-        place = {"layer": known.layer + 1, "head": known.head + 1}
+        [known] = [head for head in published_heads()[model_source.PACKAGED] if head.role == "reference"]
+        place = {"layer": known.layer, "head": known.head}
         st.button(
             t("unknown.read"),
             key="read_with_package",

@@ -32,5 +32,5 @@ if trace is not None and trace.layers:
 
 choice.gallery()
 
-st.header(t("literature.title"), divider="gray", help=t("literature.help"))
+st.header(t("literature.title"), divider="gray")
 literature.show(scene)

@@ -16,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 from mha_core.analysis import patterns
 from mha_core.analysis.derivation import STEPS, adjust
 from mha_core.analysis.embeddings import RELATIONS
+from mha_core.analysis.published import published_heads
 from mha_core.analysis.roles import ROLES
 from mha_core.atlases import measures
 from mha_core.atlases.texts import SMALL
@@ -37,7 +38,6 @@ LANGUAGES = [file for file in FILES if "." not in file.stem]
 MESSAGES = [file for file in FILES if file.stem.startswith("errors.")]
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
-MEASURES = json.loads((ROOT / "assets" / "published_heads.json").read_text(encoding="utf-8"))["findings"]
 # Keys that end in a name which the library lists, with {} for the name: a new name needs a text.
 NAMED = {
     "matrix.{}": set(MATRICES),
@@ -52,7 +52,7 @@ NAMED = {
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
     "words.class_{}": {kind for name in ("en", "zh") for kind in lexicon(name).kinds.values()},
     "hub.{}": {model.id.rpartition("/")[2] for model in hub_models()},
-    "literature.measure_{}": {entry["measure"].removeprefix(literature.LINK) for entry in MEASURES},
+    "literature.role_{}": {head.role for heads in published_heads().values() for head in heads},
     "literature.how_{}": set(literature.HOW),
     "next.{}": {file.stem for file in (ROOT / "pages").glob("*/[!_]*.py") if file.parent.name[0] != "_"},
     "steps.{}.title": {step.__name__ for step in (*STEPS, adjust)},

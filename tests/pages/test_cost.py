@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mha_core.analysis.published_sizes import published_sizes
+from mha_core.analysis.published import published_sizes
 from mha_core.training import checkpoints
 
 

@@ -25,7 +25,6 @@ from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
 from pages._server import limits, turns
 from pages._server.turns import Turns
-from pages.models._real import literature
 from pages.understand._what_if import changed_answers
 from tests.pages.conftest import go_to
 from tests.sources import tiny
@@ -923,27 +922,6 @@ def test_a_latent_model_names_its_cache(on_model, english):
     app.switch_page("models/real.py").run()
     [table] = [f.value for f in app.table if english("real.cache_numbers") in f.value]
     assert table[english("real.cache_numbers")].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
-
-
-@pytest.mark.slow
-def test_published_heads_are_measured_in_a_local_model(opened, folder, monkeypatch, english):
-    name = folder("llama")
-    monkeypatch.setitem(literature.MODELS, "openai-community/gpt2", (name,))
-    one = [f for f in literature.findings("gpt2") if f.layer < 1 and f.head < 3][:1]
-    monkeypatch.setattr(literature, "findings", lambda model: tuple(one) if "gpt2" in model else ())
-    monkeypatch.setenv(model_source.FOLDERS, name)
-    model_source.models_in.clear()
-    app = opened(source="model", model=name)
-    app.switch_page("models/real.py").run()
-    [button] = [b for b in app.button if str(b.key).startswith("measure_")]
-    button.click().run()
-    assert not app.exception
-    wanted = literature.measure(one[0], lambda text: trace_of_family("llama", folder, text))
-    [table] = [
-        f.value for f in app.dataframe if english("literature.column_ours") in f.value and len(f.value)
-    ]
-    assert table[english("literature.column_ours")].tolist() == [pytest.approx(wanted.score)]
-    assert table[english("literature.column_n")].tolist() == [wanted.n]
 
 
 # With how many bits it computes

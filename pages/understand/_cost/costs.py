@@ -9,7 +9,7 @@ import streamlit as st
 from mha_core import AttentionSpec
 from mha_core.analysis.cost import Cost, cost
 from mha_core.analysis.cost import by_heads as cost_by_heads
-from mha_core.analysis.published_sizes import kind, published_sizes
+from mha_core.analysis.published import kind, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from mha_core import AttentionSpec, MhaError
-from mha_core.analysis.published_sizes import PublishedSizes, published_sizes
+from mha_core.analysis.published import PublishedSizes, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
 from pages._kit.text import literal, said, t
