@@ -1,4 +1,4 @@
-"""Which modules of a recorded model mix tokens beside its attention, seen by what they do.
+"""Which modules of a model mix tokens beside its attention, seen by what they do.
 
 A copy of each module runs again on a copy of its input with one token changed. Where another token of its
 output moves, and nothing that is known to mix tokens inside explains it, the module is named. Parts whose
@@ -9,12 +9,15 @@ compared, too.
 
 import math
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.module_copy import Prepare, copied, drawing_alike, prepared, tensors
 from mha_core.errors import Phrase, listed
@@ -53,6 +56,48 @@ class Axes(NamedTuple):
 
 
 ROWS = Axes(-2, -2)  # of queries, keys and values
+
+
+def mixing(
+    names: dict[nn.Module, str],
+    given: Collection[nn.Module],
+    run: Callable[[], object],
+    length: int,
+    *,
+    has_own_softmax: bool,
+) -> dict[str, str]:
+    """The modules that mix tokens while a model reads a text with all attention blocked, and the reason.
+
+    In that `run` each of `length` tokens looks only at itself, so what moves another token is no attention.
+    `given` are modules whose mixing is shown or named. With `has_own_softmax` the model's own code computes
+    the attention, otherwise our function does.
+    """
+    check = TokenMixing(names, [length], given.__contains__, nullcontext, beside=False)
+    with OwnKeys(length) if has_own_softmax else collecting(Collector({}, _own_values)), check:
+        run()
+    return {name: reason for name, reason in check.findings.items() if reason in (MIXES, UNCHECKED)}
+
+
+def _own_values(q: Tensor, _k: Tensor, v: Tensor, _rule: ScoreRule) -> Tensor:
+    if q.shape[-2] != v.shape[-2]:
+        return v.new_zeros(*q.shape[:-1], v.shape[-1])
+    return v.repeat_interleave(q.shape[-3] // v.shape[-3], dim=-3)
+
+
+class OwnKeys(TorchFunctionMode):
+    """In a model's own softmaxes of `length` queries and keys, each query looks only at its own position."""
+
+    def __init__(self, length: int):
+        super().__init__()
+        self.length = length
+
+    def __torch_function__(
+        self, function: Callable, _types: object, args: tuple = (), kwargs: dict | None = None
+    ) -> object:
+        result = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") != "softmax" or result.shape[-2:] != (self.length, self.length):
+            return result
+        return torch.eye(self.length).to(result).expand_as(result).contiguous()
 
 
 class TokenMixing:

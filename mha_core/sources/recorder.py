@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from mha_core.attention.module import Attended
 from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.collector import CROSS
-from mha_core.capture.families import without_attention
 from mha_core.capture.masks import SharedTensors
 from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller
@@ -47,6 +46,7 @@ from mha_core.capture.sdpa import (
     unpacked,
     until_heads,
 )
+from mha_core.capture.special_layers import without_attention
 from mha_core.capture.token_mixing import TokenMixing
 from mha_core.device import memory_errors
 from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of, shown

@@ -39,7 +39,7 @@ TABLE = {
     " mha_core.analysis.roles",
     "mha_core/capture/*": f"torch {TRACES}",
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
-    "mha_core/capture/families/*": f"torch {TRACES} mha_core.capture.*",
+    "mha_core/capture/special_layers/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/sources/*": f"torch regex {TRACES} mha_core.training.* mha_core.capture.*",
     "mha_core/sources/arrays.py": f"torch jaxtyping {TRACES} mha_core.export.head_view",
     "mha_core/sources/huggingface/*": "torch regex late:transformers late:huggingface_hub"

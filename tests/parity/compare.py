@@ -21,7 +21,7 @@ from mha_core import edits
 from mha_core.attention.edits import Edit
 from mha_core.capture import collector
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface import forward_pass, other_mixing
+from mha_core.sources.huggingface import forward_pass, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.forward_pass import are_weights
 from mha_core.traces.layer import LayerTrace
@@ -280,9 +280,9 @@ def beside_of(model: huggingface.Model, trace: AttentionTrace | None) -> str:
     shown = {mixer.name for mixer in trace.mixers}
     named = {entry.partition(":")[0] for entry in trace.source.skipped}
     inputs = forward_pass.probe(model.module, len(trace.tokens))
-    if not other_mixing.mixing(model.route, model.module, shown, inputs):
+    if not trial.mixing_beside(model.route, model.module, shown, inputs):
         return "nothing"
-    missed = other_mixing.mixing(model.route, model.module, shown | named, inputs).keys() - named
+    missed = trial.mixing_beside(model.route, model.module, shown | named, inputs).keys() - named
     return f"WRONG: {', '.join(sorted(missed))}" if missed else "named"
 
 

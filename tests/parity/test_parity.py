@@ -18,7 +18,7 @@ import transformers
 
 from mha_core.capture import collector
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface import other_mixing
+from mha_core.sources.huggingface import trial
 from tests.parity import compare, table, tiny
 
 # One of each way to attend: absolute, learned, rotary and T5 positions, ALiBi; shared keys, latent keys;
@@ -143,7 +143,7 @@ def test_a_wrong_picture_is_found(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_unnamed_token_mixing_is_found(monkeypatch):
     """MobileBERT's embeddings are of three neighbours each."""
-    monkeypatch.setattr(other_mixing, "checked", lambda route, *_: route)
+    monkeypatch.setattr(trial, "checked", lambda route, *_: route)
     assert compare.compare("mobilebert").beside == "WRONG: embeddings"
 
 

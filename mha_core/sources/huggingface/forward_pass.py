@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from mha_core.capture import families
 from mha_core.capture.call import Call
+from mha_core.capture.special_layers import bands, has
 from mha_core.errors import Phrase
 from mha_core.traces.layer import LayerTrace
 
@@ -117,11 +117,8 @@ def returned(module: "PreTrainedModel", result: object) -> list[tuple[str, Tenso
 
     Weights are (1, head, query, key), or have more axes where the model reads a text in parts.
     """
-    weights_by_layer, in_bands = [], families.has(module, "bands")
-    if in_bands:
-        from mha_core.capture.families import bands
-
-        reaches = bands.reaches(module)
+    weights_by_layer, in_bands = [], has(module, bands.watch)
+    reaches = bands.reaches(module) if in_bands else []
     for name, layer_kind in RETURNED.items():
         for at, weights in enumerate(getattr(result, name, None) or ()):
             if isinstance(weights, Mapping):  # Pegasus-X: weights of the parts of a text, by name

@@ -25,9 +25,10 @@ from mha_core import device as devices
 from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
 from mha_core.cache import Cache
-from mha_core.capture import collector, families, rotary
+from mha_core.capture import collector, rotary, special_layers
+from mha_core.capture.special_layers import without_softmax
 from mha_core.errors import MhaError, Phrase, listed, one_of
-from mha_core.sources.huggingface import files, forward_pass, loading, memory, other_mixing, trial
+from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.logits import (
     MAX_BYTES,
@@ -260,14 +261,14 @@ def _prepared(module: "PreTrainedModel", tokenizer: Any, *, name: str, revision:
             "eager"  # Falcon reads this in every pass and has no other way to set it
         )
     rotary.recompute_codes(module)
-    watched = families.watch(module)
+    watched = special_layers.watch(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
     if weight.dtype in HALF:
         free()  # the copy of the trial
-    not_shown = (*families.without_attention(module).values(), *_convolutions(module, route), *unread)
+    not_shown = (*special_layers.without_attention(module).values(), *_convolutions(module, route), *unread)
     mixers = _proven(module, watched) if watched else watched
-    route = other_mixing.checked(route, module, {*(entry.partition(":")[0] for entry in not_shown), *mixers})
+    route = trial.checked(route, module, {*(entry.partition(":")[0] for entry in not_shown), *mixers})
     model = Model(
         name,
         module,
@@ -293,17 +294,15 @@ def _convolutions(module: "PreTrainedModel", route: trial.Route) -> tuple[str, .
     """Sentences about the convolutions that mix the tokens of a text."""
     run = twin(module) if route.changes else module
     return tuple(
-        families.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run))).values()
+        special_layers.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run))).values()
     )
 
 
 def _proven(module: "PreTrainedModel", watched: Mapping[str, int]) -> Mapping[str, int]:
     """The watched layers without softmax whose matrices give their output for a few tokens."""
-    from mha_core.capture.families import mixing
-
-    with mixing.recording() as recorder:
+    with without_softmax.recording() as recorder:
         forward_pass.forward(module, forward_pass.probe(module))
-    proven = mixing.provable(recorder.layers(watched))
+    proven = without_softmax.provable(recorder.layers(watched))
     return MappingProxyType({name: width for name, width in watched.items() if name in proven})
 
 
@@ -585,9 +584,7 @@ def _recording(model: Model) -> AbstractContextManager:
     """Records the layers without softmax, if the model has any."""
     if not model.mixers:
         return nullcontext()
-    from mha_core.capture.families import mixing
-
-    return mixing.recording()
+    return without_softmax.recording()
 
 
 def complete(

@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -27,8 +27,9 @@ from mha_core.attention.edits import Edit, Site
 from mha_core.attention.functional import attend, fused
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
-from mha_core.capture.families import has, without_attention
 from mha_core.capture.gap import CLOSE, gap
+from mha_core.capture.special_layers import bands, chunks, has, watcher, without_attention
+from mha_core.capture.token_mixing import UNCHECKED, mixing
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
@@ -38,6 +39,7 @@ from mha_core.sources.huggingface.forward_pass import (
     PassLayers,
     are_weights,
     forward,
+    has_target,
     kind,
     left_out,
     output,
@@ -69,6 +71,9 @@ ANOTHER_WAY = Phrase(
     "For this text the model computes attention in another way than for short ones. It returns its weights; "
     "queries, keys and values are not known."
 )
+BESIDE = Phrase("it mixes tokens beside what is shown")
+NOT_CHECKED = Phrase("Whether anything beside its attention mixes tokens could not be checked.")
+REARRANGED = (bands.watch, chunks.watch)  # their layers lay attention out in another way, and do nothing else
 LIBRARY = re.compile(
     r"(torch|builtins|abc|transformers\.(?!models\.))"
 )  # libraries, whose files are not a model's own code
@@ -230,7 +235,44 @@ def _tried(module: "PreTrainedModel", ours: str) -> Route:
 
 def _keeps_buckets(module: "PreTrainedModel") -> bool:
     """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
-    return has(module, "chunks") and module.config.num_buckets is None
+    return has(module, chunks.watch) and module.config.num_buckets is None
+
+
+def checked(route: Route, module: "PreTrainedModel", known: Iterable[str]) -> Route:
+    """The route, with the parts that mix tokens beside the shown attention, by a trial of a few tokens.
+
+    `known` are the names of the parts that are already shown or named.
+    """
+    found = attempt(lambda: mixing_beside(route, module, known, probe(module)))
+    if found is None or UNCHECKED in found.values():
+        return replace(route, notes=(*route.notes, NOT_CHECKED))
+    return replace(route, skipped=(*route.skipped, *(left_out(name, BESIDE) for name in found)))
+
+
+def mixing_beside(
+    route: Route, module: "PreTrainedModel", known: Iterable[str], inputs: Mapping[str, Tensor]
+) -> dict[str, str]:
+    """The parts of a model that mix tokens beside the shown attention, each with the reason.
+
+    The model is tried as a whole, and its parts only if other tokens change then.
+    """
+    if route.name == "weights":  # weights alone make no claim about the rest
+        return {}
+    # A text and a target of equal length, so that each token can look at the same position of the other.
+    length = min(ids.shape[1] for ids in inputs.values())
+    inputs = {name: ids[:, :length] for name, ids in inputs.items()}
+    if route.changes:
+        module = twin(module)
+        forward(module, inputs)
+    names, known = {part: name for name, part in module.named_modules()}, set(known)
+    given = [part for part, name in names.items() if name in known or watcher(name, part) in REARRANGED]
+    wholes = [module, *([module.get_decoder()] if has_target(module) else ()), *given]
+
+    def found(names: dict[nn.Module, str]) -> dict[str, str]:
+        own = route.name == "watch"
+        return mixing(names, given, lambda: forward(module, inputs), length, has_own_softmax=own)
+
+    return found({part: names[part] for part in wholes}) and found(names)
 
 
 def _classes(module: "PreTrainedModel") -> dict[str, type]:

@@ -13,7 +13,7 @@ import transformers
 
 import mha_core as mha
 from mha_core.attention.functional import attend, fused
-from mha_core.capture import collector, families
+from mha_core.capture import collector, special_layers
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
@@ -255,7 +255,7 @@ def test_an_error_of_the_model_in_a_trial_excludes_only_that_route(monkeypatch):
 
 
 def test_a_model_without_attention_or_matrix_is_refused_with_the_reason(refused, monkeypatch):
-    monkeypatch.delitem(families.FILES, ("class", "FNetFourierTransform"))
+    monkeypatch.delitem(special_layers.WATCHERS, ("class", "FNetFourierTransform"))
     config = transformers.FNetConfig(
         hidden_size=20, intermediate_size=28, num_hidden_layers=2, vocab_size=61, pad_token_id=0
     )

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.capture.families import bands
+from mha_core.capture.special_layers import bands
 from tests.parity import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # inside of other people's models

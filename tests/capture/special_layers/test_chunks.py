@@ -7,7 +7,7 @@ pytest.importorskip("transformers", reason="Hugging Face models come with an ext
 
 import torch
 
-from mha_core.capture.families import chunks
+from mha_core.capture.special_layers import chunks
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
 

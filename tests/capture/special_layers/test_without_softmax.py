@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from mha_core import MhaError
-from mha_core.capture.families import mixing
+from mha_core.capture.special_layers import without_softmax
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.mixer import MixerTrace
 from tests.parity import tiny
@@ -98,8 +98,8 @@ def test_every_other_family_has_its_matrices_too(family):
 def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     model = huggingface.adopt(tiny.model(family))
     recorded = []
-    own = mixing.KernelRecorder.add
-    with mixing.recording() as recorder:
+    own = without_softmax.KernelRecorder.add
+    with without_softmax.recording() as recorder:
         recorder.add = lambda *call: (recorded.append(call), own(recorder, *call))
         model.module(input_ids=torch.arange(5, 28)[None])
     [layer, *_], (_, kernel, function, arguments, _) = recorder.layers(model.mixers), recorded[0]
@@ -137,7 +137,7 @@ def test_another_layer_s_matrix_is_refused():
     first, second = flowed("mamba2", 23)[2]
     with pytest.raises(MhaError, match="not linear in its values: the matrix of its own code gives another"):
         replace(first, matrices=second.matrices).mixing(0)
-    assert mixing.provable([first, replace(second, matrices=first.matrices)]) == {first.name}
+    assert without_softmax.provable([first, replace(second, matrices=first.matrices)]) == {first.name}
 
 
 def test_a_layer_that_is_not_linear_is_named_and_not_shown(monkeypatch):
@@ -167,7 +167,7 @@ def test_the_model_itself_is_left_alone():
 
 def test_a_second_pass_replaces_the_first():
     model = huggingface.adopt(tiny.model("zamba2"))  # of its layers each runs once, of some kernels several
-    with mixing.recording() as recorder:
+    with without_softmax.recording() as recorder:
         for n_tokens in (9, 13):
             model.module(input_ids=torch.arange(5, 5 + n_tokens)[None])
     layers = recorder.layers(model.mixers)

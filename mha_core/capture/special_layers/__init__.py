@@ -1,42 +1,37 @@
-"""Code for a few families of models, each in a file that other models do not load.
+"""Layers that only a few families of models have: without softmax attention, or with a sparse one.
 
-`FILES` says which part of a model needs which file. ``watch(place, part)`` of a file puts its hooks on such a
-part, and returns True if the part is a layer without softmax whose mixing matrix is recorded from then on.
+`WATCHERS` says by which sign a part of a model is known to be such a layer. Its function
+``watch(place, part)`` puts hooks on the part, and returns True if its mixing matrix, without a softmax, is
+recorded from then on.
 """
-
-# mypy: disable-error-code=no-redef
-# `file` in `_loaded` is a module of its own in each case, and only one case runs.
 
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from types import FunctionType, MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType
 
 import torch
 from torch import nn
 
+from mha_core.capture.special_layers import bands, chunks, learned_index, without_softmax
 from mha_core.errors import Phrase
 
-# The sign of each file: the class of a part, its name in the model, an attribute, or a function, method or
+Watcher = Callable[[str, nn.Module], bool]
+# The sign of a layer: the class of a part, its name in the model, an attribute, or a function, method or
 # buffer that its code uses.
-FILES = {
-    ("attribute", "one_sided_attn_window_size"): "bands",  # Longformer, LED
-    ("class", "LSHSelfAttention"): "chunks",  # Reformer
-    ("class", "LocalSelfAttention"): "chunks",
-    ("name", "indexer"): "learned_index",  # DeepSeek V3.2, MiniMax M3 and others
-    ("class", "FNetFourierTransform"): "fourier",
-    ("class", "YosoSelfAttention"): "yoso",
-    ("class", "xLSTMBackend"): "kernels",
-    ("code", "diagonal_decay"): "lightning",  # MiniMax
-    ("code", "torch_chunk_gated_delta_rule"): "kernels",  # Qwen3-Next and others
-    ("code", "chunk_kimi_delta_attention"): "kernels",
-    ("code", "mamba2_chunk_scan"): "kernels",
-    ("code", "mamba_selective_scan"): "kernels",
-    ("code", "rwkv_linear_attention"): "kernels",
-    ("code", "causal_conv1d_fn"): "kernels",  # LFM2
-    ("code", "_rnn_scan"): "kernels",  # RecurrentGemma
+WATCHERS: dict[tuple[str, str], Watcher] = {
+    ("attribute", "one_sided_attn_window_size"): bands.watch,  # Longformer, LED
+    ("class", "LSHSelfAttention"): chunks.watch,  # Reformer
+    ("class", "LocalSelfAttention"): chunks.watch,
+    ("name", "indexer"): learned_index.watch,  # DeepSeek V3.2, MiniMax M3 and others
+    ("class", "FNetFourierTransform"): without_softmax.watch_fourier,
+    ("class", "YosoSelfAttention"): without_softmax.watch_yoso,
+    ("code", "diagonal_decay"): without_softmax.watch_lightning,  # MiniMax
+    **{("class", name): without_softmax.watch_kernel for name in without_softmax.MODULES},
+    **{("code", name): without_softmax.watch_kernel for name in without_softmax.FUNCTIONS},
+    **{("code", name): without_softmax.watch_kernel for name in without_softmax.METHODS},
 }
-WITHOUT_SOFTMAX = {"fourier", "yoso", "lightning", "kernels"}
+SPARSE: set[Watcher] = {bands.watch, chunks.watch, learned_index.watch}
 # Names of classes that mix tokens (MIXERS), and of classes that only contain or serve them (AROUND).
 MIXERS = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
     r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
@@ -46,40 +41,37 @@ SCRIPTED = re.compile(r"aten::\w*(?:softmax|attention)")  # operations in the co
 STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
 
 
-def file_of(place: str, part: nn.Module) -> str | None:
-    """The file that a part of a model needs; None for nearly all parts."""
+def watcher(place: str, part: nn.Module) -> Watcher | None:
+    """The function that watches a part of a model; None for nearly all parts."""
     signs = [("class", type(part).__name__), ("name", place.rpartition(".")[2])]
     signs += [("attribute", name) for name in vars(part)]
     forward = inspect.unwrap(type(part).forward)
     if isinstance(forward, FunctionType):
-        used = [name for name in forward.__code__.co_names if ("code", name) in FILES]
+        used = [name for name in forward.__code__.co_names if ("code", name) in WATCHERS]
         signs += [("code", name) for name in used if name in forward.__globals__ or hasattr(part, name)]
-    return next((FILES[sign] for sign in signs if sign in FILES), None)
+    return next((WATCHERS[sign] for sign in signs if sign in WATCHERS), None)
 
 
-def has(model: nn.Module, file: str) -> bool:
-    """Whether a model has a part that needs a file."""
-    return any(file_of(place, part) == file for place, part in model.named_modules())
+def has(model: nn.Module, watch: Watcher) -> bool:
+    """Whether a model has a part that this function watches."""
+    return any(watcher(place, part) == watch for place, part in model.named_modules())
 
 
 def watch(model: nn.Module) -> Mapping[str, int]:
-    """Put the hooks of its family on a model of our own, once. → its layers that are recorded
+    """Put hooks on the special layers of a model of our own, once. → its layers that are recorded
 
     These are the layers without softmax that have a mixing matrix, each with the width of the short
     convolution before its values, 0 where there is none.
     """
     mixers = {}
     for place, part in list(model.named_modules()):
-        file = file_of(place, part)
-        if file in WITHOUT_SOFTMAX and (not place or "forward" in vars(part)):  # its forward was replaced
-            continue
-        if file is not None and _loaded(file).watch(place, part):
+        watch_part = watcher(place, part)
+        is_sparse = watch_part in SPARSE
+        if watch_part is None or (not is_sparse and (not place or "forward" in vars(part))):
+            continue  # none, or its forward was replaced
+        if watch_part(place, part):
             mixers[place] = part
-    if not mixers:
-        return MappingProxyType({})
-    from mha_core.capture.families import mixing
-
-    return mixing.watch(model, mixers)
+    return without_softmax.watch_layers(model, mixers) if mixers else MappingProxyType({})
 
 
 def without_attention(model: nn.Module) -> dict[str, str]:
@@ -98,7 +90,7 @@ def without_attention(model: nn.Module) -> dict[str, str]:
         kind = type(part).__name__
         mixes = MIXERS.search(kind) is not None and AROUND.search(kind) is None
         mixes |= hasattr(part, STATE) or isinstance(part, nn.RNNBase)
-        mixes |= file_of(name, part) in WITHOUT_SOFTMAX
+        mixes |= watcher(name, part) not in {None, *SPARSE}
         if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
             layers[name] = Phrase(
                 "{name}: {kind} mixes tokens by other means than attention", name=name, kind=kind
@@ -133,22 +125,3 @@ def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
 def _attends(part: torch.jit.ScriptModule) -> bool:
     """Whether the compiled code of a module has attention, or a softmax."""
     return SCRIPTED.search(str(getattr(part, "inlined_graph", ""))) is not None
-
-
-def _loaded(name: str) -> ModuleType:
-    match name:
-        case "bands":
-            from mha_core.capture.families import bands as file
-        case "chunks":
-            from mha_core.capture.families import chunks as file
-        case "learned_index":
-            from mha_core.capture.families import learned_index as file
-        case "fourier":
-            from mha_core.capture.families import fourier as file
-        case "yoso":
-            from mha_core.capture.families import yoso as file
-        case "lightning":
-            from mha_core.capture.families import lightning as file
-        case "kernels":
-            from mha_core.capture.families import kernels as file
-    return file

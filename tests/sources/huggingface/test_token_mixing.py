@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import mha_core as mha
-from mha_core.sources.huggingface import other_mixing
+from mha_core.sources.huggingface import trial
 from tests.parity import tiny
 from tests.sources.tiny import module
 
@@ -95,4 +95,4 @@ def test_unknown_token_mixing_is_reported():
     model.layers[0].mlp = nn.Sequential(model.layers[0].mlp, Once())
     trace = mha.trace(IDS, source=model)
     assert trace.source.skipped == ()
-    assert trace.source.notes == (other_mixing.NOT_CHECKED,)
+    assert trace.source.notes == (trial.NOT_CHECKED,)
