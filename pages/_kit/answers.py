@@ -10,12 +10,12 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.attention.edits import Edit
 from mha_core.scene.first_look import EVERYWHERE, asked_about, has_answer, is_pronoun
 from mha_core.scene.scene import Scene
+from mha_core.sources.huggingface.loaded import TracesByKind
 from mha_core.traces.answers import NOTHING, Answer, is_known
 from mha_core.traces.source import TrainedSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
-from pages._kit.model_source import TracesByKind
 from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
 
 MAX_NAMED = 4
@@ -226,6 +226,6 @@ def traces_with_answers(scene: Scene, texts: Sequence[tuple[str, Sequence[Edit]]
 def _answered(scene: Scene, text: str, edits: Sequence[Edit]) -> TracesByKind:
     """The traces of a text, or of its beginning if the model cannot read more of it."""
     try:
-        return model_source.answered(scene, text, edits)
+        return model_source.read(scene, text, edits, answers=True)
     except MhaError as error:
-        return model_source.answered(scene, compute.beginning(error), edits)
+        return model_source.read(scene, compute.beginning(error), edits, answers=True)

@@ -357,7 +357,7 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
         )
     try:
         with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
-            kinds = list(model_source.parts(entry, current(), scene.text))
+            kinds = list(model_source.read(current(), scene.text).traces)
     except MhaError:
         kinds = []  # the page says what does not fit
     stage.empty()

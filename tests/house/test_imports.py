@@ -43,7 +43,7 @@ TABLE = {
     "mha_core/sources/*": f"torch regex {TRACES} mha_core.training.* mha_core.capture.*",
     "mha_core/sources/arrays.py": f"torch jaxtyping {TRACES} mha_core.export.head_view",
     "mha_core/sources/huggingface/*": "torch regex late:transformers late:huggingface_hub"
-    f" {TRACES} mha_core.capture.*",
+    f" {TRACES} mha_core.capture.* mha_core.sources.random_weights",
     "mha_core/analysis/*": f"numpy pandas {TRACES}",
     "mha_core/analysis/roles.py": f"numpy pandas {TRACES} mha_core.analysis.* mha_core.training.*",
     "mha_core/interventions/*": f"torch numpy pandas {TRACES} mha_core.capture.* mha_core.sources.*"

@@ -1,15 +1,10 @@
 """What visitors share is limited in bytes, and a page whose numbers were dropped is the same again."""
 
 import sys
-from dataclasses import replace
 
 import pytest
-import torch
 
-import mha_core as mha
-from mha_core import MixerTrace
 from mha_core.cache import Cache
-from pages._kit import model_source
 
 MOST = 1_000_000_000  # bytes of one cache
 PAGES = {"understand/embeddings.py": (), None: ("overview_open", "measurements", "likeness")}
@@ -53,12 +48,3 @@ def test_a_page_is_the_same_with_caches_of_one_result(visited, monkeypatch):
         monkeypatch.setattr(cache, "max_bytes", 1)
     assert [visited(2), visited(4), visited(2)] == [first, other, first]
     assert max(map(len, caches())) == 1
-
-
-def test_a_trace_in_half_precision_counts_with_its_arrays_in_float32():
-    numbers = torch.ones(1, 2, 4)
-    full, half = (mha.from_tensors(q=x, k=x, v=x, tokens=["a", "b"]) for x in (numbers, numbers.half()))
-    mixer = MixerTrace({"v": numbers, "output": numbers}, "gated delta rule")
-    assert model_source.trace_bytes(full) == full.nbytes
-    assert model_source.trace_bytes(half) == 3 * half.nbytes
-    assert model_source.trace_bytes(replace(full, mixers=(mixer,))) == full.nbytes + 2 * numbers.nbytes

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pytest
@@ -17,11 +16,11 @@ from mha_core.scene import swaps
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue, files, own_code
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface.loaded import LoadedModels, Loading, ModelKey
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
 from pages._kit import model_info, model_source, refusals
-from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.text import literal
 from pages._server import limits, turns
 from pages._server.turns import Turns
@@ -513,56 +512,8 @@ def _alike(app, heatmaps) -> np.ndarray:
     return matrix["values"]
 
 
-def test_loading_continues_until_the_last_waiting_visitor_leaves(monkeypatch):
-    begun, stopped = Event(), Event()
-
-    def find(name, *, cancelled, **_):
-        begun.set()
-        while not cancelled():
-            stopped.wait(0.01)
-        raise files.Stopped("stopped")
-
-    monkeypatch.setattr(files, "find", find)
-    monkeypatch.setattr("pages._kit.model_source.PATIENCE", 0)  # so much passes where a machine stands still
-    shelf = LoadedModels(limits.OWN.models_bytes)
-    job = shelf.begin(ModelKey("a"))
-    assert begun.wait(600)
-    assert shelf.begin(ModelKey("a")) is job
-    job.leave()
-    assert not job.abandoned()
-    job.leave()
-    assert job.finished.wait(600)
-    assert isinstance(job.error, files.Stopped)
-    assert shelf.begin(ModelKey("a")) is not job  # who asks again begins again
-
-
-@pytest.mark.slow
-def test_the_least_recently_used_of_three_models_is_freed(folder):
-    families = ("bert", "gpt2", "llama")
-    sizes = [files.weight_bytes(files.find(folder(family))) for family in families]
-    shelf, loaded = LoadedModels(max_bytes=sum(sizes) - min(sizes) // 2), []
-    for family in families:
-        job = shelf.begin(ModelKey(folder(family)))
-        assert job.finished.wait(600), family
-        loaded.append(shelf.find(ModelKey(folder(family))).number)
-        if family == "gpt2":
-            shelf.find(ModelKey(folder("bert")))  # used again: gpt2 is the one that goes
-    assert shelf.find(ModelKey(folder("gpt2"))) is None
-    assert shelf.find(ModelKey(folder("bert"))).number == loaded[0]
-
-
-@pytest.mark.slow
-def test_a_model_with_answers_counts_like_any_other(folder):
-    """It has its matrices again besides the head for answers: room is made, and it is in memory once."""
-    key = ModelKey(folder("gpt2"))
-    shelf = LoadedModels(max_bytes=files.weight_bytes(files.find(key.name)))
-    for one in (key, key._replace(answers=True)):
-        assert shelf.begin(one).finished.wait(600)
-    entry = shelf.find(key._replace(answers=True))
-    assert (entry.model.writes, len(shelf.entries)) == ("next", 1)
-    assert entry.read("A bird sang.", answers=True).whole.answers
-    weights = sum(one.nbytes for one in entry.model.module.parameters())
-    assert weights < shelf.entries.bytes < 1.01 * weights  # and its key
+def shelf_of(max_bytes: int) -> LoadedModels:
+    return LoadedModels(max_bytes, max_trace_bytes=10**9, reason=str)
 
 
 def test_answers_and_heads_come_from_one_model(on_model, folder, monkeypatch):
@@ -582,7 +533,7 @@ def test_answers_and_heads_come_from_one_model(on_model, folder, monkeypatch):
 
 @pytest.mark.parametrize("max_bytes", [1, 10**9])  # for one model, and for many
 def test_visitors_with_and_without_answers_share_the_memory(on_model, folder, monkeypatch, max_bytes):
-    seen, load, shelf = [], huggingface.load, LoadedModels(max_bytes)
+    seen, load, shelf = [], huggingface.load, shelf_of(max_bytes)
     monkeypatch.setattr(
         huggingface, "load", lambda *names, **more: (seen.append(more["answers"]), load(*names, **more))[1]
     )
@@ -598,31 +549,19 @@ def test_visitors_with_and_without_answers_share_the_memory(on_model, folder, mo
 
 def test_a_page_keeps_its_model_while_another_is_loaded(on_model, folder, monkeypatch, eye):
     """Another model comes at the moment at which this one has been loaded, and there is room for one."""
-    shelf, leave, other = LoadedModels(max_bytes=1), model_source.Loading.leave, ModelKey(folder("bert"))
+    shelf, leave, other = shelf_of(max_bytes=1), Loading.leave, ModelKey(folder("bert"))
 
     def another(loading):
         leave(loading)
         if loading.key != other:
             assert shelf.begin(other).finished.wait(600)
 
-    monkeypatch.setattr(model_source.Loading, "leave", another)
+    monkeypatch.setattr(Loading, "leave", another)
     monkeypatch.setattr(model_source, "loaded", lambda: shelf)
     app = on_model("gpt2")
     assert not app.error
     assert eye(app)[1]
     assert (len(shelf.entries), other in shelf.entries) == (1, True)
-
-
-def test_a_model_that_is_used_is_not_loaded_twice(folder):
-    shelf, key, other = LoadedModels(max_bytes=1), ModelKey(folder("gpt2")), ModelKey(folder("bert"))
-    assert shelf.begin(key).finished.wait(600)
-    used = shelf.find(key)
-    assert shelf.begin(other).finished.wait(600)
-    assert shelf.find(key) is used
-    assert shelf.begin(key).finished.wait(600)
-    assert shelf.find(key) is used
-    del used
-    assert shelf.find(key) is None
 
 
 def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
@@ -651,29 +590,6 @@ def test_a_download_includes_the_head_for_answers(opened, monkeypatch):
     assert "fetch_model" not in keys(app)
     app.toggle(key="ask_model").set_value(False).run()
     assert "fetch_model" not in keys(app)
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
-    shelf = LoadedModels(max_bytes=1)
-    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
-    job = shelf.begin(ModelKey("/no/such"))
-    assert job.finished.wait(600)
-    assert isinstance(job.error, mha.MhaError)
-    assert shelf.find(ModelKey(folder("bert")))
-
-
-@pytest.mark.slow
-def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
-    shelf = LoadedModels(limits.OWN.models_bytes)
-    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
-    entry = shelf.find(ModelKey(folder("bert")))
-    first = entry.parts("A bird sang.")
-    assert entry.parts("A bird sang.") is first
-    monkeypatch.setattr(model_source.model_traces(), "max_bytes", 1)
-    entry.parts("The street.")
-    assert (len(model_source.model_traces()), model_source.model_traces().bytes > 1) == (1, True)
-    assert entry.parts("A bird sang.") is not first
 
 
 @pytest.mark.slow

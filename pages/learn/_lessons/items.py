@@ -32,7 +32,7 @@ def trace(scene: Scene, edits: Sequence[Edit] = ()) -> AttentionTrace:
         )
     model_source.load(scene, st.empty())
     if scene.ask_model:
-        return model_source.answered(scene, scene.text, every).with_kind(scene.kind)
+        return model_source.read(scene, scene.text, every, answers=True).with_kind(scene.kind)
     return compute.trace(scene, edits=every)
 
 

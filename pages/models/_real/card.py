@@ -7,6 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis import cost, patterns
 from mha_core.scene.scene import Scene
+from mha_core.sources.huggingface.loaded import LoadedModel
 from mha_core.traces.source import ModelSource
 from pages._kit import model_info, model_source
 from pages._kit.text import joined, literal, t
@@ -32,7 +33,7 @@ def show(trace: AttentionTrace, scene: Scene) -> None:
     model_info.skipped(trace)
 
 
-def facts(trace: AttentionTrace, entry: model_source.LoadedModel | None) -> list[tuple[str, str]]:
+def facts(trace: AttentionTrace, entry: LoadedModel | None) -> list[tuple[str, str]]:
     """The known facts about the model, each with its label."""
     source, layers = trace.source, trace.layers
     assert isinstance(source, ModelSource)
