@@ -1,8 +1,8 @@
-"""Computes the trace of a scene, in a cache of limited size, and holds the trainings of the server."""
+"""Computes traces and what is asked of them once for all visitors, and holds the trainings of the server."""
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from mha_core import resources
 from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
-from mha_core.cache import Cache
+from mha_core.cache import Cache, size
 from mha_core.device import Device, pick
 from mha_core.errors import listed
 from mha_core.scene.link import SETTINGS
@@ -43,12 +43,17 @@ MAX_SMALL_TEXT = 64  # tokens; results of longer texts are not kept
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
-small_traces: Cache[mha.AttentionTrace] = Cache(
-    limits.current().small_traces_bytes, lambda trace: max(trace.nbytes, MIN_TRACE_BYTES)
-)
-results: Cache[Any] = Cache(limits.current().results_bytes)
 _numbers: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # of the subjects, in the keys of the results
 _count = itertools.count()
+
+
+def _weigh(result: object) -> int:
+    return max(result.nbytes, MIN_TRACE_BYTES) if isinstance(result, mha.AttentionTrace) else size(result)
+
+
+caches: dict[str, Cache[Any]] = {  # what all visitors share, by the names of `limits.KEPT`
+    name: Cache(limits.kept_bytes(name), _weigh) for name in limits.KEPT if name not in model_source.KEPT
+}
 
 
 def max_tokens(source: str) -> int:
@@ -75,7 +80,13 @@ def trace(
     settings |= {"edits": [edit.to_json() for edit in edits]} if edits else {}
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)
-    return _large_trace(key) if is_large(scene, settings["text"]) else _trace(key)
+    name = "large traces" if is_large(scene, settings["text"]) else "traces"
+
+    def read() -> mha.AttentionTrace:
+        return kept(name, key, lambda: _computed(key))
+
+    # A trace that is kept needs no turn.
+    return read() if name == "traces" or key in caches[name] else in_turn(read)
 
 
 class Nearest(NamedTuple):
@@ -123,8 +134,18 @@ def once(subject: Subject, function: Callable[..., Result], **settings: object) 
     layer = subject.layers[0] if isinstance(subject, mha.AttentionTrace) else subject
     if isinstance(layer, mha.LayerTrace) and max(layer.n_query, layer.n_key) > MAX_SMALL_TEXT:
         return function(subject, **settings)
-    key = (_numbers.setdefault(subject, next(_count)), function, language(), *settings.items())
-    return results.get(key, lambda _key: function(subject, **settings))
+    key = (serial_number(subject), function, language(), *settings.items())
+    return kept("results", key, lambda: function(subject, **settings))
+
+
+def kept(name: str, key: Hashable, function: Callable[[], Result]) -> Result:
+    """`function()`, computed once for everybody with that key; `limits.KEPT` has the bytes of each name."""
+    return caches[name].get(key, lambda _key: function())
+
+
+def serial_number(subject: object) -> int:
+    """The number of an object in keys; no other object gets it later."""
+    return _numbers.setdefault(subject, next(_count))
 
 
 def cache_key(scene: Scene) -> str:
@@ -196,26 +217,6 @@ def trainings() -> Trainings:
         max_waiting=figures.waiting,
         max_waiting_of_user=figures.waiting_of_visitor,
     )
-
-
-def _trace(settings: str) -> mha.AttentionTrace:
-    return small_traces.get(settings, _computed)
-
-
-@st.cache_resource
-def large_traces() -> Cache[mha.AttentionTrace]:
-    """The large traces that are kept: as many bytes as the largest trace allowed."""
-    return Cache(limits.current().trace_bytes)
-
-
-def _large_trace(settings: str) -> mha.AttentionTrace:
-    """As `_trace`, but computed when it is this visitor's turn; a trace that is kept needs no turn."""
-    traces = large_traces()
-
-    def read() -> mha.AttentionTrace:
-        return traces.get(settings, _computed)
-
-    return read() if settings in traces else in_turn(read)
 
 
 def _computed(settings: str) -> mha.AttentionTrace:

@@ -1,17 +1,14 @@
 """The head view on a page: its numbers are sent once, its scene with every run."""
 
-import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import MAX_ALL_PAIRS
-from mha_core.cache import Cache
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from mha_core.focus.focus import Focus
@@ -24,8 +21,6 @@ from pages._kit.text import said
 PLOT = "head_view_plot"  # key in the session: the matrix that plotly draws
 EXPLAINED = "head_view_explained"  # and the number that is explained
 HEIGHT, WITH_MATRICES = 530, 1000  # pixels until it is drawn (components.HEIGHT)
-MAX_BLOBS = 4  # kept for a trace, with different layers, heads or titles
-_blobs: WeakKeyDictionary[AttentionTrace, Cache[bytes]] = WeakKeyDictionary()
 
 _view = components.component(
     "head_view", "streamlit/head_view.js", html='<div class="view"></div>', styles=views.STYLES
@@ -139,14 +134,13 @@ def packed(
     values: bool,
 ) -> bytes:
     """The blob of these traces, packed once per object, because two traces can have the same settings."""
-    settings = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads), values)
+    shown = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads), values)
 
-    def compute(_key: tuple) -> bytes:
+    def pack_panels() -> bytes:
         panels = [views.panel(trace, numbers, title) for title, trace in zip(titles, traces, strict=True)]
         return pack(panels, heads=heads, values=values)
 
-    blobs = _blobs.setdefault(traces[0], Cache(math.inf, max_count=MAX_BLOBS))
-    return blobs.get((settings, *map(weakref.ref, traces[1:])), compute)
+    return compute.kept("views", (*map(compute.serial_number, traces), *shown), pack_panels)
 
 
 def _mount(

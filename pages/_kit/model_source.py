@@ -22,6 +22,7 @@ from pages._server import limits, logs
 from pages._server.turns import HEAVY_BYTES, in_turn
 
 FOLDERS = "HEADSCOPE_MODELS"  # environment variable, see the README
+KEPT = ("models", "model traces")  # apart from `compute.caches`: a model's place is free before it is read
 POLL_SECONDS = 0.2  # between two updates of the progress bar
 PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
 
@@ -45,8 +46,8 @@ _run = _ModelsInUse()
 @st.cache_resource
 def loaded() -> LoadedModels:
     """The models in the memory of this server."""
-    figures = limits.current()
-    return LoadedModels(figures.models_bytes, max_trace_bytes=figures.model_traces_bytes, reason=_reason)
+    models, traces = map(limits.kept_bytes, KEPT)
+    return LoadedModels(models, max_trace_bytes=traces, reason=_reason)
 
 
 def hosted() -> bool:

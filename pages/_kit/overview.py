@@ -13,13 +13,11 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
-from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
 from pages._kit import charts, components, compute, role_labels, state, views
 from pages._kit.role_labels import NO_LABEL, RoleLabel
 from pages._kit.text import paragraph, t
-from pages._server import limits
 
 SMALL = "overview_weights"  # the payload of the small pictures, for long texts
 HEIGHT = 516  # pixels until it is drawn, which is after all that is below it
@@ -28,8 +26,6 @@ MIN_LAYERS = 3  # with so many layers the overview is open from the start
 _overview = components.component(
     "overview", "pictures/overview.js", html='<div class="overview"></div>', styles=("pictures/overview.css",)
 )
-
-_overviews: Cache[Overview] = Cache(limits.current().overviews_bytes)
 
 # Measures by which heads can be sorted, and whether the largest comes first.
 ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}
@@ -76,7 +72,7 @@ def show(
     shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
     with fold:
         with st.spinner(t("overview.working")):
-            pictures = _overviews.get(compute.cache_key(scene), lambda _key: overview(trace))
+            pictures = compute.kept("overviews", compute.cache_key(scene), lambda: overview(trace))
         labels = role_labels.labels(trace) or role_labels.measured_labels(pictures.positions())
         where = replace(origin(trace), note=t("overview.note"))
         meta = charts.described("overview", t("overview.title"), where)

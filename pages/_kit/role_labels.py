@@ -10,11 +10,9 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
 from mha_core.atlases.claims import claims
 from mha_core.atlases.query import Atlas
-from mha_core.cache import Cache
 from mha_core.traces.source import MiniSource, Source, TrainedSource
 from pages._kit import atlases, compute, model_info
 from pages._kit.text import t
-from pages._server import limits
 
 
 class ModelRoles(NamedTuple):
@@ -22,9 +20,6 @@ class ModelRoles(NamedTuple):
 
     table: pd.DataFrame
     named: dict[tuple[int, int], tuple[str, float]]
-
-
-model_roles: Cache[ModelRoles] = Cache(limits.current().roles_bytes)
 
 
 class RoleLabel(NamedTuple):
@@ -118,8 +113,8 @@ def _measured(source: Source) -> ModelRoles | None:
     except MhaError:
         return None
 
-    def measure(_key: str) -> ModelRoles:
+    def measure() -> ModelRoles:
         table = roles.shipped(trained.plan) if isinstance(source, MiniSource) else roles.roles(trained)
         return ModelRoles(table, roles.labels(table))
 
-    return model_roles.get(str(source), measure)
+    return compute.kept("roles", str(source), measure)

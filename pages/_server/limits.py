@@ -9,17 +9,13 @@ FRAMES = "HEADSCOPE_FRAMES"  # environment variable: sites that may embed the ap
 THIS_MACHINE = ("http://localhost:*", "http://127.0.0.1:*", "file:")  # `file:` is for slides
 
 
-def _limit(meaning: str, everywhere: int | None = None) -> Any:
-    about = {"meaning": meaning}
-    return field(metadata=about) if everywhere is None else field(metadata=about, default=everywhere)
+def _limit(meaning: str) -> Any:
+    return field(metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """All limits, each with its meaning for the table in assets/deploy/README.md; None means no limit.
-
-    Those with a default are the same on every server.
-    """
+    """All limits, each with its meaning for the table in assets/deploy/README.md; None means no limit."""
 
     hosted: bool = _limit("for strangers")
     pinned: bool = _limit("only models on its disk with a revision in assets/models.json; nothing fetched")
@@ -33,20 +29,11 @@ class Limits:
     layers: int = _limit("layers of random weights")
     trace_bytes: int = _limit("bytes of one trace")
     trace_flops: int = _limit("operations of one trace")
-    models_bytes: int = _limit("bytes of the models in memory; the latest one is always there")
-    model_traces_bytes: int = _limit("bytes of the traces of models that are kept")
-    small_traces_bytes: int = _limit("bytes of the traces of short texts that are kept", 120_000_000)
-    results_bytes: int = _limit("bytes of what is computed of them: matrices, figures", 120_000_000)
-    overviews_bytes: int = _limit("bytes of the overviews of all traces", 32_000_000)
-    vocabularies_bytes: int = _limit("bytes of the words of all models on the map of words", 32_000_000)
-    mixers_bytes: int = _limit("bytes of the matrices of layers without softmax", 140_000_000)
-    similarities_bytes: int = _limit("bytes of the similarities of the heads of all layers", 4_000_000)
-    roles_bytes: int = _limit("bytes of the roles of the heads of all models", 4_000_000)
     upload_megabytes: int = _limit("megabytes of a file")
     uploads_bytes: int | None = _limit("bytes of the files of all pages together; the oldest are dropped")
     waiting_of_visitor: int = _limit("trainings that wait for one visitor")
     waiting: int = _limit("trainings that wait in all")
-    heavy_waiting: int = _limit("long texts and effects of models that wait in all", 20)
+    heavy_waiting: int = _limit("long texts and effects of models that wait in all")
     sessions: int | None = _limit("open pages; the next visitor is asked to come back")
     messages_per_second: float | None = _limit("messages of one page each second, in the long run")
     messages_at_once: int | None = _limit("messages of one page at once; further ones wait")
@@ -66,12 +53,11 @@ OWN = Limits(
     layers=16,
     trace_bytes=2_000_000_000,
     trace_flops=2_000_000_000_000,
-    models_bytes=2_000_000_000,
-    model_traces_bytes=1_000_000_000,
     upload_megabytes=200,
     uploads_bytes=None,
     waiting_of_visitor=2,
     waiting=40,
+    heavy_waiting=20,
     sessions=None,
     messages_per_second=None,
     messages_at_once=None,
@@ -90,17 +76,40 @@ STRANGERS = Limits(
     layers=6,
     trace_bytes=150_000_000,
     trace_flops=30_000_000_000,
-    models_bytes=1_100_000_000,  # any two of the list, since Compare shows two
-    model_traces_bytes=200_000_000,
     upload_megabytes=4,  # a model saved on Train has 3
     uploads_bytes=200_000_000,
     waiting_of_visitor=1,
     waiting=20,
+    heavy_waiting=20,
     sessions=150,
     messages_per_second=4.0,
     messages_at_once=40,
     metrics=False,
 )
+
+
+# What all visitors share, with its bytes on your own machine and for strangers. Each name has its own, so that
+# one long text does not push out what a class looks at. The latest result is always kept.
+KEPT = {
+    # Strangers: any two models of the list, since Compare shows two.
+    "models": ("the models in memory; the latest one is always there", 2_000_000_000, 1_100_000_000),
+    "model traces": ("the traces of models that are kept", 1_000_000_000, 200_000_000),
+    "large traces": ("the large traces of random weights that are kept", 2_000_000_000, 150_000_000),
+    "traces": ("the other traces that are kept", 120_000_000, 120_000_000),
+    "results": ("what is computed from short texts: matrices, figures", 120_000_000, 120_000_000),
+    "views": ("the numbers that head views send to the browser", 120_000_000, 120_000_000),
+    "overviews": ("the overviews of all layers and heads", 32_000_000, 32_000_000),
+    "vocabularies": ("the words of all models on the map of words", 32_000_000, 32_000_000),
+    "mixers": ("the matrices of layers without softmax", 140_000_000, 140_000_000),
+    "similarities": ("the similarities of the heads of all layers", 4_000_000, 4_000_000),
+    "roles": ("the roles of the heads of all models", 4_000_000, 4_000_000),
+}
+
+
+def kept_bytes(name: str) -> int:
+    """The most bytes of the results of that name on this server."""
+    _, own, strangers = KEPT[name]
+    return strangers if current().hosted else own
 
 
 def current() -> Limits:
@@ -119,11 +128,12 @@ def framing_sites() -> tuple[str, ...] | None:
 
 
 def table() -> str:
-    """The limits as a Markdown table, one row for each."""
+    """The limits and the bytes of `KEPT` as a Markdown table, one row for each."""
     rows = [("what", "your own machine", f"`{HOSTED}=1`"), ("---", "---", "---")]
     for one in fields(Limits)[1:]:
         values = (_written(getattr(limits, one.name)) for limits in (OWN, STRANGERS))
         rows.append((one.metadata["meaning"], *values))
+    rows += ((f"bytes of {name}", _written(own), _written(other)) for name, own, other in KEPT.values())
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

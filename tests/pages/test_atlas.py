@@ -22,9 +22,9 @@ OWN = {"h": 2, "d_model": 64}  # a small model without an atlas
 @pytest.fixture(autouse=True)
 def _atlases_are_looked_up_again():
     """A server keeps the atlases that it was started with; each test here starts with its own."""
-    compute.results.clear()
+    compute.caches["results"].clear()
     yield
-    compute.results.clear()
+    compute.caches["results"].clear()
 
 
 def shipped(name: str = "glass-box-en-h4-d64") -> mha.Atlas:

@@ -45,10 +45,11 @@ def test_results_are_computed_once_for_a_trace_and_settings(compute_result):
 
 
 def test_results_are_limited_in_bytes_and_keep_no_trace(compute_result, monkeypatch):
-    compute.results.clear()
+    results = compute.caches["results"]
+    results.clear()
     trace = mha.trace("a b", h=1, d_model=2)
     compute.once(trace, compute_result, number=1)
-    monkeypatch.setattr(compute.results, "max_bytes", 5 * compute.results.bytes // 2)
+    monkeypatch.setattr(results, "max_bytes", 5 * results.bytes // 2)
     for number in (2, 1, 3, 1, 2):
         compute.once(trace, compute_result, number=number)
     assert compute_result.asked == [1, 2, 3, 2]
@@ -66,7 +67,7 @@ def test_results_are_limited_in_bytes_and_keep_no_trace(compute_result, monkeypa
 
 def uncached_traces() -> set[int]:
     """The traces in memory that are in no cache."""
-    compute.small_traces.clear()
+    compute.caches["traces"].clear()
     gc.collect()
     return {id(one) for one in gc.get_objects() if type(one) is mha.AttentionTrace}
 

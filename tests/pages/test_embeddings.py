@@ -227,8 +227,8 @@ def test_without_a_model_of_this_size_the_nearest_is_drawn(open_embeddings):
 def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):
     """Otherwise the sentences of a class would push everything else out of the shared cache."""
     app = open_embeddings(text="The animal was tired.")
-    before = compute.results.bytes
+    before = compute.caches["results"].bytes
     app.text_area("text").set_value("The street was wide.").run()
     assert not app.exception
     _, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
-    assert 0 < compute.results.bytes - before < matrix.nbytes / 2
+    assert 0 < compute.caches["results"].bytes - before < matrix.nbytes / 2

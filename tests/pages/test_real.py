@@ -566,7 +566,7 @@ def test_a_page_keeps_its_model_while_another_is_loaded(on_model, folder, monkey
 
 def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
     two = sorted(model.bytes for model in catalogue.hub_models() if model.revision)[-2:]
-    assert sum(two) <= limits.STRANGERS.models_bytes
+    assert sum(two) <= limits.KEPT["models"][2]
 
 
 @pytest.mark.parametrize(

@@ -103,4 +103,4 @@ def _once(item: Item, compute_: Callable[[], Result], *what: str) -> Result:
     if item.scene.source == "model":  # its weights may be others when it is loaded again
         return compute_()
     key = ("lesson", item.question, item.scene.link(), *what)
-    return compute.results.get(key, lambda _key: compute_())
+    return compute.kept("results", key, compute_)

@@ -8,19 +8,16 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import WINDOW, Crop, Origin, window
-from mha_core.cache import Cache
 from mha_core.scene.places import token_in
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides
 from pages._kit import charts, compute, heatmaps
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, said, signed, t
-from pages._server import limits
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
 ACROSS = 4  # widths of the sums of rows in one row of pictures: the rest of it has the matrix
 SUM = "Σ"
-_matrices: Cache[np.ndarray] = Cache(limits.current().mixers_bytes)
 
 
 def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
@@ -39,7 +36,7 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
         width=160,
     )
     key = f"{number} {head} {compute.cache_key(scene)}"
-    matrix = _matrices.get(key, lambda _key: mixer.mixing(head - 1))
+    matrix = compute.kept("mixers", key, lambda: mixer.mixing(head - 1))
     sides = Sides(trace.tokens, trace.tokens)
     labels, token = trace.tokens.labels, token_in(trace.tokens, scene.focus)
     cut = window(len(labels), token, WINDOW)

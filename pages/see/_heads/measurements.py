@@ -1,21 +1,17 @@
 """The measurements of the heads of a layer: roles, patterns, and the similarity of their weights."""
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
-from mha_core.cache import Cache
 from mha_core.scene.scene import Scene
 from pages._kit import compute, heatmaps, role_labels
 from pages._kit.text import number, t
-from pages._server import limits
 
 # Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
-_similarities: Cache[np.ndarray] = Cache(limits.current().similarities_bytes)
 
 
 def name_head(layer: int, head: int) -> None:
@@ -61,9 +57,10 @@ def _pairs(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     """Draw the similarity of each pair of heads as a heatmap, and their mean."""
     layer_trace = trace.layers[layer]
     rows = layer_trace.n_query if trace.sides.length <= MAX_ALL_PAIRS else rows_of(layer_trace)
-    similarities = _similarities.get(
+    similarities = compute.kept(
+        "similarities",
         f"{layer} {rows} {compute.cache_key(scene)}",
-        lambda _key: patterns.similarity(layer_trace, max_rows=rows).to_numpy(),
+        lambda: patterns.similarity(layer_trace, max_rows=rows).to_numpy(),
     )
     heads = range(1, len(similarities) + 1)
     names = pd.Index([t("roles.head", head=head) for head in heads], name="head")

@@ -21,7 +21,6 @@ from mha_core.analysis.embeddings import (
     verdict,
 )
 from mha_core.analysis.frames import Origin, origin
-from mha_core.cache import Cache
 from mha_core.figures.packed import Packed
 from mha_core.figures.scatter import scatter
 from mha_core.scene.scene import Scene
@@ -33,7 +32,6 @@ from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, choice, compute, heatmaps, refusals, state
 from pages._kit.text import joined, literal, signed, t
-from pages._server import limits
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
@@ -66,9 +64,6 @@ class Vocabulary:
         return chance(*self.vectors.shape)
 
 
-_vocabularies: Cache[Vocabulary] = Cache(limits.current().vocabularies_bytes)
-
-
 @dataclass(frozen=True, eq=False)
 class WordMap:
     """The vocabulary of a scene, and the words of the sentence."""
@@ -94,7 +89,9 @@ def word_map(scene: Scene, trace: AttentionTrace) -> WordMap:
     source = trace.source
     if isinstance(source, TrainedSource):
         try:
-            vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(compute.small_model(source)))
+            vocabulary = compute.kept(
+                "vocabularies", str(source), lambda: _of_model(compute.small_model(source))
+            )
         except MhaError as gone:  # since the trace was computed
             refusals.show(gone)
             st.stop()

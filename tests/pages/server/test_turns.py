@@ -111,7 +111,7 @@ def test_a_waiting_visitor_sees_the_place_and_then_the_result(hold_turn, monkeyp
 def test_a_long_text_waits_for_its_turn_unless_cached(opened, hold_turn, monkeypatch, english):
     monkeypatch.setattr(turns, "heavy_work", Turns(0))
     monkeypatch.setattr(compute, "is_large", lambda scene, text: text == LONG)
-    compute.large_traces().clear()
+    compute.caches["large traces"].clear()
     link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
     assert not opened(**link).error
     hold_turn(turns.heavy_work)
@@ -120,12 +120,12 @@ def test_a_long_text_waits_for_its_turn_unless_cached(opened, hold_turn, monkeyp
     assert "at most 0 wait" in refusal
     short = opened(**link | {"text": "a b"})
     assert not short.error
-    compute.large_traces().clear()
+    compute.caches["large traces"].clear()
 
 
 def test_large_traces_are_limited_in_bytes(monkeypatch):
     monkeypatch.setattr(compute, "is_large", lambda scene, text: True)
-    traces = compute.large_traces()
+    traces = compute.caches["large traces"]
     traces.clear()
 
     def read(seed: int) -> int:
