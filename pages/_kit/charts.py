@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Crop, Origin, Span
@@ -24,8 +23,6 @@ CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 }
-# A heatmap needs no buttons for zoom and pan: dragging zooms, and dragging with Shift pans.
-HEATMAP_CONFIG = CONFIG | {"modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "zoom2d", "pan2d"]}
 BARS_CONFIG = CONFIG | {"displayModeBar": False}  # nothing zooms; on a phone buttons would cover numbers
 MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
 
@@ -37,7 +34,6 @@ def draw(
     alt: str,
     title: str,
     origin: Origin = Origin(),
-    table: pd.DataFrame | None = None,
     words: Mapping[str, str] | None = None,
     name: str | None = None,
     config: Mapping = CONFIG,
@@ -45,14 +41,10 @@ def draw(
 ) -> None:
     """Draw a figure on the page; files saved from it carry `title` and `origin`, and `name` or else its key.
 
-    `table` has the full names of a heatmap's rows and columns. `words` maps
-    labels of tokens to the figure's words for them, which light up where the token is pointed at.
+    `words` maps labels of tokens to the figure's words for them, which light up where the token is pointed
+    at.
     """
     meta = described(name or key, title, origin)
-    if table is not None:
-        axes = {"rows": table.index, "columns": table.columns}
-        meta |= {name: [str(label) for label in axis] for name, axis in axes.items()}
-        meta["corner"] = " / ".join(str(axis.name or "") for axis in axes.values())
     if words is not None:
         meta["words"] = dict(words)
     figure = figure if isinstance(figure, Packed) else Packed(figure)

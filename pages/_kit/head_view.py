@@ -18,8 +18,7 @@ from pages._kit import components, compute, state
 from pages._kit.language import language
 from pages._kit.text import said
 
-PLOT = "head_view_plot"  # key in the session: the matrix that plotly draws
-EXPLAINED = "head_view_explained"  # and the number that is explained
+EXPLAINED = "head_view_explained"  # key in the session: the number that is explained
 HEIGHT, WITH_MATRICES = 530, 1000  # pixels until it is drawn (components.HEIGHT)
 
 _view = components.component(
@@ -161,9 +160,6 @@ def _mount(
         if on_hide and key in st.session_state:  # the key is gone if the reader has left the page at once
             on_hide(st.session_state[key].hidden)
 
-    def plot() -> None:
-        st.session_state[PLOT] = st.session_state[key].plotted
-
     def explain() -> None:
         st.session_state[EXPLAINED] = st.session_state[key].explained
 
@@ -173,7 +169,6 @@ def _mount(
         data=header | {"digest": digest, "follows": follows},
         height=height,
         on_hidden_change=hide,
-        on_plotted_change=plot,
         on_explained_change=explain,
     )
     components.send(key, blob, key=f"{key}_blob")

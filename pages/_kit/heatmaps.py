@@ -1,4 +1,4 @@
-"""Draws matrices as heatmaps with our scripts. The reader can enlarge one, or have plotly draw it."""
+"""Draws matrices as heatmaps with our scripts. The reader can enlarge one."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +12,9 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
-from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, components, explained, state
 from pages._kit.language import language
-from pages._kit.text import literal, t, template
+from pages._kit.text import t, template
 
 # The texts of matrix_gallery.js, under the same names as in the head view.
 WORDS = (
@@ -24,10 +23,8 @@ WORDS = (
     "colours_weights",
     "matrices_close",
     "matrices_enlarge",
-    "matrices_plot",
     "matrices_table",
     "matrices_hidden",
-    "matrices_plot_hint",
     "scale",
     "scale_pooled",
     "scale_roots",
@@ -191,11 +188,11 @@ def draw(
 ) -> None:
     """Draw matrices, `across` in a row and `tall` pixels high; `key` is their element key.
 
-    On a phone they are swiped sideways, or `stacked` below each other. Plotly draws one of them if the reader
-    asks for it. With `steps`, only those of the step in focus are drawn (scene/step.js). `traces` are the
-    traces behind the matrices of these names; a click on a cell then explains its number. With the `names`
-    of all tokens of the text, the frame around a row follows the focus without the server. A click on a cell
-    also sets the fields `with_cell` of the focus. `painted` gets the name, rows and columns of a drag.
+    On a phone they are swiped sideways, or `stacked` below each other. With `steps`, only those of the step
+    in focus are drawn (scene/step.js). `traces` are the traces behind the matrices of these names; a click on
+    a cell then explains its number. With the `names` of all tokens of the text, the frame around a row
+    follows the focus without the server. A click on a cell also sets the fields `with_cell` of the focus.
+    `painted` gets the name, rows and columns of a drag.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
@@ -239,24 +236,14 @@ def draw(
         if painted is not None and (area := _area(cells, **order)) is not None:
             painted(*area)
 
-    def plotted() -> None:
-        asked = st.session_state[key].plotted
-        state.receive(asked.get("moved"))
-        st.session_state[_plot(key)] = asked["name"]
-
     _heatmaps(
         key=key,
         data=data,
         height=(1 if steps else math.ceil(len(matrices) / across)) * (tall + AROUND),  # until they are drawn
         on_picked_change=picked,
-        on_plotted_change=plotted,
         on_painted_change=paint,
     )
     components.send(key, blob, key=f"{key}_blob")
-    by_plotly = st.session_state.get(_plot(key))
-    for matrix in matrices:
-        if matrix.name == by_plotly:
-            plot(matrix, key=_plot(key))
 
 
 def _asked(explains: Mapping[str, Cells], *, id: int, name: str, row: int, column: int) -> Asked | None:
@@ -307,38 +294,6 @@ def _explained(key: str) -> str:
     return f"{key}_explained"
 
 
-def plot(matrix: Heatmap, *, key: str) -> None:
-    """Draw the matrix with plotly, its zoom and its toolbar, and a button that closes it."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(
-            t("heatmap.plotted", symbol=literal(matrix.symbol), meaning=literal(matrix.meaning)),
-            width="stretch",
-        )
-        st.button(t("heatmap.unplot"), key=f"{key}_close", on_click=state.forget, args=(key,))
-    st.caption(literal(" · ".join(charts.caption(matrix.origin or Origin()))))
-    figure = heatmap(
-        matrix.frame,
-        kind=matrix.kind,
-        rows=axis(matrix.frame.index),
-        columns=axis(matrix.frame.columns),
-        hidden=matrix.hidden,
-        hidden_text=matrix.hidden_text or t("matrix.hidden"),
-        limit=matrix.end,
-        framed=matrix.framed,
-        row=matrix.row,
-    )
-    charts.draw(
-        figure,
-        key=f"{key}_figure",
-        alt=f"{matrix.symbol} {matrix.meaning}",
-        title=f"{matrix.symbol} {matrix.meaning}",
-        origin=matrix.origin or Origin(),
-        name=matrix.name,
-        table=matrix.frame,
-        config=charts.HEATMAP_CONFIG,
-    )
-
-
 def axis(index: pd.Index) -> str:
     """The name of an axis, in words."""
     return t(f"axis.{index.name or 'packed'}")
@@ -349,16 +304,6 @@ def _choose(*, row: object, column: object, **more: int) -> None:
     positions = {"token": row, "key_token": column} | more
     # The browser sent these numbers; the controls clamp them to the tokens that exist.
     state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
-
-
-def _plot(key: str) -> str:
-    """The key in the session for the one of these matrices that plotly draws."""
-    return f"{key}_plot"
-
-
-def is_plotted(key: str) -> bool:
-    """Whether the reader has asked plotly for one of these matrices."""
-    return st.session_state.get(_plot(key)) is not None
 
 
 def _hint(key: str, *, explains: bool, chooses: bool) -> str:

@@ -48,10 +48,6 @@ def symbols(page) -> list[str]:
     return page.locator(".heatmaps figcaption b").all_inner_texts()
 
 
-def plotly_is_here(page) -> bool:
-    return page.evaluate("Boolean(window.Plotly)")
-
-
 @pytest.fixture
 def on_steps(visit, app):
     """`on_steps(sent=[])`: the page Steps of four heads that share two of keys and values, causal."""
@@ -113,7 +109,7 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, matrix_o
     expect(page.get_by_role("button", name="Next step")).to_be_in_viewport()  # the drawing stays
 
 
-def test_a_cell_can_be_read_chosen_enlarged_saved_and_plotted(on_steps, settled):
+def test_a_cell_can_be_read_chosen_enlarged_and_saved(on_steps, settled):
     page = on_steps(more="&operation=softmax", sent=(sent := []))
     trace = layer()
     labels = mha.words(FORMULAS).labels
@@ -160,14 +156,6 @@ def test_a_cell_can_be_read_chosen_enlarged_saved_and_plotted(on_steps, settled)
     assert texts[0] == "A₃ weights: rows sum to 1"
     assert "layer 1 · head 3" in " ".join(texts)
     assert len(sent) == before
-    assert not plotly_is_here(page)
-    large.get_by_role("button", name="Chart", exact=True).click()
-    page.locator(".st-key-steps_plot_figure .main-svg").first.wait_for()
-    settled(page)
-    assert len(sent) - before == 1
-    page.get_by_role("button", name="Close", exact=True).click()
-    settled(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(0)
     large.get_by_role("button", name="Close the large picture").click()
     expect(page.get_by_role("button", name="Enlarge: Heatmap of A₃")).to_be_focused()
 

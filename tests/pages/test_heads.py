@@ -306,19 +306,3 @@ def test_a_key_of_the_other_text_is_chosen_in_the_view(on_translation, move, str
     app = move(on_translation("see/heads.py"), token=3, key_token=9)
     app.switch_page("see/token.py").run()
     assert [strip(app, side)["chosen"] for side in (0, 1)] == [2, 8]
-
-
-def test_one_of_the_six_can_be_drawn_by_plotly(opened_on_random, click, drawn):
-    app = opened_on_random("advanced", layers=2, mask="causal")
-    assert not app.get("plotly_chart")
-    app = click(
-        app, "head_view", {"name": "weights", "panel": 0, "layer": 1, "head": 2, "query": 3}, "plotted"
-    )
-    assert not app.exception
-    trace = mha.trace(**(Scene(source="random").settings() | {"layers": 2, "mask": "causal"}))
-    layer = trace.layers[1]
-    expected = np.where(layer.allowed(2), layer.weights(2), np.nan)
-    np.testing.assert_array_equal(drawn(app, "head_view_plot_figure"), expected)
-    app.number_input(key="layers").set_value(1).run()  # the layer is gone, and so is its picture
-    assert not app.exception
-    assert not app.get("plotly_chart")

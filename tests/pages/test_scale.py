@@ -55,15 +55,3 @@ def test_small_weights_are_brought_out_on_request_of_the_link(ends, page):
     assert max(end for end, _ in drawn) < 1
     if page in STRIPS:
         assert words < 1
-
-
-def test_a_matrix_that_plotly_draws_has_the_same_scales(opened_on_random, click, drawn):
-    asked = {"name": "weights", "panel": 0, "layer": 0, "head": 0, "query": 3}
-    ends = []
-    for scale in ("full", "fitted"):
-        app = click(opened_on_random(scale=scale), "head_view", asked, "plotted")
-        figure = json.loads(app.get_by_key("head_view_plot_figure").proto.spec)
-        ends.append(figure["data"][0]["zmax"])
-    largest = drawn(app, "head_view_plot_figure").max()
-    assert largest < 1
-    assert ends == [1, pytest.approx(largest)]

@@ -141,18 +141,6 @@ def test_a_click_on_a_cell_chooses_its_tokens(open_steps, click, strip):
     assert strip(app)["chosen"] == 11
 
 
-def test_one_matrix_can_be_drawn_by_plotly_and_closed(open_steps, click, drawn):
-    app = open_steps(mask="causal")
-    assert not app.get("plotly_chart")
-    app = click(app, "steps", {"name": "weights A₁"}, "plotted")
-    assert len(app.get("plotly_chart")) == 1
-    layer = trace(mask="causal").layers[0]
-    hidden = ~layer.allowed(0)
-    np.testing.assert_array_equal(drawn(app, "steps_plot_figure"), np.where(hidden, np.nan, layer.weights(0)))
-    app.button(key="steps_plot_close").click().run()
-    assert not app.get("plotly_chart")
-
-
 def test_the_linked_step_is_shown(open_steps):
     for link, name in (
         ({"operation": "mask"}, "mask"),

@@ -1,7 +1,7 @@
 // Gives every figure on a page a Save menu, plotly's charts and our own drawings (`saveable`), and lets Tab reach every
 // block of code. Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
-// A plotly chart describes itself in layout.meta: { title, caption, file, rows, columns, corner, words }, where `words`
-// has the word of each token's label.
+// A plotly chart describes itself in layout.meta: { title, caption, file, words }, where `words` has the word of each
+// token's label.
 import { make, makeButton, makeSvg, required, treeOf } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
@@ -11,7 +11,6 @@ import { reachCode } from "../streamlit/adapter.js";
 /** @typedef {import("../page/saving.js").Figure} Figure */
 /** @typedef {import("../page/saving.js").TableCell} TableCell */
 
-/** @typedef {{ type: "heatmap", x: string[], y: string[], z: ArrayLike<number[]> }} HeatmapTrace */
 /**
  * @typedef {object} PointTrace
  * @property {"scatter" | "scatter3d" | "bar"} type
@@ -23,16 +22,13 @@ import { reachCode } from "../streamlit/adapter.js";
  * @property {string} hoverinfo
  * @property {boolean | "legendonly"} visible
  */
-/**
- * @typedef {import("../page/saving.js").FigureMeta & { rows?: string[], columns?: string[], corner?: string,
- *   words?: Record<string, string> }} PlotMeta
- */
+/** @typedef {import("../page/saving.js").FigureMeta & { words?: Record<string, string> }} PlotMeta */
 /**
  * A chart of plotly's, as far as we read it.
  * @typedef {object} PlotParts
  * @property {{ meta?: PlotMeta }} [layout]
  * @property {{ paper_bgcolor: string, font: { family: string }, width: number, height: number }} [_fullLayout]
- * @property {(HeatmapTrace | PointTrace)[]} [_fullData]
+ * @property {PointTrace[]} [_fullData]
  * @property {(event: string, act: (hovered: { points: { customdata?: unknown }[] }) => void) => void} on
  */
 /** @typedef {HTMLElement & PlotParts} Plot */
@@ -153,11 +149,7 @@ function plotFigure(plot) {
       const parsed = new DOMParser().parseFromString(source, "image/svg+xml");
       return { figure: parsed.documentElement, width, height };
     },
-    // A heatmap as the matrix that is drawn, empty where a cell is hidden; of others a line for each point.
-    lines: () => {
-      const traces = plot._fullData ?? [];
-      return traces[0].type === "heatmap" ? matrixLines(traces[0], plot.layout?.meta ?? {}) : pointLines(traces);
-    },
+    lines: () => pointLines(plot._fullData ?? []),
   };
 }
 
@@ -166,15 +158,9 @@ const plotly = () => /** @type {typeof window & { Plotly?: Plotly }} */ (window)
 /** @param {Element} element of a figure */
 const boxAround = (element) => required(element.parentElement, "box around the figure");
 
-/** @param {HeatmapTrace} cells @param {PlotMeta} meta */
-function matrixLines(cells, { rows = cells.y, columns = cells.x, corner = "" }) {
-  const body = Array.from(cells.z, (row, i) => [rows[i], ...row]);
-  return [[corner, ...columns], ...body];
-}
-
-/** @param {(HeatmapTrace | PointTrace)[]} every */
-function pointLines(every) {
-  const traces = every.filter((trace) => trace.type !== "heatmap");
+// One line for each point.
+/** @param {PointTrace[]} traces */
+function pointLines(traces) {
   const shown = traces.filter(({ hoverinfo, visible }) => hoverinfo !== "skip" && visible === true);
   const axes = /** @type {const} */ (["x", "y", "z"]).slice(0, shown.some((trace) => trace.z) ? 3 : 2);
   /** @param {PointTrace} trace */
@@ -228,7 +214,7 @@ function addMenus() {
   for (const plot of plotly()?.toImage ? plots : []) {
     plot.toggleAttribute(
       "data-headscope-full",
-      (plot._fullData ?? []).some(({ type }) => type === "heatmap" || type === "scatter3d"),
+      (plot._fullData ?? []).some(({ type }) => type === "scatter3d"),
     );
     addMenu(boxAround(plot), () => plotFigure(plot));
     highlightHovered(plot);

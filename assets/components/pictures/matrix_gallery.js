@@ -162,10 +162,6 @@ export class MatrixGallery {
     return false;
   }
 
-  // Open a matrix as a figure of plotly's; null where no server can draw one.
-  /** @type {((name: string) => void) | null} */
-  plot = null;
-
   /**
    * Other matrices, by their names, in this order.
    * @param {Record<string, GalleryMatrix>} matrices
@@ -367,12 +363,10 @@ export class MatrixGallery {
       this.#tabulate(name, table);
     });
     this.#tabulate(name, table);
-    const plot = makeButton(this.texts.matrices_plot, "", () => this.plot?.(name));
-    plot.title = this.texts.matrices_plot_hint;
     const close = makeButton("✕", "", () => this.#close());
     close.setAttribute("aria-label", this.texts.matrices_close);
     const title = make("h3", "", `${symbol} ${meaning}`);
-    renew(this.largeBar, [title, ...(this.plot ? [plot] : []), table, ...files, close]);
+    renew(this.largeBar, [title, table, ...files, close]);
     oneTabStop(this.largeBar);
   }
 

@@ -55,8 +55,8 @@ import { themeOf } from "./theme.js";
  */
 
 /**
- * A message to the server: a matrix for plotly to draw, cells that were painted, or a cell that was clicked.
- * @typedef {{ name: string } | { name: string, rows: number[], columns: number[] }
+ * A message to the server: cells that were painted, or a cell that was clicked.
+ * @typedef {{ name: string, rows: number[], columns: number[] }
  *   | { row: number | null, column: number | null, explained: (Cell & { name: string, id: string }) | null
  *   }} MatrixMessage
  */
@@ -101,8 +101,6 @@ class PageMatrices extends MatrixGallery {
   /** @param {HTMLElement} root */
   constructor(root) {
     super();
-    /** @param {string} name */
-    this.plot = (name) => this.send("plotted", { name });
     this.row.classList.add("named");
     this.penButton = makeButton("", "pen", () => {
       this.pen = !this.pen;

@@ -56,11 +56,6 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     report();
     setTriggerValue("hidden", { panel: nth, word: token });
   };
-  /** @param {import("../view/head_view.js").AskedMatrix} asked */
-  const plot = (asked) => {
-    report();
-    setTriggerValue("plotted", asked);
-  };
   /** @param {import("../view/head_view.js").AskedNumber} place */
   const explain = (place) => {
     report();
@@ -77,7 +72,6 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     moved,
     hide: data.hides ? hide : null,
     page,
-    plot: data.matrices ? plot : null,
     explain: data.explains ? explain : null,
   });
   /** @param {LinkFocus} focus */

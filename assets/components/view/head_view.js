@@ -76,7 +76,6 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  */
 /** @typedef {{ of: number[], labels: string[] }} WordGroups of each piece the number of its word, and the words */
 
-/** @typedef {{ name: string, panel: number, layer: number, head: number, query?: number }} AskedMatrix */
 /** @typedef {import("../numbers/explanation.js").Place} Place */
 /** @typedef {Place & { name: string, panel: number, layer: number, id: string }} AskedNumber */
 
@@ -87,7 +86,6 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
  * @property {((place: AskedNumber) => void) | null} [explain] say where a number comes from
- * @property {((asked: AskedMatrix) => void) | null} [plot] draw one of the six matrices by plotly
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 

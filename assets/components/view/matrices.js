@@ -202,19 +202,12 @@ export class HeadMatrices extends MatrixGallery {
    * @param {Theme} theme
    * @param {PageActions} page
    */
-  draw(theme, { plot = null, explain = null }) {
+  draw(theme, { explain = null }) {
     const { selection } = this;
     this.theme = theme;
     this.ask = explain;
     const from = [selection.header, selection.original, JSON.stringify(theme)];
     if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
-    const place = () => ({
-      panel: this.nth,
-      layer: this.#layerHere.number,
-      head: selection.chosenHead,
-      query: this.focus.query,
-    });
-    this.plot = plot && ((name) => plot({ name, ...place() }));
     this.update();
   }
 

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import around, picture
 from mha_core.export.head_view import OF_HEAD
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES
@@ -17,12 +15,9 @@ from pages._kit import (
     compute,
     explained,
     head_view,
-    heatmaps,
     hidden_words,
-    matrices,
     model_info,
     role_labels,
-    state,
 )
 from pages._kit.text import t, template
 
@@ -71,9 +66,7 @@ def show(
     if scene.source != "file":
         blocking = {"text": template("heads.block"), "hint": template("heads.block_hint")}
         more |= {"without": t("heads.without"), "block": blocking}
-    payload = head_view.draw_traces(every, **focus, values=True, more=more, on_hide=hide)
-    _plot(every)
-    return payload
+    return head_view.draw_traces(every, **focus, values=True, more=more, on_hide=hide)
 
 
 class SentenceWords(NamedTuple):
@@ -111,18 +104,3 @@ def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
     place = {"layer": layer, "head": head, "row": asked["row"], "column": asked["column"]}
     symbol = MATRICES[name].written(trace.layers[layer], head)
     return explained.describe_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
-
-
-def _plot(traces: Sequence[AttentionTrace]) -> None:
-    """Draw the matrix that was opened as an interactive figure, as long as it is there."""
-    asked = st.session_state.get(head_view.PLOT)
-    if asked is None or asked["panel"] >= len(traces):
-        return
-    trace, name, layer, head = traces[asked["panel"]], asked["name"], asked["layer"], asked["head"]
-    if name not in OF_HEAD or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
-        return
-    query = min(asked.get("query") or 0, trace.layers[layer].n_query - 1)
-    part = around(trace, query, layer=layer, head=head)
-    drawn = picture(trace, name, layer=layer, head=head, part=part)
-    limit = heatmaps.scale_end(state.focus().scale, float(np.nanmax(drawn.frame.to_numpy())))
-    heatmaps.plot(matrices.to_heatmap(drawn, name, limit=limit, query=query), key=head_view.PLOT)

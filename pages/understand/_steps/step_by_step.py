@@ -72,7 +72,7 @@ def _steps() -> None:
                         st.latex(symbolic_scores(layer))
                 if step.code:
                     formula.code(step.code, language=None)  # colours of syntax are too pale on our paper
-    alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
+    alone = layer.sides.same and layer.n_query <= MAX_ALONE
     alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:
         cell_path.draw(trace, **place, query=query, steps=river.STAGES, opens=shown in river.STAGES)
