@@ -130,7 +130,6 @@ def chooser(
 
     `on_pick` is called with the chosen positions, from 0, by the names of their fields.
     """
-    names = {name: f"{{{name}}}" for name in ("query", "key")}  # filled in where the words are drawn
 
     def picked() -> None:
         chosen = dict(st.session_state[key].picked)
@@ -145,10 +144,7 @@ def chooser(
             "strips": list(strips),
             "sticky": sticky,
             "focus": state.address(),
-            "texts": {
-                "hint": t("token.hint", weight="{weight}", **names),
-                "hint_hidden": t("token.hint_hidden", **names),
-            },
+            "texts": {name: template(f"token.{name}") for name in ("hint", "hint_hidden")},
         },
         height=HEIGHT,
         on_picked_change=picked,

@@ -12,27 +12,21 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
+from mha_core.export import head_view as views
 from pages._kit import charts, components, explained, state
 from pages._kit.language import language
 from pages._kit.text import t, template
 
-# The texts of matrix_gallery.js, under the same names as in the head view.
-WORDS = (
-    "colours_masked",
-    "colours_signed",
-    "colours_weights",
-    "matrices_close",
-    "matrices_enlarge",
-    "matrices_table",
-    "matrices_hidden",
+# How the names of those texts of the head view begin that matrix_gallery.js uses, too.
+SHARED_TEXTS = (
+    "colours_",
+    "explain_",
+    "matrices_",
+    "matrix_alt",
     "scale",
-    "scale_pooled",
-    "scale_roots",
-    "zoom_how",
-    "zoom_in",
-    "zoom_out",
-    "zoom_touch",
-    "zoom_whole",
+    "sentence",
+    "two_sentences",
+    "zoom_",
 )
 # The kind of thing that is pointed at on an axis of tokens, heads or layers (scene/highlight.js).
 POINTED = {name: name for name in ("query", "key", "token", "head", "layer")} | {"to": "query", "from": "key"}
@@ -322,12 +316,11 @@ def _hint(key: str, *, explains: bool, chooses: bool) -> str:
 
 
 @cache
-def _texts(hint: str, _language: str) -> dict[str, str]:
-    return {name: template(f"head_view.{name}") for name in (*WORDS, *explained.WORDS)} | {
-        **{name: template(f"list.{name}") for name in ("sentence", "two_sentences")},
+def _texts(hint: str, language: str) -> dict[str, str]:
+    texts = {name: text for name, text in views.texts(language).items() if name.startswith(SHARED_TEXTS)}
+    return texts | {
         "pen": template("heatmap.pen"),
         "paint": template("heatmap.paint"),
-        "matrix_alt": template("matrix.alt"),
         "how": template(f"heatmap.{hint}") if hint else "",
     }
 

@@ -17,7 +17,7 @@ from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
 from pages._kit import charts, components, compute, role_labels, state, views
 from pages._kit.role_labels import NO_LABEL, RoleLabel
-from pages._kit.text import paragraph, t
+from pages._kit.text import paragraph, t, templates
 
 SMALL = "overview_weights"  # the payload of the small pictures, for long texts
 HEIGHT = 516  # pixels until it is drawn, which is after all that is below it
@@ -128,15 +128,8 @@ def described(
         "roles": [label.role for label in head_labels],
         "labels": [label.text for label in head_labels],
         "texts": {
-            "name": t("overview.name", layer="{layer}", head="{head}"),
+            **templates("overview."),
             "canvas": t("overview.canvas", layers=len(pictures.thumbs), heads=len(head_labels)),
-            "layers": t("overview.layers"),
-            "order": t("overview.order"),
-            "turn": t("overview.turn"),
-            "none": t("overview.none"),
-            "shared": t("overview.shared", head="{head}"),
-            "open": t("overview.open"),
-            "role": t("overview.role"),
             "of_layer": t("control.layer"),
             "of_head": t("control.head"),
         },

@@ -3,10 +3,8 @@
 import streamlit as st
 
 from pages._kit import components, language
-from pages._kit.text import joined, t
+from pages._kit.text import joined, t, templates
 from pages._server import limits
-
-MENU = ("title", "link", "link_copied", "frame", "frame_copied", "frame_help", "by_hand")
 
 _menu = components.component(
     "share", "streamlit/share.js", html='<div class="share"></div>', styles=("streamlit/share.css",)
@@ -18,8 +16,8 @@ _whole = components.component(
 
 def menu() -> None:
     """Draw the menu in the header of every page."""
-    texts = {name: t(f"share.{name}") for name in MENU}
-    _menu(key="share", data={"texts": texts, "note": _note(), "language": language.shared_language()})
+    data = {"texts": templates("share."), "note": _note(), "language": language.shared_language()}
+    _menu(key="share", data=data)
 
 
 def _note() -> str:

@@ -45,6 +45,16 @@ def template(key: str) -> str:
     return _text(key)
 
 
+def templates(prefix: str) -> dict[str, str]:
+    """The texts of all keys that begin with a prefix, which is left out of their names, as they stand."""
+    return _templates(prefix, language())
+
+
+@cache
+def _templates(prefix: str, _language: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): _text(key) for key in catalogue(DEFAULT) if key.startswith(prefix)}
+
+
 def _text(key: str) -> str:
     """The text in the reader's language, or in English if that lacks the key."""
     return catalogue(language()).get(key) or catalogue(DEFAULT)[key]

@@ -189,15 +189,17 @@ def texts_of(key: str, texts: Iterable[str]) -> set[str]:
 
 
 def unused(texts: Iterable[str]) -> set[str]:
-    for_scripts = {f"{head_view.TEXTS}{{}}", *(key for _, key, _ in calls("template"))}
+    prefixes = [head_view.TEXTS, *(prefix for _, prefix, _ in calls("templates"))]
+    for_scripts = {f"{prefix}{{}}" for prefix in prefixes} | {key for _, key, _ in calls("template")}
     keys = {key for _, key, _ in calls()} | for_scripts
     named = {key.format(name) for key, names in NAMED.items() for name in names}
     return set(texts).difference(named, *(texts_of(key, texts) for key in keys))
 
 
 def test_every_key_in_use_has_a_text():
-    every = [*calls(), *calls("template")]
-    assert [(place, key) for place, key, _ in every if not texts_of(key, ENGLISH)] == []
+    every = [(place, key) for place, key, _ in [*calls(), *calls("template")]]
+    every += [(place, f"{prefix}{{}}") for place, prefix, _ in calls("templates")]
+    assert [(place, key) for place, key in every if not texts_of(key, ENGLISH)] == []
 
 
 @pytest.mark.parametrize("key", NAMED)

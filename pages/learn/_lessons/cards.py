@@ -6,7 +6,7 @@ from mha_core import MhaError
 from mha_core.lessons.lesson import Lesson, LessonError
 from pages._kit import components
 from pages._kit.language import in_link
-from pages._kit.text import literal, said, t, template
+from pages._kit.text import literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import library, opening, place, seat, texts
 
@@ -30,12 +30,11 @@ def page() -> None:
         st.error(t("lessons.not_offered", reason=reason))
     if rooms.offered():
         seat.join_field()
-    names = ("start", "go_on", "again", "done", "progress")
     _cards(
         key=KEY,
         data={
             "lessons": [_card(lesson) for lesson in library.lessons().values()],
-            "texts": {name: template(f"lessons.card_{name}") for name in names},
+            "texts": templates("lessons.card_"),
             "teach": t("room.desk_teach") if rooms.offered() else "",
         },
         height=HEIGHT,

@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import MhaError
 from pages._kit import components
-from pages._kit.text import literal, said, t, template
+from pages._kit.text import literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import desk_after, desk_spread, opening, place, signs, texts
 from pages.learn._lessons.place import Place
@@ -19,12 +19,6 @@ KEY, DOOR = "desk", "desk_door"
 SECONDS = 2  # between two drawings
 HEIGHT = 700  # pixels until it is drawn
 NOW = "desk_now"  # in the session: what is true of one desk until it is left
-TEXTS = (
-    *("projector", "projector_off", "free", "here", "pause", "previous", "next", "reveal", "again", "hide"),
-    *("student", "total", "help", "helped", "at", "name", "none", "revealed", "leave", "scan", "pace"),
-    *("mean", "truth", "place", "head", "run", "times", "signs", "picture", "waiting", "drawn", "to"),
-    *("right", "other", "misread", "unchecked", "empty"),
-)
 _door = components.component(DOOR, "room/door.js")
 _desk = components.component(
     KEY,
@@ -194,7 +188,7 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
         "invitation": invitation(room.code),
         "students": t(f"room.desk_students_{'one' if len(students) == 1 else 'other'}", count=len(students)),
         "projector": projected,
-        "texts": {name: template(f"room.desk_js_{name}") for name in TEXTS},
+        "texts": templates("room.desk_js_"),
     }
     if projected:
         return told

@@ -8,18 +8,12 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.lessons.item import Item
 from pages._kit import components, language, state
-from pages._kit.text import said, t, template
+from pages._kit.text import said, t, templates
 from pages.learn._lessons import answers, items, library, place, question_data, reveal, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson"  # of the component
 HEIGHT, ON_PHONE, ANSWERED = 420, 690, 84  # pixels until it is drawn
-SCRIPT_TEXTS = (
-    *("lock", "hint", "hint_like", "previous", "next", "cards", "projector", "projector_off", "like_case"),
-    *("to_own", "looks", "looking", "chosen", "seen", "cell", "bars", "bar", "matrix_rows", "matrix_columns"),
-    *("picture", "choose", "heads", "head", "up", "down", "moved", "line", "block", "from", "to", "cut"),
-    *("switch_off", "off", "layer", "sentence", "reason", "for_teacher"),
-)
 HINTS, PROBLEM = "hints", "problem"  # what is true of a screen now
 
 _screen = components.component(
@@ -94,7 +88,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             "projector": place.projected(),
             "cards": f"./lessons{_query(language.in_link())}",
             "focus": state.address(),
-            "texts": _texts(),
+            "texts": templates("lessons.js_"),
             "room": _in_room(here),
             **more,
         },
@@ -186,7 +180,3 @@ def _lock(here: Place, now: dict, answer: str) -> None:
         place.go(like=answers.written({here.like: answer}))
     else:
         place.go(answers=answers.written({**here.answers, here.number: answer}))
-
-
-def _texts() -> dict[str, str]:
-    return {name: template(f"lessons.js_{name}") for name in SCRIPT_TEXTS}

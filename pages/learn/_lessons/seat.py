@@ -15,7 +15,7 @@ from mha_core import MhaError
 from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
 from pages._kit.language import in_link, language
-from pages._kit.text import literal, said, t, template
+from pages._kit.text import literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import answers, ending, items, library, place, screen, texts
 from pages.learn._lessons.place import Place
@@ -29,10 +29,6 @@ TYPED, WRONG = "room_typed", "room_wrong"  # the code in the field, and why it o
 TOKENS = "room_tokens"  # of the session: what the browser has sent, by the codes of rooms
 SEEN = "room_seen"  # of the session: the room as it was read last, for when the database does not answer
 PROBLEM, REFUSED = "room_problem", "room_refused"  # of one act, told in the run that it causes
-TEXTS = (
-    *("name", "name_why", "join", "help", "helped", "waiting", "somebody"),
-    *("other", "other_what", "keep_link", "along"),
-)
 
 _component = components.component(
     KEY, "lesson/seat.js", html='<div class="seat lesson"></div>', styles=("lesson/lesson.css",)
@@ -235,7 +231,7 @@ def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None)
         key=KEY,
         data={
             "code": code,
-            "texts": {name: template(f"room.seat_{name}") for name in TEXTS},
+            "texts": templates("room.seat_"),
             "fields": fields,
             **data,
         },

@@ -42,11 +42,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
             for at, symbols in enumerate(_nodes(trace, steps, layer=layer, head=head))
             for row, symbol in symbols.items()
         ],
-        "texts": {
-            "before": t("steps.before"),
-            "after": t("steps.after"),
-            "here": template("steps.here"),
-        },
+        "texts": {name: template(f"steps.{name}") for name in ("before", "after", "here")},
     }
     _river(key="river", data=data, height=HEIGHT)
     return shown
