@@ -1,24 +1,13 @@
 """Draws with a slider how one cell is computed: from a query and a key to the output of the head."""
 
 from collections.abc import Mapping
-from functools import cache
 
 from mha_core import AttentionTrace
 from mha_core.traces.matrices import MATRICES
 from pages._kit import components, head_view
-from pages._kit.language import language
-from pages._kit.text import said, template
+from pages._kit.text import said, template, templates
 
 HEIGHT = 430  # pixels until it is drawn
-# The texts of the drawing, by their names in the catalogues.
-STAGES = ("vectors", "products", "scale", "cap", "bias", "mask", "temperature", "powers", "shares", "patch")
-SENTENCES: tuple[str, ...] = ("start", "vectors", "vectors_shared", "products", "products_some")
-SENTENCES += ("scale", "scale_own", "cap")
-SENTENCES += ("bias", "mask_hides", "mask_shows", "temperature", "powers", "powers_some", "shares", "patch")
-SENTENCES += ("patch_other", "mixture", "mixture_some", "mixture_patched")
-LABELS: tuple[str, ...] = ("column_score", "column_power", "column_weight", "column_part")
-LABELS += ("cell_product", "cell_part", "others", "sink", "choose", "slider", "play", "pause")
-WORDS = (*(f"stage_{stage}" for stage in (*STAGES, "mixture")), *SENTENCES, *LABELS)
 
 _path = components.component(
     "cell_path",
@@ -57,15 +46,11 @@ def draw(
         "symbols": {matrix: MATRICES[matrix].written(layer_trace, head) for matrix in ("q", "k", "output")},
         "shared": layer_trace.n_heads // layer_trace.n_kv_heads,
         "edits": [said(edit.describe()) for edit in trace.source.edits],
-        "texts": _texts(language()),
+        "texts": {
+            **templates("cell_path."),
+            "cell_number": template("heatmap.cell_number"),
+            "edited": template("head_view.explain_edited"),
+        },
     }
     _path(key=name, data=data, height=HEIGHT if opens else 1)
     components.send(name, blob, key=f"{name}_blob")
-
-
-@cache
-def _texts(_language: str) -> dict[str, str]:
-    return {name: template(f"cell_path.{name}") for name in WORDS} | {
-        "cell_number": template("heatmap.cell_number"),
-        "edited": template("head_view.explain_edited"),
-    }

@@ -9,14 +9,6 @@ from mha_core.analysis.explanation import EXPLAINED, Equation, Explanation
 from mha_core.traces.matrices import MATRICES
 from pages._kit.text import said
 
-STEPS: tuple[str, ...] = ("score", "projection", "mixture", "columns", "heads", "softmax")
-STEPS += ("scale", "cap", "bias", "mask")
-STEPS += ("temperature", "norm", "clip", "rotary", "gate", "patch", "rounding")
-SUMS = (*STEPS[:6], "norm")  # steps whose terms have columns
-OTHERS = ("cell", "close", "code", "copied", "copy", "edited", "empty", "hidden", "latex", "more")
-WORDS = tuple(f"explain_{word}" for word in (*STEPS, *OTHERS, "number", "sort", "sum", "visible"))
-WORDS += tuple(f"explain_{step}_columns" for step in SUMS)  # under the same names as in the head view
-
 
 def describe_cell(
     trace: AttentionTrace, name: str, *, layer: int, head: int | None, row: int, column: int, symbol: str

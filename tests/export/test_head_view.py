@@ -21,10 +21,12 @@ from mha_core.traces.source import MiniSource
 from mha_core.traces.tokens import Tokens
 from mha_core.training import checkpoints
 from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
-from pages._kit import explained
 
 ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
+# The steps behind a number: those that add up terms, whose columns have names, and the others.
+SUMS = ("score", "projection", "mixture", "columns", "heads", "softmax", "norm")
+CHANGES = ("scale", "cap", "bias", "mask", "temperature", "clip", "rotary", "gate", "patch", "rounding")
 NASTY = (
     "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __NUMBERS__ __OLD__ {tokens} <!-- --> $&"
 )
@@ -323,7 +325,9 @@ def test_every_text_used_by_the_scripts_exists():
     asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere", "each")}
     asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
-    asked |= {f"matrix_{name}" for name in head_view.OF_HEAD} | set(explained.WORDS)
+    asked |= {f"matrix_{name}" for name in head_view.OF_HEAD}
+    asked |= set(re.findall(r'"(explain_\w+)"', script)) | {f"explain_{step}" for step in (*SUMS, *CHANGES)}
+    asked |= {f"explain_{step}_columns" for step in SUMS}
     asked |= {f"question_{name}" for name in (*QUESTIONS, HIDDEN_WORD)}
     assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
 
