@@ -26,6 +26,7 @@ from mha_core.traces import showing
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.matrices import VIEWED
 from mha_core.traces.source import RandomSource, TrainedSource, caption
 from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import MASK_TOKENS, special_positions, word_groups
@@ -63,14 +64,6 @@ def _with_parts(template: str, parts: Mapping[str, str]) -> str:
 
 
 TEXTS = "head_view."  # prefix of the keys of its texts
-OF_HEAD = (
-    "q",
-    "k",
-    "v",
-    "scores",
-    "weights",
-    "output",
-)  # the matrices of a head, drawn by view/matrices.js
 HEIGHTS = (100, 10_000)  # limits of the height of a frame in a notebook, in pixels
 MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # for a frame without a given height
 ALL_LAYERS = 8  # budgets that a file may take, since it cannot load more later
@@ -394,4 +387,4 @@ def texts(language: str) -> dict[str, str]:
     shared = {name: words[f"list.{name}"] for name in ("comma", "sentence", "two_sentences")} | {
         "lang": words["language.code"]
     }
-    return of_view | shared | {f"matrix_{name}": words[f"matrix.{name}"] for name in (*OF_HEAD, "alt")}
+    return of_view | shared | {f"matrix_{name}": words[f"matrix.{name}"] for name in (*VIEWED, "alt")}

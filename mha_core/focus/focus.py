@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mha_core.errors import Phrase
 from mha_core.focus.fields import MAX_CHARACTERS, Choice, Field, Form, Number, read_all
 from mha_core.focus.token_names import names, position
+from mha_core.traces.matrices import VIEWED
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -35,7 +36,7 @@ FIELDS: Mapping[str, Field] = {
     "specials": Choice(names=("shown", "hidden"), optional=True),
     "words": Choice(names=("pieces", "whole"), optional=True),
     "scale": Choice(names=("full", "fitted"), optional=True),
-    "matrix": Choice(names=("none", "q", "k", "v", "scores", "weights", "output"), optional=True),
+    "matrix": Choice(names=("none", *VIEWED), optional=True),
     "threshold": Form(MAX_CHARACTERS, fits=_is_share, wrong=Phrase("threshold is a number from 0")),
     "heads": Form(
         MAX_CHARACTERS,

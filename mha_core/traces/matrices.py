@@ -72,3 +72,4 @@ MATRICES = {
         Matrix("result", ("token", "d_model"), "Z", of_layer=True),
     )
 }
+VIEWED = ("q", "k", "v", "scores", "weights", "output")  # the six matrices of a head that the head view draws

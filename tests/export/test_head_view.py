@@ -17,6 +17,7 @@ import torch
 import mha_core as mha
 from mha_core.export import head_view, scripts
 from mha_core.export.payload import BUDGET, pack, size
+from mha_core.traces.matrices import VIEWED
 from mha_core.traces.source import MiniSource
 from mha_core.traces.tokens import Tokens
 from mha_core.training import checkpoints
@@ -325,7 +326,7 @@ def test_every_text_used_by_the_scripts_exists():
     asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere", "each")}
     asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
-    asked |= {f"matrix_{name}" for name in head_view.OF_HEAD}
+    asked |= {f"matrix_{name}" for name in VIEWED}
     asked |= set(re.findall(r'"(explain_\w+)"', script)) | {f"explain_{step}" for step in (*SUMS, *CHANGES)}
     asked |= {f"explain_{step}_columns" for step in SUMS}
     asked |= {f"question_{name}" for name in (*QUESTIONS, HIDDEN_WORD)}

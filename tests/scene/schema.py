@@ -12,6 +12,7 @@ from mha_core.analysis.explanation import MAX_KEY_NUMBERS
 from mha_core.focus.focus import CHOICES, MAX_NUMBER, Focus
 from mha_core.scene.changes import KINDS, change_of, text
 from mha_core.scene.link import OF_HEADS, WITH_HEADS
+from mha_core.traces.matrices import MATRICES, TOKEN_AXES, VIEWED, Matrix
 
 PATH = resources.path("assets", "components", "scene", "schema.js")
 MODULE = """\
@@ -25,6 +26,14 @@ export const FIELDS = /** @type {{(keyof typeof DEFAULTS)[]}} */ (Object.keys(DE
 
 /** the fields of a focus that have a few values; the first is the default */
 export const CHOICES = {choices};
+
+/** @typedef {{"query" | "key"}} TokenAxis */
+/**
+ * the matrices of a head that the view draws; rows and columns are tokens of a side, or dimensions (null)
+ * (mha_core/traces/matrices.py)
+ * @type {{Record<string, {{ symbol: string, rows: TokenAxis, columns: TokenAxis | null, signed: boolean }}>}}
+ */
+export const MATRICES = {matrices};
 
 /** the largest number of a focus in a link */
 export const MAX_NUMBER = {max_number};
@@ -47,6 +56,7 @@ def module() -> str:
     return MODULE.format(
         defaults=_written(Focus().link()),
         choices=_written(CHOICES),
+        matrices=_written({name: _matrix(MATRICES[name]) for name in VIEWED}),
         max_number=MAX_NUMBER,
         of_heads=json.dumps(OF_HEADS),
         with_heads=json.dumps(WITH_HEADS),
@@ -61,9 +71,20 @@ def _cut(*names: str) -> str:
     return json.dumps(re.sub(r"(\w+)=1", r"\1={\1}", written))
 
 
+def _matrix(matrix: Matrix) -> dict[str, object]:
+    rows, columns = (axis if axis in TOKEN_AXES else None for axis in matrix.axes)
+    return {"symbol": matrix.symbol, "rows": rows, "columns": columns, "signed": matrix.kind == "signed"}
+
+
 def _written(fields: Mapping[str, object]) -> str:
-    lines = (f"  {name}: {json.dumps(value, ensure_ascii=False)},\n" for name, value in fields.items())
+    lines = (f"  {name}: {_value(value)},\n" for name, value in fields.items())
     return f"{{\n{''.join(lines)}}}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name}: {_value(one)}' for name, one in value.items())} }}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,21 @@ export const CHOICES = {
   matrix: ["none", "q", "k", "v", "scores", "weights", "output"],
 };
 
+/** @typedef {"query" | "key"} TokenAxis */
+/**
+ * the matrices of a head that the view draws; rows and columns are tokens of a side, or dimensions (null)
+ * (mha_core/traces/matrices.py)
+ * @type {Record<string, { symbol: string, rows: TokenAxis, columns: TokenAxis | null, signed: boolean }>}
+ */
+export const MATRICES = {
+  q: { symbol: "Q{}", rows: "query", columns: null, signed: true },
+  k: { symbol: "K{}", rows: "key", columns: null, signed: true },
+  v: { symbol: "V{}", rows: "key", columns: null, signed: true },
+  scores: { symbol: "S{}", rows: "query", columns: "key", signed: true },
+  weights: { symbol: "A{}", rows: "query", columns: "key", signed: false },
+  output: { symbol: "head{}", rows: "query", columns: null, signed: true },
+};
+
 /** the largest number of a focus in a link */
 export const MAX_NUMBER = 99999999;
 

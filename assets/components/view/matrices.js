@@ -6,7 +6,7 @@ import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew, required } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
 import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
-import { CHOICES } from "../scene/schema.js";
+import { CHOICES, MATRICES } from "../scene/schema.js";
 import { withoutCell } from "../scene/what_if.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
@@ -31,16 +31,6 @@ import { withoutCell } from "../scene/what_if.js";
 /** @typedef {Partial<Record<Side, number>>} Pointed a token of each side, as a piece */
 /** @typedef {[from: number, to: number]} Range the first, and one after the last */
 
-// The rows and the columns of each matrix: tokens of a side, or dimensions (null).
-/** @type {Record<string, { symbol: string, rows: Side, columns: Side | null }>} */
-const MATRICES = {
-  q: { symbol: "Q", rows: "query", columns: null },
-  k: { symbol: "K", rows: "key", columns: null },
-  v: { symbol: "V", rows: "key", columns: null },
-  scores: { symbol: "S", rows: "query", columns: "key" },
-  weights: { symbol: "A", rows: "query", columns: "key" },
-  output: { symbol: "head", rows: "query", columns: null },
-};
 const NO_MATRIX = CHOICES.matrix[0]; // is large
 const VECTORS = /** @type {const} */ (["q", "k", "v"]);
 /** @type {(name: string) => name is typeof VECTORS[number]} */
@@ -298,7 +288,7 @@ export class HeadMatrices extends MatrixGallery {
     const names = this.namesOf(layer);
     const unknown = unknownIn(header, this.nth);
     for (const name of names) {
-      const { rows, columns } = MATRICES[name];
+      const { rows, columns, signed } = MATRICES[name];
       /** @type {Range} */
       const range = columns ? parts[columns] : [0, layer.vector(isVector(name) ? name : "v", head, 0).length];
       const values = valuesOf(layer, name, head, parts[rows], range);
@@ -311,8 +301,8 @@ export class HeadMatrices extends MatrixGallery {
         columns: columns
           ? listOf(this.panel, columns).slice(...range)
           : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
-        signed: name !== "weights",
-        end: name === "weights" && !this.selection.state.fitted ? 1 : largestOf(values),
+        signed,
+        end: !signed && !this.selection.state.fitted ? 1 : largestOf(values),
         dim: rows === "query" ? within(nothingIn(header, this.nth, layer.number, [head]), parts.query) : [],
         unknown: {
           rows: within(unknown[rows], parts[rows]),
@@ -341,7 +331,7 @@ export class HeadMatrices extends MatrixGallery {
     const own = name === "k" || name === "v" ? this.#keyHead(layer, head) : head;
     const source = `${origin} · ${fill(texts.layer, { layer: layer.number + 1 })} · Headscope`;
     return {
-      symbol: `${MATRICES[name].symbol}${subscript(own + 1)}`,
+      symbol: MATRICES[name].symbol.replace("{}", subscript(own + 1)),
       meaning: texts[`matrix_${name}`],
       numbers,
       saved: {

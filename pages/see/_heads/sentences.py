@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.export.head_view import OF_HEAD
 from mha_core.scene.scene import Scene
-from mha_core.traces.matrices import MATRICES
+from mha_core.traces.matrices import MATRICES, VIEWED
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import (
     answers,
@@ -99,7 +98,7 @@ def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
     if asked is None or asked["panel"] >= len(traces):
         return None
     trace, name, layer, head = traces[asked["panel"]], asked["name"], asked["layer"], asked["head"]
-    if name not in OF_HEAD or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
+    if name not in VIEWED or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
         return None
     place = {"layer": layer, "head": head, "row": asked["row"], "column": asked["column"]}
     symbol = MATRICES[name].written(trace.layers[layer], head)
