@@ -1,10 +1,11 @@
 """Everything that decides what is on screen, as one value. Heads and layers count from 1, as on screen."""
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from mha_core import sources
+from mha_core import resources, sources
 from mha_core.attention.edits import Edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.errors import MAX_SHOWN, MhaError, Phrase, listed, one_of
@@ -24,6 +25,11 @@ from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
 from mha_core.training.lexicon import HIDDEN
 
+# The example sentences of each language; the first is where a visit begins.
+EXAMPLES: dict[str, list[dict[str, str]]] = json.loads(
+    resources.path("assets", "examples.json").read_text(encoding="utf-8")
+)
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -40,8 +46,8 @@ class Scene:
     (3, ())
     """
 
-    text: str = "The animal didn't cross the street because it was too tired."
-    twin: str = "The animal didn't cross the street because it was too wide."
+    text: str = EXAMPLES["en"][0]["text"]
+    twin: str = EXAMPLES["en"][0]["twin"]
     source: str = "mini"
     architecture: str = "glass-box"
     run: str | None = None

@@ -1,8 +1,6 @@
 """The controls that pages share. The frame draws those that the page uses and binds them to the URL."""
 
-import json
 from collections.abc import Mapping, Sequence, Set
-from functools import cache
 from typing import Any
 
 import streamlit as st
@@ -10,14 +8,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
-from mha_core.scene.scene import DEFAULTS, twin_of
+from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, runs, uploads
 from pages._kit.language import CHOSEN, DEFAULT, LANG, language, languages, usual_language
 from pages._kit.opened_link import CONTROLS, max_characters, max_values, offered_sources
 from pages._kit.state import current, go, name_tokens, setting, stay_within
-from pages._kit.text import ASSETS, catalogue, literal, said, t
+from pages._kit.text import catalogue, literal, said, t
 from pages._server import streamlit_parts
 
 SENTENCE = 72  # pixels of its field: two lines
@@ -211,7 +209,7 @@ def _goes_with_another(twin: str | None) -> bool:
     text = setting("text")
     if not twin or HIDDEN in text:  # a hidden word leaves the rest of an example as it was
         return False
-    every = (example for examples in _examples().values() for example in examples)
+    every = (example for examples in EXAMPLES.values() for example in examples)
     return any(example.get("twin") == twin and example["text"] != text for example in every)
 
 
@@ -233,15 +231,9 @@ def _advanced_menu(used: Set[str]) -> None:
             _advanced(used)
 
 
-@cache
-def _examples() -> dict[str, list[dict]]:
-    """The examples of each language; the first is where a visit begins."""
-    return json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
-
-
-def _examples_in(name: str) -> list[dict]:
+def _examples_in(name: str) -> list[dict[str, str]]:
     """The examples in a language, or the English ones if it has none."""
-    return _examples().get(name, _examples()[DEFAULT])
+    return EXAMPLES.get(name, EXAMPLES[DEFAULT])
 
 
 def begin_with_sentences() -> None:

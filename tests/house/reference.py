@@ -140,7 +140,9 @@ def _of_class(value: type) -> Iterator[str]:
     fields, methods = [], []
     for part in node.body:
         if isinstance(part, ast.AnnAssign) and not part.target.id.startswith("_"):
-            if not isinstance(part.value, ast.Constant):
+            if isinstance(part.value, ast.Subscript):  # read from a file
+                part.value = ast.Constant(getattr(value, part.target.id))
+            elif not isinstance(part.value, ast.Constant):
                 part.value = None  # it says how the field is stored, not what it is
             fields.append(ast.unparse(part))
         elif isinstance(part, ast.FunctionDef) and (not part.name.startswith("_") or part.name == "__init__"):

@@ -91,7 +91,7 @@ def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, l
 
 def test_a_language_without_examples_begins_with_the_english_ones(opened, monkeypatch):
     """As one that somebody begins to translate into."""
-    monkeypatch.setattr("pages._kit.controls._examples", lambda: {"en": EXAMPLES})
+    monkeypatch.setattr("pages._kit.controls.EXAMPLES", {"en": EXAMPLES})
     app = opened("examples", lang="zh")
     assert not app.exception
     assert typed_sentences(app) == (EXAMPLES[0]["text"], EXAMPLES[0]["twin"])
