@@ -88,8 +88,8 @@ STRANGERS = Limits(
 )
 
 
-# What all visitors share, with its bytes on your own machine and for strangers. Each name has its own, so that
-# one long text does not push out what a class looks at. The latest result is always kept.
+# The results that all visitors share, with their bytes on your own machine and for strangers. Each name has
+# its own bytes, so that a long text does not push out what a class looks at. The latest is always kept.
 KEPT = {
     # Strangers: any two models of the list, since Compare shows two.
     "models": ("the models in memory; the latest one is always there", 2_000_000_000, 1_100_000_000),
