@@ -288,8 +288,9 @@ def _missing(options: Sequence[str], values: Mapping[str, str]) -> list[str]:
     return [f"--{name}={value}" for name, value in values.items() if not _option(name, options)]
 
 
-def _free_port(first: int = 8501) -> int:
-    """The port that the app will have: the first one that nobody has."""
+def _free_port() -> int:
+    """The port that the app will have: the first one from Streamlit's own on that nobody has."""
+    first = 8501
     for port in range(first, first + 100):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):

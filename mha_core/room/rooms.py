@@ -267,10 +267,10 @@ class Rooms:
                 raise MhaError("This link does not open the teacher's desk of the room, or no longer.")
             return Desk(self, code)
 
-    def expire(self, now: int | None = None) -> int:
+    def expire(self) -> int:
         """Delete the rooms whose time is over, with everything in them; how many."""
         with self._writing() as act:
-            count = _expire(act, _now() if now is None else now)
+            count = _expire(act, _now())
         self._forget()
         return count
 
@@ -415,8 +415,8 @@ class Desk:
             )
             return [_as_student(row) for row in rows]
 
-    def answers(self, screen: int | None = None) -> list[KeptAnswer]:
-        """All answers, or those on one screen, by student, screen and vote."""
+    def answers(self) -> list[KeptAnswer]:
+        """All answers, by student, screen and vote."""
         with self._rooms._reading() as act:
             room_id = _found(act, self.code).id
             chosen = (
@@ -425,8 +425,6 @@ class Desk:
                 .where(students.c.room_id == room_id)
                 .order_by(students.c.number, answers.c.screen, answers.c.vote)
             )
-            if screen is not None:
-                chosen = chosen.where(answers.c.screen == screen)
             return [
                 KeptAnswer(row.number, row.screen, row.vote, row.answer, row.language, _time(row.answered_at))
                 for row in act.execute(chosen)
