@@ -60,7 +60,6 @@ def failed(_request: Request, error: Exception) -> PlainTextResponse:
 @contextlib.asynccontextmanager
 async def lifespan(_app: object) -> AsyncIterator[dict]:
     logs.begin()  # again: the web server has set up logs of its own
-    runtime.tune_garbage_collection()
     logs.event("started")
     cleaning = asyncio.create_task(rooms.clean())
     yield {}
