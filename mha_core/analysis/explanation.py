@@ -758,7 +758,7 @@ def _signed(value: float) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in one line, as the browser quotes it too."""
+    """A text in one line, in quotation marks."""
     return json.dumps(text, ensure_ascii=False)
 
 

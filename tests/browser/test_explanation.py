@@ -40,6 +40,7 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
     assert float(heading.rpartition("= ")[2]) == pytest.approx(value, rel=2e-3, abs=1e-6)
     titles = panel.locator("li b").all_inner_texts()
     assert titles[: len(steps)] == steps
+    panel.get_by_text("Code that prints this number").click()
     for name in ("Copy as PyTorch", "Copy as LaTeX"):
         expect(panel.get_by_role("button", name=name)).to_be_visible()
     panel.get_by_role("button", name="Close").click()

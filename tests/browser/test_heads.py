@@ -869,7 +869,7 @@ def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
 
 
 def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
-    """In two clicks on the first page, without the server: a matrix is enlarged, a cell clicked."""
+    """In two clicks: a matrix is enlarged, a cell clicked. The code comes from the server."""
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     view, layer, head = eye(page), grouped().layers[1], 2
@@ -888,6 +888,10 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
         assert float(heading.inner_text().rpartition("= ")[2].replace("−", "-")) == pytest.approx(
             value, rel=1e-3
         )
+        if name == "weights":
+            assert len(sent) == before
+            panel.get_by_text("Code that prints this number").click()
+        expect(panel.locator("pre")).to_contain_text(f"# {name}: layer 2, head {head + 1}")
         panel.get_by_role("button", name="Copy as PyTorch").click()
         expect(panel.get_by_role("button", name="Copied")).to_be_visible()
         code = page.evaluate("navigator.clipboard.readText()")
@@ -904,7 +908,6 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
         layer.scores(head)[5, 1], rel=1e-3
     )
     explained("output", 4, 1, layer.output(head)[4, 1])
-    assert len(sent) == before
     explained("q", 3, 2, layer.q[head, 3, 2])  # X and W are the server's
     expect(steps).to_have_text(["Token × column of W"])
     panel.get_by_role("button", name="Close explanation").click()

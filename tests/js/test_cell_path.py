@@ -15,7 +15,7 @@ SHOWN = 4  # lines of a row that is cut
 
 CODE = """
 const numberOf = (layer, [head, row, column], limit) => {
-  const path = cellPathOf(layer, { head, row, column }, labels, labels, limit);
+  const path = cellPathOf(layer, { head, row, column }, labels, limit);
   const { terms } = path.score;
   return {
     ...path,

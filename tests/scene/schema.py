@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 
 from mha_core import resources
-from mha_core.analysis.explanation import MAX_KEY_NUMBERS
 from mha_core.focus.focus import CHOICES, MAX_NUMBER, Focus
 from mha_core.scene.changes import KINDS, change_of, text
 from mha_core.scene.link import OF_HEADS, WITH_HEADS
@@ -45,9 +44,6 @@ export const WITH_HEADS = {with_heads};
 /** an edge that is cut, in one head and in all of them, in a link of What if (mha_core/scene/changes.py) */
 export const CUT = {cut};
 export const CUT_EVERYWHERE = {cut_everywhere};
-
-/** code writes out the keys of a whole row up to so many numbers (mha_core/analysis/explanation.py) */
-export const MAX_KEY_NUMBERS = {max_key_numbers};
 """
 
 
@@ -62,7 +58,6 @@ def module() -> str:
         with_heads=json.dumps(WITH_HEADS),
         cut=_cut(*KINDS["cut"].names),
         cut_everywhere=_cut("from", "to"),
-        max_key_numbers=MAX_KEY_NUMBERS,
     )
 
 

@@ -1,7 +1,7 @@
 // The path of one cell of a head: the products of a query and a key, their score, the softmax of its row, the mixture
 // of values. Its stages are the steps of an explanation (explanation.js) and what becomes of them.
 import { required } from "../page/elements.js";
-import { explanationOf } from "./explanation.js";
+import { stepsTo } from "./explanation.js";
 
 /** @typedef {import("./payload.js").Layer} Layer */
 /** @typedef {import("./explanation.js").Step} Step */
@@ -41,13 +41,12 @@ import { explanationOf } from "./explanation.js";
  * @param {Layer} layer
  * @param {Place} place
  * @param {string[]} keys
- * @param {string[]} queries
  * @returns {CellPath | null}
  */
-export function cellPathOf(layer, place, keys, queries, limit = Infinity) {
+export function cellPathOf(layer, place, keys, limit = Infinity) {
   if (!layer.q || !layer.v) return null;
   const { head, row, column } = place;
-  const [score, ...others] = required(explanationOf(layer, "weights", place, keys, queries), "way to a weight").steps;
+  const [score, ...others] = required(stepsTo(layer, "weights", place, keys), "way to a weight");
   const at = others.findIndex(({ name }) => name === "softmax");
   const [changes, softmax] = [others.slice(0, at), others[at]];
   const scores = Array.from(softmax.factors[0]);

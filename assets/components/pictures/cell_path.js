@@ -193,7 +193,7 @@ class CellPathPicture {
     if (from !== this.drawnFrom) {
       this.drawnFrom = from;
       this.shownPlace = place;
-      this.#path = cellPathOf(layer, place, panel.keys, panel.tokens, MAX_LINES);
+      this.#path = cellPathOf(layer, place, panel.keys, MAX_LINES);
       this.#build(width);
     }
     this.#light();

@@ -1,6 +1,6 @@
-// Where one number comes from, as a panel: its steps, the terms of each as bars with their running sum, and the code
-// that prints it. The numbers are computed in the browser (numbers/explanation.js) or on the server
-// (pages/_kit/explained.py).
+// Where one number comes from, as a panel: its steps, and the terms of each as bars with their running sum. These are
+// computed in the browser (numbers/explanation.js) or on the server (pages/_kit/explained.py). The code that prints the
+// number comes from the server, when a reader opens it; a saved page has none.
 import { make, makeButton, makeLink, renew } from "../page/elements.js";
 import { fill, isolated, written } from "../page/wording.js";
 
@@ -16,6 +16,8 @@ export class ExplanationPanel {
   /** @type {Explanation | null} */
   explanation = null;
   answered = ""; // which question of ours the server has answered last
+  /** @type {(() => void) | null} ask the server for the code of a number that was computed here */
+  askForCode = null;
 
   /** @param {() => Record<string, string>} texts */
   constructor(texts) {
@@ -25,8 +27,9 @@ export class ExplanationPanel {
     this.root.tabIndex = -1;
     this.bar = make("div", "bar");
     this.steps = make("ol", "steps");
-    this.code = make("pre");
-    this.code.tabIndex = 0; // it scrolls
+    this.code = make("details", "code");
+    this.code.append(make("summary"), make("div", "copies"), Object.assign(make("pre"), { tabIndex: 0 })); // it scrolls
+    this.code.addEventListener("toggle", () => this.#fetchCode());
     this.root.append(this.bar, this.steps, this.code);
     this.root.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
@@ -39,22 +42,28 @@ export class ExplanationPanel {
     return this.textsOf();
   }
 
-  /** @param {Explanation | null} explanation */
-  show(explanation) {
+  /** @param {Explanation | null} explanation @param {(() => void) | null} askForCode */
+  show(explanation, askForCode = null) {
     const isNew = JSON.stringify(explanation) !== JSON.stringify(this.explanation);
     this.explanation = explanation;
+    this.askForCode = askForCode;
     this.root.hidden = !explanation;
     if (!explanation || !isNew) return;
     this.draw();
     this.root.scrollIntoView({ block: "nearest" });
   }
 
-  // Shows an answer of the server, once each, until another one is asked for or closed.
+  // Shows an answer of the server, once each, until another one is asked for or closed. A number that was computed here
+  // gets its code.
   /** @param {Explanation | null | undefined} answer */
   answer(answer) {
     if (answer && answer.id === this.answered) return;
     this.answered = answer?.id ?? "";
-    this.show(answer ?? null);
+    const here = this.explanation;
+    if (!answer || !here || answer.id !== here.id) return this.show(answer ?? null);
+    const { code, latex, refusal } = answer;
+    this.explanation = { ...here, code, latex, refusal };
+    this.draw();
   }
 
   close() {
@@ -76,17 +85,23 @@ export class ExplanationPanel {
       this.draw();
     });
     order.setAttribute("aria-pressed", String(this.sorted));
-    const copies = [this.#copy(texts.explain_copy, code), this.#copy(texts.explain_latex, latex)].flat();
     const close = makeButton("✕", "", () => this.close());
     close.setAttribute("aria-label", texts.explain_close);
     const trial = without ? [makeLink(without.text, without.href)] : [];
-    renew(this.bar, [heading, ...trial, ...(steps.length ? [order] : []), ...copies, close]);
+    renew(this.bar, [heading, ...trial, ...(steps.length ? [order] : []), close]);
     const notes = edits.map((edit) => make("p", "edited", fill(texts.explain_edited, { edit })));
     const why = refusal ? [make("p", "", refusal)] : [];
     this.steps.replaceChildren(...why, ...notes, ...steps.map((step) => this.#step(step)));
-    this.code.textContent = code ?? "";
-    this.code.hidden = !code;
-    this.code.setAttribute("aria-label", texts.explain_code);
+    const [summary, copies, pre] = this.code.children;
+    this.code.hidden = !code && !this.askForCode;
+    summary.textContent = texts.explain_code;
+    renew(copies, [this.#copy(texts.explain_copy, code), this.#copy(texts.explain_latex, latex)].flat());
+    pre.textContent = code ?? "";
+    this.#fetchCode();
+  }
+
+  #fetchCode() {
+    if (this.code.open && !this.code.hidden && !this.explanation?.code) this.askForCode?.();
   }
 
   // The matrix of the number, and its place there.

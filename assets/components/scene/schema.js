@@ -60,6 +60,3 @@ export const WITH_HEADS = ["edits", "against"];
 /** an edge that is cut, in one head and in all of them, in a link of What if (mha_core/scene/changes.py) */
 export const CUT = "cut,layer={layer},head={head},from={from},to={to}";
 export const CUT_EVERYWHERE = "cut,from={from},to={to}";
-
-/** code writes out the keys of a whole row up to so many numbers (mha_core/analysis/explanation.py) */
-export const MAX_KEY_NUMBERS = 4096;

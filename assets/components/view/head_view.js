@@ -161,7 +161,7 @@ export class HeadView {
     for (const row of [this.bar, this.chips]) row.setAttribute("role", "toolbar");
     for (const place of [sentences, panels]) place.addEventListener("keydown", (event) => this.#press(event));
     root.addEventListener("pointerdown", (event) => {
-      for (const menu of root.querySelectorAll("details[open]")) {
+      for (const menu of root.querySelectorAll(".menu[open]")) {
         if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
       }
     });

@@ -1,7 +1,7 @@
 // The six matrices of one head, below its lines: Q, K, V, scores, weights, output. They are computed from numbers that
 // the browser has, so another head, layer or token needs no message to the server.
 
-import { explanationOf } from "../numbers/explanation.js";
+import { stepsTo } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew, required } from "../page/elements.js";
 import { exact, fill, isolated, questionId } from "../page/wording.js";
@@ -110,6 +110,7 @@ export class HeadMatrices extends MatrixGallery {
   scene = "";
   explains = ""; // whose number is explained
   explained = ""; // and which: the matrix with the row and the column, from 1
+  question = ""; // whose answer is awaited
   /** @type {(import("./head_view.js").Header | PayloadPanel[] | string)[]} the theme is the text */
   drawnFrom = [];
   /** @type {Record<Side, Range>} of each side the tokens that are drawn */
@@ -369,7 +370,7 @@ export class HeadMatrices extends MatrixGallery {
     renew(this.bar, layer.q ? [title, choice("order", ORDERS), choice("end", ENDS)] : [title]);
   }
 
-  // The browser has what scores, weights and outputs are made of; X and the columns of W are the server's.
+  // The browser has what scores, weights and outputs are made of; X, the columns of W and all code are the server's.
   /** @param {string} name @param {Cell} cell */
   explain(name, cell) {
     const { panel, texts } = this;
@@ -384,13 +385,18 @@ export class HeadMatrices extends MatrixGallery {
     this.explains = this.#place;
     this.explained = `${name} ${row + 1},${column + 1}`;
     this.#moveFocus({ matrix: name, number: `${row + 1},${column + 1}` });
-    const edits = this.selection.header.edits?.[this.nth];
-    const [keys, queries] = [listOf(panel, "key"), listOf(panel, "query")];
-    const ours = explanationOf(layer, name, place, keys, queries, edits, texts.explain_sink);
-    if (ours)
-      return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
-    const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
-    if (this.ask) return this.ask(asked);
+    const { ask } = this;
+    const question = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
+    this.question = question.id;
+    const steps = stepsTo(layer, name, place, listOf(panel, "key"), texts.explain_sink);
+    if (steps) {
+      const edits = this.selection.header.edits?.[this.nth];
+      const without = name === "output" ? null : this.#without(place);
+      const value = steps.at(-1)?.value;
+      const ours = { ...where, id: question.id, value, steps, edits, without };
+      return this.explanation.show(ours, ask && (() => ask(question)));
+    }
+    if (ask) return ask(question);
     this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
   }
 
@@ -407,10 +413,10 @@ export class HeadMatrices extends MatrixGallery {
     return { text, href: withoutCell({ layer: this.#layerHere.number, head, row, column }) };
   }
 
-  // Shows an explanation by the server, which belongs to the place where it was asked for.
+  // Shows what the server says about the number that was asked for last.
   /** @param {Explanation | null} [explanation] */
   answer(explanation) {
-    if (explanation) this.explanation.answer(explanation);
+    if (explanation && explanation.id === this.question) this.explanation.answer(explanation);
   }
 
   // Identifies these numbers, so that an explanation of others is removed.
