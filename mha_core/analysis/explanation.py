@@ -385,10 +385,10 @@ class ScoreRow:
         sinks = masked[:0] if rule.sinks is None else array(rule.sinks).astype(masked.dtype)
         scores, name, steps = np.concatenate([masked, sinks]) / rule.temperature, self.variable, []
         if rule.temperature != 1.0:
-            value = scores[cell.key].item()
-            latex = rf"{_number(masked[cell.key].item())} / {_number(rule.temperature)} = {_number(value)}"
+            before, value = masked[cell.key].item(), scores[cell.key].item()
+            latex = rf"{_number(before)} / {_number(rule.temperature)} = {_number(value)}"
             code = f"{pytorch.divided(name, rule.temperature)}  # temperature"
-            steps.append(_change("temperature", value, latex, code, (value, rule.temperature)))
+            steps.append(_change("temperature", value, latex, code, (before, rule.temperature)))
         steps.append(self.softmax(scores.astype(np.float64), n_sinks=len(sinks)))
         recorded = cell.number("weights")
         if rule.patched_weights is not None:

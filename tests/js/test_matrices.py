@@ -74,6 +74,11 @@ def test_explanations_are_those_of_python(javascript, make_layer, normal):
             assert [step["name"] for step in ours] == [step.name for step in theirs.steps]
             for one, other in zip(ours, theirs.steps, strict=True):
                 assert float(one["value"]) == pytest.approx(other.value, abs=5e-6)
+                if one["name"] in ("scale", "cap", "bias", "temperature"):
+                    inputs = [
+                        [float(factor[0]) for factor in step] for step in (one["factors"], other.factors)
+                    ]
+                    np.testing.assert_allclose(*inputs, atol=5e-6)
                 if other.labels:
                     assert tuple(one["labels"]) == other.labels
                     np.testing.assert_allclose(one["terms"], other.terms, atol=5e-6)
