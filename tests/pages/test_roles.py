@@ -72,7 +72,7 @@ def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
 def test_roles_are_shipped_or_measured_once(monkeypatch):
     asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
     monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)
-    role_labels.model_roles.clear()
+    compute.caches["roles"].clear()
     pd.testing.assert_frame_equal(role_labels.table(compute.trace(Scene())), table)
     assert asked == []
     trained = mini.model(mini.find("en", "glass-box", 4, 64))
@@ -80,7 +80,7 @@ def test_roles_are_shipped_or_measured_once(monkeypatch):
     trace = compute.trace(run)
     assert [role_labels.table(trace) for _ in range(3)] == [table] * 3
     assert asked == [trained]
-    role_labels.model_roles.clear()
+    compute.caches["roles"].clear()
 
 
 def test_similarity_of_a_long_text_uses_some_of_its_rows(opened, english, drawn, monkeypatch):
