@@ -219,6 +219,23 @@ def trainings() -> Trainings:
     )
 
 
+def remember_run(name: str) -> None:
+    """Note that the visitor trained this model, opened it from a file, or went to look at it."""
+    names = st.session_state.setdefault("runs", [])
+    if name not in names:
+        names.insert(0, name)
+
+
+def run_names() -> list[str]:
+    """The models of this session that are still there, the latest first, and the one that is asked for.
+
+    That one may be gone: then the page says so, and no other is shown in its place.
+    """
+    here = [name for name in st.session_state.get("runs", []) if trainings().steps(name)]
+    asked = st.session_state.get("run") or st.query_params.get("run")
+    return here if not asked or asked in here else [asked, *here]
+
+
 def _computed(settings: str) -> mha.AttentionTrace:
     arguments = json.loads(settings)
     edits = tuple(map(read_edit, arguments.pop("edits", ())))

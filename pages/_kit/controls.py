@@ -11,7 +11,7 @@ from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
-from pages._kit import choice, compute, model_source, runs, uploads
+from pages._kit import choice, compute, model_source, uploads
 from pages._kit.language import CHOSEN, DEFAULT, LANG, language, languages, usual_language
 from pages._kit.opened_link import CONTROLS, max_characters, max_values, offered_sources
 from pages._kit.state import current, go, name_tokens, setting, stay_within
@@ -257,7 +257,7 @@ def _take(example: Mapping[str, str]) -> None:
 
 def _run() -> None:
     """Draw the choice of a model that was trained here, and of the step of its training."""
-    names = runs.names()
+    names = compute.run_names()
     if names and st.session_state.get("run") not in names:
         st.session_state.run = names[0]  # written as a value: a default would not appear in the link
     st.selectbox(

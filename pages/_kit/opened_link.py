@@ -17,7 +17,7 @@ from mha_core.scene.link import NUMBERS, WEIGHTS, WITH_HEADS, is_older
 from mha_core.scene.page import PAGES, SEPARATOR
 from mha_core.scene.places import clamped, shape_of
 from mha_core.scene.scene import DEFAULTS, NESTED, Opened, Scene, scene_of_values
-from pages._kit import choice, compute, model_source, runs
+from pages._kit import choice, compute, model_source
 from pages._kit.language import LANG, language, languages
 from pages._kit.text import joined, literal, paragraph, t
 from pages._server import limits, streamlit_parts
@@ -52,7 +52,7 @@ def offered_sources() -> list[str]:
     held, link = st.session_state, st.query_params
     asked = held.get("source", link.get("source"))
     has_run = held.get("runs") or held.get("run") or link.get("run")
-    offered = {"run": bool(has_run and runs.names()), "model": model_source.offers_models()}
+    offered = {"run": bool(has_run and compute.run_names()), "model": model_source.offers_models()}
     return [source for source in compute.SOURCES if source == asked or offered.get(source, True)]
 
 

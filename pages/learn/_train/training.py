@@ -22,7 +22,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
-from pages._kit import charts, choice, compute, head_view, model_info, runs, state, uploads
+from pages._kit import charts, choice, compute, head_view, model_info, state, uploads
 from pages._kit.language import DEFAULT, begin_in_language
 from pages._kit.text import PAGES, literal, said, t
 from pages._server import limits
@@ -122,14 +122,14 @@ def _buttons(plan: Plan) -> None:
 def _look(name: str) -> None:
     """Show this model on the page Heads, as it was at the step that is chosen here."""
     steps, step = compute.trainings().steps(name), st.session_state.get("train_step")
-    runs.remember(name)
+    compute.remember_run(name)
     state.follow(TO_HEADS, source="run", run=name, step=step if step in steps else steps[-1], layer=2)
 
 
 def _start(plan: Plan) -> None:
     try:
         job = compute.trainings().start(plan, _visitor())
-        runs.remember(job.name)
+        compute.remember_run(job.name)
     except MhaError as error:
         st.session_state.train_refused = error
 
@@ -282,6 +282,6 @@ def _open(upload: Any) -> None:
                 return
         st.session_state["opened_model"] = opened
     name = opened[1]
-    runs.remember(name)
+    compute.remember_run(name)
     st.success(t("train.opened", name=literal(name)))
     st.button(t("train.look"), key="look_opened", on_click=_look, args=(name,))
