@@ -12,7 +12,7 @@ import streamlit as st
 
 from mha_core import resources
 from mha_core.scene.scene import Scene
-from pages._kit import cases, invitation, refusals, unknown_words, uploads
+from pages._kit import cases, invitation, refusals, uploads
 from pages._kit.compute import Nearest
 
 
@@ -39,7 +39,9 @@ GUESTS = {
     "case": Guest("top", lambda: bool(st.query_params.get(cases.FIELD)), cases.show),
     "invitation": Guest("title", lambda: not st.context.cookies.get(invitation.COOKIE), invitation.show),
     "replacement": Guest("trace", _is_replaced, refusals.instead),
-    "unknown words": Guest("trace", lambda found, *_: bool(found.trace.tokens.unknown), unknown_words.show),
+    "unknown words": Guest(
+        "trace", lambda found, *_: bool(found.trace.tokens.unknown), refusals.unknown_words
+    ),
 }
 
 

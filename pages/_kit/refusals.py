@@ -1,4 +1,4 @@
-"""Errors and missing models or files on a page, each with buttons for what works instead."""
+"""Errors, unknown words, and missing models or files on a page, with buttons for what works instead."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,12 +8,13 @@ from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.analysis.published import published_heads
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
+from mha_core.sources import mini
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE, PACKAGE
 from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.lexicon import lexicon
+from mha_core.training.lexicon import HIDDEN, lexicon
 from pages._kit import choice, compute, model_source
 from pages._kit.compute import Nearest
 from pages._kit.opened_link import CONTROLS, max_values
@@ -262,7 +263,39 @@ def no_file() -> None:
     st.code(EXAMPLE, language=None)
 
 
-def offer_package(trace: AttentionTrace) -> None:
+def unknown_words(found: Nearest, asked: Scene, field: str, vectors: bool) -> None:
+    """Say that a small model does not know words, and offer a model that reads them.
+
+    The line names the pronouns whose noun such a word decides, or with `vectors` the words without a vector.
+    Below a second sentence it does not repeat what the line below the first one says.
+    """
+    first = compute.peek(asked) if field == "twin" else None
+    again = first is not None and bool(first.tokens.unknown)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
+        if line := _unknown_words(found.trace, vectors=vectors, again=again):
+            st.caption(line)
+        if not (vectors or again):
+            _offer_package(found.trace)
+
+
+def _unknown_words(trace: AttentionTrace, *, vectors: bool, again: bool) -> str:
+    pieces = [trace.tokens.pieces[at] for at in trace.tokens.unknown]
+    if vectors:
+        return t("unknown.off_map", words=joined(_bold(piece) for piece in dict.fromkeys(pieces)))
+    sentences = [] if again else [t("unknown.line")]
+    for at in mini.main_tokens(trace) if "decider" in trace.questions else ():
+        answer = trace.questions["decider"][at]
+        if trace.answered.pieces[at] != HIDDEN and answer and answer[0][0] in pieces:
+            words = {"query": _bold(trace.answered.labels[at]), "word": _bold(answer[0][0])}
+            sentences.append(t("unknown.guesses", **words))
+    return paragraph(sentences)
+
+
+def _bold(word: str) -> str:
+    return f"**{literal(isolated(word))}**"
+
+
+def _offer_package(trace: AttentionTrace) -> None:
     """Offer the packaged model for an English sentence with words that a small model does not know.
 
     It opens on its head that links pronouns with their nouns.
