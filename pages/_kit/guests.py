@@ -12,8 +12,20 @@ import streamlit as st
 
 from mha_core import resources
 from mha_core.scene.scene import Scene
-from pages._kit import cases, invitation, refusals, uploads
+from pages._kit import cases, components, refusals, uploads
 from pages._kit.compute import Nearest
+from pages._kit.language import in_link
+from pages._kit.text import t
+
+INVITED = "headscope_invited"  # cookie: whether the browser has followed or closed the invitation
+FIRST_LESSON = "./lessons?lesson=heads&screen=1"
+
+_invitation = components.component(
+    "invitation",
+    "lesson/invitation.js",
+    html='<div class="invitation"></div>',
+    styles=("lesson/lesson.css",),
+)
 
 
 class Guest(NamedTuple):
@@ -34,10 +46,18 @@ def _is_replaced(found: Nearest, asked: Scene, field: str, vectors: bool) -> boo
     return bool(found.reasons) or f"{refusals.WHOLE}{field}" in st.session_state
 
 
+def _invite() -> None:
+    """Invite first-time visitors to the first minute of lesson 1."""
+    href = FIRST_LESSON + "".join(f"&{name}={value}" for name, value in in_link().items())
+    texts = {"text": t("lessons.invitation"), "close": t("lessons.no_invitation")}
+    with st.container(key="invited", width="content"):
+        _invitation(key="invitation", data={"cookie": INVITED, "href": href, **texts}, height=32)
+
+
 GUESTS = {
     "file of the command": Guest("start", _has_file, uploads.begin),
     "case": Guest("top", lambda: bool(st.query_params.get(cases.FIELD)), cases.show),
-    "invitation": Guest("title", lambda: not st.context.cookies.get(invitation.COOKIE), invitation.show),
+    "invitation": Guest("title", lambda: not st.context.cookies.get(INVITED), _invite),
     "replacement": Guest("trace", _is_replaced, refusals.instead),
     "unknown words": Guest(
         "trace", lambda found, *_: bool(found.trace.tokens.unknown), refusals.unknown_words
