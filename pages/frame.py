@@ -6,7 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core.scene.link import APP_ONLY
-from pages._kit import components, controls, guests, model_source, sharing, state
+from pages._kit import components, controls, guests, model_source, state
 from pages._kit.controls import with_sentence
 from pages._kit.language import choose_language, chosen_language
 from pages._kit.opened_link import say
@@ -182,10 +182,10 @@ if not embedded:
 components.charts()
 controls.begin_language()
 if embedded:
-    sharing.link_to_whole()
+    components.link_to_whole()
 else:
     with st.container(key="corner"):
-        sharing.menu()
+        components.share_menu()
         controls.language_switch()
 _show(pages[chosen])
 if not embedded:

@@ -1,4 +1,4 @@
-"""Our components: the sentence as tokens, bytes for the scripts, and the focus in the address.
+"""Our components: the sentence as tokens, bytes for the scripts, the focus in the address, sharing.
 
 Their scripts are modules that the app serves (app.py). Data reaches the page by `textContent` and canvas
 alone.
@@ -14,9 +14,9 @@ import streamlit as st
 from mha_core.export import scripts
 from mha_core.training import checkpoints
 from pages._kit import state
-from pages._kit.language import COOKIE, DEFAULT, language
-from pages._kit.text import catalogue, t, template
-from pages._server import streamlit_parts
+from pages._kit.language import COOKIE, DEFAULT, language, shared_language
+from pages._kit.text import catalogue, joined, t, template, templates
+from pages._server import limits, streamlit_parts
 
 # A component's own script fetches its module with all imports and its style sheets at once. Streamlit itself
 # would send a style sheet with every run.
@@ -73,6 +73,12 @@ _charts = component(
     "charts", "pictures/charts.js", css=scripts.asset("pictures/charts.css"), isolate_styles=False
 )
 _bytes = component("bytes", "numbers/blobs.js")
+_share = component(
+    "share", "streamlit/share.js", html='<div class="share"></div>', styles=("streamlit/share.css",)
+)
+_whole = component(
+    "whole", "streamlit/embedded.js", html='<div class="whole"></div>', styles=("streamlit/embedded.css",)
+)
 
 
 def send(name: str, data: bytes, *, key: str) -> None:
@@ -116,6 +122,27 @@ def _own_words() -> dict[str, list[tuple[str, str]]]:
 def charts() -> None:
     """Mount the script that makes every figure savable; it shows nothing on the page."""
     _charts(key="charts", data={name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")})
+
+
+def share_menu() -> None:
+    """Draw the menu that shares a scene, in the header of every page."""
+    data = {"texts": templates("share."), "note": _share_note(), "language": shared_language()}
+    _share(key="share", data=data)
+
+
+def _share_note() -> str:
+    """A note on who will not see what is shared; "" if everybody will."""
+    sites = limits.framing_sites()
+    if st.session_state.get("source", st.query_params.get("source")) == "file":
+        return t("share.file")
+    if sites == limits.THIS_MACHINE:
+        return t("share.this_machine", variable=limits.FRAMES)
+    return "" if sites is None else t("share.sites", sites=joined(sites))
+
+
+def link_to_whole() -> None:
+    """Draw, in a frame on another site, the link that opens the same scene with all its controls."""
+    _whole(key="whole", data={"text": t("share.whole")})
 
 
 def chooser(
