@@ -14,11 +14,11 @@ from pages._kit import (
     compute,
     explained,
     head_view,
-    hidden_words,
     model_info,
     role_labels,
 )
 from pages._kit.text import t, template
+from pages.see._heads import hidden_words
 
 
 def show(
