@@ -8,8 +8,8 @@ from mha_core.scene.places import indices
 from pages._kit import (
     answers,
     atlases,
+    chooser,
     guests,
-    layer_strip,
     matrices,
     model_info,
     model_source,
@@ -56,7 +56,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
         st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
 model_info.about(trace)
 if model_source.is_third_party(trace):
-    layer_strip.show_with_link(trace, scene)
+    chooser.layer_pills_with_link(trace, scene)
 overview_fold = overview.fold(trace, opened=overview.opens(trace))
 if trace.sides.length <= MAX_ALL_PAIRS:  # for a longer text the overview shows the other measurements
     if measured := fold(t("roles.title"), key="measurements"):

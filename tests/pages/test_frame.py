@@ -16,7 +16,7 @@ from mha_core.scene.link import SETTINGS
 from mha_core.scene.page import PAGES, parts
 from mha_core.scene.scene import Scene
 from mha_core.training import checkpoints
-from pages._kit import compute, layer_strip, model_source
+from pages._kit import chooser, compute, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS, isolated, literal
 from pages._server import limits
@@ -520,9 +520,9 @@ def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):
     class Held(dict):
         __setattr__ = dict.__setitem__
 
-    monkeypatch.setattr(layer_strip.st, "query_params", {"place": "9" * 5000})
-    monkeypatch.setattr(layer_strip.st, "session_state", Held())
-    assert layer_strip.first_position(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
+    monkeypatch.setattr(chooser.st, "query_params", {"place": "9" * 5000})
+    monkeypatch.setattr(chooser.st, "session_state", Held())
+    assert chooser.pill_position(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
 
 
 def test_a_missing_head_leaves_the_link(opened, move, component):

@@ -1,4 +1,4 @@
-"""The layers of a model: a strip with all of them, and what else there is to see in the chosen one."""
+"""The layers of a model: a pill for each of them, and what else there is to see in the chosen one."""
 
 from dataclasses import replace
 from typing import Literal
@@ -11,7 +11,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WINDOW, Crop, origin, window
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
-from pages._kit import charts, heatmaps, layer_strip
+from pages._kit import charts, chooser, heatmaps
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, t
 
@@ -20,8 +20,8 @@ Drawn = tuple[np.ndarray, Literal["weights", "signed"], np.ndarray | None]
 
 
 def show(trace: AttentionTrace, scene: Scene) -> None:
-    """The strip of layers, and below it the pictures of the chosen layer, if it has some of its own."""
-    chosen = layer_strip.show(trace, scene)
+    """The pills of the layers, and below them the pictures of the chosen layer, if it has some of its own."""
+    chosen = chooser.layer_pills(trace, scene)
     if chosen.mixer is not None:
         from pages.models._real import mixer  # for models that have such layers
 
@@ -29,7 +29,7 @@ def show(trace: AttentionTrace, scene: Scene) -> None:
         return
     assert chosen.layer is not None  # a layer with attention is one of the trace
     number, name = chosen.layer + 1, literal(chosen.name or "–")
-    st.caption(t("layers.attention", number=number, name=name, what=layer_strip.words(chosen)))
+    st.caption(t("layers.attention", number=number, name=name, what=chooser.kind_of_layer(chosen)))
     _index(trace, scene, layer=chosen.layer)
     _gate(trace, scene, layer=chosen.layer)
 
