@@ -15,8 +15,8 @@ from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
 from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
-from pages._kit import charts, components, compute, role_labels, state, views
-from pages._kit.role_labels import NO_LABEL, RoleLabel
+from pages._kit import charts, components, compute, head_labels, state, views
+from pages._kit.head_labels import NO_LABEL, RoleLabel
 from pages._kit.text import paragraph, t, templates
 
 SMALL = "overview_weights"  # the payload of the small pictures, for long texts
@@ -73,7 +73,7 @@ def show(
     with fold:
         with st.spinner(t("overview.working")):
             pictures = compute.kept("overviews", compute.cache_key(scene), lambda: overview(trace))
-        labels = role_labels.labels(trace) or role_labels.measured_labels(pictures.positions())
+        labels = head_labels.labels(trace) or head_labels.measured_labels(pictures.positions())
         where = replace(origin(trace), note=t("overview.note"))
         meta = charts.described("overview", t("overview.title"), where)
         header = described(pictures, labels, shared=shared, meta=meta)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.link import UNTRAINED
-from pages._kit import atlases, model_info, pair
+from pages._kit import head_labels, model_info, pair
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.see._compare import against, differences
@@ -19,7 +19,7 @@ sides = against.sides(scene, trace, other)
 if sides is None:
     st.stop()
 pair.view(sides, key="compare_view")
-atlases.link(trace)
+head_labels.atlas_link(trace)
 st.header(t("compare.weights"))
 model_info.layer(sides[0].trace, sides[0].layer)
 differences.of_weights(sides)

@@ -7,9 +7,9 @@ from mha_core.scene.link import WITH_CLS
 from mha_core.scene.places import indices
 from pages._kit import (
     answers,
-    atlases,
     chooser,
     guests,
+    head_labels,
     matrices,
     model_info,
     model_source,
@@ -49,7 +49,7 @@ weights = sentences.show(
     trace, twin, scene, layer=layer, head=head, token=query, reports=opened, answered=answered
 )
 with st.container(horizontal=True, vertical_alignment="center"):
-    atlases.link(trace)
+    head_labels.atlas_link(trace)
     if of_layer.knows("w_o") and st.button(
         t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
     ):

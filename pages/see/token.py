@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import answers, atlases, chooser, heatmaps, model_info, refusals, state, views
+from pages._kit import answers, chooser, head_labels, heatmaps, model_info, refusals, state, views
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -25,7 +25,7 @@ def page() -> None:
     layer, head, token = subject.layer, subject.head, subject.token
     chooser.show_head(trace, layer=layer, head=head, query=token, limit=limit, sticky=True)
     answers.reading(trace, layer=layer, head=head, query=token)
-    atlases.link(trace)
+    head_labels.atlas_link(trace)
     model_info.layer(trace, subject.layer)
     model_info.collapsed(trace, subject.layer)
 

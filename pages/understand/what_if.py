@@ -4,7 +4,7 @@ import streamlit as st
 
 from mha_core.scene.changes import edits_of, read
 from mha_core.scene.places import indices
-from pages._kit import atlases, pair, refusals
+from pages._kit import head_labels, pair, refusals
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.understand._what_if import changed_answers, changes, moved, sides
@@ -38,7 +38,7 @@ both = [pair.PairSide(t("what_if.before"), before, layer, head, query)]
 if chosen:
     both.append(pair.PairSide(t("what_if.after"), after, layer, head, at))
 pair.view(both, key="what_if_view", answered=() if answered is None else answered.seen)
-atlases.link(before)
+head_labels.atlas_link(before)
 changes.heads(after, chosen, query=at)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")

@@ -13,7 +13,8 @@ from mha_core.focus.focus import focus_on
 from mha_core.scene.link import SETTINGS
 from mha_core.scene.page import HOME, compose, parts
 from mha_core.scene.scene import Scene
-from pages._kit import atlases, choice, compute, head_view, model_source, refusals
+from pages._kit import choice, compute, head_view, model_source, refusals
+from pages._kit.head_labels import measure_name
 from pages._kit.language import in_link
 from pages._kit.text import isolated, literal, said, short, t
 from pages._server import streamlit_parts
@@ -48,12 +49,12 @@ def show(subject: Subject) -> None:
             MEASURE,
             subject.atlas.measures,
             usual,
-            words=atlases.measure,
+            words=measure_name,
             width=210,
         )
         choice.draw(st.selectbox, t("atlas.decile"), DECILE, names, names[0], words=str, width=170)
     measure = st.session_state[MEASURE]
-    st.caption(t(f"atlas.about.{_kind(measure)}", measure=atlases.measure(measure)))
+    st.caption(t(f"atlas.about.{_kind(measure)}", measure=measure_name(measure)))
     found = compute.once(
         subject.atlas,
         _examples,

@@ -11,8 +11,9 @@ from mha_core.atlases import measures as of_texts
 from mha_core.atlases.query import Atlas
 from mha_core.figures.packed import Packed
 from mha_core.figures.strips import strips
-from pages._kit import atlases, charts, chooser, compute
+from pages._kit import charts, chooser, compute
 from pages._kit.chooser import NumberRow
+from pages._kit.head_labels import in_words, measure_name, percent
 from pages._kit.text import joined, literal, paragraph, t
 from pages.models._atlas.subject import Subject
 
@@ -38,12 +39,12 @@ def show(subject: Subject) -> None:
         st.markdown(t("atlas.none_why", count=len(subject.atlas.measures)))
         return
     first, *others = subject.claims
-    said = atlases.in_words(first)
+    said = in_words(first)
     with st.container(key="atlas_claim"):
         st.markdown(literal(f"{said[0].upper()}{said[1:]}"))
-    compared = {"shuffled": atlases.percent(first.shuffled), "chance": atlases.percent(first.chance)}
+    compared = {"shuffled": percent(first.shuffled), "chance": percent(first.chance)}
     lines = [
-        t("atlas.compared_fixed", fixed=atlases.percent(first.fixed), **compared)
+        t("atlas.compared_fixed", fixed=percent(first.fixed), **compared)
         if first.is_role
         else t("atlas.compared", **compared)
     ]
@@ -51,10 +52,10 @@ def show(subject: Subject) -> None:
         lines.append(t("atlas.by_position"))
     own = _own_values(subject).get(first.measure)
     if own is not None and not np.isnan(own):
-        lines.append(t("atlas.own", share=atlases.percent(own)))
+        lines.append(t("atlas.own", share=percent(own)))
     st.markdown(paragraph(lines))
     if others:
-        listed = [f"{atlases.measure(one.measure)} {atlases.percent(one.mean)}" for one in others]
+        listed = [f"{measure_name(one.measure)} {percent(one.mean)}" for one in others]
         st.markdown(t("atlas.also", list=literal(joined(listed))))
 
 
@@ -120,7 +121,7 @@ def _drawn(
     rows["own"] = pd.Series(dict(own), dtype=float)
     figure = strips(
         rows.drop(index=BESIDES).dropna(subset="mean"),
-        names={name: atlases.measure(name) for name in rows.index},
+        names={name: measure_name(name) for name in rows.index},
         words={name: t(f"atlas.column.{name}") for name in MARKS},
         hue=head,
         bold=claimed,
@@ -129,7 +130,7 @@ def _drawn(
     quantiles = [name for name in rows if name.startswith("q")]
     table = pd.DataFrame(
         {
-            t("atlas.measure"): [atlases.measure(name) for name in rows.index],
+            t("atlas.measure"): [measure_name(name) for name in rows.index],
             t("atlas.column.n"): rows["n"].to_numpy(),
         }
         | {t(f"atlas.column.{name}"): rows[name].round(3).to_numpy() for name in numbers}

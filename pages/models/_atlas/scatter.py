@@ -9,7 +9,8 @@ import streamlit as st
 from mha_core.atlases.query import Atlas
 from mha_core.figures.head_map import head_map
 from mha_core.figures.packed import Packed
-from pages._kit import atlases, charts, choice, compute, state
+from pages._kit import charts, choice, compute, state
+from pages._kit.head_labels import measure_name
 from pages._kit.text import t
 from pages.models._atlas.subject import Subject
 
@@ -53,7 +54,7 @@ def show(subject: Subject, axes: Axes) -> None:
         heads=_kept(subject, st.session_state[SHOWN]),
         chosen=(subject.layer, subject.head),
     )
-    title = t("atlas.map_title", x=atlases.measure(axes.across), y=atlases.measure(axes.up))
+    title = t("atlas.map_title", x=measure_name(axes.across), y=measure_name(axes.up))
     # The key changes with the head, so that the new chart does not keep the click that led to it.
     key = f"atlas_map-{subject.layer}-{subject.head}"
     charts.draw(
@@ -76,7 +77,7 @@ def _axis(atlas: Atlas, field: str, usual: tuple[str, ...]) -> str:
     names = atlas.measures
     first = next(name for name in (*usual, *names) if name in names)
     choice.draw(
-        st.selectbox, t(f"atlas.axis_{field[-1]}"), field, names, first, words=atlases.measure, width=180
+        st.selectbox, t(f"atlas.axis_{field[-1]}"), field, names, first, words=measure_name, width=180
     )
     return st.session_state[field]
 
@@ -114,7 +115,7 @@ def _drawn(
         of_measure = rows.loc[rows["measure"] == measure, list(NUMBERS)]
         names = {name: f"{letter}_{name}".removesuffix("_mean") for name in NUMBERS}
         points = points.join(of_measure.rename(columns=names))
-        words = {name: f"{atlases.measure(measure)} · {t(f'atlas.column.{name}')}" for name in NUMBERS}
+        words = {name: f"{measure_name(measure)} · {t(f'atlas.column.{name}')}" for name in NUMBERS}
         if axes.across != axes.up or letter == "x":
             table = table.join(of_measure.round(3).rename(columns=words))
     points["name"] = [f"{layer + 1}·{head + 1}" for layer, head in points.index]
@@ -123,7 +124,7 @@ def _drawn(
         points, table = points.loc[[*heads]], table.loc[[*heads]]
     figure = head_map(
         points,
-        axes=(atlases.measure(axes.across), atlases.measure(axes.up)),
+        axes=(measure_name(axes.across), measure_name(axes.up)),
         layers=[t("atlas.show_layer", layer=number + 1) for number in range(len(atlas.manifest["heads"]))],
         shuffled=t("atlas.column.shuffled"),
         chosen=chosen,

@@ -6,7 +6,7 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.catalogue import HubModel, hub_models
 from mha_core.sources.huggingface.files import INSTALL_PACKAGE, PACKAGE
-from pages._kit import atlases, model_source, refusals, state
+from pages._kit import head_labels, model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
 TO_HEADS = "to_heads"  # key of the link to the page Heads
@@ -43,7 +43,7 @@ def links(trace: AttentionTrace, *, layer: int, head: int) -> None:
             ("understand/steps.py", t("steps.title")),
         ):
             st.page_link(PAGES / page, label=label, icon=":material/arrow_forward:")
-        atlases.link(trace)
+        head_labels.atlas_link(trace)
 
 
 def gallery() -> None:

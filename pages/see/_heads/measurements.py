@@ -7,7 +7,7 @@ from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
 from mha_core.scene.scene import Scene
-from pages._kit import compute, heatmaps, role_labels
+from pages._kit import compute, head_labels, heatmaps
 from pages._kit.text import number, t
 
 # Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
@@ -22,12 +22,12 @@ def name_head(layer: int, head: int) -> None:
 def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
     """Draw the roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
     name_head(layer, head)
-    measured = role_labels.table(trace)
+    measured = head_labels.table(trace)
     if measured is not None:
         st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
         of_head = measured[(measured["layer"] == layer) & (measured["head"] == head)]
         table = of_head.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
-        table["role"] = table["role"].map(role_labels.name)
+        table["role"] = table["role"].map(head_labels.role_name)
         st.dataframe(
             table,
             hide_index=True,

@@ -13,9 +13,9 @@ from pages._kit import (
     answers,
     compute,
     explained,
+    head_labels,
     head_view,
     model_info,
-    role_labels,
 )
 from pages._kit.text import t, template
 from pages.see._heads import hidden_words
@@ -80,12 +80,12 @@ class SentenceWords(NamedTuple):
 
 
 def _words(trace: AttentionTrace) -> SentenceWords:
-    labels = role_labels.labels(trace)
+    labels = head_labels.labels(trace)
     roles = {
         number: [
             (label.name, label.text)
             for head in range(layer.n_heads)
-            for label in [labels.get((number, head), role_labels.NO_LABEL)]
+            for label in [labels.get((number, head), head_labels.NO_LABEL)]
         ]
         for number, layer in enumerate(trace.layers)
     }

@@ -9,11 +9,11 @@ from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from mha_core.scene.places import indices
 from pages._kit import (
-    atlases,
     cell_path,
     charts,
     chooser,
     compute,
+    head_labels,
     heatmaps,
     matrices,
     model_info,
@@ -78,7 +78,7 @@ def _steps() -> None:
         cell_path.draw(trace, **place, query=query, steps=river.STAGES, opens=shown in river.STAGES)
         river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
     chooser.show_head(trace, **place, query=query, limit=limit, in_browser=alone)
-    atlases.link(trace)
+    head_labels.atlas_link(trace)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
     if layer.knows("q") and (opened := views.fold(t("why.title"), key=why.FOLD)):
         with opened:

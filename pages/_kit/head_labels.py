@@ -1,18 +1,21 @@
-"""Labels for what heads are asked and for the roles they were measured to have."""
+"""Labels of heads: what they are asked, the roles they have, and what the atlas of their model says."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.analysis import roles
-from mha_core.atlases.claims import claims
+from mha_core.analysis import patterns, roles
+from mha_core.atlases import library
+from mha_core.atlases.claims import Claim, claims
+from mha_core.atlases.measures import ROLES
 from mha_core.atlases.query import Atlas
 from mha_core.traces.source import MiniSource, Source, TrainedSource
-from pages._kit import atlases, compute, model_info
-from pages._kit.text import t
+from pages._kit import compute, model_info
+from pages._kit.text import PAGES, t
 
 
 class ModelRoles(NamedTuple):
@@ -46,7 +49,7 @@ def labels(trace: AttentionTrace) -> dict[tuple[int, int], RoleLabel]:
 def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], RoleLabel]:
     source = model.source if isinstance(model, AttentionTrace) else model
     asked = {(last, head): label for head, label in enumerate(_asked(source))}
-    if (atlas := atlases.atlas_of(source)) is not None:
+    if (atlas := atlas_of(source)) is not None:
         return _in_atlas(atlas) | asked
     measured = _measured(source)
     return (measured_labels(measured.named) if measured else {}) | asked
@@ -55,7 +58,7 @@ def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], 
 def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
     """The labels of the heads in which something stands out."""
     return {
-        place: RoleLabel(first.measure, first.mean, atlases.measure(first.measure), atlases.in_words(first))
+        place: RoleLabel(first.measure, first.mean, measure_name(first.measure), in_words(first))
         for place, (first, *_) in compute.once(atlas, claims).items()
     }
 
@@ -63,7 +66,9 @@ def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
 def measured_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
     """The labels of heads by their role and score, as in `roles.labels`."""
     return {
-        head: RoleLabel(role, score, name(role), t("roles.label", role=name(role), score=f"{score:.2f}"))
+        head: RoleLabel(
+            role, score, role_name(role), t("roles.label", role=role_name(role), score=f"{score:.2f}")
+        )
         for head, (role, score) in named.items()
     }
 
@@ -94,7 +99,7 @@ def _asked(source: Source) -> list[RoleLabel]:
     ]
 
 
-def name(role: str) -> str:
+def role_name(role: str) -> str:
     """A role in words."""
     return t(f"role.{role}")
 
@@ -118,3 +123,59 @@ def _measured(source: Source) -> ModelRoles | None:
         return ModelRoles(table, roles.labels(table))
 
     return compute.kept("roles", str(source), measure)
+
+
+def atlas_of(source: Source) -> Atlas | None:
+    """The atlas of a source's model; None without one, and where the page Atlas says what is wrong."""
+    try:
+        return library.of(source)
+    except MhaError:
+        return None
+
+
+def atlas_link(trace: AttentionTrace) -> None:
+    """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
+    if (found := compute.once(compute.model_of(trace), _atlas_link)) is None:
+        return
+    if st.button(found.label, key="to_atlas", type="tertiary", icon=":material/arrow_forward:"):
+        st.switch_page(PAGES / "models/atlas.py", query_params={"atlas": found.folder})
+
+
+class AtlasLink(NamedTuple):
+    """The label of the link to an atlas, and the name of the atlas's folder."""
+
+    label: str
+    folder: str
+
+
+def _atlas_link(model: Source | AttentionTrace) -> AtlasLink | None:
+    atlas = atlas_of(model.source if isinstance(model, AttentionTrace) else model)
+    if atlas is None:
+        return None
+    return AtlasLink(t("atlas.link", count=f"{atlas.n_texts:,}"), atlas.folder.name)
+
+
+def measure_name(name: str) -> str:
+    """A measure of an atlas in words."""
+    if name in ROLES:
+        return t(f"role.{name}")
+    return t(f"roles.pattern.{name}") if name in patterns.MEASURES else t(f"atlas.measure.{name}")
+
+
+def in_words(claim: Claim) -> str:
+    """A claim in words: what a head does, in how many texts, with the interval; without markup."""
+    said = t(
+        f"atlas.claim_{'role' if claim.is_role else 'weight'}",
+        measure=measure_name(claim.measure),
+        share=percent(claim.mean),
+        count=f"{claim.n:,}",
+    )
+    if claim.low == claim.high:  # all texts are alike
+        return said
+    low, high = (100 * end for end in (claim.low, claim.high))
+    digits = 0 if round(low) != round(high) else 1
+    return t("atlas.claim_interval", claim=said, low=f"{low:.{digits}f}", high=f"{high:.{digits}f}")
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}"
