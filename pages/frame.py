@@ -8,9 +8,8 @@ import streamlit as st
 from mha_core.scene.link import APP_ONLY
 from pages._kit import components, controls, guests, model_source, state
 from pages._kit.controls import with_sentence
-from pages._kit.language import choose_language, chosen_language
 from pages._kit.opened_link import say
-from pages._kit.text import PAGES, drawing, t
+from pages._kit.text import PAGES, choose_language, chosen_language, drawing, t
 from pages._server import streamlit_parts
 
 

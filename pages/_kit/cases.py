@@ -11,8 +11,8 @@ import streamlit as st
 from mha_core.focus.token_names import as_number
 from mha_core.scene import page
 from mha_core.scene.scene import Scene
-from pages._kit import components, language, state
-from pages._kit.text import ASSETS, t
+from pages._kit import components, state
+from pages._kit.text import ASSETS, DEFAULT, in_link, language, t
 
 FIELD = "case"  # in an address: the number of the case that it opens
 EMPHASIS = re.compile(r"\*(.+?)\*")
@@ -36,7 +36,7 @@ class Case:
 
     @property
     def link(self) -> str:
-        return self.links.get(language.language(), self.links[language.DEFAULT])
+        return self.links.get(language(), self.links[DEFAULT])
 
     @property
     def scene(self) -> Scene:
@@ -55,7 +55,7 @@ class Case:
     def address(self) -> str:
         """The relative address that opens it from any page."""
         parts = page.parts(self.link)
-        values = {**parts.values, FIELD: str(self.number), **language.in_link()}
+        values = {**parts.values, FIELD: str(self.number), **in_link()}
         return f"./{page.compose(parts._replace(values=values))}"
 
 
@@ -64,7 +64,7 @@ def cases() -> tuple[Case, ...]:
     """The cases in their order."""
     entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
     return tuple(
-        Case(number, one["case"], {language.DEFAULT: one["link"], **one.get("links", {})})
+        Case(number, one["case"], {DEFAULT: one["link"], **one.get("links", {})})
         for number, one in enumerate(entries, start=1)
     )
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages._kit.language import DEFAULT
-from pages._kit.text import catalogue, t
+from pages._kit.text import DEFAULT, catalogue, t
 
 WORDED = ("architecture", "kind", "mask", "position")  # fields of a scene whose values have translated words
 SHOWN = "shown_"  # prefix of the visible control's key; the invisible one has the key of the field

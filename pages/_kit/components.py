@@ -14,8 +14,17 @@ import streamlit as st
 from mha_core.export import scripts
 from mha_core.training import checkpoints
 from pages._kit import state
-from pages._kit.language import COOKIE, DEFAULT, language, shared_language
-from pages._kit.text import catalogue, joined, t, template, templates
+from pages._kit.text import (
+    COOKIE,
+    DEFAULT,
+    catalogue,
+    joined,
+    language,
+    shared_language,
+    t,
+    template,
+    templates,
+)
 from pages._server import limits, streamlit_parts
 
 # A component's own script fetches its module with all imports and its style sheets at once. Streamlit itself

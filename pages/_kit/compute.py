@@ -28,7 +28,7 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
 from pages._kit import model_source, uploads
-from pages._kit.language import language
+from pages._kit.text import language
 from pages._server import limits
 from pages._server.turns import HEAVY_BYTES, in_turn
 

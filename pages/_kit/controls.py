@@ -12,10 +12,20 @@ from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, uploads
-from pages._kit.language import CHOSEN, DEFAULT, LANG, language, languages, usual_language
 from pages._kit.opened_link import CONTROLS, max_characters, max_values, offered_sources
 from pages._kit.state import current, go, name_tokens, setting, stay_within
-from pages._kit.text import catalogue, literal, said, t
+from pages._kit.text import (
+    CHOSEN,
+    DEFAULT,
+    LANG,
+    catalogue,
+    language,
+    languages,
+    literal,
+    said,
+    t,
+    usual_language,
+)
 from pages._server import streamlit_parts
 
 SENTENCE = 72  # pixels of its field: two lines

@@ -14,8 +14,7 @@ from mha_core import resources
 from mha_core.scene.scene import Scene
 from pages._kit import cases, components, refusals, uploads
 from pages._kit.compute import Nearest
-from pages._kit.language import in_link
-from pages._kit.text import t
+from pages._kit.text import in_link, t
 
 INVITED = "headscope_invited"  # cookie: whether the browser has followed or closed the invitation
 FIRST_LESSON = "./lessons?lesson=heads&screen=1"

@@ -15,8 +15,7 @@ from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import position
 from mha_core.traces.tokens import Sides
 from pages._kit import components, compute, state
-from pages._kit.language import language
-from pages._kit.text import said
+from pages._kit.text import language, said
 
 EXPLAINED = "head_view_explained"  # key in the session: the number that is explained
 HEIGHT, WITH_MATRICES = 530, 1000  # pixels until it is drawn (components.HEIGHT)

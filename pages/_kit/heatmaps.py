@@ -14,8 +14,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
 from mha_core.export import head_view as views
 from pages._kit import charts, components, explained, state
-from pages._kit.language import language
-from pages._kit.text import t, template
+from pages._kit.text import language, t, template
 
 # How the names of those texts of the head view begin that matrix_gallery.js uses, too.
 SHARED_TEXTS = (

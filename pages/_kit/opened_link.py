@@ -18,8 +18,7 @@ from mha_core.scene.page import PAGES, SEPARATOR
 from mha_core.scene.places import clamped, shape_of
 from mha_core.scene.scene import DEFAULTS, NESTED, Opened, Scene, scene_of_values
 from pages._kit import choice, compute, model_source
-from pages._kit.language import LANG, language, languages
-from pages._kit.text import joined, literal, paragraph, t
+from pages._kit.text import LANG, joined, language, languages, literal, paragraph, t
 from pages._server import limits, streamlit_parts
 
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)  # each has its control

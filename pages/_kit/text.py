@@ -1,18 +1,27 @@
-"""The texts of the app in the reader's language, escaping of user text, and the paths of the files."""
+"""The reader's language, the texts of the app in it, escaping of user text, and the paths of the files."""
 
 import json
 import re
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterable
+from contextvars import ContextVar
 from functools import cache, reduce
 from pathlib import Path
 
+import streamlit as st
+
 from mha_core.errors import SEPARATORS, Listed, MhaError, Phrase
-from pages._kit.language import DEFAULT, FILES, language
+from pages._server.streamlit_parts import after_history, begin_with
 
 PAGES = Path(__file__).parents[1]  # in a checkout and in a wheel alike
 ASSETS = PAGES.parent / "assets"
+FILES = ASSETS / "languages"
+DEFAULT = "en"
+LANG = "lang"  # the parameter of a link
+CHOSEN = "language_chosen"  # key in the session: whether the visitor has used the switch
+COOKIE = "headscope_language"  # where a browser remembers what was chosen (streamlit/address.js)
+_run_language: ContextVar[str | None] = ContextVar("language", default=None)
 # Characters with a meaning in Markdown, its math, or Streamlit's directives.
 SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # Streamlit replaces dashes, arrows, addresses and icons even where they are escaped. An invisible joiner
@@ -25,14 +34,76 @@ RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
 
 
 @cache
+def languages() -> tuple[str, ...]:
+    """The languages of the files in assets/languages; those of error messages have a dot in their names."""
+    return tuple(sorted(path.stem for path in FILES.glob("*.json") if "." not in path.stem))
+
+
+def language() -> str:
+    """The language of this run, chosen by the frame; a fragment that runs alone chooses it itself."""
+    return _run_language.get() or choose_language()
+
+
+def choose_language() -> str:
+    """Choose the language of the rest of the run: the switch's, else ``?lang=``, else `usual_language`."""
+    link = st.query_params.get(LANG)
+    asked = link if after_history() else st.session_state.get(LANG, link)
+    chosen = asked if asked in languages() else usual_language()
+    set_language(chosen)
+    return chosen
+
+
+def set_language(name: str) -> None:
+    """Use this language for the rest of the run, or of the answer to a request."""
+    _run_language.set(name)
+
+
+def usual_language() -> str:
+    """The language chosen earlier in this browser, else the browser's own, else English."""
+    return first_known([_remembered(), st.context.locale])
+
+
+def first_known(tags: Iterable[str | None]) -> str:
+    """The first of these languages, or tags such as ``zh-CN``, that has a catalogue; else English."""
+    names = (re.split("[-;]", str(tag))[0] for tag in tags)
+    return next((name for name in names if name in languages()), DEFAULT)
+
+
+def _remembered() -> str | None:
+    """The language that was chosen earlier in this browser, which another site's frame may not see."""
+    return st.context.cookies.get(COOKIE)
+
+
+def chosen_language() -> str | None:
+    """The language that this visitor has switched to; None as long as a link or the browser decides."""
+    return language() if st.session_state.get(CHOSEN) else None
+
+
+def shared_language() -> str | None:
+    """The language of links that this visitor shares, if it was chosen with the switch, now or earlier."""
+    return language() if chosen_language() or _remembered() in languages() else None
+
+
+def in_link() -> dict[str, str]:
+    """The language parameter of our own links; none if their page would have that language anyway."""
+    return {} if language() == usual_language() else {LANG: language()}
+
+
+def begin_in_language(name: str) -> None:
+    """Make the control of that name start with the reader's language, which the link then contains."""
+    if language() != DEFAULT and name not in st.session_state and name not in st.query_params:
+        begin_with(name, language())
+
+
+@cache
 def drawing(file: str) -> str:
     """An SVG file of assets as a data address; Streamlit would read the file in each run."""
     return f"data:image/svg+xml;base64,{b64encode((ASSETS / file).read_bytes()).decode()}"
 
 
 @cache
-def catalogue(language: str) -> dict[str, str]:
-    return json.loads((FILES / f"{language}.json").read_text(encoding="utf-8"))
+def catalogue(name: str) -> dict[str, str]:
+    return json.loads((FILES / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def t(key: str, /, **values: object) -> str:
@@ -72,9 +143,9 @@ def paragraph(sentences: Iterable[str]) -> str:
 
 
 @cache
-def messages(language: str) -> dict[str, str]:
+def messages(name: str) -> dict[str, str]:
     """The templates of errors and phrases in a language, by the English ones; some may be missing."""
-    file = FILES / f"errors.{language}.json"
+    file = FILES / f"errors.{name}.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 

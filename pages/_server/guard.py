@@ -10,8 +10,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mha_core import resources
-from pages._kit.language import COOKIE, LANG, first_known, set_language
-from pages._kit.text import t
+from pages._kit.text import COOKIE, LANG, first_known, set_language, t
 from pages._server import limits, logs, streamlit_parts
 
 RETRY = 30  # seconds

@@ -60,7 +60,7 @@ TABLE = {
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
     f" late:mha_core.analysis.* late:mha_core.lessons.* late:mha_core.room.* late:segno"
     f" late:mha_core.atlases.* {FLAT}",
-    "pages/_server/*": "streamlit starlette mha_core mha_core.* pages._kit.text pages._kit.language",
+    "pages/_server/*": "streamlit starlette mha_core mha_core.* pages._kit.text",
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.* pages._server.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.* pages._server.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*"

@@ -27,7 +27,7 @@ from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.traces.matrices import MATRICES
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import language, text
+from pages._kit import text
 from pages._kit.choice import WORDED
 from pages._kit.text import literal, said
 from pages.models._real import literature
@@ -367,18 +367,17 @@ def two_languages(tmp_path, monkeypatch):
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(words), encoding="utf-8")
     (tmp_path / "notes.txt").write_text("no language", encoding="utf-8")
-    for module in (text, language):
-        monkeypatch.setattr(module, "FILES", tmp_path)
+    monkeypatch.setattr(text, "FILES", tmp_path)
     text.catalogue.cache_clear()
-    language.languages.cache_clear()
+    text.languages.cache_clear()
     yield
     text.catalogue.cache_clear()
-    language.languages.cache_clear()
+    text.languages.cache_clear()
 
 
 @pytest.mark.usefixtures("two_languages")
 def test_each_catalogue_is_a_language():
-    assert language.languages() == ("de", "en")
+    assert text.languages() == ("de", "en")
 
 
 @pytest.mark.usefixtures("two_languages")
@@ -442,10 +441,9 @@ def german(tmp_path, monkeypatch):
         },
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(words), encoding="utf-8")
-    for module in (text, language):
-        monkeypatch.setattr(module, "FILES", tmp_path)
+    monkeypatch.setattr(text, "FILES", tmp_path)
     monkeypatch.setattr(text, "language", lambda: "de")
-    clear = (text.catalogue.cache_clear, text.messages.cache_clear, language.languages.cache_clear)
+    clear = (text.catalogue.cache_clear, text.messages.cache_clear, text.languages.cache_clear)
     for one in clear:
         one()
     yield
@@ -499,7 +497,7 @@ def test_a_message_is_shown_in_the_readers_language(kind):
 
 @pytest.mark.usefixtures("german")
 def test_a_file_of_messages_is_not_a_language():
-    assert language.languages() == ("de", "en")
+    assert text.languages() == ("de", "en")
 
 
 @pytest.mark.parametrize("kind", SENTENCES)

@@ -6,7 +6,7 @@ from html import escape
 import streamlit as st
 
 from pages._kit.cases import Case
-from pages._kit.language import language
+from pages._kit.text import language
 from pages.learn._cases.pictures import TALL, WIDE, picture
 
 

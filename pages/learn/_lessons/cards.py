@@ -5,8 +5,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.lessons.lesson import Lesson, LessonError
 from pages._kit import components
-from pages._kit.language import in_link
-from pages._kit.text import literal, said, t, templates
+from pages._kit.text import in_link, literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import library, opening, place, seat, texts
 

@@ -7,8 +7,7 @@ from mha_core import MhaError
 from mha_core.lessons.item import Item
 from mha_core.lessons.question import Find
 from mha_core.lessons.spread import spread
-from pages._kit.language import language
-from pages._kit.text import catalogue, joined, said, t, template
+from pages._kit.text import catalogue, joined, language, said, t, template
 from pages.learn._lessons import items, question_data, reveal, signs, texts
 
 if TYPE_CHECKING:

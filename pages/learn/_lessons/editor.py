@@ -25,8 +25,7 @@ from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Tokens
-from pages._kit.language import language
-from pages._kit.text import joined, literal, said, t
+from pages._kit.text import joined, language, literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, library, opening, place, texts
 from pages.learn._lessons.place import Place

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from mha_core import MhaError
 from pages._kit import components
-from pages._kit.language import in_link, language
-from pages._kit.text import t
+from pages._kit.text import in_link, language, t
 from pages.learn._lessons import library, place, reveal, screen, texts
 from pages.learn._lessons.place import Place
 

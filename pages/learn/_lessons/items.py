@@ -12,7 +12,7 @@ from mha_core.lessons.item import like as like_case
 from mha_core.scene.changes import edits_of, read
 from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source
-from pages._kit.language import language
+from pages._kit.text import language
 from pages.learn._lessons.place import Place
 
 Result = TypeVar("Result")

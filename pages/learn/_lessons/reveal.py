@@ -8,8 +8,7 @@ from mha_core.lessons.item import Item, Question, Run
 from mha_core.lessons.question import Choose, Find
 from mha_core.scene.scene import Scene
 from pages._kit import cell_path, components, pair
-from pages._kit.language import in_link
-from pages._kit.text import short, t
+from pages._kit.text import in_link, short, t
 from pages.learn._lessons import interpretation, items, place, texts
 from pages.learn._lessons.place import Place
 

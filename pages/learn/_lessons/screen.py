@@ -7,8 +7,8 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item
-from pages._kit import components, language, state
-from pages._kit.text import said, t, templates
+from pages._kit import components, state
+from pages._kit.text import in_link, said, t, templates
 from pages.learn._lessons import answers, items, library, place, question_data, reveal, texts
 from pages.learn._lessons.place import Place
 
@@ -86,7 +86,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             "ask": texts.ask_of(item.question, item.scene) if here.like and item else texts.ask(here),
             "problem": now.get(PROBLEM, ""),
             "projector": place.projected(),
-            "cards": f"./lessons{_query(language.in_link())}",
+            "cards": f"./lessons{_query(in_link())}",
             "focus": state.address(),
             "texts": templates("lessons.js_"),
             "room": _in_room(here),

@@ -14,8 +14,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
-from pages._kit.language import in_link, language
-from pages._kit.text import literal, said, t, templates
+from pages._kit.text import in_link, language, literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import answers, ending, items, library, place, screen, texts
 from pages.learn._lessons.place import Place

@@ -6,8 +6,7 @@ from mha_core.lessons.lesson import Lesson, in_language
 from mha_core.lessons.question import Estimate, Find, Order
 from mha_core.scene import changes
 from mha_core.scene.scene import Scene
-from pages._kit.language import language
-from pages._kit.text import t
+from pages._kit.text import language, t
 from pages.learn._lessons.place import Place
 
 

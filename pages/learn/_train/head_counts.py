@@ -21,8 +21,7 @@ from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, model_info, state
-from pages._kit.language import in_link
-from pages._kit.text import joined, paragraph, t
+from pages._kit.text import in_link, joined, paragraph, t
 
 HALF = 0.5  # of the answers
 CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits

@@ -23,8 +23,7 @@ from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, choice, compute, head_view, model_info, state, uploads
-from pages._kit.language import DEFAULT, begin_in_language
-from pages._kit.text import PAGES, literal, said, t
+from pages._kit.text import DEFAULT, PAGES, begin_in_language, literal, said, t
 from pages._server import limits
 
 MAX_SEED = 999

@@ -15,8 +15,7 @@ from mha_core.scene.page import HOME, compose, parts
 from mha_core.scene.scene import Scene
 from pages._kit import choice, compute, head_view, model_source, refusals
 from pages._kit.head_labels import measure_name
-from pages._kit.language import in_link
-from pages._kit.text import isolated, literal, said, short, t
+from pages._kit.text import in_link, isolated, literal, said, short, t
 from pages._server import streamlit_parts
 from pages.models._atlas.subject import Subject
 

@@ -14,8 +14,7 @@ from mha_core.atlases.query import Atlas
 from mha_core.scene.scene import DEFAULTS
 from mha_core.traces.source import TrainedSource
 from pages._kit import choice, compute, model_info, model_source, refusals, state
-from pages._kit.language import language
-from pages._kit.text import t
+from pages._kit.text import language, t
 
 
 class Subject(NamedTuple):
