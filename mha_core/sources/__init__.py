@@ -1,7 +1,7 @@
 """The sources of traces. A source is a function from a text to an `AttentionTrace`.
 
-A new source is a file here with such a function, a line in `SOURCES`, and its arguments as an overload of
-`trace`. Any other name is the name of a Hugging Face model.
+A new source is a file here with such a function, a line in `SOURCES`, its signature in `TraceFunction`, and
+its arguments in the docstring of `trace`. Any other name is the name of a Hugging Face model.
 """
 
 import inspect
@@ -9,20 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from os import PathLike
-from typing import Any, Literal, TypeGuard, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 
-from torch import Tensor, nn, uint8
+from torch import nn, uint8
 
 from mha_core import device as devices
-from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, Phrase, at_least_1, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
-from mha_core.sources.huggingface import batches, logits, model
-from mha_core.sources.huggingface.tokenizer import Ids, PerToken
-from mha_core.traces.tokens import MAX_TOKENS
+from mha_core.sources.huggingface import batches, model
+from mha_core.sources.huggingface.tokenizer import Ids
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
-from mha_core.training.language import MAX_WORDS
 
 Reduced = TypeVar("Reduced")
 SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": random_weights.trace, "mini": mini.trace}
@@ -36,78 +33,47 @@ SYNONYMS = {
 }
 
 
-@overload
-def trace(
-    text: str,
-    *,
-    source: Literal["random"] = "random",
-    h: int = 8,
-    d_model: int = 512,
-    seed: int = 0,
-    layers: int = 1,
-    d_k: int | None = None,
-    d_v: int | None = None,
-    n_kv_heads: int | None = None,
-    position: str = "sinusoidal",
-    mask: str | Tensor | None = "full",
-    bias: bool = True,
-    limit: int = MAX_TOKENS,
-    max_bytes: int = random_weights.MAX_BYTES,
-    max_flops: int = random_weights.MAX_FLOPS,
-    device: str | None = None,
-    edits: Sequence[Edit] = (),
-) -> AttentionTrace: ...
+Random = ParamSpec("Random")
+Mini = ParamSpec("Mini")
 
 
-@overload
-def trace(
-    text: str,
-    *,
-    source: Literal["mini"],
-    h: int = 4,
-    d_model: int = 64,
-    architecture: str = "glass-box",
-    trained: bool = True,
-    limit: int = MAX_WORDS,
-    device: str | None = None,
-    edits: Sequence[Edit] = (),
-) -> AttentionTrace: ...
+class TraceFunction(Protocol[Random, Mini]):
+    """The signatures of `trace`: of the built-in sources, of a model by its name, and of one in memory."""
+
+    @overload
+    def __call__(self, *args: Random.args, **settings: Random.kwargs) -> AttentionTrace: ...
+
+    @overload
+    def __call__(self, *args: Mini.args, **settings: Mini.kwargs) -> AttentionTrace: ...
+
+    @overload
+    def __call__(
+        self,
+        text: str | Ids,
+        *,
+        source: str | PathLike[str],
+        revision: str | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+        **reading: Unpack[model.Reading],
+    ) -> AttentionTrace: ...
+
+    @overload
+    def __call__(
+        self, text: str | Ids, *, source: nn.Module, tokenizer: Any = None, **reading: Unpack[model.Reading]
+    ) -> AttentionTrace: ...
+
+    def __call__(self, *args: Any, **settings: Any) -> AttentionTrace: ...
 
 
-@overload
-def trace(
-    text: str | Ids,
-    *,
-    source: str | PathLike[str],
-    revision: str | None = None,
-    target: str | Ids | None = None,
-    attention_mask: PerToken | None = None,
-    position_ids: PerToken | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    limit: int = MAX_TOKENS,
-    edits: Sequence[Edit] = (),
-    answers: bool | Sequence[int | str] = False,
-    max_bytes: int = logits.MAX_BYTES,
-) -> AttentionTrace: ...
+def _with_signatures(
+    random: Callable[Random, AttentionTrace], mini: Callable[Mini, AttentionTrace]
+) -> Callable[[Callable[..., AttentionTrace]], TraceFunction[Random, Mini]]:
+    """To type checkers a function has the signatures of its sources; when it runs it is the same."""
+    return cast(Any, lambda function: function)
 
 
-@overload
-def trace(
-    text: str | Ids,
-    *,
-    source: nn.Module,
-    tokenizer: Any = None,
-    target: str | Ids | None = None,
-    attention_mask: PerToken | None = None,
-    position_ids: PerToken | None = None,
-    limit: int = MAX_TOKENS,
-    edits: Sequence[Edit] = (),
-    answers: bool | Sequence[int | str] = False,
-    max_bytes: int = logits.MAX_BYTES,
-) -> AttentionTrace: ...
-
-
+@_with_signatures(random_weights.trace, mini.trace)
 def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTrace:
     """Send a text through multi-head attention and record every tensor of it.
 
@@ -119,25 +85,52 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     - the id of a model on the Hugging Face hub, or a folder with one;
     - a transformers model in memory, with its tokenizer; it is not changed.
 
-    h is the number of heads, d_model the width of a token's vector, by default ``d_k = d_v = d_model / h``.
-    `position` is none, sinusoidal, learned, rotary or alibi; `mask` a name or a boolean (query, key) tensor,
-    True where a query may look. With ``layers > 1`` the output of one layer is the input of the next,
-    directly. `architecture` is glass-box, standard, one-layer, grouped-query, multi-query or latent, and
-    ``trained=False`` takes that model with its weights before training. `target` is the text of the decoder
-    of an encoder–decoder; by default the model generates it. Transformers models also take token ids instead
-    of a text and of a target; the ids of a target get the decoder's start token in front. A text gets the
-    special tokens of its tokenizer. The output of a chat template has them already, so give its ids.
-    `attention_mask` (1 for a token that is read, 0 for padding) and `position_ids`, one number for each
-    token, are passed to such a model unchanged. Ids whose positions begin again, without a mask, are packed
-    texts that do not see each other, as in transformers. `limit` is the largest number of tokens.
-    `max_bytes` limits the memory of random weights, by default to 2 GB. ``random_weights.nbytes`` estimates
-    it: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with the counts of numbers in one layer
-    and for one token. `max_flops` limits the operations, by default to 2 · 10¹²; a product and a sum count
-    as one each. `edits` change attention while it is computed, as in
-    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With
-    ``answers=True`` the trace has a transformers model's words at hidden tokens, or for the next token, in
-    `answers`. It always has those of small models, whose answers to each question about a word are in
-    `questions`.
+    For all of them:
+
+    - `limit`: The largest number of tokens.
+    - `device`: Where it computes, by default on CUDA, else Apple MPS, else the CPU. A model in memory stays
+      where it is.
+    - `edits`: Changes of attention while it is computed, as in
+      ``edits=[mha.edits.Hide(rows="it", keys="animal")]``. The trace has them in `edits`.
+
+    For random weights and small models:
+
+    - `h`: The number of heads.
+    - `d_model`: The width of a token's vector.
+
+    For random weights:
+
+    - `seed`: The number from which weights are drawn.
+    - `layers`: The number of layers. The output of one is the input of the next, directly.
+    - `d_k`, `d_v`: The widths of a head's keys and values, by default ``d_model / h``.
+    - `n_kv_heads`: The number of heads of keys and values, which the h heads share; by default h.
+    - `position`: none, sinusoidal, learned, rotary or alibi.
+    - `mask`: A name, or a boolean (query, key) tensor that is True where a query may look.
+    - `bias`: Whether the projections add a bias.
+    - `max_bytes`: A limit of memory, by default 2 GB. ``random_weights.nbytes`` estimates what is needed:
+      about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with the counts of numbers in one layer and
+      for one token.
+    - `max_flops`: A limit of operations, by default 2 · 10¹²; a product and a sum count as one each.
+
+    For small models, whose traces always have `answers`, and in `questions` those about each word:
+
+    - `architecture`: glass-box, standard, one-layer, grouped-query, multi-query or latent.
+    - `trained`: False takes the model with its weights before training.
+
+    For transformers models, which also take the ids of tokens instead of a text or a target:
+
+    - `revision`: The commit, branch or tag of a model on the hub.
+    - `dtype`: The precision of the weights, such as bfloat16.
+    - `tokenizer`: The tokenizer of a model in memory. A text gets its special tokens; the output of a chat
+      template has them already, so give its ids.
+    - `target`: The text of the decoder of an encoder–decoder, by default what the model generates. The ids
+      of a target get the decoder's start token in front.
+    - `attention_mask`: For each token 1 if it is read and 0 for padding, passed to the model unchanged.
+    - `position_ids`: A position for each token, passed unchanged. Ids whose positions begin again, without
+      a mask, are packed texts that do not see each other, as in transformers.
+    - `answers`: True for the model's words at hidden tokens, or for the next token, in the trace's `answers`;
+      a list of tokens, as in ``answers=[-1]``, for the words at these.
+    - `max_bytes`: A limit of memory for the scores of these words.
 
     >>> mha.trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
@@ -150,7 +143,7 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     _check_text(text, source)
     with devices.memory_errors(Phrase("This trace")):
         if _is_built_in(source):
-            return SOURCES[source](text, **settings)
+            return SOURCES[source](text, source=source, **settings)
         return model.trace(text, source=source, **settings)
 
 
@@ -177,12 +170,7 @@ def trace_many(
 
 
 def trace_many(
-    texts: Iterable[str | Ids],
-    *,
-    source: str | PathLike[str] | nn.Module = "random",
-    batch: int = 32,
-    reduce: Callable[[AttentionTrace], Any] | None = None,
-    **settings: Any,
+    texts: Any, *, source: Any = "random", batch: int = 32, reduce: Any = None, **settings: Any
 ) -> Iterator[Any]:
     """The traces of many texts, in their order, each equal to the result of `trace`.
 
@@ -239,7 +227,7 @@ def outcomes_of(
 ) -> Iterator[Any]:
     """As `trace_many`, with the `MhaError` of a text that cannot be traced in place of its result."""
     if _is_built_in(source):
-        return _one_by_one(texts, SOURCES[source], settings, reduce)
+        return _one_by_one(texts, source, settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
     ready = model.model_of(source, **settings)
     return batches.outcomes(ready, texts, targets=targets, batch=batch, reduce=reduce, **limit)
@@ -257,12 +245,12 @@ def weights_digest(source: str | PathLike[str] | nn.Module, **settings: Any) -> 
     return digest.hexdigest()[:16]
 
 
-def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Callable | None) -> Iterator:
+def _one_by_one(texts: Iterable, source: str, settings: dict, reduce: Callable | None) -> Iterator:
     for text in texts:
         try:
-            _check_text(text, "random")
+            _check_text(text, source)
             with devices.memory_errors(Phrase("This trace")):
-                trace = source(text, **settings)
+                trace = SOURCES[source](text, source=source, **settings)
         except MhaError as error:
             yield error
         else:
@@ -346,7 +334,10 @@ def check_settings(source: Any, settings: dict[str, Any]) -> None:
 def _arguments(source: Any) -> list[str]:
     """The arguments of a source besides the text; names that are not in `SOURCES` are transformers models."""
     function = SOURCES[source] if _is_built_in(source) else model.trace
-    return [name for name in inspect.signature(function).parameters if name not in ("text", "source")]
+    names = [*inspect.signature(function).parameters]
+    if names[-1] == "reading":
+        names[-1:] = model.Reading.__annotations__
+    return [name for name in names if name not in ("text", "source")]
 
 
 def _description(source: Any) -> str:

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from math import log
+from typing import Literal
 
 import regex
 import torch
@@ -37,6 +38,7 @@ CHINESE, LATIN = regex.compile(r"\p{Han}"), regex.compile(r"\p{Latin}+")
 def trace(
     text: str,
     *,
+    source: Literal["mini"],
     h: int = 4,
     d_model: int = 64,
     architecture: str = "glass-box",
@@ -49,12 +51,11 @@ def trace(
 
     Text that is mostly Chinese goes to the Chinese model, any other text to the English one. The models
     read any word. Of a word outside the vocabulary they know only the form, and `trace.tokens.unknown` has
-    its position. ``trained=False`` selects the same model before its first training step.
+    its position. The arguments are explained in `mha_core.trace`.
 
     `questions` of the trace has the model's answer to each question at each token, in words of the text;
     "[CLS]" means that there is nothing to find. `answers` has the noun that a word stands for or belongs to,
-    and for a hidden word, ``[MASK]``, the words that it could be. `edits` change attention while it is
-    computed, and with it the answers.
+    and for a hidden word, ``[MASK]``, the words that it could be. Edits change the answers, too.
 
     Raises `MhaError` for a model that is not shipped, and names the nearest that are; for edits that do not
     fit; and for a text that is empty or longer than `limit` tokens.

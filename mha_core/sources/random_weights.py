@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,7 @@ def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
 def trace(
     text: str,
     *,
+    source: Literal["random"] = "random",
     h: int = 8,
     d_model: int = 512,
     seed: int = 0,
@@ -66,9 +67,7 @@ def trace(
     The vector of a word depends only on the word and the seed, a weight matrix on its layer, its name, its
     shape and the seed. With ``layers > 1`` the output Z of one layer is directly the X of the next; a
     transformer block would add a residual connection, a norm and an MLP.
-    `position` is one of `positions.POSITIONS`, `mask` a name for `masks.build` or a boolean (query, key)
-    tensor. The defaults h 8 and d_model 512 are the base setting of Vaswani et al. 2017. `edits` change
-    attention while it is computed.
+    The arguments are explained in `mha_core.trace`.
 
     Raises `MhaError` for sizes and edits that do not fit, unknown names, and texts that are empty or longer
     than `limit` tokens; also, before anything is allocated, where `nbytes` exceeds `max_bytes` or `flops`

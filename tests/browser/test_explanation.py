@@ -49,7 +49,7 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
 
 def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     """Another layer, another head, the cell; or another layer, the way to Z, the cell."""
-    trace = mini.trace(SCENE.text, h=SCENE.h, d_model=SCENE.d_model)
+    trace = mini.trace(SCENE.text, source="mini", h=SCENE.h, d_model=SCENE.d_model)
     page = visit(f"{app}?edits=temperature%2Cby%3D2")  # Heads shows the model as it is
     view = eye(page)
     panel = view.view.locator(".explanation")

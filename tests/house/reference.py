@@ -10,9 +10,12 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import get_overloads
 
 import mha_core as mha
+from mha_core import sources
+from mha_core.sources.huggingface import model
 
 PATH = Path(mha.__file__).with_name("REFERENCE.md")
 INTRODUCTION = """\
@@ -127,7 +130,9 @@ def _described(name: str, value: object) -> Iterator[str]:
         yield from _of_class(value)
     else:
         several = get_overloads(value) or [value]
-        yield _code("\n".join(_signature(_parsed(one)) for one in several))
+        if name == "trace":  # its built-in sources, and the models of transformers
+            several = [*sources.SOURCES.values(), *get_overloads(sources.TraceFunction.__call__)[-2:]]
+        yield _code("\n".join(_signature(_whole(one, name)) for one in several))
         yield _prose(value.__doc__)
 
 
@@ -162,6 +167,26 @@ def _parsed(value: object) -> ast.FunctionDef | ast.ClassDef:
     """The definition in the source, with annotations as written, in every Python."""
     [node] = ast.parse(textwrap.dedent(inspect.getsource(value))).body
     return Unquoted().visit(node)
+
+
+def _whole(function: FunctionType, name: str) -> ast.FunctionDef:
+    """The definition under this name, with `Reading` written out and the values of constants."""
+    node = _parsed(function)
+    node.name = name
+    if node.args.kwarg and ast.unparse(node.args.kwarg.annotation) == "Unpack[model.Reading]":
+        own = _parsed(model.follow).args
+        defaults = {arg.arg: default for arg, default in zip(own.kwonlyargs, own.kw_defaults, strict=True)}
+        for field in _parsed(model.Reading).body[1:]:
+            node.args.kwonlyargs.append(ast.arg(field.target.id, field.annotation))
+            node.args.kw_defaults.append(_valued(defaults[field.target.id], model.follow))
+        node.args.kwarg = None
+    node.args.kw_defaults = [_valued(default, function) for default in node.args.kw_defaults]
+    return node
+
+
+def _valued(default: ast.expr | None, function: FunctionType) -> ast.expr | None:
+    value = function.__globals__.get(default.id) if isinstance(default, ast.Name) else None
+    return ast.Name(f"{value:_}") if isinstance(value, int) else default
 
 
 class Unquoted(ast.NodeTransformer):

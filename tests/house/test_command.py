@@ -171,10 +171,12 @@ def test_an_invalid_value_of_a_link_is_reported_and_replaced(tmp_path, capsys):
 
 
 def test_every_setting_of_a_source_is_an_option(tmp_path):
-    functions = (*SOURCES.values(), huggingface.trace)
+    functions = (*SOURCES.values(), huggingface.trace, huggingface.follow)
     arguments = {name for function in functions for name in inspect.signature(function).parameters}
     assert set(command.SETTINGS) == arguments - {
         "text",
+        "reading",
+        "model",
         "source",
         "tokenizer",
         "attention_mask",

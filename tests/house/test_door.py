@@ -12,7 +12,7 @@ from typing import get_overloads
 import pytest
 
 import mha_core as mha
-from mha_core.sources import SOURCES
+from mha_core.sources import SOURCES, TraceFunction
 from mha_core.sources.huggingface import model as huggingface
 
 HEAVY = ("torch", "numpy", "pandas", "plotly", "transformers", "streamlit", "huggingface_hub")
@@ -138,23 +138,20 @@ def test_every_public_function_has_annotated_arguments_and_result(name):
     assert missing == []
 
 
-def test_the_overloads_of_trace_are_the_sources():
-    """With the same names and defaults, so that editors show the truth."""
-    overloads = [inspect.signature(one).parameters for one in get_overloads(mha.trace)]
-    assert len(overloads) == len(SOURCES) + 2
-    for shown, (name, function) in zip(overloads, SOURCES.items(), strict=False):
-        own = inspect.signature(function).parameters
-        assert str(shown["source"].annotation) == f"typing.Literal['{name}']"
-        assert {n: p.default for n, p in shown.items() if n != "source"} == {
-            n: p.default for n, p in own.items()
-        }
-    named, in_memory = overloads[len(SOURCES) :]
+def test_the_signatures_of_trace_are_those_of_the_sources():
+    """Those of the built-in ones are taken from them; the others have the same names and defaults."""
+    for name, function in SOURCES.items():
+        annotation = inspect.signature(function).parameters["source"].annotation
+        assert str(annotation) == f"typing.Literal['{name}']"
     own = inspect.signature(huggingface.trace).parameters
-    assert set(named) | set(in_memory) >= set(own)
-    for shown in (named, in_memory):
-        for argument, parameter in shown.items():
-            if argument in own and argument != "source":
-                assert parameter.default == own[argument].default, argument
+    named, in_memory = (
+        inspect.signature(one).parameters for one in get_overloads(TraceFunction.__call__)[-2:]
+    )
+    assert {*named, *in_memory} - {"self"} == {*own}
+    for argument, parameter in (*named.items(), *in_memory.items()):
+        assert argument == "self" or parameter.default == own[argument].default
+    reading = {*inspect.signature(huggingface.follow).parameters} - {"model", "text"}
+    assert reading == {*huggingface.Reading.__annotations__}
 
 
 # Values of a wrong type

@@ -155,7 +155,7 @@ def test_every_link_and_every_path_exists(page):
 def test_every_architecture_of_the_small_models_is_named_where_one_can_be_chosen():
     names = listed(ARCHITECTURES, "or")
     assert command.SETTINGS["architecture"][1] == f"{names} (mini)"
-    assert f"`architecture` is {names}," in " ".join(mha.trace.__doc__.split())
+    assert f"`architecture`: {names}." in " ".join(mha.trace.__doc__.split())
     items = re.findall(r"^- (\*.+?):", text("mha_core/training/README.md"), re.MULTILINE)
     assert re.findall(r"\*([\w-]+)\*", " ".join(items)) == list(ARCHITECTURES)
 

@@ -290,8 +290,8 @@ def test_every_fix_of_a_split_works(d_model, h, refused):
         (
             {"source": "dice"},
             "h is an argument of source='random' and source='mini', not of source='dice' (a Hugging Face "
-            "model), which takes tokenizer, revision, target, attention_mask, position_ids, device, "
-            "dtype, limit, edits, answers and max_bytes.",
+            "model), which takes tokenizer, revision, device, dtype, target, attention_mask, "
+            "position_ids, limit, edits, answers and max_bytes.",
         ),
         ({"limit": 3}, "The text has 4 tokens and the limit is 3; remove 1 or keep the first 3."),
     ],

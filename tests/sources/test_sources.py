@@ -10,7 +10,7 @@ import mha_core as mha
 from tests.parity import tiny
 
 MODEL = (
-    "takes tokenizer, revision, target, attention_mask, position_ids, device, dtype, limit, edits, answers "
+    "takes tokenizer, revision, device, dtype, target, attention_mask, position_ids, limit, edits, answers "
     "and max_bytes."
 )
 MINI = "h, d_model, architecture, trained, limit, device and edits"

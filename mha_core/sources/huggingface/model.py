@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 import torch
@@ -314,6 +314,18 @@ def register() -> None:
     with _registering:
         transformers.AttentionInterface.register(NAME, collector.attention)
         transformers.AttentionMaskInterface.register(NAME, eager_mask)
+
+
+class Reading(TypedDict, total=False):
+    """How a model reads a text: the arguments of `follow`."""
+
+    target: str | Ids | None
+    attention_mask: PerToken | None
+    position_ids: PerToken | None
+    limit: int
+    edits: Sequence[Edit]
+    answers: bool | Sequence[int | str]
+    max_bytes: int
 
 
 def follow(
@@ -635,18 +647,12 @@ def inputs_of(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
 def trace(
     text: str | Ids,
     *,
-    source: str | nn.Module,
+    source: str | PathLike[str] | nn.Module,
     tokenizer: Any = None,
     revision: str | None = None,
-    target: str | Ids | None = None,
-    attention_mask: PerToken | None = None,
-    position_ids: PerToken | None = None,
     device: str | None = None,
     dtype: str | None = None,
-    limit: int = MAX_TOKENS,
-    edits: Sequence[Edit] = (),
-    answers: Asked = False,
-    max_bytes: int = MAX_BYTES,
+    **reading: Unpack[Reading],
 ) -> AttentionTrace:
     """Trace a text, or the ids of its tokens, through a model of transformers.
 
@@ -656,35 +662,14 @@ def trace(
     >>> mha.trace(tokenizer(text)["input_ids"], source=model)  # doctest: +SKIP
 
     A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config do
-    not change. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
-    `target` is the text of an encoder–decoder's decoder, or the ids of its labels. `attention_mask` and
-    `position_ids`, one number for each token, are passed to the model unchanged. `edits` change attention
-    while the model computes; the model itself is not changed. With ``answers=True`` the trace has the model's
-    most probable words: at each hidden token of a masked language model, and for the next token at each token
-    of a causal model or of an encoder–decoder's target. A list of tokens, as in ``answers=[-1]``, limits the
-    answers to these. The scores of words may need up to `max_bytes`.
+    not change. The trace is without dropout. Without a tokenizer the labels of tokens are their ids. The
+    other arguments are explained in `mha_core.trace`.
 
     Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
-    model = model_of(
-        source,
-        tokenizer=tokenizer,
-        revision=revision,
-        device=device,
-        dtype=dtype,
-        answers=answers is not False,
-    )
-    return follow(
-        model,
-        text,
-        target=target,
-        attention_mask=attention_mask,
-        position_ids=position_ids,
-        edits=edits,
-        limit=limit,
-        answers=answers,
-        max_bytes=max_bytes,
-    )
+    loading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "device": device, "dtype": dtype}
+    answers = reading.get("answers", False) is not False
+    return follow(model_of(source, answers=answers, **loading), text, **reading)
 
 
 def model_of(

@@ -203,7 +203,7 @@ def _trace(
     """The trace of the scene or of another text, without the scene's changes unless it is `edited`."""
     scene = case.scene if text is None else replace(case.scene, text=text)
     if not trained:
-        return mini.trace(scene.text, h=scene.h, d_model=scene.d_model, trained=False)
+        return mini.trace(scene.text, source="mini", h=scene.h, d_model=scene.d_model, trained=False)
     return (scene if edited else replace(scene, edits="")).trace()
 
 
