@@ -42,6 +42,7 @@ SETTINGS = {
     "max_bytes": (int, "maximum bytes of memory (random)"),
     "max_flops": (int, "maximum number of operations (random)"),
 }
+FIRST_PORT = 8501  # as Streamlit
 MOST_REASONS = 5  # for texts left out of an atlas
 EPILOG = """\
 Without a command the app opens in the browser. Streamlit's options are passed on:
@@ -289,13 +290,12 @@ def _missing(options: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 
 def _free_port() -> int:
-    """The port that the app will have: the first one from Streamlit's own on that nobody has."""
-    first = 8501
-    for port in range(first, first + 100):
+    """The port that the app will have: the first one that nobody has."""
+    for port in range(FIRST_PORT, FIRST_PORT + 100):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
-    raise mha.MhaError("All ports from {first} are taken; name another with --server.port.", first=first)
+    raise mha.MhaError("All ports from {first} are taken; name another with --server.port.", first=FIRST_PORT)
 
 
 def _address() -> str:

@@ -81,8 +81,9 @@ def pack(
 def size(layer: LayerTrace, n_heads: int | None = None, *, values: bool = False) -> int:
     """The most bytes that this many heads of a layer (by default all) take in a payload of `pack`."""
     n_heads = layer.n_heads if n_heads is None else n_heads
-    form = _weights_size if _as_weights(layer, n_heads, values) else _scores_size
-    return form(layer, n_heads, values)
+    if _as_weights(layer, n_heads, values):
+        return _weights_size(layer, n_heads)
+    return _scores_size(layer, n_heads, values)
 
 
 def fitting(
@@ -180,7 +181,7 @@ def coded(weights: np.ndarray, bits: int = 16) -> np.ndarray:
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * (2**bits - 1)).astype(f"<u{bits // 8}")
 
 
-def _weights_size(layer: LayerTrace, n_heads: int, values: bool = False) -> int:
+def _weights_size(layer: LayerTrace, n_heads: int) -> int:
     return 2 * n_heads * layer.n_query * layer.n_key
 
 

@@ -61,11 +61,11 @@ def local_models(
     return tuple(models)
 
 
-def pinned_models(*, cache: str | Path | None = None) -> tuple[LocalModel, ...]:
+def pinned_models() -> tuple[LocalModel, ...]:
     """The model of the package, and those in the hub's cache whose revision is pinned in `hub_models`."""
     pinned = {model.id: model.revision for model in hub_models()}
-    models = [model for model in local_models(cache=cache) if model.origin == "package"]
-    for name, folder, revision in in_hub_cache(cache):
+    models = [model for model in local_models() if model.origin == "package"]
+    for name, folder, revision in in_hub_cache(None):
         if revision == pinned.get(name):
             models += _described(name, "hub", folder, revision)
     return tuple(models)
