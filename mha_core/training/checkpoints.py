@@ -17,7 +17,7 @@ from mha_core import resources
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.limits import FLOATS, Size, check_finite, described
 from mha_core.traces.source import TrainedSource
-from mha_core.traces.storage import file_sizes, open_file, replacing, write_file
+from mha_core.traces.storage import file_sizes, open_file, write_file
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -68,14 +68,6 @@ def edition() -> int:
     return int(resources.path(*FOLDER, EDITION).read_text(encoding="ascii"))
 
 
-def count_edition(folder: Path) -> None:
-    """Increase the edition of the weights in a folder, once for all weights that this program changes."""
-    file = folder / EDITION
-    there = int(file.read_text(encoding="ascii")) if file.exists() else 0
-    with replacing(file) as temporary:
-        temporary.write_text(f"{max(there, edition() + 1)}\n", encoding="ascii")
-
-
 HEADER = "headscope_model"
 VERSION = 2
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -109,18 +101,6 @@ def as_saved(trained: Trained) -> Trained:
     tensors = {name: tensor.half().float() for name, tensor in trained.model.state_dict().items()}
     model.load_state_dict(tensors, assign=True)
     return replace(trained, model=model.requires_grad_(False).eval())
-
-
-def has_weights(path: str | PathLike, model: SmallModel) -> bool:
-    """Whether a file has exactly the weights of the model."""
-    try:
-        there = load_model(path).model.state_dict()
-    except MhaError:
-        return False
-    weights = model.state_dict()
-    return there.keys() == weights.keys() and all(
-        torch.equal(there[name], tensor.half().float()) for name, tensor in weights.items()
-    )
 
 
 def load_model(path: str | PathLike) -> Trained:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import NamedTuple
@@ -20,17 +20,15 @@ from torch import nn
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode, words_at
 from mha_core.training.language import MAX_WORDS, NEUTRAL_SHAPE, Grammar, Sentence
-from mha_core.training.lexicon import HIDDEN, lexicon
+from mha_core.training.lexicon import lexicon
 from mha_core.training.model import Flow, Pass, SmallModel
-from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
 from mha_core.training.questions import LINKS as QUESTION_OF
+from mha_core.training.questions import QUESTIONS
 
 PAIRS = 40  # of each pattern
-PAIRS_PER_SHAPE = 8  # of each pattern in each shape
 STATEMENTS = 600  # sentences without a pronoun to resolve
 READABLE = 0.95, 0.5  # least accuracy and weight of a head whose role can be seen
 BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
-MAX_UNKNOWN_SCORED = 3  # most unknown words in a scored sentence
 LONG = 33  # tokens of a text longer than most training texts
 
 
@@ -56,32 +54,6 @@ class HeldOutScores:
     resolving: int  # heads of the last layer that are right in at least 95 % of the sentences
     famous: tuple[float, ...]
     famous_right: tuple[bool, ...]
-
-
-@dataclass(frozen=True)
-class QuestionScores:
-    """Held-out scores of all questions: shares of right answers among all words of the sentence.
-
-    - `links`: for each kind of link, how often the answer is `right`, and the mean `weight` of the question's
-      best head on the word that answers
-    - `questions`: the means of both over the links of a question, and that head, from 0
-    - `nothing`: how often the answer is [CLS] if there is nothing to find
-    - `by_shape`: how often the right one of two nouns is the answer, for each held-out sentence shape
-    - `shapes`: the mean of `by_shape`
-    - `unknown`: right answers with 0 to 3 unknown words; `long`: with 33 to 64 tokens
-    - `hidden`: how often the most probable word is the hidden one
-    - `divergence`: the mean Jensen–Shannon divergence of the rows of two heads of the last layer, in bits
-    """
-
-    questions: dict[str, dict[str, float]]
-    links: dict[str, dict[str, float]]
-    nothing: float
-    shapes: float
-    by_shape: dict[str, float]
-    unknown: dict[str, dict[str, float]]
-    long: dict[str, float]
-    hidden: float
-    divergence: float
 
 
 @cache
@@ -130,7 +102,7 @@ def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = Q
     (sentence, position, question); False where there is no question. Equal words count as the same answer.
     """
     right = np.zeros((len(sentences.ids), MAX_WORDS, len(questions)), bool)
-    for start, ids, padding in _batches(model, sentences):
+    for start, ids, padding in in_batches(model, sentences):
         passed = model(ids, padding=padding)
         at = slice(start, start + len(ids))
         for number, question in enumerate(questions):
@@ -146,7 +118,7 @@ def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = Q
     return right
 
 
-def _batches(
+def in_batches(
     model: SmallModel, sentences: Encoded | Material
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
     """The sentences in batches of `BATCH` on the model's device: the index of the first, ids, padding."""
@@ -177,7 +149,7 @@ def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.
     gets the higher score.
     """
     weights, right = [], []
-    for start, ids, padding in _batches(model, sentences):
+    for start, ids, padding in in_batches(model, sentences):
         at = torch.arange(len(ids), device=ids.device)
         of_batch = slice(start, start + len(ids))
         pronoun = torch.from_numpy(sentences.pronoun[of_batch]).to(ids.device)
@@ -242,33 +214,6 @@ def blocking_effects(model: SmallModel, language: str = "en", *, count: int = PA
     return BlockingEffects(*(float((answered(rule)[0] != plain)[right].float().mean()) for rule in rules))
 
 
-@torch.inference_mode()
-def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> dict:
-    """How well the pronoun finds the right noun by two hops, ``A² A¹``, with the best pair of heads.
-
-    The pair, `first` in the layer before the last and `second` in the last, both from 0, is chosen on
-    validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `HeldOutScores`.
-    """
-    first, second = best_head(_two_hop_weights(model, pairs(language, "validation", count=count)))
-    right, wrong = _two_hop_weights(model, pairs(language, "test", count=count))[:, first, second].T
-    return {
-        "first": first,
-        "second": second,
-        "accuracy": float((right > wrong).mean()),
-        "right": float(right.mean()),
-        "wrong": float(wrong.mean()),
-    }
-
-
-def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
-    """``A² A¹`` from the pronoun to both nouns. (sentence, head of layer 1, head of layer 2, noun)"""
-    (ids, padding), nouns = sentences.batch(), torch.from_numpy(sentences.nouns)
-    flows, pronoun = model(ids, padding=padding).flows, torch.from_numpy(sentences.pronoun)
-    before, last = flows[-2].weights(), flows[-1].weights()[torch.arange(len(ids)), :, pronoun]
-    to_nouns = before.gather(3, nouns[:, None, None].expand(-1, *before.shape[1:3], -1))
-    return torch.einsum("bjt,bitn->bijn", last, to_nouns).numpy()
-
-
 def best_head(weights: np.ndarray) -> tuple[int, int]:
     """The head with the largest sum of accuracy and mean weight on the right noun.
 
@@ -308,57 +253,6 @@ def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> He
     )
 
 
-def question_scores(model: SmallModel, language: str = "en") -> QuestionScores:
-    """The held-out scores of a model's answers to all questions."""
-    measured = link_weights(model, material(language))
-    questions, links, nothing = by_question(model, language, measured)
-    shapes = {}
-    for shape in Grammar(lexicon(language)).held_out_shapes:
-        _, answers = noun_weights(model, pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape))
-        shapes[shape] = float(answers.mean())
-    shown = ("pronoun to noun", "verb to subject", "verb to object")
-    unknown = {}
-    for n in range(MAX_UNKNOWN_SCORED + 1):
-        of_n = by_link(model, everyday(language, unknown=n))
-        unknown[str(n)] = {name: of_n[name] for name in shown}
-    of_long = by_link(model, everyday(language, long=True))
-    return QuestionScores(
-        questions,
-        links,
-        nothing,
-        float(np.mean([*shapes.values()])),
-        shapes,
-        unknown,
-        {name: of_long[name] for name in shown},
-        hidden_words(model, language),
-        divergence(measured.weights),
-    )
-
-
-def by_question(
-    model: SmallModel, language: str, measured: LinkWeights
-) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], float]:
-    """`questions`, `links` and `nothing` of `QuestionScores`; `measured` are the weights on the material."""
-    right, kind = by_link(model, everyday(language)), material(language).kind
-    links: dict[str, dict[str, float]] = {}
-    questions: dict[str, dict[str, float]] = {}
-    for question in (question for question in QUESTIONS if question in model.questions):
-        names = [name for name, of in QUESTION_OF.items() if of == question and name in right]
-        weights = [measured.weight[kind == LINK_NAMES.index(name)][:, -1].mean(0) for name in names]
-        heads = list(model.questions[question])
-        best = heads[int(np.mean(weights, 0)[heads].argmax())]
-        links |= {
-            name: {"right": right[name], "weight": float(weight[best])}
-            for name, weight in zip(names, weights, strict=True)
-        }
-        questions[question] = {
-            "right": float(np.mean([right[name] for name in names])),
-            "weight": float(np.mean(weights, 0)[best]),
-            "head": best,
-        }
-    return questions, links, right["nothing"]
-
-
 # Abilities in the order in which a training learns them, each with some of its links.
 STAGES = {
     "neighbours": ("word before", "word after"),
@@ -374,45 +268,6 @@ def stages(model: SmallModel, language: str) -> dict[str, float]:
         stage: float(np.mean([right[link] for link in links if link in right]))
         for stage, links in STAGES.items()
     }
-
-
-@torch.inference_mode()
-def hidden_words(model: SmallModel, language: str) -> float:
-    """How often the most probable word is the one behind [MASK], with one in each held-out sentence."""
-    words, sentences = lexicon(language), everyday(language)
-    rng = np.random.default_rng(0)
-    at = rng.integers(1, sentences.lengths)
-    numbers = np.arange(len(sentences.ids))
-    hidden, ids = sentences.ids[numbers, at], sentences.ids.copy()
-    ids[numbers, at] = words.number[HIDDEN]
-    right = []
-    for start, batch, padding in _batches(model, replace(sentences, ids=ids)):
-        of_batch = torch.arange(len(batch), device=batch.device)
-        place = torch.from_numpy(at[start : start + len(batch)]).to(batch.device)
-        read = model.read_rows(model(batch, padding=padding), of_batch, place, model.gates((HIDDEN_WORD,)))
-        logits = model.logits(read, slice(len(words.vocabulary) - len(words.spares)))
-        right.append(logits.argmax(-1).cpu().numpy() == hidden[start : start + len(batch)])
-    return float(np.concatenate(right).mean())
-
-
-def divergence(weights: Sequence[np.ndarray]) -> float:
-    """The mean Jensen–Shannon divergence between the rows of two heads of the last layer, in bits.
-
-    ``JS(p, q) = (KL(p ‖ m) + KL(q ‖ m)) / 2`` with ``m = (p + q) / 2``, over all rows and pairs of heads; 0
-    for one head. `weights` are of sentences, each (layer, head, query, key). Source: Lin 1991.
-    """
-    total, count = 0.0, 0
-    for of_sentence in weights:
-        rows = of_sentence[-1].astype(float)
-        for one in range(len(rows)):
-            for other in range(one):
-                p, q = rows[one], rows[other]
-                middle = (p + q) / 2
-                for part in (p, q):
-                    positive = part > 0  # a weight of 0 adds nothing
-                    total += (part[positive] * np.log2(part[positive] / middle[positive])).sum() / 2
-                count += len(p)
-    return total / max(1, count)
 
 
 @cache
@@ -476,7 +331,7 @@ def material(language: str) -> Material:
 def link_weights(model: SmallModel, material: Material) -> LinkWeights:
     """The weights of a model's heads at every link of the material."""
     weight, right, whole = [], [], []
-    for start, ids, padding in _batches(model, material):
+    for start, ids, padding in in_batches(model, material):
         lengths = material.lengths[start : start + len(ids)]
         flows = model(ids, padding=padding).flows
         # (sentence, layer, head, query, key)

@@ -20,9 +20,10 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from mha_core.training.evaluation import READABLE, by_question, link_weights, material, stages
+from mha_core.training.evaluation import READABLE, link_weights, material, stages
 from mha_core.training.fit import LIVE, Plan, Training
 from mha_core.training.model import SmallModel
+from mha_core.training.workshop.report import by_question
 
 SETTINGS = [(64, 2), (64, 4), (64, 8)]
 SEEDS = (0, 1, 2)

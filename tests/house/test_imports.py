@@ -35,7 +35,7 @@ TABLE = {
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
-    "mha_core/training/__main__.py": f"torch numpy pandas {TRACES} mha_core.training.*"
+    "mha_core/training/workshop/*": f"torch numpy pandas {TRACES} mha_core.training.*"
     " mha_core.analysis.roles",
     "mha_core/capture/*": f"torch {TRACES}",
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",

@@ -21,13 +21,14 @@ from mha_core import resources
 from mha_core.analysis import roles
 from mha_core.traces import storage
 from mha_core.training import checkpoints
-from mha_core.training.__main__ import main
 from mha_core.training.checkpoints import Trained
-from mha_core.training.evaluation import HeldOutScores, by_link, everyday, question_scores, scores
+from mha_core.training.evaluation import HeldOutScores, by_link, everyday, scores
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import HIDDEN_WORD, heads_of
+from mha_core.training.workshop.__main__ import main
+from mha_core.training.workshop.report import question_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADERS = {"model": checkpoints.load_model, "run": checkpoints.load_run}
@@ -283,6 +284,8 @@ from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import HIDDEN_WORD, heads_of
+from mha_core.training.workshop.__main__ import main
+from mha_core.training.workshop.report import question_scores
 
 path, draw = sys.argv[1], random.Random(7)
 plan = Plan(h=2, d_model=32)
@@ -482,7 +485,7 @@ def test_the_manifest_agrees_with_the_files(name):
     assert written["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
     assert written["questions"] == {q: [*heads] for q, heads in heads_of(NAMES[name].h).items()}
     assert {*written["scores"]["questions"]} == {*written["questions"]} - {HIDDEN_WORD}
-    assert written["made_by"] == f"python -m mha_core.training {name}"
+    assert written["made_by"].endswith(f" {name}")
     assert json.loads(json.dumps(shipped(name).report)) == written
 
 

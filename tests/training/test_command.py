@@ -1,4 +1,4 @@
-"""`python -m mha_core.training`: trains every missing model, and resumes after an interruption."""
+"""`python -m mha_core.training.workshop`: trains every missing model, and resumes after an interruption."""
 
 import json
 import pickle
@@ -10,11 +10,12 @@ import pytest
 
 from mha_core import executor
 from mha_core.analysis import roles
-from mha_core.training import __main__ as command
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import heads_of
+from mha_core.training.workshop import __main__ as command
+from mha_core.training.workshop import report
 
 STEPS = 7
 TINY = (
@@ -55,11 +56,11 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
         assert Plan(**entry["plan"]) == plan
         assert entry["vocabulary"] == lexicon(plan.language).digest
         assert entry["parameters"] == sum(p.numel() for p in trained.model.parameters())
-        assert entry["made_by"] == f"python -m mha_core.training {name}"
+        assert entry["made_by"] == f"python -m mha_core.training.workshop {name}"
         assert entry["questions"] == {question: [*heads] for question, heads in heads_of(plan.h).items()}
         again = evaluation.scores(trained.model, plan.language)
         assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
-        asked = evaluation.question_scores(trained.model, plan.language)
+        asked = report.question_scores(trained.model, plan.language)
         assert {*asdict(again), *asdict(asked)} == {*entry["scores"]}
         assert entry["scores"]["hidden"] == pytest.approx(asked.hidden, abs=0.1)
         assert entry["scores"]["by_shape"] == pytest.approx(asked.by_shape, abs=0.3)
@@ -117,7 +118,7 @@ def test_a_training_whose_process_died_goes_on_from_its_checkpoint(tmp_path, mon
         f"step 7 of {STEPS}",
     ]
     straight, died = (tmp_path / folder / f"{ENGLISH}.safetensors" for folder in ("straight", "died"))
-    assert checkpoints.has_weights(straight, checkpoints.load_model(died).model)
+    assert command.has_weights(straight, checkpoints.load_model(died).model)
 
 
 @pytest.mark.parametrize("options", [["--workers", "0"], ["--ray", "nowhere"]])

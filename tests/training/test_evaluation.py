@@ -11,23 +11,17 @@ from mha_core.training import checkpoints, evaluation
 from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode
 from mha_core.training.evaluation import (
     LONG,
-    MAX_UNKNOWN_SCORED,
     PAIRS,
-    PAIRS_PER_SHAPE,
     STAGES,
     HeldOutScores,
     LinkWeights,
     answered,
     best_head,
     by_link,
-    by_question,
-    divergence,
     everyday,
     famous,
-    hidden_words,
     noun_weights,
     pairs,
-    question_scores,
     scores,
     stages,
 )
@@ -36,6 +30,15 @@ from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon
 from mha_core.training.links import Link
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
 from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, heads_of
+from mha_core.training.workshop import report
+from mha_core.training.workshop.report import (
+    MAX_UNKNOWN_SCORED,
+    PAIRS_PER_SHAPE,
+    by_question,
+    divergence,
+    hidden_words,
+    question_scores,
+)
 
 
 def drawn(architecture="glass-box", language="en", h=3, d_model=15) -> SmallModel:
@@ -154,7 +157,7 @@ def test_two_hops_are_the_product_of_the_weights_of_the_best_pair_of_heads_on_va
     right, wrong = reached("test")[:, first, second].T
     expected = {"first": first, "second": second, "accuracy": (right > wrong).mean()}
     expected |= {"right": pytest.approx(right.mean()), "wrong": pytest.approx(wrong.mean())}
-    assert evaluation.two_hops(model, count=1) == expected
+    assert report.two_hops(model, count=1) == expected
 
 
 # Scores by hand: four sentences (two pairs), two layers of two heads, weights on the right and wrong noun.
@@ -473,7 +476,7 @@ def test_every_row_of_every_sentence_counts_alike_in_the_divergence():
 def test_the_scores_of_questions_given_by_hand(monkeypatch):
     """h = 16: two heads for each question. The one that is better on average gives the weight."""
     right = {"pronoun to noun": 1.0, "article to noun": 0.5, "verb to object": 0.25, "word before": 0.75}
-    monkeypatch.setattr(evaluation, "by_link", lambda model, sentences: {**right, "nothing": 0.875})
+    monkeypatch.setattr(report, "by_link", lambda model, sentences: {**right, "nothing": 0.875})
     names = ["pronoun to noun", "pronoun to noun", "article to noun", "verb to object", "word before"]
     weight = np.zeros((5, 2, 16))
     weight[:, 0] = 1.0  # the layer before does not count
@@ -485,8 +488,8 @@ def test_the_scores_of_questions_given_by_hand(monkeypatch):
     monkeypatch.setattr(evaluation, "everyday", lambda language: None)
     monkeypatch.setattr(evaluation, "material", lambda language: material)
     few = {name: LINKS[name] for name in right}
-    monkeypatch.setattr(evaluation, "QUESTION_OF", few)
-    monkeypatch.setattr(evaluation, "QUESTIONS", ("noun", "object", "before"))
+    monkeypatch.setattr(report, "LINKS", few)
+    monkeypatch.setattr(report, "QUESTIONS", ("noun", "object", "before"))
     model = SmallModel(Shape("one-layer", 16, 16), 5)
     questions, links, nothing = by_question(model, "en", LinkWeights(weight, weight > 0.5, []))
     assert links == {
@@ -547,7 +550,7 @@ def test_a_pronoun_blocked_from_its_noun_gets_another_answer(name):
 def test_in_the_standard_model_the_answer_does_not_depend_on_this_edge():
     model = model_of("standard-en-h4-d64")
     assert evaluation.blocking_effects(model).all_heads < 0.2
-    assert evaluation.two_hops(model)["accuracy"] > 0.9
+    assert report.two_hops(model)["accuracy"] > 0.9
 
 
 def model_of(name: str) -> SmallModel:

@@ -1,11 +1,11 @@
-"""Train the shipped models: ``python -m mha_core.training`` trains every model that is missing.
+"""Train the shipped models: ``python -m mha_core.training.workshop`` trains every model that is missing.
 
 The roles of its heads are measured with each model, and for models without them.
 
-    python -m mha_core.training glass-box-en-h1-d32    # this one, even if it exists
-    python -m mha_core.training --out somewhere        # into another folder
-    python -m mha_core.training --workers 4            # four at once, each in a process
-    python -m mha_core.training --ray auto             # on a Ray cluster whose machines all see the folder
+    python -m mha_core.training.workshop glass-box-en-h1-d32   # this one, even if it exists
+    python -m mha_core.training.workshop --out somewhere       # into another folder
+    python -m mha_core.training.workshop --workers 4           # four at once, each in a process
+    python -m mha_core.training.workshop --ray auto            # on a Ray cluster that shares the folder
 
 A training can be stopped at any time and resumes from its last checkpoint.
 """
@@ -31,9 +31,11 @@ from mha_core.errors import MhaError
 from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
-from mha_core.training.evaluation import question_scores, scores, two_hops
+from mha_core.training.evaluation import scores
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
+from mha_core.training.model import SmallModel
+from mha_core.training.workshop.report import question_scores, two_hops
 
 EVERY = 500  # steps between checkpoints
 MAX_THREADS = 1024
@@ -49,7 +51,9 @@ class Task(NamedTuple):
 
 def main(arguments: list[str] | None = None) -> None:
     plans = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
-    parser = argparse.ArgumentParser(prog="python -m mha_core.training", description="Train small models.")
+    parser = argparse.ArgumentParser(
+        prog="python -m mha_core.training.workshop", description="Train small models."
+    )
     parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(plans)}")
     parser.add_argument(
         "--out", type=Path, default=resources.path(*checkpoints.FOLDER), help="folder to write to"
@@ -86,7 +90,7 @@ def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool) -> list[Task]:
 def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ray: str | None) -> None:
     """Train and measure in workers, and write here: the manifest, the roles and the edition are of all."""
     # What `python -m` runs has a name that other processes cannot import.
-    from mha_core.training.__main__ import worker
+    from mha_core.training.workshop.__main__ import worker
 
     def lost(number: int) -> None:
         print(f"{tasks[number].name}  its process died; another one goes on", file=sys.stderr, flush=True)
@@ -139,7 +143,7 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         "questions": run.model.questions,
         "scores": rounded(measured),
         "cpu_seconds": round(seconds) if first == 0 else None,
-        "made_by": "python -m mha_core.training " + name,
+        "made_by": "python -m mha_core.training.workshop " + name,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
     return checkpoints.as_saved(Trained(run.model, plan, run.step, report))
@@ -148,8 +152,8 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
 def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> None:
     """Write a model, its roles and its manifest entry."""
     weights = folder / f"{name}.safetensors"
-    if not checkpoints.has_weights(weights, trained.model):
-        checkpoints.count_edition(folder)
+    if not has_weights(weights, trained.model):
+        _count_edition(folder)
     checkpoints.save_model(weights, trained)
     roles.write(folder / roles.FILE, {name: measured})
     file = folder / checkpoints.MANIFEST
@@ -159,6 +163,26 @@ def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> 
         temporary.write_text(text + "\n", encoding="utf-8")
     (folder / f"{name}.checkpoint").unlink(missing_ok=True)
     print(f"{name}  {json.dumps(trained.report['scores'])}", flush=True)
+
+
+def _count_edition(folder: Path) -> None:
+    """Increase the edition of the weights in a folder, once for all weights that this program changes."""
+    file = folder / checkpoints.EDITION
+    there = int(file.read_text(encoding="ascii")) if file.exists() else 0
+    with replacing(file) as temporary:
+        temporary.write_text(f"{max(there, checkpoints.edition() + 1)}\n", encoding="ascii")
+
+
+def has_weights(path: Path, model: SmallModel) -> bool:
+    """Whether a file has exactly the weights of the model."""
+    try:
+        there = checkpoints.load_model(path).model.state_dict()
+    except MhaError:
+        return False
+    weights = model.state_dict()
+    return there.keys() == weights.keys() and all(
+        torch.equal(there[name], tensor.half().float()) for name, tensor in weights.items()
+    )
 
 
 def rounded(measured: dict) -> dict:

@@ -1,0 +1,1 @@
+"""Makes the shipped models, in a checkout: the wheel leaves this folder out."""

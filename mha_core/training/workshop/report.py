@@ -1,0 +1,171 @@
+"""The report of a shipped model: held-out scores of every question, and of finding a noun by two hops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from mha_core.training import evaluation
+from mha_core.training.data import LINK_NAMES, Encoded
+from mha_core.training.evaluation import (
+    LinkWeights,
+    best_head,
+    by_link,
+    in_batches,
+    link_weights,
+    noun_weights,
+)
+from mha_core.training.language import Grammar
+from mha_core.training.lexicon import HIDDEN, lexicon
+from mha_core.training.model import SmallModel
+from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS
+
+PAIRS_PER_SHAPE = 8  # of each pattern in each shape
+MAX_UNKNOWN_SCORED = 3  # most unknown words in a scored sentence
+
+
+@dataclass(frozen=True)
+class QuestionScores:
+    """Held-out scores of all questions: shares of right answers among all words of the sentence.
+
+    - `links`: for each kind of link, how often the answer is `right`, and the mean `weight` of the question's
+      best head on the word that answers
+    - `questions`: the means of both over the links of a question, and that head, from 0
+    - `nothing`: how often the answer is [CLS] if there is nothing to find
+    - `by_shape`: how often the right one of two nouns is the answer, for each held-out sentence shape
+    - `shapes`: the mean of `by_shape`
+    - `unknown`: right answers with 0 to 3 unknown words; `long`: with 33 to 64 tokens
+    - `hidden`: how often the most probable word is the hidden one
+    - `divergence`: the mean Jensen–Shannon divergence of the rows of two heads of the last layer, in bits
+    """
+
+    questions: dict[str, dict[str, float]]
+    links: dict[str, dict[str, float]]
+    nothing: float
+    shapes: float
+    by_shape: dict[str, float]
+    unknown: dict[str, dict[str, float]]
+    long: dict[str, float]
+    hidden: float
+    divergence: float
+
+
+def question_scores(model: SmallModel, language: str = "en") -> QuestionScores:
+    """The held-out scores of a model's answers to all questions."""
+    measured = link_weights(model, evaluation.material(language))
+    questions, links, nothing = by_question(model, language, measured)
+    shapes = {}
+    for shape in Grammar(lexicon(language)).held_out_shapes:
+        _, answers = noun_weights(
+            model, evaluation.pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape)
+        )
+        shapes[shape] = float(answers.mean())
+    shown = ("pronoun to noun", "verb to subject", "verb to object")
+    unknown = {}
+    for n in range(MAX_UNKNOWN_SCORED + 1):
+        of_n = by_link(model, evaluation.everyday(language, unknown=n))
+        unknown[str(n)] = {name: of_n[name] for name in shown}
+    of_long = by_link(model, evaluation.everyday(language, long=True))
+    return QuestionScores(
+        questions,
+        links,
+        nothing,
+        float(np.mean([*shapes.values()])),
+        shapes,
+        unknown,
+        {name: of_long[name] for name in shown},
+        hidden_words(model, language),
+        divergence(measured.weights),
+    )
+
+
+def by_question(
+    model: SmallModel, language: str, measured: LinkWeights
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], float]:
+    """`questions`, `links` and `nothing` of `QuestionScores`; `measured` are the weights on the material."""
+    right, kind = by_link(model, evaluation.everyday(language)), evaluation.material(language).kind
+    links: dict[str, dict[str, float]] = {}
+    questions: dict[str, dict[str, float]] = {}
+    for question in (question for question in QUESTIONS if question in model.questions):
+        names = [name for name, of in LINKS.items() if of == question and name in right]
+        weights = [measured.weight[kind == LINK_NAMES.index(name)][:, -1].mean(0) for name in names]
+        heads = list(model.questions[question])
+        best = heads[int(np.mean(weights, 0)[heads].argmax())]
+        links |= {
+            name: {"right": right[name], "weight": float(weight[best])}
+            for name, weight in zip(names, weights, strict=True)
+        }
+        questions[question] = {
+            "right": float(np.mean([right[name] for name in names])),
+            "weight": float(np.mean(weights, 0)[best]),
+            "head": best,
+        }
+    return questions, links, right["nothing"]
+
+
+@torch.inference_mode()
+def hidden_words(model: SmallModel, language: str) -> float:
+    """How often the most probable word is the one behind [MASK], with one in each held-out sentence."""
+    words, sentences = lexicon(language), evaluation.everyday(language)
+    rng = np.random.default_rng(0)
+    at = rng.integers(1, sentences.lengths)
+    numbers = np.arange(len(sentences.ids))
+    hidden, ids = sentences.ids[numbers, at], sentences.ids.copy()
+    ids[numbers, at] = words.number[HIDDEN]
+    right = []
+    for start, batch, padding in in_batches(model, replace(sentences, ids=ids)):
+        of_batch = torch.arange(len(batch), device=batch.device)
+        place = torch.from_numpy(at[start : start + len(batch)]).to(batch.device)
+        read = model.read_rows(model(batch, padding=padding), of_batch, place, model.gates((HIDDEN_WORD,)))
+        logits = model.logits(read, slice(len(words.vocabulary) - len(words.spares)))
+        right.append(logits.argmax(-1).cpu().numpy() == hidden[start : start + len(batch)])
+    return float(np.concatenate(right).mean())
+
+
+def divergence(weights: Sequence[np.ndarray]) -> float:
+    """The mean Jensen–Shannon divergence between the rows of two heads of the last layer, in bits.
+
+    ``JS(p, q) = (KL(p ‖ m) + KL(q ‖ m)) / 2`` with ``m = (p + q) / 2``, over all rows and pairs of heads; 0
+    for one head. `weights` are of sentences, each (layer, head, query, key). Source: Lin 1991.
+    """
+    total, count = 0.0, 0
+    for of_sentence in weights:
+        rows = of_sentence[-1].astype(float)
+        for one in range(len(rows)):
+            for other in range(one):
+                p, q = rows[one], rows[other]
+                middle = (p + q) / 2
+                for part in (p, q):
+                    positive = part > 0  # a weight of 0 adds nothing
+                    total += (part[positive] * np.log2(part[positive] / middle[positive])).sum() / 2
+                count += len(p)
+    return total / max(1, count)
+
+
+@torch.inference_mode()
+def two_hops(model: SmallModel, language: str = "en", *, count: int = evaluation.PAIRS) -> dict:
+    """How well the pronoun finds the right noun by two hops, ``A² A¹``, with the best pair of heads.
+
+    The pair, `first` in the layer before the last and `second` in the last, both from 0, is chosen on
+    validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `HeldOutScores`.
+    """
+    first, second = best_head(_two_hop_weights(model, evaluation.pairs(language, "validation", count=count)))
+    weights = _two_hop_weights(model, evaluation.pairs(language, "test", count=count))
+    right, wrong = weights[:, first, second].T
+    return {
+        "first": first,
+        "second": second,
+        "accuracy": float((right > wrong).mean()),
+        "right": float(right.mean()),
+        "wrong": float(wrong.mean()),
+    }
+
+
+def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
+    """``A² A¹`` from the pronoun to both nouns. (sentence, head of layer 1, head of layer 2, noun)"""
+    (ids, padding), nouns = sentences.batch(), torch.from_numpy(sentences.nouns)
+    flows, pronoun = model(ids, padding=padding).flows, torch.from_numpy(sentences.pronoun)
+    before, last = flows[-2].weights(), flows[-1].weights()[torch.arange(len(ids)), :, pronoun]
+    to_nouns = before.gather(3, nouns[:, None, None].expand(-1, *before.shape[1:3], -1))
+    return torch.einsum("bjt,bitn->bijn", last, to_nouns).numpy()
