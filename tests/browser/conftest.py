@@ -393,7 +393,7 @@ def matrix_of():
         page.locator(".heatmaps canvas").first.wait_for()
         rows, columns, values = page.locator(".heatmaps").evaluate(
             """(root, name) => {
-                const { rows, columns, values } = root.heatmaps.pictures[name].map.numbers;
+                const { rows, columns, values } = root.heatmaps.gallery.pictures[name].map.numbers;
                 return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
             }""",
             name,
@@ -408,10 +408,10 @@ def over_cell(canvas, row: int, column: int) -> None:
     at = canvas.evaluate(
         """(canvas, [row, column]) => {
             const root = canvas.closest('.view, .heatmaps');
-            const matrices = root.heatmaps ?? root.view.matrices;
-            const all = [matrices.enlarged, ...Object.values(matrices.pictures).map(({ map }) => map)];
-            const map = all.find((one) => one.canvas === canvas);
-            return [map.left + (column + 0.5) * map.cellWidth, map.above + (row + 0.5) * map.cellHeight];
+            const { enlarged, pictures } = (root.heatmaps ?? root.view.matrices).gallery;
+            const all = [enlarged, ...Object.values(pictures).map(({ map }) => map)];
+            const { left, above, viewport } = all.find((one) => one.canvas === canvas);
+            return [left + (column + 0.5) * viewport.cell, above + (row + 0.5) * viewport.high];
         }""",
         [row, column],
     )
@@ -492,7 +492,7 @@ class Eye:
         """The numbers of one of the six matrices that are drawn: q, k, v, scores, weights, output."""
         rows, columns, values = self.view.evaluate(
             """(v, name) => {
-                const { rows, columns, values } = v.view.matrices.pictures[name].map.numbers;
+                const { rows, columns, values } = v.view.matrices.gallery.pictures[name].map.numbers;
                 return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
             }""",
             name,

@@ -84,7 +84,8 @@ def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, se
     weights = np.nan_to_num(matrix_of(page, "weights A₂"))
     words = page.locator(".chooser [data-field=token]").get_by_role("radio")
     labels = words.locator("bdi").all_inner_texts()
-    framed = "root => [...new Set(root.heatmaps.pictures['weights A₂'].map.marks.rows)]"  # and pointed at
+    # Framed, and pointed at.
+    framed = "root => [...new Set(root.heatmaps.gallery.pictures['weights A₂'].map.marks.rows)]"
     before = len(sent)
     for word in ("animal", "street"):
         words.filter(has_text=word).click()

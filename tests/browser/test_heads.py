@@ -113,14 +113,14 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     row, column = np.unravel_index(trace.layers[1].weights(0).argmax(), (13, 13))
     pixel = picture(view, "weights").evaluate(
         """(button, [row, column]) => {
-            const { picture } = button.closest('.view').view.matrices.pictures.weights.map;
+            const { picture } = button.closest('.view').view.matrices.gallery.pictures.weights.map;
             return [...picture.getContext('2d').getImageData(column, row, 1, 1).data];
         }""",
         [int(row), int(column)],
     )
     last = view.colours("sequential")[-1]
     assert pixel == pytest.approx([*(int(last[at : at + 2], 16) for at in (1, 3, 5)), 255], abs=2)
-    of_matrices = """v => Object.fromEntries(Object.entries(v.view.matrices.pictures)
+    of_matrices = """v => Object.fromEntries(Object.entries(v.view.matrices.gallery.pictures)
         .map(([name, { map }]) => [name, map.numbers.dim]))"""
     rows = questions(trace)[0]["nothing"]
     assert rows
@@ -276,11 +276,13 @@ def test_a_hovered_cell_shows_its_number_and_a_large_matrix_is_saved(visit, app,
     assert len(sent) == before
 
     # The dimensions in another order keep their numbers.
-    view.view.get_by_label("Order of dimensions").select_option("token")
-    columns = view.view.evaluate("v => v.view.matrices.pictures.q.map.numbers.columns.map(Number)")
-    order = np.argsort(-layer.q[head][3], kind="stable")
-    assert columns == (order + 1).tolist()
-    np.testing.assert_array_equal(view.matrix("q"), layer.q[head][:, order])
+    for name, sizes in (("token", layer.q[head][3]), ("variance", layer.q[head].astype(float).var(0))):
+        view.view.get_by_label("Order of dimensions").select_option(name)
+        numbers = "v => v.view.matrices.gallery.pictures.q.map.numbers"
+        columns = view.view.evaluate(f"{numbers}.columns.map(Number)")
+        order = np.argsort(-sizes, kind="stable")
+        assert columns == (order + 1).tolist()
+        np.testing.assert_array_equal(view.matrix("q"), layer.q[head][:, order])
 
 
 def test_with_the_keyboard_every_cell_of_a_picture_can_be_read(visit, app, eye):
@@ -314,9 +316,7 @@ def test_with_the_keyboard_every_cell_of_a_picture_can_be_read(visit, app, eye):
     assert view.view.evaluate(where)[1].startswith("Heatmap of A₃")
     page.keyboard.press("Enter")
     large = view.view.locator(".large")
-    tab_to("Chart")
-    page.keyboard.press("ArrowRight")
-    assert view.view.evaluate(where)[1] == "Table"
+    tab_to("Table")
     page.keyboard.press("Enter")
     layer, labels = grouped().layers[1], grouped().tokens.labels
     table = large.get_by_role("table")
@@ -329,7 +329,10 @@ def test_with_the_keyboard_every_cell_of_a_picture_can_be_read(visit, app, eye):
 
     tab_to("application")
     expect(view.view.locator(".reading")).to_have_attribute("aria-live", "polite")
-    for key, row, column in (("ArrowDown", 0, 0), ("ArrowDown", 1, 0), ("ArrowRight", 1, 1), ("Home", 1, 0)):
+    last = len(labels) - 1
+    walk = [("ArrowDown", 0, 0), ("ArrowUp", 0, 0), ("ArrowDown", 1, 0), ("ArrowRight", 1, 1), ("Home", 1, 0)]
+    walk += [("ArrowLeft", 1, 0), ("End", 1, last), ("ArrowRight", 1, last)]
+    for key, row, column in walk:
         page.keyboard.press(key)
         assert reading(view).startswith(f"{labels[row]} → {labels[column]}: "), key
     page.keyboard.press("Escape")
@@ -375,7 +378,7 @@ def test_every_picture_moves_the_focus_without_the_server(visit, app, eye, settl
     assert symbols(view)[0] == "Q₂"
 
     # Pointing lights the token in every picture; nothing is chosen by it.
-    drawn = """v => Object.values(v.view.matrices.pictures).map(({ map }) => map.canvas.toDataURL())"""
+    drawn = "v => Object.values(v.view.matrices.gallery.pictures).map(({ map }) => map.canvas.toDataURL())"
     view.away()
     at_rest = view.view.evaluate(drawn)
     for name, row in (("q", 6), ("weights", 2)):
@@ -568,7 +571,7 @@ def test_on_a_phone_the_six_matrices_are_swiped(visit, app, eye):
     assert right <= 390
 
     # Two fingers that go apart zoom the matrix, not the page.
-    cell = "v => v.view.matrices.enlarged.viewport.cell"
+    cell = "v => v.view.matrices.gallery.enlarged.viewport.cell"
     canvas = large.locator("canvas")
     canvas.evaluate("e => e.scrollIntoView({ block: 'center' })")
     box, before = canvas.bounding_box(), view.view.evaluate(cell)
@@ -678,11 +681,10 @@ def test_on_a_phone_two_sentences_are_swiped(visit, app, eye, settled):
 
 # The colours of a cell's pixels away from its edges, commonest first.
 COLOURS = """(canvas, [row, column]) => {
-    const matrices = canvas.getRootNode().querySelector('.view').view.matrices;
-    const { pictures, enlarged } = matrices;
+    const { pictures, enlarged } = canvas.getRootNode().querySelector('.view').view.matrices.gallery;
     const map = [enlarged, ...Object.values(pictures).map((one) => one.map)].find((m) => m.canvas === canvas);
-    const [left, top] = [map.left + column * map.cellWidth, map.above + row * map.cellHeight];
-    const [wide, high] = [map.cellWidth - 4, map.cellHeight - 4].map(Math.floor);
+    const [left, top] = [map.left + column * map.viewport.cell, map.above + row * map.viewport.high];
+    const [wide, high] = [map.viewport.cell - 4, map.viewport.high - 4].map(Math.floor);
     const { data } = canvas.getContext('2d').getImageData(left + 2, top + 2, wide, high);
     const colours = new Map();
     for (let i = 0; i < data.length; i += 4) {
@@ -727,11 +729,12 @@ def test_the_frame_of_a_thin_row_leaves_its_cells_visible(visit, app, eye):
     words = "+".join(f"word{number}" for number in range(60))
     view = eye(visit(f"{app}/?source=random&twin=&token=9&text={words}"))
     row = """(canvas, at) => {
-        const map = Object.values(canvas.getRootNode().querySelector('.view').view.matrices.pictures)[0].map;
-        const y = Math.floor(map.above + (at + 0.5) * map.cellHeight);
+        const { gallery } = canvas.getRootNode().querySelector('.view').view.matrices;
+        const [{ map }] = Object.values(gallery.pictures);
+        const y = Math.floor(map.above + (at + 0.5) * map.viewport.high);
         const wide = canvas.width - map.left - 9;
         const { data } = canvas.getContext('2d').getImageData(map.left + 3, y, wide, 1);
-        return [map.cellHeight, map.marks.rows, [...data]];
+        return [map.viewport.high, map.marks.rows, [...data]];
     }"""
     canvas = view.view.locator(".six canvas").first
     high, framed, pixels = canvas.evaluate(row, 8)
@@ -845,12 +848,22 @@ def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
     assert view.view.evaluate(inside)
     assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollTop") == 0
     assert view.matrix("weights").shape == (128, 128)  # the part around the word
-    rows = "v => [0, 127].map((at) => v.view.matrices.pictures.weights.map.numbers.rows[at])"
+    rows = "v => [0, 127].map((at) => v.view.matrices.gallery.pictures.weights.map.numbers.rows[at])"
     assert view.view.evaluate(rows) == ["w73", "w200"]
+    picture(view, "weights").click()
+    over_cell(view.view.locator(".large canvas"), 3, 5)
+    page.mouse.down()
+    page.mouse.up()
+    assert view.chosen_word() == "w76"
+    assert view.view.evaluate(rows) == ["w12", "w139"]
+    expect(view.view.locator(".explanation h3")).to_contain_text("w76 → w78")  # the cell that was pressed
     view.listbox().press("Home")
     assert view.chosen_word() == "w1"
     assert view.view.evaluate(inside)
     assert view.view.evaluate(rows) == ["w1", "w128"]
+    view.word(99).click()
+    assert view.view.evaluate(rows) == ["w36", "w163"]  # as many on either side
+    view.listbox().press("Home")
 
     # Who wants nothing to move sees no movement: the other end is there in the frame of the press.
     page.wait_for_function(f"() => !({MOVING})().length")

@@ -35,7 +35,7 @@ DRAWN = """() => {
     const isChosen = (e) => ['aria-selected', 'aria-checked'].some((name) => e.getAttribute(name) === 'true');
     const walk = (root) => {
         for (const e of root.querySelectorAll('*')) {
-            const pictures = e.heatmaps?.pictures ?? e.view?.matrices?.pictures ?? {};
+            const pictures = (e.heatmaps ?? e.view?.matrices)?.gallery.pictures ?? {};
             for (const [name, { map }] of Object.entries(pictures))
                 found.push([name, ...map.numbers.values].join());
             for (const { drawing } of e.view?.drawings ?? [])

@@ -16,7 +16,7 @@ LIT = """() => {
     const roots = [...document.querySelectorAll('*')].filter((e) => e.shadowRoot).map((e) => e.shadowRoot);
     const every = (of) => roots.flatMap((root) => [...root.querySelectorAll(of)]);
     const marked = ({ cell, rows, columns }) => (cell ? [[cell.row], [cell.column]] : [rows, columns]);
-    const pictures = every('.heatmaps').flatMap(({ heatmaps }) => Object.values(heatmaps.pictures));
+    const pictures = every('.heatmaps').flatMap(({ heatmaps }) => Object.values(heatmaps.gallery.pictures));
     return [
         pictures.map(({ map: { numbers, marks } }) =>
             ({ names: [numbers.rows, numbers.columns], lit: marked(marks) })),

@@ -315,8 +315,8 @@ def test_a_page_of_python_has_the_six_matrices_and_zooms(alone, eye, written):
     for name, values in (expected | {"weights": layer.weights()}).items():
         np.testing.assert_allclose(view.matrix(name), values[3], atol=1e-5, err_msg=name)
     nothing = questions(trace)[3]["nothing"]
-    read = "v => (({ viewport: { cell, x, zoomed } }) => [cell, x, zoomed])(v.view.matrices.enlarged)"
-    dim = "v => v.view.matrices.pictures.weights.map.numbers.dim"
+    read = "v => (({ viewport: { cell, x, zoomed } }) => [cell, x, zoomed])(v.view.matrices.gallery.enlarged)"
+    dim = "v => v.view.matrices.gallery.pictures.weights.map.numbers.dim"
     assert nothing == view.view.evaluate(dim) != []
     view.view.locator(".six button").nth(4).click()
     canvas = view.view.locator(".large canvas")
@@ -580,7 +580,7 @@ def test_text_and_matrix_show_one_text_looking_at_another(alone, eye, written, t
     view.button("matrix").click()
     canvas = view.panel().locator("canvas.matrix")
     left, above, cell, high = view.view.evaluate(
-        "v => (({ left, above, cellWidth, cellHeight }) => [left, above, cellWidth, cellHeight])"
+        "v => (({ left, above, viewport }) => [left, above, viewport.cell, viewport.high])"
         "(v.view.drawings[0].drawing.map)"
     )
     assert cell == pytest.approx(high)

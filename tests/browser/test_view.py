@@ -141,7 +141,7 @@ def test_a_weight_is_drawn_as_it_is_until_small_ones_are_brought_out(view_of, dr
     assert 0 < largest < 0.9
     np.testing.assert_allclose(view.view.evaluate(ends), largest, rtol=1e-6)
     assert "Small weights are brought out" in view.said()
-    picture = "v => v.view.matrices.matrices.weights.numbers.end"
+    picture = "v => v.view.matrices.gallery.matrices.weights.numbers.end"
     assert view.view.evaluate(picture) < 0.9
     view.menu("Options")
     view.button("Bring out small weights").click()
@@ -498,7 +498,7 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
     row = weights()[3, IT]
     same_pictures = """v => {
         const { matrices, grid } = v.view;
-        const drawn = [matrices.matrices.q.numbers, grid.pictures];
+        const drawn = [matrices.gallery.matrices.q.numbers, grid.pictures];
         window.before ??= drawn;
         return drawn.every((one, at) => one === window.before[at]);
     }"""

@@ -1,4 +1,4 @@
-"""The six matrices of a head, explanations and orders, in node against numpy."""
+"""The six matrices of a head, and explanations, in node against numpy."""
 
 import json
 import random
@@ -84,33 +84,19 @@ def test_explanations_are_those_of_python(javascript, make_layer, normal):
                     np.testing.assert_allclose(one["terms"], other.terms, atol=5e-6)
 
 
-def test_dimensions_are_in_their_order_or_the_largest_or_the_most_different_first(javascript, normal):
-    values = normal(7, 5).numpy()
-    values[:, 3] = values[:, 1]  # equal ones stay as they are
-    code = f"""
-    const values = new Float32Array({json.dumps(values.ravel().tolist())});
-    return ["number", "token", "variance"].map((order) => orderOf(values, 5, order, 4));
-    """
-    by_number, by_token, by_variance = javascript(MODULES, code)
-    assert by_number == [*range(5)]
-    assert by_token == np.argsort(-values[4], kind="stable").tolist()
-    assert by_variance == np.argsort(-values.astype(float).var(0), kind="stable").tolist()
-
-
 def test_described_matrices_get_their_numbers_and_hidden_cells_have_none(javascript, normal):
     first, second = normal(3, 2).numpy(), normal(2, 5).numpy()
     hidden = np.arange(10).reshape(2, 5) % 3 == 0
     blob = first.tobytes() + second.tobytes() + np.uint8(hidden).tobytes()
     described = [
-        {"rows": ["a", "b", "c"], "columns": 2, "masked": None},
+        {"rows": ["a", "b", "c"], "columns": 2, "masked": None, "framed": [0, 1]},
         {"rows": ["a", "b"], "columns": [*"vwxyz"], "masked": "hidden"},
     ]
     code = f"""
     return withNumbers({json.dumps(described)}, new Uint8Array(file("blob")))
-      .map(({{ columns, values, hidden }}) => [columns, [...values], hidden && [...hidden]]);
+      .map(({{ numbers: {{ columns, values, framed }} }}) => [columns, [...values], framed]);
     """
     one, two = javascript(["pictures/page_matrices.js"], code, blob=blob)
-    assert one == [["1", "2"], first.ravel().tolist(), None]
+    assert one == [["1", "2"], first.ravel().tolist(), [0, 1]]
     assert two[0] == [*"vwxyz"]
-    assert two[2] == hidden.ravel().astype(int).tolist()
     np.testing.assert_array_equal(np.float32(two[1]), np.where(hidden, np.float32(np.nan), second).ravel())

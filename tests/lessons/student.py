@@ -60,7 +60,7 @@ AT = """(selector) => {
 }"""
 MAX_TABS = 90  # from the top of a page to anything on it
 BESIDE = "[class*=st-key-lesson_view]"  # what is drawn beside an answer
-MATRICES = """({ heatmaps }) => Object.values(heatmaps.pictures).map(({ map: { numbers } }) => {
+MATRICES = """({ heatmaps }) => Object.values(heatmaps.gallery.pictures).map(({ map: { numbers } }) => {
     const { rows, columns, values } = numbers;
     const shown = [...values].map((x) => Number.isNaN(x) ? null : x);
     return rows.map((_, at) => shown.slice(at * columns.length, (at + 1) * columns.length));

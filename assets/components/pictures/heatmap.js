@@ -158,14 +158,6 @@ export class Heatmap {
     this.show(numbers, look, width, height, true);
   }
 
-  get cellWidth() {
-    return this.viewport.cell;
-  }
-
-  get cellHeight() {
-    return this.viewport.high;
-  }
-
   /**
    * A place of the window as one among the cells.
    * @param {{ clientX: number, clientY: number }} place

@@ -1,5 +1,5 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
-// or the keyboard's cell, and files to save. The classes that extend this one supply the matrices.
+// or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
 import { elementIn, make, makeButton, makeSvg, renew, required } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
@@ -13,6 +13,8 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 /** @typedef {import("./heatmap.js").Numbers} Numbers */
 /** @typedef {import("./heatmap.js").Cell} Cell */
 /** @typedef {import("../page/saving.js").TableCell} TableCell */
+/** @typedef {import("../scene/highlight.js").Highlight} Highlight */
+/** @typedef {import("../scene/highlight.js").HighlightKind} HighlightKind */
 
 /**
  * A matrix with what it is called and what a file of it says.
@@ -20,11 +22,30 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  * @property {string} symbol
  * @property {string} meaning
  * @property {Numbers} numbers
+ * @property {[HighlightKind | null, HighlightKind | null]} kinds what its rows and columns are, where that can be pointed at
  * @property {boolean} [result] it is made of those before it
- * @property {string} [hatched] the meaning of hatched cells, if they are not masked
- * @property {string} [axes] what its rows and its columns are
+ * @property {string | null} [hatched] the meaning of hatched cells, if they are not masked
+ * @property {string} [axes] what its rows and its columns are, in words
  * @property {number} [span] so many times as wide as others in its row
+ * @property {boolean} [paints] a press or a drag paints its cells
+ * @property {boolean} [atOnce] a press on a cell of the small picture is one on the large one
  * @property {{ caption: string[], file: string }} saved
+ */
+
+/**
+ * What the page around the matrices does and knows; a matrix goes by its name.
+ * @typedef {object} GalleryOptions
+ * @property {() => Record<string, string>} texts
+ * @property {boolean} [named] names stand beside the small pictures, too, whose cells can then be pressed
+ * @property {{ name: string | null }} [large] holds which matrix is large
+ * @property {() => void} update the size has changed, or which matrix is large
+ * @property {(name: string, cell: Cell, more: boolean | null) => void} press a cell is pressed, perhaps with others; null:
+ *   in a small picture, which makes it large
+ * @property {(name: string | null, cell: Cell | null, things: Highlight | null) => void} point a cell is pointed at, or none
+ * @property {(name: string, from: Cell, to: Cell) => void} [paint] the cells from one corner to another are painted
+ * @property {(name: string, isHere: boolean) => { rows: number[], columns: number[] }} marks what is in frames; a cell of
+ *   it may be pointed at
+ * @property {(cell: (Cell & { name: string }) | null) => string} read the sentence on a cell, or on what can be done
  */
 
 const SIDE = 168; // pixels of a small picture
@@ -33,24 +54,20 @@ const CELL = { width: 56, height: 30 }; // the largest
 /** @type {Record<string, [down: number, right: number]>} */
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/** @param {ArrayLike<number>} values */
-export function largestOf(values) {
-  let most = 0;
-  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
-  return most;
-}
-
 // The least and the largest of the numbers that are not hidden; zeros where all are. One by one: as arguments of
 // Math.min there may be more than an engine takes.
-/** @param {Iterable<number>} values */
-export function rangeOf(values) {
+/** @param {ArrayLike<number>} values */
+function rangeOf(values) {
   let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const value of values) {
-    if (value < least) least = value;
-    if (value > most) most = value;
+  for (let at = 0; at < values.length; at++) {
+    if (values[at] < least) least = values[at];
+    if (values[at] > most) most = values[at];
   }
   return least <= most ? [least, most] : [0, 0];
 }
+
+/** @param {ArrayLike<number>} values */
+export const largestOf = (values) => Math.max(...rangeOf(values).map(Math.abs));
 
 // The cell to which a key moves from another one, at the edges the same; null for other keys.
 /**
@@ -60,7 +77,7 @@ export function rangeOf(values) {
  * @param {number} columns
  * @returns {Cell | null}
  */
-export function cellAfter(key, { row, column }, rows, columns) {
+function cellAfter(key, { row, column }, rows, columns) {
   if (key === "Home" || key === "End") return { row, column: key === "Home" ? 0 : columns - 1 };
   if (!(key in STEPS)) return null;
   const [down, right] = STEPS[key];
@@ -74,92 +91,49 @@ export class MatrixGallery {
   pictures = {};
   /** @type {Record<string, GalleryMatrix>} */
   matrices = {};
-  /** @type {string | null} */
-  #largeName = null;
   /** @type {(Cell & { name: string }) | null} what is under the pointer or the keyboard */
   cell = null;
   /** @type {import("./theme.js").Theme | null} */
   theme = null;
-  /** pixels of a small picture, and whether the names of rows and columns stand beside it */
-  tall = SIDE;
-  named = false;
+  tall = SIDE; // pixels of a small picture
   /** @type {{ name: string, from: Cell, to: Cell } | null} the corners of the cells that are being painted */
   area = null;
   tabled = false; // the numbers of the large one stand below it
 
-  constructor() {
+  /** @param {GalleryOptions} options */
+  constructor(options) {
+    this.options = options;
+    this.large = options.large ?? { name: null };
     this.root = make("section", "matrices");
-    this.row = make("div", "six");
-    this.large = make("div", "large");
-    this.large.hidden = true;
-    this.largeBar = make("div", "bar");
+    this.row = make("div", options.named ? "six named" : "six");
     this.reading = make("p", "reading");
     this.reading.setAttribute("aria-live", "polite");
-    this.explanation = new ExplanationPanel(() => this.texts);
-    this.root.append(this.row, this.reading, this.large, this.explanation.root);
+    this.explanation = new ExplanationPanel(options.texts);
     this.enlarged = new Heatmap();
+    this.largeBar = make("div", "bar");
     this.zoom = make("div", "zoom");
     this.table = make("div", "table");
     this.table.tabIndex = 0; // it scrolls
     this.table.setAttribute("role", "region");
-    this.large.append(this.largeBar, this.enlarged.canvas, this.zoom, this.table);
-    followFingers(this.enlarged, () => this.paints(this.largeName));
-    this.enlarged.canvas.addEventListener("keydown", (event) => {
-      if (!zoomByKey(this.enlarged, event.key)) return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    this.#follow(this.enlarged, () => this.largeName);
-    this.#walk(this.enlarged.canvas, () => this.largeName);
+    this.frame = make("div", "large");
+    this.frame.hidden = true;
+    this.frame.append(this.largeBar, this.enlarged.canvas, this.zoom, this.table);
+    this.root.append(this.row, this.reading, this.frame, this.explanation.root);
+    followFingers(this.enlarged, () => this.#paints(this.large.name));
+    this.#listen(this.enlarged, () => this.large.name);
   }
 
-  // The matrix that is large.
-  get largeName() {
-    return this.#largeName;
-  }
-
-  set largeName(name) {
-    this.#largeName = name;
-  }
-
-  /** @returns {Record<string, string>} */
   get texts() {
-    throw new Error("the words are those of who extends this");
+    return this.options.texts();
   }
 
   get look() {
     return required(this.theme, "theme of these matrices");
   }
 
-  // The focus, the size or the theme may have changed, or which matrix is large.
-  update() {}
-
-  // A cell of a matrix is pointed at, or none.
-  /** @param {string | null} _name @param {Cell | null} _cell */
-  point(_name, _cell) {}
-
-  // A cell of the large matrix is chosen, perhaps with others.
-  /** @param {string} _name @param {Cell} _cell @param {boolean} _more */
-  choose(_name, _cell, _more) {}
-
-  // Whether a press or a drag on a matrix paints its cells.
-  /** @param {string | null} _name */
-  paints(_name) {
-    return false;
-  }
-
-  // The cells from one corner to another are painted.
-  /** @param {string} _name @param {Cell} _from @param {Cell} _to */
-  painted(_name, _from, _to) {}
-
-  // Say where the number of a chosen cell comes from.
-  /** @param {string} _name @param {Cell} _cell */
-  explain(_name, _cell) {}
-
-  // True if explanations are computed locally; then a click on a thumbnail explains as well.
-  /** @param {string} _name */
-  explainsAtOnce(_name) {
-    return false;
+  /** @param {string | null} name */
+  #paints(name) {
+    return Boolean(name && this.matrices[name]?.paints);
   }
 
   /**
@@ -167,169 +141,162 @@ export class MatrixGallery {
    * @param {Record<string, GalleryMatrix>} matrices
    */
   show(matrices) {
+    const { cell, large, pictures, row } = this;
     this.matrices = matrices;
     const names = Object.keys(matrices);
-    if (this.cell && !isInside(this.cell, matrices[this.cell.name]?.numbers)) this.cell = null;
-    if (this.largeName && !names.includes(this.largeName)) this.largeName = null;
-    for (const name of names) this.pictures[name] ??= this.#picture(name);
-    for (const name of Object.keys(this.pictures)) if (!names.includes(name)) delete this.pictures[name];
-    const figures = names.map((name) => this.pictures[name].figure);
-    if (figures.some((figure, at) => this.row.children[at] !== figure) || this.row.children.length > figures.length)
-      this.row.replaceChildren(...figures);
+    if (cell && !isInside(cell, matrices[cell.name]?.numbers)) this.cell = null;
+    if (large.name && !names.includes(large.name)) large.name = null;
+    for (const name of names) pictures[name] ??= this.#picture(name);
+    for (const name of Object.keys(pictures)) if (!names.includes(name)) delete pictures[name];
+    const figures = names.map((name) => pictures[name].figure);
+    if (figures.some((figure, at) => row.children[at] !== figure) || row.children.length > figures.length)
+      row.replaceChildren(...figures);
     // Rows of one token stand at one height in all of them.
-    const above = this.named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
+    const { named } = this.options;
+    const above = named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
     for (const name of names) this.#small(name, above);
     this.#enlarge();
-    oneTabStop(this.row);
+    oneTabStop(row);
   }
 
-  /** @param {(name: string) => import("./heatmap.js").Marks} marks */
-  paint(marks) {
-    for (const [name, { map }] of Object.entries(this.pictures)) map.paint(this.look, marks(name));
-    if (!this.largeName) return;
-    if (this.cell?.name === this.largeName) this.enlarged.reveal(this.cell);
-    this.enlarged.paint(this.look, marks(this.largeName));
-  }
-
-  /** @param {string} text */
-  read(text) {
-    if (this.reading.textContent !== text) this.reading.textContent = text;
+  // The frames, the cell that is pointed at, and the sentence on it.
+  paint() {
+    const { cell, enlarged, large, look, options, reading } = this;
+    /** @param {string} name @param {Heatmap} map */
+    const paint = (name, map) => {
+      const area = this.area?.name === name ? this.area : null;
+      const here = cell?.name === name ? cell : null;
+      map.paint(look, { ...options.marks(name, Boolean(area ?? here)), cell: area ? null : here, area });
+    };
+    for (const [name, { map }] of Object.entries(this.pictures)) paint(name, map);
+    if (large.name) {
+      if (cell?.name === large.name) enlarged.reveal(cell);
+      paint(large.name, enlarged);
+    }
+    const text = options.read(cell);
+    if (reading.textContent !== text) reading.textContent = text;
   }
 
   /** @param {string} name */
   #picture(name) {
+    const { named, press, update } = this.options;
     const map = new Heatmap();
     const figure = make("figure");
-    /** @param {MouseEvent} event */
-    const press = (event) => {
-      this.largeName = this.largeName === name ? null : name;
-      this.update();
-      if (!this.largeName) return;
+    const button = makeButton(named ? "⤢" : "", "", (event) => {
+      this.large.name = this.large.name === name ? null : name;
+      update();
+      if (!this.large.name) return;
       const isMouse = event instanceof PointerEvent && event.pointerType === "mouse"; // a finger covers many cells
-      const cell = !this.named && isMouse ? map.at(event) : null;
-      if (cell && this.explainsAtOnce(name)) this.explain(name, cell);
-      this.large.scrollIntoView({ block: "nearest" });
-    };
-    const button = makeButton(this.named ? "⤢" : "", "", press);
+      const cell = this.matrices[name].atOnce && isMouse ? map.at(event) : null;
+      if (cell) press(name, cell, null);
+      this.frame.scrollIntoView({ block: "nearest" });
+    });
     const caption = make("figcaption");
     caption.append(make("b"), " ", make("span"), " ", make("small"));
-    if (this.named) {
+    if (named) {
       caption.append(button);
       figure.append(caption, map.canvas);
-      this.#walk(map.canvas, () => name);
     } else {
       button.append(map.canvas);
       figure.append(button, caption);
     }
-    this.#follow(map, () => name);
+    this.#listen(map, () => name);
     return { map, figure, button };
   }
 
   /** @param {string} name @param {number} above */
   #small(name, above) {
+    const { look, tall, texts } = this;
+    const { named = false } = this.options;
     const { map, figure, button } = this.pictures[name];
     const { symbol, meaning, numbers, result, axes, hatched, span = 1 } = this.matrices[name];
     figure.style.gridColumn = `span ${span}`;
-    const room = figure.clientWidth || this.tall;
-    const width = this.named ? Math.min(room, widthOf(numbers, this.look, CELL.width)) : room;
-    map.show(numbers, this.look, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
+    const room = figure.clientWidth || tall;
+    const width = named ? Math.min(room, widthOf(numbers, look, CELL.width)) : room;
+    map.show(numbers, look, width, named ? tall : Math.min(width, tall), named, above);
     elementIn(figure, "b").textContent = `${result ? "→ " : ""}${symbol}`;
     elementIn(figure, "span").textContent = meaning;
-    const masked = map.hidden && (hatched ?? this.texts.colours_masked);
-    elementIn(figure, "small").textContent = [this.#colours(numbers), masked, axes].filter(Boolean).join(" · ");
+    const colours = numbers.signed ? texts.colours_signed : texts.colours_weights;
+    const notes = [fill(colours, { end: numbers.end.toPrecision(3) }), map.hidden && (hatched ?? texts.colours_masked)];
+    elementIn(figure, "small").textContent = [...notes, axes].filter(Boolean).join(" · ");
     const described = this.#described(name);
-    button.setAttribute("aria-label", this.named ? `${this.texts.matrices_enlarge}: ${described}` : described);
-    button.setAttribute("aria-expanded", String(this.largeName === name));
-    if (this.named) map.canvas.setAttribute("aria-label", described);
-    map.canvas.classList.toggle("paints", this.paints(name));
-  }
-
-  /** @param {Numbers} numbers */
-  #colours({ signed, end }) {
-    return fill(signed ? this.texts.colours_signed : this.texts.colours_weights, { end: end.toPrecision(3) });
+    button.setAttribute("aria-label", named ? `${texts.matrices_enlarge}: ${described}` : described);
+    button.setAttribute("aria-expanded", String(this.large.name === name));
+    if (named) map.canvas.setAttribute("aria-label", described);
+    map.canvas.classList.toggle("paints", this.#paints(name));
   }
 
   /** @param {string} name */
   #described(name) {
     const { symbol, meaning, numbers } = this.matrices[name];
-    const [least, most] = rangeOf(numbers.values);
-    const [low, high] = [least, most].map((value) => exact(Math.abs(value)));
-    return fill(this.texts.matrix_alt, {
-      what: [symbol, meaning].filter(Boolean).join(", "),
-      rows: numbers.rows.length,
-      columns: numbers.columns.length,
-      low: least < 0 ? `−${low}` : low,
-      high: most < 0 ? `−${high}` : high,
-    });
+    const [low, high] = rangeOf(numbers.values).map((value) => `${value < 0 ? "−" : ""}${exact(Math.abs(value))}`);
+    const [rows, columns] = [numbers.rows.length, numbers.columns.length];
+    const what = [symbol, meaning].filter(Boolean).join(", ");
+    return fill(this.texts.matrix_alt, { what, rows, columns, low, high });
   }
 
-  // Pointing at a cell says its number; a press on one of the large picture chooses its tokens.
-  /** @param {Heatmap} map @param {() => string | null} name */
-  #follow(map, name) {
-    map.canvas.addEventListener("pointermove", (event) => this.#at(name(), map.at(event)));
-    map.canvas.addEventListener("pointerleave", () => this.#at(name(), null));
-    if (map !== this.enlarged && !this.named) return;
-    this.#paintAlong(map.canvas, name, (event) => map.at(event));
-    map.canvas.addEventListener("click", (event) => {
-      const [cell, pressed] = [map.at(event), name()];
-      if (!cell || !pressed || this.paints(pressed)) return;
-      this.cell = null;
-      this.choose(pressed, cell, event.shiftKey || event.ctrlKey || event.metaKey);
-      this.explain(pressed, cell);
-    });
-  }
-
-  // A drag paints the cells between where it begins and where it ends; one that leaves the cells ends at the last.
-  /**
-   * @param {HTMLCanvasElement} canvas
-   * @param {() => string | null} name
-   * @param {(event: PointerEvent) => Cell | null} at
-   */
-  #paintAlong(canvas, name, at) {
+  // A cell that is pointed at is read. In the large picture, and in those with names, a press or Enter chooses a cell, a
+  // drag paints those between where it begins and where it ends, and arrow keys walk.
+  /** @param {Heatmap} map @param {() => string | null} nameOf */
+  #listen(map, nameOf) {
+    const { canvas } = map;
+    const { named, press } = this.options;
+    canvas.addEventListener("pointermove", (event) => this.#at(nameOf(), map.at(event)));
+    canvas.addEventListener("pointerleave", () => this.#at(nameOf(), null));
+    if (map !== this.enlarged && !named) return;
     canvas.addEventListener("pointerdown", (event) => {
-      const pressed = name();
-      const cell = event.button === 0 && this.paints(pressed) ? at(event) : null;
-      if (!cell || !pressed) return;
+      const [name, cell] = [nameOf(), map.at(event)];
+      if (event.button !== 0 || !name || !cell || !this.#paints(name)) return;
       canvas.setPointerCapture(event.pointerId);
-      this.area = { name: pressed, from: cell, to: cell };
-      this.point(pressed, cell);
+      this.area = { name, from: cell, to: cell };
+      this.#point(name, cell);
     });
     canvas.addEventListener("pointerup", () => {
       if (!this.area) return;
-      const { name: painted, from, to } = this.area;
+      const { name, from, to } = this.area;
       this.area = null;
-      this.painted(painted, from, to);
-      this.point(painted, to);
+      this.options.paint?.(name, from, to);
+      this.#point(name, to);
     });
     canvas.addEventListener("pointercancel", () => {
       this.area = null;
     });
-  }
-
-  // Arrow keys walk the cells of a picture with names, Enter chooses one, Esc makes the large one small.
-  /** @param {HTMLCanvasElement} canvas @param {() => string | null} nameOf */
-  #walk(canvas, nameOf) {
+    canvas.addEventListener("click", (event) => {
+      const [name, cell] = [nameOf(), map.at(event)];
+      if (!name || !cell || this.#paints(name)) return;
+      this.cell = null;
+      press(name, cell, event.shiftKey || event.ctrlKey || event.metaKey);
+    });
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
     canvas.removeAttribute("aria-hidden");
     canvas.addEventListener("keydown", (event) => {
       const name = nameOf();
-      if (!name) return;
-      const { rows, columns } = this.matrices[name].numbers;
-      const here = this.cell?.name === name ? this.cell : null;
-      const after = here ? cellAfter(event.key, here, rows.length, columns.length) : { row: 0, column: 0 };
-      if (event.key === "Escape" && canvas === this.enlarged.canvas) this.#close();
-      else if (event.key === "Enter" && here && this.paints(name)) this.painted(name, here, here);
-      else if (event.key === "Enter" && here) {
-        this.choose(name, here, event.shiftKey);
-        this.explain(name, here);
-        this.point(name, here); // the keyboard stays where it is
-      } else if (after && (event.key in STEPS || here)) this.#at(name, after);
-      else return;
+      if (!name || !this.#pressKey(event, map, name)) return;
       event.preventDefault();
       event.stopPropagation();
     });
     canvas.addEventListener("blur", () => this.#at(null, null));
+  }
+
+  // Whether the key does something: keys zoom the large picture, and Esc makes it small.
+  /** @param {KeyboardEvent} event @param {Heatmap} map @param {string} name */
+  #pressKey({ key, shiftKey }, map, name) {
+    const isLarge = map === this.enlarged;
+    if (isLarge && zoomByKey(map, key)) return true;
+    const { rows, columns } = this.matrices[name].numbers;
+    const here = this.cell?.name === name ? this.cell : null;
+    const after = here ? cellAfter(key, here, rows.length, columns.length) : { row: 0, column: 0 };
+    if (key === "Escape" && isLarge) this.#close();
+    else if (key === "Enter" && here) {
+      if (this.#paints(name)) this.options.paint?.(name, here, here);
+      else {
+        this.options.press(name, here, shiftKey);
+        this.#point(name, here); // the keyboard stays where it is
+      }
+    } else if (after && (key in STEPS || here)) this.#at(name, after);
+    else return false;
+    return true;
   }
 
   /** @param {string | null} name @param {Cell | null} cell */
@@ -337,45 +304,55 @@ export class MatrixGallery {
     const before = JSON.stringify(this.cell);
     this.cell = cell && name ? { name, ...cell } : null;
     if (cell && this.area?.name === name) this.area.to = cell;
-    if (JSON.stringify(this.cell) !== before) this.point(name, cell);
+    if (JSON.stringify(this.cell) !== before) this.#point(name, cell);
+  }
+
+  // The things that the row and the column of a cell stand for are pointed at: tokens by their labels, heads and layers
+  // by their numbers.
+  /** @param {string | null} name @param {Cell | null} cell */
+  #point(name, cell) {
+    if (!name || !cell) return this.options.point(name, cell, null);
+    const { kinds, numbers } = this.matrices[name];
+    /** @type {[HighlightKind | null, string, number][]} */
+    const axes = [
+      [kinds[0], numbers.rows[cell.row], cell.row],
+      [kinds[1], numbers.columns[cell.column], cell.column],
+    ];
+    /** @param {HighlightKind | null} kind */
+    const isNumbered = (kind) => kind === "head" || kind === "layer";
+    const things = axes.flatMap(([kind, label, at]) => (kind ? [[kind, isNumbered(kind) ? at + 1 : label]] : []));
+    this.options.point(name, cell, Object.fromEntries(things));
   }
 
   #close() {
-    const name = this.largeName;
-    this.largeName = null;
-    this.update();
+    const { name } = this.large;
+    this.large.name = null;
+    this.options.update();
     if (name) this.pictures[name].button.focus({ preventScroll: true });
   }
 
   // One picture large, with the names of its rows and columns and, where there is room, its numbers.
   #enlarge() {
-    const name = this.largeName;
-    this.large.hidden = !name;
-    this.enlarged.canvas.classList.toggle("paints", this.paints(name));
+    const { enlarged, texts } = this;
+    const { name } = this.large;
+    this.frame.hidden = !name;
+    enlarged.canvas.classList.toggle("paints", this.#paints(name));
     if (!name) return;
     const { symbol, meaning, numbers } = this.matrices[name];
-    this.enlarged.fit(numbers, this.look, this.root.clientWidth - 26, TALL, CELL);
-    this.enlarged.canvas.setAttribute("aria-label", this.#described(name));
-    renew(this.zoom, zoomTools(this.enlarged, this.texts));
+    enlarged.fit(numbers, this.look, this.root.clientWidth - 26, TALL, CELL);
+    enlarged.canvas.setAttribute("aria-label", this.#described(name));
+    renew(this.zoom, zoomTools(enlarged, texts));
     const files = FORMATS.map((format) => makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)));
-    const table = makeButton(this.texts.matrices_table, "", () => {
+    const table = makeButton(texts.matrices_table, "", () => {
       this.tabled = !this.tabled;
       this.#tabulate(name, table);
     });
     this.#tabulate(name, table);
     const close = makeButton("✕", "", () => this.#close());
-    close.setAttribute("aria-label", this.texts.matrices_close);
-    const title = make("h3", "", `${symbol} ${meaning}`);
-    renew(this.largeBar, [title, table, ...files, close]);
+    close.setAttribute("aria-label", texts.matrices_close);
+    renew(this.largeBar, [make("h3", "", `${symbol} ${meaning}`), table, ...files, close]);
     oneTabStop(this.largeBar);
   }
-
-  // The meaning of the hatching of the large picture, if it has one.
-  /** @param {string} name */
-  #hatched = (name) => {
-    const words = this.matrices[name].hatched ?? this.texts.colours_masked;
-    return this.enlarged.hidden ? [fill(this.texts.sentence, { words })] : [];
-  };
 
   // The numbers of the large picture for those who do not see it, where they are asked for.
   /** @param {string} name @param {HTMLButtonElement} button */
@@ -390,16 +367,18 @@ export class MatrixGallery {
   // The large picture as a file: what of it is in sight, or its numbers as a table.
   /** @param {string} name @returns {import("../page/saving.js").Figure} */
   #file(name) {
-    const { symbol, meaning, numbers, saved } = this.matrices[name];
+    const { enlarged, texts } = this;
+    const { symbol, meaning, numbers, saved, hatched } = this.matrices[name];
     const theme = printTheme(this.root);
+    const note = enlarged.hidden ? [fill(texts.sentence, { words: hatched ?? texts.colours_masked })] : [];
     return {
       printed: true,
-      meta: { title: `${symbol} ${meaning}`, caption: [...this.#hatched(name), ...saved.caption], file: saved.file },
+      meta: { title: `${symbol} ${meaning}`, caption: [...note, ...saved.caption], file: saved.file },
       look: () => theme,
       drawn: () => {
-        const { width, height } = this.enlarged;
+        const { width, height } = enlarged;
         const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        figure.append(makeSvg("image", this.enlarged.printed(theme)));
+        figure.append(makeSvg("image", enlarged.printed(theme)));
         return { figure, width, height };
       },
       lines: () => linesOfMatrix(numbers),
@@ -413,20 +392,15 @@ export class MatrixGallery {
  * @param {string} hidden what stands for no number
  */
 function tableOf(numbers, hidden) {
-  /** @type {(text: string, scope: "row" | "col") => HTMLElement} */
-  const header = (text, scope) => Object.assign(make("th", "", text), { scope });
-  /** @param {number} value */
-  const written = (value) => (Number.isNaN(value) ? hidden : value.toPrecision(4));
-  /** @param {HTMLElement[]} cells */
-  const row = (...cells) => {
-    const element = make("tr");
-    element.append(...cells);
-    return element;
-  };
   const [table, head, body] = [make("table"), make("thead"), make("tbody")];
-  head.append(row(make("td"), ...numbers.columns.map((name) => header(name, "col"))));
-  numbers.rows.forEach((name, at) => {
-    body.append(row(header(name, "row"), ...rowOf(numbers, at).map((value) => make("td", "", written(value)))));
+  linesOfMatrix(numbers).forEach((line, at) => {
+    const row = make("tr");
+    line.forEach((cell, nth) => {
+      if (at && nth) row.append(make("td", "", Number.isNaN(cell) ? hidden : Number(cell).toPrecision(4)));
+      else if (!at && !nth) row.append(make("td"));
+      else row.append(Object.assign(make("th", "", String(cell)), { scope: at ? "row" : "col" }));
+    });
+    (at ? body : head).append(row);
   });
   table.append(head, body);
   return table;

@@ -44,10 +44,9 @@ export class HeadGrid {
 
   /**
    * The sentence and the layer that are looked at, as they were sent.
-   * @param {HeadMatrices["shown"]} shown
+   * @param {HeadMatrices} matrices
    */
-  update(shown) {
-    const { layer, nth, panel, theme, drawnFrom } = shown;
+  update({ layer, nth, panel, theme, drawnFrom }) {
     if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
     const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
     this.root.hidden = !fits;

@@ -149,7 +149,7 @@ export class HeadView {
     this.foot = make("div", "foot");
     this.caption = make("p", "caption");
     this.caption.dir = "auto";
-    this.matrices = new HeadMatrices(this.selection, { choose, point, describe: () => this.describe() });
+    this.matrices = new HeadMatrices(this.selection, this.reply);
     this.grid = new HeadGrid(this.selection, (head) => this.toHead(head));
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);
@@ -365,7 +365,7 @@ export class HeadView {
   #updateRest() {
     this.#showChips();
     this.followWithStrips();
-    this.grid.update(this.matrices.shown);
+    this.grid.update(this.matrices);
     this.row.update(this.selection.nth);
     this.describe();
   }

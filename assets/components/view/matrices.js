@@ -4,7 +4,7 @@
 import { stepsTo } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew, required } from "../page/elements.js";
-import { exact, fill, isolated, questionId } from "../page/wording.js";
+import { exact, fill, isolated, paragraph, questionId } from "../page/wording.js";
 import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CHOICES, MATRICES } from "../scene/schema.js";
 import { withoutCell } from "../scene/what_if.js";
@@ -14,19 +14,11 @@ import { withoutCell } from "../scene/what_if.js";
 /** @typedef {import("../numbers/explanation.js").Place} Place */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("./head_view.js").PageActions} PageActions */
-
-/**
- * The actions of the view when a cell is pressed or pointed at: choose a token, or focus the tokens of the cell.
- * @typedef {object} CellReply
- * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
- * @property {(nth: number, focus: Focus | null, labels: Partial<Record<Side, string>>) => void} point
- * @property {() => void} describe the focus may have changed
- */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 /** @typedef {import("../pictures/heatmap.js").Cell} Cell */
-/** @typedef {import("../pictures/heatmap.js").Numbers} Numbers */
+/** @typedef {import("../pictures/matrix_gallery.js").GalleryMatrix} GalleryMatrix */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
 /** @typedef {Partial<Record<Side, number>>} Pointed a token of each side, as a piece */
 /** @typedef {[from: number, to: number]} Range the first, and one after the last */
@@ -40,17 +32,16 @@ const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
 const MAX_TOKENS = 128; // of each side that are drawn: of a longer text the part around the token in focus
 
 /**
- * At most `size` of `length` positions with `around` as near their middle as possible: the first, and one after
+ * At most MAX_TOKENS of `length` positions with `around` as near their middle as possible: the first, and one after
  * the last.
  * @param {number} length
  * @param {number} around
- * @param {number} size
  * @returns {Range}
  */
-export function windowAround(length, around, size = MAX_TOKENS) {
-  if (length <= size) return [0, length];
-  const from = Math.min(Math.max(around - Math.floor(size / 2), 0), length - size);
-  return [from, from + size];
+function windowAround(length, around) {
+  if (length <= MAX_TOKENS) return [0, length];
+  const from = Math.min(Math.max(around - MAX_TOKENS / 2, 0), length - MAX_TOKENS);
+  return [from, from + MAX_TOKENS];
 }
 
 /**
@@ -83,7 +74,7 @@ export function valuesOf(layer, name, head, [top, bottom], [left, right]) {
  * @param {string} order
  * @param {number} row
  */
-export function orderOf(values, width, order, row) {
+function orderOf(values, width, order, row) {
   const columns = Array.from({ length: width }, (_, column) => column);
   if (order === "number") return columns;
   const height = values.length / width;
@@ -96,17 +87,17 @@ export function orderOf(values, width, order, row) {
   return columns.sort((a, b) => sizes[b] - sizes[a] || a - b);
 }
 
+/** @param {number} at @param {Range} part */
+const isWithin = (at, [from, to]) => at >= from && at < to;
 // Positions inside a window, relative to its start.
 /** @param {number[]} positions @param {Range} part */
-const within = (positions, [from, to]) => positions.filter((at) => at >= from && at < to).map((at) => at - from);
+const within = (positions, part) => positions.filter((at) => isWithin(at, part)).map((at) => at - part[0]);
 
 /** @param {number} number */
 const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
-export class HeadMatrices extends MatrixGallery {
+export class HeadMatrices {
   state = { order: ORDERS[0], end: ENDS[0] };
-  /** @type {Pointed} the tokens of the cell under the pointer */
-  pointed = {};
   scene = "";
   explains = ""; // whose number is explained
   explained = ""; // and which: the matrix with the row and the column, from 1
@@ -121,14 +112,35 @@ export class HeadMatrices extends MatrixGallery {
 
   /**
    * @param {Selection} selection
-   * @param {CellReply} reply
+   * @param {import("./pointer.js").Reply} reply
    */
   constructor(selection, reply) {
-    super();
     this.selection = selection;
     this.reply = reply;
     this.bar = make("div", "bar");
-    this.explanation.closed = () => {
+    /** @param {string | null} name */
+    const enlarge = (name) => this.#moveFocus({ matrix: name ?? NO_MATRIX });
+    this.gallery = new MatrixGallery({
+      texts: () => this.texts,
+      // The matrix that is large, and the number that is explained, are part of what the view looks at.
+      large: {
+        get name() {
+          const { matrix } = selection.state;
+          return matrix === NO_MATRIX ? null : matrix;
+        },
+        set name(name) {
+          enlarge(name);
+        },
+      },
+      update: () => this.update(),
+      press: (name, cell, more) => this.#press(name, cell, more),
+      point: (name, cell, things) =>
+        reply.point(this.nth, name && cell ? this.#focusAt(name, cell) : null, things ?? {}),
+      marks: (name) => this.#marks(name),
+      read: (cell) => this.#read(cell),
+    });
+    this.root = this.gallery.root;
+    this.gallery.explanation.closed = () => {
       this.explained = "";
       this.#moveFocus({ number: "" });
     };
@@ -136,16 +148,6 @@ export class HeadMatrices extends MatrixGallery {
 
   get texts() {
     return this.selection.header.texts;
-  }
-
-  // The matrix that is large, and the number that is explained, are part of what the view looks at.
-  get largeName() {
-    const { matrix } = this.selection.state;
-    return matrix === NO_MATRIX ? null : matrix;
-  }
-
-  set largeName(name) {
-    this.#moveFocus({ matrix: name ?? NO_MATRIX });
   }
 
   /** @param {{ matrix?: string, number?: string }} changes */
@@ -178,14 +180,8 @@ export class HeadMatrices extends MatrixGallery {
     return required(this.layer, "layer of these matrices");
   }
 
-  // The matrices that can be computed: of some layers only the weights are known.
-  /** @param {Layer} layer */
-  namesOf = (layer) => Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
-
-  // The source of these numbers, for the picture of all heads, which is drawn anew when this is.
-  get shown() {
-    const { layer, panel, nth, theme, drawnFrom } = this;
-    return { layer, panel, nth, theme, drawnFrom };
+  get theme() {
+    return this.gallery.theme;
   }
 
   // The theme or the numbers may be other ones; where they are not, what is drawn stays.
@@ -195,7 +191,7 @@ export class HeadMatrices extends MatrixGallery {
    */
   draw(theme, { explain = null }) {
     const { selection } = this;
-    this.theme = theme;
+    this.gallery.theme = theme;
     this.ask = explain;
     const from = [selection.header, selection.original, JSON.stringify(theme)];
     if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
@@ -204,54 +200,38 @@ export class HeadMatrices extends MatrixGallery {
 
   // The focus has moved. What it does not change is not computed anew.
   update() {
-    const { layer } = this;
-    const { selection } = this;
+    const { focus, gallery, layer, root, selection } = this;
     const head = selection.chosenHead;
-    this.root.hidden = !layer?.heads.includes(head);
-    this.bar.hidden = this.root.hidden;
-    if (!layer || this.root.hidden || !this.theme || !this.root.clientWidth) return;
-    if (this.explained && this.explains !== this.#place) this.explanation.close();
-    const focus = this.focus;
+    root.hidden = !layer?.heads.includes(head);
+    this.bar.hidden = root.hidden;
+    if (!layer || root.hidden || !gallery.theme || !root.clientWidth) return;
+    if (this.explained && this.explains !== this.#place) gallery.explanation.close();
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
     const ordered = this.state.order === "token" ? row : null;
-    const width = this.root.clientWidth;
-    const scene = JSON.stringify([
-      this.nth,
-      layer.number,
-      head,
-      parts,
-      this.state,
-      selection.state.fitted,
-      this.largeName,
-      ordered,
-      width,
-    ]);
+    const shown = [this.nth, layer.number, head, parts, this.state, selection.state.fitted, gallery.large.name];
+    const scene = JSON.stringify([...shown, ordered, root.clientWidth]);
     if (this.scene !== scene) {
       this.scene = scene;
-      this.#compute(layer, head, parts, focus);
+      this.parts = parts;
+      this.#compute(layer, head, focus);
     }
     this.#explainWhatIsAsked();
-    this.paint((name) => this.#marks(name, focus));
-    this.read(this.cell ? this.#cellText(this.cell) : this.#how(layer));
+    gallery.paint();
   }
 
   // The number of the link, or of Back; one that is not in sight is left alone.
   #explainWhatIsAsked() {
     const { matrix, number } = this.selection.state;
-    const asked = number && this.matrices[matrix] ? `${matrix} ${number}` : "";
+    const drawn = this.gallery.matrices[matrix];
+    const asked = number && drawn ? `${matrix} ${number}` : "";
     if (asked === this.explained) return;
-    if (!asked) return this.explanation.close();
-    const { rows, columns } = MATRICES[matrix];
-    const { numbers } = this.matrices[matrix];
-    const [row, column] = number.split(",").map((at) => Number(at) - 1);
-    const cell = {
-      row: row - this.parts[rows][0],
-      column: columns ? column - this.parts[columns][0] : numbers.columns.indexOf(String(column + 1)),
-    };
+    if (!asked) return this.gallery.explanation.close();
     this.explained = asked;
-    const isHere = numbers.rows[cell.row] !== undefined && numbers.columns[cell.column] !== undefined;
-    if (isHere) this.explain(matrix, cell);
+    const { rows, columns } = MATRICES[matrix];
+    const [row, column] = number.split(",").map((at) => Number(at) - 1);
+    const isColumn = columns ? isWithin(column, this.parts[columns]) : drawn.numbers.columns[column] !== undefined;
+    if (isColumn && isWithin(row, this.parts[rows])) this.explain(matrix, { row, column });
   }
 
   // The tokens in focus, as pieces of the sentence; of several the last.
@@ -263,7 +243,25 @@ export class HeadMatrices extends MatrixGallery {
     /** @type {Pointed} */
     const chosen = {};
     if (focus && last !== undefined) chosen[focus.side] = panel.pieceOf(focus.side, last);
-    return { ...chosen, ...(this.cell ? this.pointed : {}) };
+    return { ...chosen, ...this.pointed };
+  }
+
+  // The tokens of the cell under the pointer.
+  /** @returns {Pointed} */
+  get pointed() {
+    const { cell } = this.gallery;
+    if (!cell) return {};
+    const { rows, columns } = MATRICES[cell.name];
+    const { row, column } = this.#placeOf(cell.name, cell);
+    return { [rows]: row, ...(columns && { [columns]: column }) };
+  }
+
+  // A drawn cell as one of the whole matrix: dimensions may be in another order, and of a long text a part is drawn.
+  /** @param {string} name @param {Cell} cell @returns {Cell} */
+  #placeOf(name, { row, column }) {
+    const { rows, columns } = MATRICES[name];
+    const dimension = () => Number(this.gallery.matrices[name].numbers.columns[column]) - 1;
+    return { row: this.parts[rows][0] + row, column: columns ? this.parts[columns][0] + column : dimension() };
   }
 
   /** @param {Side} side @param {Pointed} focus */
@@ -271,82 +269,61 @@ export class HeadMatrices extends MatrixGallery {
     const same = this.panel.keys === this.panel.tokens;
     const around = focus[side] ?? (same ? (focus.query ?? focus.key) : 0) ?? 0;
     // While the pointer is on a cell the part stays where it is.
-    if (this.cell) return this.parts[side];
+    if (this.gallery.cell) return this.parts[side];
     return windowAround(listOf(this.panel, side).length, around);
   }
 
-  /**
-   * @param {Layer} layer
-   * @param {number} head
-   * @param {Record<Side, Range>} parts
-   * @param {Pointed} focus
-   */
-  #compute(layer, head, parts, focus) {
-    this.parts = parts;
-    const { header } = this.selection;
-    /** @type {Record<string, Numbers>} */
-    const numbers = {};
-    const names = this.namesOf(layer);
-    const unknown = unknownIn(header, this.nth);
-    for (const name of names) {
-      const { rows, columns, signed } = MATRICES[name];
-      /** @type {Range} */
-      const range = columns ? parts[columns] : [0, layer.vector(isVector(name) ? name : "v", head, 0).length];
-      const values = valuesOf(layer, name, head, parts[rows], range);
-      const width = range[1] - range[0];
-      const row = (focus[rows] ?? focus.query ?? focus.key ?? 0) - parts[rows][0];
-      const order = isVector(name) ? orderOf(values, width, this.state.order, row) : null;
-      numbers[name] = {
-        values: order ? values.map((_, at) => values[at - (at % width) + order[at % width]]) : values,
-        rows: listOf(this.panel, rows).slice(...parts[rows]),
-        columns: columns
-          ? listOf(this.panel, columns).slice(...range)
-          : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
+  // The matrices that can be computed: of some layers only the weights are known.
+  /** @param {Layer} layer @param {number} head @param {Pointed} focus */
+  #compute(layer, head, focus) {
+    const names = Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
+    const matrices = Object.fromEntries(names.map((name) => [name, this.#matrix(layer, name, head, focus)]));
+    if (this.state.end === "shared" && layer.q) {
+      const vectors = VECTORS.map((name) => matrices[name].numbers);
+      const end = Math.max(...vectors.map((numbers) => numbers.end));
+      for (const numbers of vectors) numbers.end = end;
+    }
+    this.#top(layer, head);
+    this.gallery.show(matrices);
+  }
+
+  /** @param {Layer} layer @param {string} name @param {number} head @param {Pointed} focus @returns {GalleryMatrix} */
+  #matrix(layer, name, head, focus) {
+    const { nth, panel, parts, texts } = this;
+    const { header, state } = this.selection;
+    const { symbol, rows, columns, signed } = MATRICES[name];
+    /** @type {Range} */
+    const range = columns ? parts[columns] : [0, layer.vector(isVector(name) ? name : "v", head, 0).length];
+    const values = valuesOf(layer, name, head, parts[rows], range);
+    const width = range[1] - range[0];
+    const row = (focus[rows] ?? focus.query ?? focus.key ?? 0) - parts[rows][0];
+    const order = columns ? [] : orderOf(values, width, isVector(name) ? this.state.order : ORDERS[0], row);
+    const unknown = unknownIn(header, nth);
+    const number = layer.number + 1;
+    // Query heads share keys and values, which have the number of their own head.
+    const shared = header.kv && (name === "k" || name === "v") ? Math.floor((head * header.kv) / layer.nHeads) : head;
+    return {
+      symbol: symbol.replace("{}", subscript(shared + 1)),
+      meaning: texts[`matrix_${name}`],
+      numbers: {
+        values: columns ? values : values.map((_, at) => values[at - (at % width) + order[at % width]]),
+        rows: listOf(panel, rows).slice(...parts[rows]),
+        columns: columns ? listOf(panel, columns).slice(...range) : order.map((at) => String(at + 1)),
         signed,
-        end: !signed && !this.selection.state.fitted ? 1 : largestOf(values),
-        dim: rows === "query" ? within(nothingIn(header, this.nth, layer.number, [head]), parts.query) : [],
+        end: !signed && !state.fitted ? 1 : largestOf(values),
+        dim: rows === "query" ? within(nothingIn(header, nth, layer.number, [head]), parts.query) : [],
         unknown: {
           rows: within(unknown[rows], parts[rows]),
           columns: columns ? within(unknown[columns], parts[columns]) : [],
         },
-      };
-    }
-    if (this.state.end === "shared" && layer.q) {
-      const shared = Math.max(...VECTORS.map((name) => numbers[name].end));
-      for (const name of VECTORS) numbers[name].end = shared;
-    }
-    this.#top(layer, head);
-    this.show(Object.fromEntries(names.map((name) => [name, this.#matrix(name, numbers[name], layer, head)])));
-  }
-
-  /**
-   * @param {string} name
-   * @param {Numbers} numbers
-   * @param {Layer} layer
-   * @param {number} head
-   * @returns {import("../pictures/matrix_gallery.js").GalleryMatrix}
-   */
-  #matrix(name, numbers, layer, head) {
-    const { texts } = this;
-    const { source: origin, file } = this.selection.header;
-    const own = name === "k" || name === "v" ? this.#keyHead(layer, head) : head;
-    const source = `${origin} · ${fill(texts.layer, { layer: layer.number + 1 })} · Headscope`;
-    return {
-      symbol: MATRICES[name].symbol.replace("{}", subscript(own + 1)),
-      meaning: texts[`matrix_${name}`],
-      numbers,
+      },
+      kinds: [rows, columns],
+      atOnce: Boolean(layer.q) && !isVector(name),
       saved: {
-        caption: [this.panel.title, source],
-        file: `${file}-layer-${layer.number + 1}-head-${head + 1}-${name}`,
+        caption: [panel.title, `${header.source} · ${fill(texts.layer, { layer: number })} · Headscope`],
+        file: `${header.file}-layer-${number}-head-${head + 1}-${name}`,
       },
     };
-  }
-
-  // Query heads share keys and values: the number of the head of keys and values.
-  /** @param {Layer} layer @param {number} head */
-  #keyHead(layer, head) {
-    const { kv } = this.selection.header;
-    return kv ? Math.floor((head * kv) / layer.nHeads) : head;
   }
 
   /** @param {Layer} layer @param {number} head */
@@ -359,7 +336,10 @@ export class HeadMatrices extends MatrixGallery {
     const choice = (name, options) => {
       const label = make("label", "", texts[`matrices_${name}`]);
       const select = make("select");
-      select.append(...options.map((value) => option(texts[`matrices_${name}_${value}`], value, this.state[name])));
+      const chosen = this.state[name];
+      select.append(
+        ...options.map((value) => new Option(texts[`matrices_${name}_${value}`], value, false, value === chosen)),
+      );
       select.onchange = () => {
         this.state[name] = select.value;
         this.update();
@@ -371,21 +351,18 @@ export class HeadMatrices extends MatrixGallery {
   }
 
   // The browser has what scores, weights and outputs are made of; X, the columns of W and all code are the server's.
-  /** @param {string} name @param {Cell} cell */
-  explain(name, cell) {
-    const { panel, texts } = this;
+  /** @param {string} name @param {Cell} cell of the whole matrix */
+  explain(name, { row, column }) {
+    const { ask, panel, texts } = this;
+    const { explanation, matrices } = this.gallery;
     const layer = this.#layerHere;
     const { rows, columns } = MATRICES[name];
-    const { numbers } = this.matrices[name];
-    const row = this.parts[rows][0] + cell.row;
-    const column = columns ? this.parts[columns][0] + cell.column : Number(numbers.columns[cell.column]) - 1;
     const place = { head: this.selection.chosenHead, row, column };
     const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
-    const where = { symbol: this.matrices[name].symbol, from, to };
+    const where = { symbol: matrices[name].symbol, from, to };
     this.explains = this.#place;
     this.explained = `${name} ${row + 1},${column + 1}`;
     this.#moveFocus({ matrix: name, number: `${row + 1},${column + 1}` });
-    const { ask } = this;
     const question = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
     this.question = question.id;
     const steps = stepsTo(layer, name, place, listOf(panel, "key"), texts.explain_sink);
@@ -394,15 +371,10 @@ export class HeadMatrices extends MatrixGallery {
       const without = name === "output" ? null : this.#without(place);
       const value = steps.at(-1)?.value;
       const ours = { ...where, id: question.id, value, steps, edits, without };
-      return this.explanation.show(ours, ask && (() => ask(question)));
+      return explanation.show(ours, ask && (() => ask(question)));
     }
     if (ask) return ask(question);
-    this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
-  }
-
-  /** @param {string} name */
-  explainsAtOnce(name) {
-    return Boolean(this.#layerHere.q) && !isVector(name);
+    explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
   }
 
   // The page on which the first sentence is computed without this edge, where there is a server that can.
@@ -416,7 +388,7 @@ export class HeadMatrices extends MatrixGallery {
   // Shows what the server says about the number that was asked for last.
   /** @param {Explanation | null} [explanation] */
   answer(explanation) {
-    if (explanation && explanation.id === this.question) this.explanation.answer(explanation);
+    if (explanation && explanation.id === this.question) this.gallery.explanation.answer(explanation);
   }
 
   // Identifies these numbers, so that an explanation of others is removed.
@@ -424,88 +396,58 @@ export class HeadMatrices extends MatrixGallery {
     return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.title]);
   }
 
-  /** @param {string} name @param {Cell} cell @param {boolean} more */
-  choose(name, cell, more) {
-    const { side, at } = this.#tokenAt(name, cell);
-    this.pointed = {};
+  // A press chooses the token of the row and says where the number comes from, in a small picture only that.
+  /** @param {string} name @param {Cell} cell @param {boolean | null} more */
+  #press(name, cell, more) {
+    const { side, tokens } = this.#focusAt(name, cell);
+    const place = this.#placeOf(name, cell); // before another part of a long text is drawn
     const held = this.selection.pinned?.[this.nth];
-    if (!more && held?.side === side && held.tokens.length === 1 && held.tokens[0] === at) return; // and stays so
-    this.reply.choose(this.nth, side, at, more);
+    const isHeld = !more && held?.side === side && String(held.tokens) === String(tokens); // and stays so
+    if (more !== null && !isHeld) this.reply.choose(this.nth, side, tokens[0], more);
+    this.explain(name, place);
   }
 
-  /** @param {string} name @param {Cell} cell @returns {{ side: Side, at: number }} */
-  #tokenAt(name, { row }) {
+  // The token of a cell's row.
+  /** @param {string} name @param {Cell} cell @returns {Focus} */
+  #focusAt(name, { row }) {
     const side = MATRICES[name].rows;
-    return { side, at: this.selection.panels[this.nth].wordOf(side, this.parts[side][0] + row) };
+    return { side, tokens: [this.selection.panels[this.nth].wordOf(side, this.parts[side][0] + row)] };
   }
 
-  // The tokens of the cell are lit in every picture.
-  /** @param {string | null} name @param {Cell | null} cell */
-  point(name, cell) {
-    this.pointed = {};
-    if (!cell || !name) return this.reply.point(this.nth, null, {});
-    const { rows, columns } = MATRICES[name];
-    /** @type {Partial<Record<Side, string>>} */
-    const labels = {};
-    /** @param {Side} side @param {number} at */
-    const pointAt = (side, at) => {
-      this.pointed[side] = at;
-      labels[side] = listOf(this.panel, side)[at];
-    };
-    pointAt(rows, this.parts[rows][0] + cell.row);
-    if (columns) pointAt(columns, this.parts[columns][0] + cell.column);
-    const { side, at } = this.#tokenAt(name, cell);
-    this.reply.point(this.nth, { side, tokens: [at] }, labels);
-  }
-
-  /** @param {string} name @param {Pointed} focus @returns {import("../pictures/heatmap.js").Marks} */
-  #marks(name, focus) {
-    const { rows, columns } = MATRICES[name];
+  /** @param {string} name */
+  #marks(name) {
+    const { focus, parts } = this;
     /** @param {Side | null} side */
-    const inside = (side) => {
-      const at = side ? focus[side] : undefined;
-      const [from, to] = side ? this.parts[side] : [0, 0];
-      return at !== undefined && at >= from && at < to ? [at - from] : [];
-    };
-    return { rows: inside(rows), columns: inside(columns), cell: this.cell?.name === name ? this.cell : null };
+    const inside = (side) => (side ? within([focus[side] ?? -1], parts[side]) : []);
+    return { rows: inside(MATRICES[name].rows), columns: inside(MATRICES[name].columns) };
   }
 
-  // Without a cell under the pointer: what to do.
-  /** @param {Layer} layer */
-  #how = (layer) =>
-    layer.q ? this.texts.matrices_how : `${this.texts.matrices_only_weights} ${this.texts.matrices_how}`;
-
-  /** @param {Cell & { name: string }} cell */
-  #cellText({ name, row, column }) {
-    const { query = -1, key = -1 } = this.pointed;
-    const { texts } = this;
+  // The numbers of the cell under the pointer; without one, what to do.
+  /** @param {(Cell & { name: string }) | null} cell @returns {string} */
+  #read(cell) {
     const layer = this.#layerHere;
+    const { panel, texts } = this;
+    if (!cell) return paragraph([!layer.q && texts.matrices_only_weights, texts.matrices_how], texts);
+    const { name, row, column } = cell;
+    const { query = -1, key = -1 } = this.pointed;
     const head = this.selection.chosenHead;
-    const [from, to] = [query, key].map((at, nth) => isolated(listOf(this.panel, nth ? "key" : "query")[at] ?? ""));
-    const { symbol } = this.matrices[name];
-    if (MATRICES[name].columns) {
-      if (!layer.q)
-        return fill(texts.cell, {
-          from,
-          to,
-          who: fill(texts.one_head, { heads: head + 1 }),
-          value: exact(layer.row(head, query)[key]),
-        });
-      const score = layer.score(head, query, key);
-      const scaled = (score * layer.rule.scale).toPrecision(4);
-      const [template, weight] = layer.sees(head, query, key)
-        ? [texts.matrices_cell, exact(layer.row(head, query)[key])]
-        : [texts.matrices_cell_hidden, "0"];
-      return fill(template, { from, to, score: score.toPrecision(4), scaled, weight });
+    const [from, to] = [panel.tokens[query], panel.keys[key]].map((token) => isolated(token ?? ""));
+    if (!MATRICES[name].columns) {
+      const { symbol } = this.gallery.matrices[name];
+      const { map } = this.gallery.pictures[name];
+      const value = map.value({ row, column }).toPrecision(4);
+      const token = MATRICES[name].rows === "key" ? to : from;
+      return fill(texts.matrices_number, { symbol, token, number: map.numbers.columns[column], value });
     }
-    const { map } = this.pictures[name];
-    const value = map.value({ row, column }).toPrecision(4);
-    const token = MATRICES[name].rows === "key" ? to : from;
-    return fill(texts.matrices_number, { symbol, token, number: map.numbers.columns[column], value });
+    const seen = !layer.q || layer.sees(head, query, key);
+    const weight = seen ? exact(layer.row(head, query)[key]) : "0";
+    if (!layer.q) {
+      const who = fill(texts.one_head, { heads: head + 1 });
+      return fill(texts.cell, { from, to, who, value: weight });
+    }
+    const score = layer.score(head, query, key);
+    const scaled = (score * layer.rule.scale).toPrecision(4);
+    const template = seen ? texts.matrices_cell : texts.matrices_cell_hidden;
+    return fill(template, { from, to, score: score.toPrecision(4), scaled, weight });
   }
-}
-
-/** @param {string} text @param {string} value @param {string} chosen */
-function option(text, value, chosen) {
-  return Object.assign(make("option", "", text), { value, selected: value === chosen });
 }

@@ -10,12 +10,13 @@ import { tokenOf } from "../pictures/drawing.js";
 /** @typedef {import("../pictures/drawing.js").Hit} Hit */
 /** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
+/** @typedef {import("../scene/highlight.js").Highlight} Highlight */
 /** @typedef {import("./selection.js").Selection} Selection */
 
 /**
  * The actions of the view when something is pointed at or pressed.
  * @typedef {object} Reply
- * @property {(nth: number, focus: Focus | null) => void} point a token, or none
+ * @property {(nth: number, focus: Focus | null, cell?: Highlight) => void} point a token, or none, and the tokens of a cell
  * @property {(head: number | null) => void} pointHead
  * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
  * @property {() => void} describe what is looked at
