@@ -695,9 +695,12 @@ UNKNOWN = "The zyzzyva slept because it was tired."
 def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
     packaged, opened, folder, tokens, said, english, place, monkeypatch
 ):
-    [head] = [one for one in refusals.findings(model_source.PACKAGED) if one.measure == "link: reference"]
-    here = replace(head, layer=1, head=2)  # of the tiny model
-    monkeypatch.setattr(refusals, "findings", lambda _: [replace(here, measure="next token", head=0), here])
+    heads = refusals.published_heads()[model_source.PACKAGED]
+    here = replace(
+        next(one for one in heads if one.role == "reference"), layer=2, head=3
+    )  # of the tiny model
+    known = {model_source.PACKAGED: [replace(here, role="next token", head=1), here]}
+    monkeypatch.setattr(refusals, "published_heads", lambda: known)
     app = opened(text=UNKNOWN, twin="")
     assert english("unknown.line") in said(app)
     app.button(key="read_with_package").click().run()
