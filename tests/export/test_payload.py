@@ -152,7 +152,9 @@ def test_rows_are_cached_and_old_ones_recomputed(javascript, normal):
 def test_words_sum_over_key_pieces_and_average_over_query_pieces(javascript, make_layer):
     layer, groups = make_layer(), [0, 0, 1, 2, 2, 2, 3]
     code = """
-    const joined = new Grouped((openPayload(file("blob")))[0].layers.get(0), [0, 0, 1, 2, 2, 2, 3]);
+    const words = { of: [0, 0, 1, 2, 2, 2, 3], labels: [] };
+    const header = { groups: [{ query: words, key: words }], special: [] };
+    const joined = prepared(openPayload(file("blob"))[0], header, 0, true).layers.get(0);
     return [0, 1, 2, 3].map((q) => [joined.row(4, q), [0, 1, 2, 3].map((k) => joined.weight(4, q, k))]);
     """
     found = np.array(

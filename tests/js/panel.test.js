@@ -1,7 +1,7 @@
 // A panel: unknown words, rows without meaning, and empty rows.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { nothingIn, prepared, Rescaled } from "../../assets/components/numbers/panel.js";
+import { layerOf, nothingIn, prepared } from "../../assets/components/numbers/panel.js";
 
 const QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5];
 const KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7];
@@ -46,7 +46,9 @@ test("a word with an unknown piece is unknown", () => {
 test("a row that goes to hidden keys alone is empty", () => {
   const row = () => Float32Array.from([1, 0, 0]);
   const layer = { number: 0, heads: [0], nHeads: 1, nQuery: 1, nKey: 3, row, weight: (_, __, key) => row()[key] };
-  const rest = new Rescaled(layer, new Set([0]));
+  /** @type {any} */
+  const panel = { layers: new Map([[0, layer]]), rescaled: new Map(), special: { key: new Set([0]) } };
+  const rest = layerOf(panel, 0, true);
   assert.deepEqual([...rest.row(0, 0)], [0, 0, 0]);
   assert.deepEqual([rest.weight(0, 0, 1), rest.away(0, 0)], [0, 1]);
 });

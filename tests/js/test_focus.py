@@ -110,7 +110,8 @@ def test_only_visible_queries_have_lines(on_layer):
 def spoken(on_layer, heads, focus, hidden=()):
     code = """
     const away = { query: new Set(hidden), key: new Set(hidden) };
-    const shown = hidden.length ? new Rescaled(layer, away.key) : layer;
+    const panel = { layers: new Map([[1, layer]]), rescaled: new Map(), special: away };
+    const shown = layerOf(panel, 1, hidden.length > 0);
     return spoken({ tokens }, shown, heads, focus, away, texts);
     """
     return on_layer(code, tokens=LABELS, heads=heads, focus=focus, hidden=list(hidden), texts=TEXTS)

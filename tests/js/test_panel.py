@@ -122,7 +122,7 @@ def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
 
 def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
     code = """
-    const rest = new Rescaled(layer, new Set([0, 5]));
+    const rest = layerOf({ ...panel, rescaled: new Map(), special: { key: new Set([0, 5]) } }, 1, true);
     return [[0, 3].map((q) => rest.row(1, q)), rest.column(1, 4), rest.column(1, 5), rest.weight(1, 3, 4),
             rest.away(1, 3), rest.sees(1, 3, 5), rest.sees(1, 3, 4), table(panel, rest, [1], null).length];
     """
@@ -143,7 +143,8 @@ def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
 
 def test_words_average_over_query_pieces_and_sum_over_key_pieces(on_panel, weights):
     code = """
-    const joined = new Grouped(layer, queries, keys);
+    const groups = { query: { of: queries, labels: [] }, key: { of: keys, labels: [] } };
+    const joined = prepared(panel, { groups: [groups], special: [] }, 0, true).layers.get(1);
     return [joined.nQuery, joined.nKey, Array.from({ length: joined.nQuery }, (_, q) => joined.row(2, q)),
             joined.column(2, 3), joined.weight(2, 2, 1)];
     """

@@ -50,7 +50,7 @@ export const longestOf = (panel) => Math.max(panel.tokens.length, listOf(panel, 
 
 // A layer whose pieces are joined to words: a word takes the mean of its pieces' rows and gives their sum
 // (Clark et al. 2019). `queries` and `keys` have the word's number for each piece, rising from 0.
-export class Grouped {
+class Grouped {
   /** @param {AnyLayer} layer @param {number[]} queries @param {number[]} keys */
   constructor(layer, queries, keys = queries) {
     this.layer = layer;
@@ -105,7 +105,7 @@ function piecesOf(groups) {
 }
 
 // A layer without the keys that are hidden: what went to them is shared out, so that each row sums to 1.
-export class Rescaled {
+class Rescaled {
   /**
    * @param {AnyLayer} layer
    * @param {Set<number>} hidden
