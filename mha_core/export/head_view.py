@@ -32,7 +32,12 @@ from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import MASK_TOKENS, special_positions, word_groups
 from mha_core.traces.trace import AttentionTrace
 
-STYLES = ("pictures/print.css", "pictures/matrix_gallery.css", "view/head_view.css")
+STYLES = (
+    "pictures/print.css",
+    "pictures/matrix_gallery.css",
+    "pictures/cell_path.css",
+    "view/head_view.css",
+)
 
 
 @cache

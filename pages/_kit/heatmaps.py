@@ -13,15 +13,15 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
 from mha_core.export import head_view as views
-from pages._kit import charts, components, explained, state
+from pages._kit import cell_path, charts, components, state
 from pages._kit.text import language, t, template
 
 # How the names of those texts of the head view begin that matrix_gallery.js uses, too.
 SHARED_TEXTS = (
     "colours_",
-    "explain_",
     "matrices_",
     "matrix_alt",
+    "path_",
     "scale",
     "sentence",
     "two_sentences",
@@ -36,7 +36,7 @@ _heatmaps = components.component(
     "heatmaps",
     "pictures/page_matrices.js",
     html='<div class="heatmaps"></div>',
-    styles=("pictures/print.css", "pictures/matrix_gallery.css"),
+    styles=("pictures/print.css", "pictures/matrix_gallery.css", "pictures/cell_path.css"),
 )
 
 
@@ -277,7 +277,7 @@ def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, Att
         return None
     name, head, row, column = matrix.at(asked.row, asked.column)
     where = {"layer": matrix.origin.layer, "row": row, "column": column}
-    return explained.describe_cell(traces[asked.name], name, symbol=matrix.symbol, head=head, **where) | {
+    return cell_path.describe_cell(traces[asked.name], name, symbol=matrix.symbol, head=head, **where) | {
         "id": asked.id
     }
 

@@ -66,7 +66,7 @@ def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
     if not is_close(explanation, explanation.value, recorded, dtype):
         return f"{explanation.value} is explained, the matrix has {recorded}"
     for step in explanation.steps:
-        if f"explain_{step.name}" not in TEXTS:
+        if not {f"path_columns_{step.name}", f"path_stage_{step.name}"} & TEXTS.keys():
             return f"there is no text for {step.name}"
         if step.name == "softmax":
             if not np.isclose(step.terms.sum(), 1.0) and step.terms.any():

@@ -26,7 +26,7 @@ def test_the_path_of_a_cell_is_lit_by_keys_and_goes_back_as_it_came(visit, app, 
     layer = mha.trace(TEXT, **SETTINGS).layers[0]
     words = mha.words(TEXT).labels
     page = visit(f"{app}/steps?{urlencode(LINK)}", sent=(sent := []))
-    path, slider = page.locator(".cell-path"), page.get_by_role("slider", name="Path from query and key")
+    path, slider = page.locator(".page-path"), page.get_by_role("slider", name="Path to this number")
     drawing, sentence = path.locator("svg"), path.locator(".sentence")
     drawing.wait_for()
     before = len(sent)
@@ -58,7 +58,9 @@ def test_the_path_of_a_cell_is_lit_by_keys_and_goes_back_as_it_came(visit, app, 
     output = layer.output(HEAD)[QUERY]
     for dimension in (0, 5):
         drawing.locator("rect.cell").nth(-6 + dimension).hover()
-        expect(sentence).to_have_text(f"head₃ of saw, number {dimension + 1}: {written(output[dimension])}.")
+        expect(sentence).to_have_text(
+            f"head₃ of saw, dimension {dimension + 1}: {written(output[dimension])}."
+        )
     assert drawing.evaluate(LOOK) != lit
     slider.press("ArrowLeft")
     assert drawing.evaluate(LOOK) == lit
@@ -100,7 +102,7 @@ def test_the_path_of_a_cell_is_lit_by_keys_and_goes_back_as_it_came(visit, app, 
         f"{written(layer.scores(HEAD)[5, 0] / 6**0.5)}.",
     )
     assert key_in_link(page) == "The"
-    expect(page.locator(".explanation:visible")).to_have_count(0)
+    expect(page.locator(".heatmaps .cell-path:visible")).to_have_count(0)
     for _ in range(5):
         page.get_by_role("button", name="Next step").click()
     expect(path).to_be_hidden()  # the output of the layer is of all heads

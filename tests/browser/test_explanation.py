@@ -12,12 +12,12 @@ from tests.browser.conftest import over_cell
 SCENE = Scene()
 
 EDIT = "cut%2Clayer%3D2%2Cfrom%3D9%2Cto%3D3"
-# Of each page a component, and a picture of it with the first steps of its number at (2, 1).
+# Of each page a component, and a picture of it with the first stages of the path of its number at (2, 1).
 PAGES = {
-    "token": ("one-products", 2, ["Score: query · key", "Scaled", "Softmax over the row"]),
-    "steps?operation=mix": ("steps", 1, ["Token × column of W"]),
-    "steps?steps_view=layers&architecture=standard": ("hops-first", 0, ["Score: query · key", "Scaled"]),
-    f"what-if?edits={EDIT}": ("what-if-weights", 1, ["Score: query · key", "Scaled", "Mask"]),
+    "token": ("one-products", 2, ["Vectors", "Products", "Scale", "Exponentials", "Weights"]),
+    "steps?operation=mix": ("steps", 1, ["Vectors", "Products"]),
+    "steps?steps_view=layers&architecture=standard": ("hops-first", 0, ["Vectors", "Products", "Scale"]),
+    f"what-if?edits={EDIT}": ("what-if-weights", 1, ["Vectors", "Products", "Scale", "Mask"]),
 }
 
 
@@ -26,7 +26,7 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
     page = visit(f"{app}/{address}")
     component, picture, steps = PAGES[address]
     pictures = page.locator(f".st-key-{component} .heatmaps")
-    canvas, panel = pictures.locator("figure canvas").nth(picture), pictures.locator(".explanation")
+    canvas, panel = pictures.locator("figure canvas").nth(picture), pictures.locator(".cell-path")
     canvas.scroll_into_view_if_needed()
     over_cell(canvas, 2, 0 if component == "one-products" else 1)
     reading = pictures.locator(".reading").inner_text()
@@ -38,7 +38,7 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
     heading = panel.get_by_role("heading").inner_text().replace("−", "-")
     value = float(re.search(r": (\S+)\.$", reading)[1])
     assert float(heading.rpartition("= ")[2]) == pytest.approx(value, rel=2e-3, abs=1e-6)
-    titles = panel.locator("li b").all_inner_texts()
+    titles = panel.locator(".stages button").all_inner_texts()
     assert titles[: len(steps)] == steps
     panel.get_by_text("Code that prints this number").click()
     for name in ("Copy as PyTorch", "Copy as LaTeX"):
@@ -52,7 +52,7 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     trace = mini.trace(SCENE.text, source="mini", h=SCENE.h, d_model=SCENE.d_model)
     page = visit(f"{app}?edits=temperature%2Cby%3D2")  # Heads shows the model as it is
     view = eye(page)
-    panel = view.view.locator(".explanation")
+    panel = view.view.locator(".cell-path")
     view.button("layer 1").click()
     view.pictures().nth(2).click()
     over_cell(view.view.locator(".six figure canvas").nth(4), 2, 1)
@@ -80,9 +80,9 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     over_cell(pictures.locator("figure canvas").nth(2), 3, 5)
     page.mouse.down()
     page.mouse.up()
-    panel = pictures.locator(".explanation")
+    panel = pictures.locator(".cell-path")
     assert explained_number(panel) == pytest.approx(trace.layers[0].result()[3, 5], rel=2e-3)
-    expect(panel.locator("li b").first).to_have_text("Contribution of each head")
+    expect(panel.locator(".sentence")).to_contain_text("4 products and a bias added up")
 
 
 def explained_number(panel) -> float:

@@ -886,7 +886,7 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     view, layer, head = eye(page), grouped().layers[1], 2
-    labels, panel = grouped().tokens.labels, view.view.locator(".explanation")
+    labels, panel = grouped().tokens.labels, view.view.locator(".cell-path")
     large = view.view.locator(".large canvas")
     before = len(sent)
 
@@ -911,9 +911,12 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
         assert cells.output(code) == pytest.approx(value, rel=1e-4, abs=1e-6)
 
     explained("weights", 5, 1, layer.weights(head)[5, 1])
-    steps = panel.locator("li b")
-    expect(steps).to_have_text(["Score: query · key", "Scaled", "Mask", "Softmax over the row"])
-    sums = panel.locator("li").first.locator("tbody td:last-child")
+    stages = panel.locator(".stages button")
+    expect(stages).to_have_text(
+        ["Vectors", "Products", "Scale", "Mask", "Exponentials", "Weights", "Mixture"]
+    )
+    panel.get_by_text("All terms as a table").click()
+    sums = panel.locator("table").first.locator("tbody td:last-child")
     in_order = sums.all_inner_texts()
     panel.get_by_role("button", name="Largest first").click()
     expect(sums).not_to_have_text(in_order)
@@ -922,6 +925,6 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
     )
     explained("output", 4, 1, layer.output(head)[4, 1])
     explained("q", 3, 2, layer.q[head, 3, 2])  # X and W are the server's
-    expect(steps).to_have_text(["Token × column of W"])
+    expect(stages).to_have_text(["Vectors", "Products"])
     panel.get_by_role("button", name="Close explanation").click()
     expect(panel).to_be_hidden()

@@ -101,15 +101,15 @@ def test_the_large_matrix_and_the_explained_number_are_in_the_link(visit, app, s
     page.mouse.down()
     page.mouse.up()
     settled(page)
-    said = view.view.locator(".explanation h3").inner_text()
+    said = view.view.locator(".cell-path h3").inner_text()
     assert said.startswith("A₁ · it → animal = 0.99")
     assert (query(page)["matrix"], query(page)["number"]) == ("weights", "9,3")
     assert view.chosen_word() == "it"  # a click on a number of its own row does not unpin it
     fresh = visit(page.url)
-    assert eye(fresh).view.locator(".explanation h3").inner_text() == said
+    assert eye(fresh).view.locator(".cell-path h3").inner_text() == said
     assert eye(fresh).view.locator(".large h3").inner_text().startswith("A₁")
-    view.view.locator(".explanation").press("Escape")
-    expect(view.view.locator(".explanation")).to_be_hidden()
+    view.view.locator(".cell-path").press("Escape")
+    expect(view.view.locator(".cell-path")).to_be_hidden()
     assert "number" not in query(page)
 
 

@@ -37,8 +37,8 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     over_cell(view.view.locator(".large canvas"), 3, 1)
     page.mouse.down()
     page.mouse.up()
-    explanation = view.view.locator(".explanation")
-    expect(explanation.locator(".edited")).to_have_text("Changed: temperature 2.")
+    explanation = view.view.locator(".cell-path")
+    expect(explanation.locator(".edits")).to_have_text("Changed: temperature 2.")
     explanation.get_by_text("Code that prints this number").click()
     about = '# weights: layer 2, head 3, "Katze", "Die"\n# edited: "temperature 2"\n'
     expect(explanation.locator("pre")).to_contain_text(about)

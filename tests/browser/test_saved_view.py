@@ -288,7 +288,7 @@ def test_a_page_saved_from_the_app_opens_where_the_app_was(visit, app, eye, save
         assert saved.button(drawing).get_attribute("aria-pressed") == "true"
     saved.listbox().press("ArrowDown")
     assert saved.view.locator(".foot button").all_inner_texts() == ["Unpin (Esc)"]  # nobody could hide a word
-    assert saved.view.locator("summary").all_inner_texts() == ["Options", "Save"]
+    assert saved.view.locator(".menu summary").all_inner_texts() == ["Options", "Save"]
     assert "Page that works" not in saved.menu("Save").inner_text()
 
 

@@ -198,5 +198,5 @@ def test_on_a_phone_a_swipe_changes_the_step(on_steps):
     assert_at_step(page, "concat")
     page.evaluate(SWIPE, [150, 300])
     assert_at_step(page, "mix")
-    page.evaluate(SWIPE, [300, 150, page.locator(".cell-path input").element_handle()])  # it moves the slider
+    page.evaluate(SWIPE, [300, 150, page.locator(".page-path input").element_handle()])  # it moves the slider
     assert_at_step(page, "mix")

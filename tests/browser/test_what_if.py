@@ -100,7 +100,7 @@ def test_cells_are_hidden_by_dragging_and_shown_by_a_click(visit, app, settled):
     page.wait_for_url(lambda url: "edits" not in url)
     expect(page.get_by_text(re.compile(OTHER))).to_have_count(0)
     settled(page)
-    expect(weights.locator(".explanation")).to_be_hidden()  # the pen is still in the hand
+    expect(weights.locator(".cell-path")).to_be_hidden()  # the pen is still in the hand
 
     # In one head alone, which is not asked for the noun, by the keyboard.
     page.get_by_role("radio", name="head 4", exact=True).click()
@@ -115,7 +115,7 @@ def test_cells_are_hidden_by_dragging_and_shown_by_a_click(visit, app, settled):
     over_cell(weights.locator("figure canvas").first, 8, 2)
     page.mouse.down()
     page.mouse.up()
-    expect(weights.locator(".explanation h3")).to_be_visible()
+    expect(weights.locator(".cell-path h3")).to_be_visible()
 
 
 def test_cells_are_hidden_by_touch(visit, app, settled):

@@ -26,8 +26,21 @@ from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
 ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
 # The steps behind a number: those that add up terms, whose columns have names, and the others.
-SUMS = ("score", "projection", "mixture", "columns", "heads", "softmax", "norm")
-CHANGES = ("scale", "cap", "bias", "mask", "temperature", "clip", "rotary", "gate", "patch", "rounding")
+SUMS = ("score", "projection", "mixture", "columns", "heads")
+CHANGES = (
+    "scale",
+    "cap",
+    "bias",
+    "mask",
+    "temperature",
+    "norm",
+    "clip",
+    "rotary",
+    "gate",
+    "patch",
+    "rounding",
+)
+STAGES = (*CHANGES, "vectors", "products", "powers", "shares", "mixture")
 NASTY = (
     "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __NUMBERS__ __OLD__ {tokens} <!-- --> $&"
 )
@@ -327,8 +340,10 @@ def test_every_text_used_by_the_scripts_exists():
     asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
     asked |= {f"matrix_{name}" for name in VIEWED}
-    asked |= set(re.findall(r'"(explain_\w+)"', script)) | {f"explain_{step}" for step in (*SUMS, *CHANGES)}
-    asked |= {f"explain_{step}_columns" for step in SUMS}
+    asked |= {f"path_columns_{name}" for name in (*SUMS, "softmax")}
+    asked |= {f"path_vectors_{name}" for name in SUMS[1:-1]} | {f"path_stage_{name}" for name in STAGES}
+    asked |= {f"path_{name}" for name in ("cap", "bias", "temperature", "scale")}
+    asked |= {f"path_column_{name}" for name in ("score", "power", "weight")}
     asked |= {f"question_{name}" for name in (*QUESTIONS, HIDDEN_WORD)}
     assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
 

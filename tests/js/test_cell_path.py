@@ -10,16 +10,17 @@ from mha_core.export.payload import Panel, pack
 from tests.conftest import LENGTH, RULES
 
 LABELS = [f"t{at}" for at in range(LENGTH)]
-MODULES = ["numbers/payload.js", "numbers/cell_path.js"]
+MODULES = ["numbers/payload.js", "numbers/explanation.js", "numbers/cell_path.js"]
 SHOWN = 4  # lines of a row that is cut
 
 CODE = """
 const numberOf = (layer, [head, row, column], limit) => {
-  const path = cellPathOf(layer, { head, row, column }, labels, limit);
-  const { terms } = path.score;
+  const place = { head, row, column };
+  const path = cellPathOf(stepsTo(layer, "weights", place, labels), { layer, place }, limit);
+  const { terms } = path.products;
   return {
     ...path,
-    products: Array.from(terms, (_, at) => partialSum(terms, at + 1)),
+    sums: Array.from(terms, (_, at) => partialSum(terms, at + 1)),
     outputs: path.lines.map((_, at) => Array.from(partialOutput(path, at + 1))),
   };
 };
@@ -42,8 +43,8 @@ def test_each_number_on_the_path_of_a_cell_is_that_of_attend(javascript, make_la
         for (head, row, column), (path, cut) in zip(places, of_layer, strict=True):
             kv = layer.kv_head(head)
             products = layer.q[head, row] * layer.k[kv, column]
-            np.testing.assert_allclose(path["products"], products.cumsum(), atol=1e-5)
-            np.testing.assert_allclose(path["score"]["value"], layer.scores(head)[row, column], atol=1e-5)
+            np.testing.assert_allclose(path["sums"], products.cumsum(), atol=1e-5)
+            np.testing.assert_allclose(path["products"]["value"], layer.scores(head)[row, column], atol=1e-5)
 
             seen = layer.allowed(head)[row, column]
             assert path["hidden"] == (not seen)

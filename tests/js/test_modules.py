@@ -27,7 +27,7 @@ MOUNTED = (
     "pictures/page_matrices.js",
     "pictures/overview.js",
     "pictures/river.js",
-    "pictures/cell_path.js",
+    "pictures/page_path.js",
     "lesson/cards.js",
     "lesson/screen.js",
     "lesson/reveal.js",

@@ -15,21 +15,27 @@ import { required } from "../page/elements.js";
  * @property {ArrayLike<number>[]} factors
  * @property {ArrayLike<number>} terms
  * @property {number} [chosen] of a softmax which of its terms is the weight
+ * @property {number} [sinks] of a softmax how many of its terms, the last ones, are sinks
  */
 
 /**
+ * A number with the steps to it, or why there are none.
  * @typedef {object} Explanation
- * @property {string} symbol of its matrix
+ * @property {string} [symbol] of its matrix, where it has a title
  * @property {string} [from] the token of its row
  * @property {string | number} [to] that of its column, or the number of a dimension
  * @property {string} [id] of what the server was asked
  * @property {number} [value]
  * @property {Step[]} [steps]
+ * @property {string} [stage] the last stage of its path where that goes on beyond the number, as from a score to a weight
+ * @property {import("./cell_path.js").Mixed} [mixed] where the values are here that its row of weights mixes
+ * @property {{ q: string, k: string, output: string }} [symbols] of the vectors
+ * @property {number} [shared] how many heads share the key
  * @property {string} [code] PyTorch code that prints the number, where the server has said it
  * @property {string} [latex] its formula
  * @property {string[]} [edits] in words
  * @property {{ text: string, href: string } | null} [without] where it is computed without the edge
- * @property {string} [refusal] why there is none
+ * @property {string} [refusal]
  */
 
 const MAX_SHORTFALL = 1e-5; // by which rounding lets a row sum to less than 1
@@ -106,7 +112,10 @@ function shares(layer, { head, row, column }, keys, sink) {
     scores.push(Math.log(rest) + sum);
     terms.push(rest);
   }
-  return { name: "softmax", value, labels, factors: [scores], terms, chosen: column };
+  const largest = scores.reduce((most, one) => Math.max(most, one), -Infinity);
+  const powers = scores.map((score) => (score === -Infinity ? 0 : Math.exp(score - largest)));
+  const sinks = labels.length - keys.length;
+  return { name: "softmax", value, labels, factors: [scores, powers], terms, chosen: column, sinks };
 }
 
 /**

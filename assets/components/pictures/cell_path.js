@@ -1,106 +1,90 @@
-// A drawing of how one cell is computed: the query and the key, their products, the score, the softmax of the row, the
-// mixture of values. A slider moves through the stages: those behind it are coloured, those ahead are grey and empty.
+// Where one number comes from, as a drawing: the products that are added up, what changes their sum, the softmax of the
+// row, the mixture of values. A slider moves through the stages: those behind it are coloured, those ahead are grey and
+// empty. Below are all terms as a table, and the code that prints the number, which comes from the server when a reader
+// opens it; a saved page has none.
 
-import { arrival } from "../numbers/blobs.js";
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
-import { openPayload } from "../numbers/payload.js";
-import { elementIn, make, makeButton, makeSvg, penOf, required, targetOf } from "../page/elements.js";
+import { make, makeButton, makeLink, makeSvg, penOf, renew, required, targetOf } from "../page/elements.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
-import { follow, heldFocus, move, ready } from "../scene/address.js";
-import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
-import { followStep, stepInFocus } from "../scene/step.js";
-import { fitHeight } from "../streamlit/adapter.js";
-import { ABOVE, LINE_HEIGHT, layoutOf, NAME_WIDTH, NUMBER, SCORE_BOX, wireTo } from "./cell_path_plan.js";
-import { arrivalOf, inBrackets, isRoot, powersDone, sentenceOf } from "./cell_path_words.js";
-import { inkOn, shade } from "./colours.js";
+import { ABOVE, isNamed, LINE_HEIGHT, layoutOf, NAME_WIDTH, NUMBER, SCORE_BOX, wireTo } from "./cell_path_plan.js";
+import {
+  arrivalOf,
+  columnsOf,
+  countProducts,
+  inBrackets,
+  powersDone,
+  sentenceOf,
+  shortNameOf,
+} from "./cell_path_words.js";
+import { inkOn, largestOf, shade } from "./colours.js";
 import { shortenedTo } from "./heatmap.js";
-import { largestOf } from "./matrix_gallery.js";
+import { tableOfTerms } from "./terms.js";
 import { themeOf } from "./theme.js";
 
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
 /** @typedef {import("../numbers/cell_path.js").PathLine} PathLine */
+/** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
 /** @typedef {import("./cell_path_plan.js").Layout} Layout */
-/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
-/** @typedef {(name: string) => number} Progress of the stage of that name, 0 to 1 */
 
-/**
- * The path's data from the page.
- * @typedef {object} PathPage
- * @property {string} name of the layer (blobs.js)
- * @property {string} digest
- * @property {number} head
- * @property {number} query position
- * @property {number | null} key position; null for the key with the largest weight
- * @property {Record<string, string> | null} steps for each step of the page the stage that makes its matrix; null where
- *   the page has no steps
- * @property {{ q: string, k: string, output: string }} symbols
- * @property {number} shared how many heads share the key
- * @property {string[]} edits changes of the attention in words
- * @property {Record<string, string>} texts
- */
-
-const ORDER = [
-  "vectors",
-  "products",
-  "scale",
-  "cap",
-  "bias",
-  "mask",
-  "temperature",
-  "powers",
-  "shares",
-  "patch",
-  "mixture",
-];
+const ORDER = "vectors products scale cap bias mask temperature powers shares patch mixture".split(" ");
 const MAX_LINES = 16;
+const MIN_NAMED = 36; // pixels of a number that has room for its name
 const ALL_STAGES = 8000; // milliseconds to play all stages
 const FINE_STEP = 1 / 16; // of a stage: a step with Shift
 
-class CellPathPicture {
+export class CellPathPicture {
   position = 0; // in stages
   playing = 0; // the next frame or pause
-  key = -1; // clicked here, on a page without steps
-  step = ""; // the last step of the page that moved the slider
+  sorted = false; // the terms stand by their size
+  answered = ""; // which question of ours the server has answered last
+  /** @type {Explanation | null} */
+  explanation = null;
+  /** @type {((key: number) => void) | null} another key of the row is chosen */
+  choose = null;
+  /** @type {(() => void) | null} nothing is explained any more; null where the drawing cannot be closed */
+  closed = null;
+  /** @type {(() => void) | null} ask the server for the code of a number that was computed here */
+  askForCode = null;
   drawnFrom = "";
-  /** @type {string | undefined} */
-  keyInFocus;
-  shownPlace = { head: 0, row: 0, column: 0 };
   /** @type {CellPath | null} */
   #path = null;
   /** @type {Layout | null} */
   #layout = null;
-  /** @type {((progress: Progress) => void)[]} each draws one element for the progress of its stage */
+  /** @type {(() => void)[]} each draws one element for the progress of its stage */
   parts = [];
   /** @type {Map<Element, () => string>} what a cell says */
   readings = new Map();
   /** @type {SVGElement[]} the lines of the keys */
   choices = [];
 
-  /**
-   * @param {HTMLElement} root
-   * @param {PathPage} data
-   * @param {PayloadPanel} panel
-   */
-  constructor(root, data, panel) {
-    this.root = root;
-    this.data = data;
-    this.panel = panel;
-    this.theme = themeOf(root);
+  /** @param {() => Record<string, string>} texts */
+  constructor(texts) {
+    this.textsOf = texts;
+    this.root = make("section", "cell-path");
+    this.root.hidden = true;
+    this.root.tabIndex = -1;
+    this.theme = themeOf(this.root);
     this.svg = this.into = makeSvg("svg", {});
+    this.bar = make("div", "bar");
     this.drawing = make("div", "drawing");
     this.sentence = make("p", "sentence");
     this.slider = make("input");
     Object.assign(this.slider, { type: "range", min: "0", step: "any" });
     this.button = makeButton("", "play", () => (this.playing ? this.pause() : this.play()));
-    this.names = make("div", "names");
+    this.names = make("div", "stages");
     this.names.setAttribute("aria-hidden", "true"); // the slider says them
     this.edits = make("p", "edits");
-    const bar = make("div", "bar");
+    this.player = make("div", "player");
     const track = make("div", "track");
     track.append(this.slider, this.names);
-    bar.append(this.button, track);
-    root.append(bar, this.sentence, this.drawing, this.edits);
+    this.player.append(this.button, track);
+    this.terms = foldOf("terms", make("div", "tables"));
+    this.code = foldOf("code", make("div", "copies"), Object.assign(make("pre"), { tabIndex: 0 })); // it scrolls
+    const { bar, player, sentence, drawing, edits, terms, code } = this;
+    this.root.append(bar, player, sentence, drawing, edits, terms, code);
+    this.terms.addEventListener("toggle", () => this.#tabulate());
+    this.code.addEventListener("toggle", () => this.#fetchCode());
     this.slider.addEventListener("input", () => {
       const { value } = this.slider;
       this.pause(); // which writes the position into the slider
@@ -110,90 +94,142 @@ class CellPathPicture {
     this.drawing.addEventListener("pointerover", (event) => this.#read(targetOf(event)));
     this.drawing.addEventListener("pointerleave", () => this.#read(null));
     this.drawing.addEventListener("keydown", (event) => this.#walk(event));
-    followHighlight(root, () => this.#markPointed());
-    new ResizeObserver(() => this.update()).observe(root);
-  }
-
-  /** @param {PathPage} data @param {PayloadPanel} panel */
-  open(data, panel) {
-    this.data = data;
-    this.panel = panel;
-    this.key = -1;
-    this.keyInFocus ??= heldFocus().key_token;
-    this.edits.textContent = data.edits.map((edit) => fill(data.texts.edited, { edit })).join(" ");
-    this.edits.hidden = !data.edits.length;
-    follow(this.root, () => this.#followFocus());
-    if (data.steps) followStep(this.root, () => this.#followStep());
-    else this.update();
-  }
-
-  // Scroll to the drawing when its cell was chosen in another picture.
-  #followFocus() {
-    const before = this.keyInFocus;
-    this.keyInFocus = heldFocus().key_token;
-    this.update();
-    if (this.keyInFocus && this.keyInFocus !== before) this.root.scrollIntoView({ block: "nearest" });
-  }
-
-  // The page shows another step: the slider moves to the stage that makes its matrix.
-  #followStep() {
-    const step = stepInFocus();
-    const stage = this.data.steps?.[step];
-    this.root.hidden = stage === undefined;
-    this.update();
-    if (!this.#path || step === this.step) return;
-    this.step = step;
-    this.pause();
-    if (stage !== undefined) this.goTo(this.#endOf(stage));
-  }
-
-  // The end of a stage, or of the one before it where the path has no such stage, as without a mask.
-  /** @param {string} stage */
-  #endOf(stage) {
-    return this.path.stages.filter((name) => ORDER.indexOf(name) <= ORDER.indexOf(stage)).length;
+    this.root.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.closed) return;
+      event.stopPropagation();
+      this.close();
+    });
+    followHighlight(this.root, () => this.#markPointed());
+    new ResizeObserver(() => this.update()).observe(this.root);
   }
 
   get texts() {
-    return this.data.texts;
-  }
-
-  get layer() {
-    const [layer] = this.panel.layers.values();
-    return layer;
+    return this.textsOf();
   }
 
   get path() {
-    return required(this.#path, "path of this cell");
+    return required(this.#path, "path of this number");
   }
 
   get layout() {
     return required(this.#layout, "layout of this path");
   }
 
-  // The cell in focus, or the one that the page names or that was clicked. Without a key: the largest weight.
-  get place() {
-    const { data, panel, layer } = this;
-    /** @type {Partial<import("../scene/address.js").LinkFocus>} */
-    const held = data.steps ? heldFocus() : {};
-    const { token = "", key_token: key = "" } = held;
-    const named = positionOf(panel.names, token);
-    const row = named >= 0 ? named : data.query;
-    const chosen = data.steps ? positionOf(panel.keyNames, key) : this.key;
-    const weights = layer.row(data.head, row);
-    const largest = weights.indexOf(weights.reduce((most, one) => Math.max(most, one)));
-    return { head: data.head, row, column: chosen >= 0 ? chosen : (data.key ?? largest) };
+  // ----- what is explained
+
+  // Draws the path of a number; the slider stays where it is.
+  /** @param {Explanation | null} explanation @param {(() => void) | null} askForCode */
+  show(explanation, askForCode = null) {
+    this.explanation = explanation;
+    this.askForCode = askForCode;
+    this.root.hidden = !explanation;
+    if (!explanation) return this.pause();
+    const { steps = [], mixed, refusal = "", edits = [] } = explanation;
+    this.#path = steps.length ? cellPathOf(steps, mixed, MAX_LINES) : null;
+    this.drawnFrom = "";
+    this.edits.textContent = edits.map((edit) => fill(this.texts.path_edited, { edit })).join(" ");
+    this.edits.hidden = !edits.length;
+    for (const part of [this.player, this.drawing, this.terms]) part.hidden = !this.#path;
+    this.sentence.textContent = refusal;
+    this.#head(explanation);
+    this.#tabulate();
+    this.#showCode();
+    this.update();
   }
 
+  // Draws the path of a number that was asked for, up to that number.
+  /** @param {Explanation | null} explanation @param {(() => void) | null} askForCode */
+  showUpToIt(explanation, askForCode = null) {
+    this.show(explanation, askForCode);
+    if (!explanation) return;
+    if (this.#path && explanation.stage) this.goToStage(explanation.stage);
+    else if (this.#path) this.goTo(this.#path.end);
+    this.root.scrollIntoView({ block: "nearest" });
+  }
+
+  // Shows an answer of the server, once each, until another one is asked for or closed. A number that was computed here
+  // gets its code.
+  /** @param {Explanation | null | undefined} answer */
+  answer(answer) {
+    if (answer && answer.id === this.answered) return;
+    this.answered = answer?.id ?? "";
+    const here = this.explanation;
+    if (!answer || !here || answer.id !== here.id) return this.showUpToIt(answer ?? null);
+    const { code = answer.refusal, latex } = answer;
+    this.explanation = { ...here, code, latex };
+    this.#showCode();
+  }
+
+  close() {
+    this.show(null);
+    this.closed?.();
+  }
+
+  // The number with its matrix and its place there, what else can be done with it, and the way out.
+  /** @param {Explanation} explanation */
+  #head({ symbol = "", from, to = "", value, without }) {
+    const { texts, closed } = this;
+    const [template, column] = typeof to === "number" ? [texts.path_number, to] : [texts.path_cell, isolated(to)];
+    const title = from === undefined ? symbol : fill(template, { symbol, from: isolated(from), to: column });
+    this.bar.hidden = !symbol;
+    const heading = make("h3", "", value === undefined ? title : `${title} = ${written(value)}`);
+    const close = makeButton("✕", "", () => this.close());
+    close.setAttribute("aria-label", texts.path_close);
+    renew(this.bar, [heading, ...(without ? [makeLink(without.text, without.href)] : []), ...(closed ? [close] : [])]);
+  }
+
+  // The terms of the sum and of the softmax, where they are asked for.
+  #tabulate() {
+    const [summary, place] = this.terms.children;
+    summary.textContent = this.texts.path_terms;
+    const steps = this.#path ? [this.#path.products, this.#path.softmax].filter((step) => step !== null) : [];
+    if (!this.terms.open) return place.replaceChildren();
+    const order = makeButton(this.texts.path_sort, "", () => {
+      this.sorted = !this.sorted;
+      this.#tabulate();
+    });
+    order.setAttribute("aria-pressed", String(this.sorted));
+    renew(place, [order, ...steps.map((step) => tableOfTerms(step, this.sorted, this.texts))]);
+  }
+
+  #showCode() {
+    const { texts } = this;
+    const { code = "", latex } = this.explanation ?? {};
+    const [summary, copies, pre] = this.code.children;
+    this.code.hidden = !code && !this.askForCode;
+    summary.textContent = texts.path_code;
+    renew(copies, [this.#copy(texts.path_copy, code), this.#copy(texts.path_latex, latex)].flat());
+    pre.textContent = code;
+    this.#fetchCode();
+  }
+
+  #fetchCode() {
+    if (this.code.open && !this.code.hidden && !this.explanation?.code) this.askForCode?.();
+  }
+
+  /** @param {string} name @param {string} [text] */
+  #copy(name, text) {
+    if (!text) return [];
+    const button = makeButton(name, "", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = this.texts.path_copied;
+      } catch {
+        getSelection()?.selectAllChildren(this.code); // a page that may not write there marks what to copy
+      }
+    });
+    button.setAttribute("aria-live", "polite");
+    return [button];
+  }
+
+  // The size or the theme may have changed.
   update() {
-    const width = this.root.clientWidth;
-    if (!width) return;
-    const { place, panel, layer } = this;
+    const width = this.drawing.clientWidth;
+    if (!width || !this.#path) return;
     this.theme = themeOf(this.root);
-    const from = JSON.stringify([place, width, this.theme, this.data]);
+    const from = JSON.stringify([width, this.theme]);
     if (from !== this.drawnFrom) {
       this.drawnFrom = from;
-      this.shownPlace = place;
-      this.#path = cellPathOf(layer, place, panel.keys, MAX_LINES);
       this.#build(width);
     }
     this.#light();
@@ -205,6 +241,13 @@ class CellPathPicture {
   goTo(position) {
     this.position = Math.min(Math.max(position, 0), this.path.stages.length);
     this.#light();
+  }
+
+  // The end of a stage, or of the one before it where the path has no such stage, as without a mask.
+  /** @param {string} stage */
+  goToStage(stage) {
+    this.pause();
+    this.goTo(this.path.stages.filter((name) => ORDER.indexOf(name) <= ORDER.indexOf(stage)).length);
   }
 
   play() {
@@ -259,22 +302,26 @@ class CellPathPicture {
     else this.goTo(onward > 0 ? Math.floor(at) + 1 : Math.ceil(at) - 1);
   }
 
+  // How much of a stage is done, by its name or its place: 0 to 1.
+  /** @param {string | number} stage */
+  #progress(stage) {
+    const { at, part } = momentOf(this.path, this.position);
+    const nth = typeof stage === "number" ? stage : this.path.stages.indexOf(stage);
+    return nth < 0 || nth > at ? 0 : nth < at ? 1 : part;
+  }
+
   #light() {
-    const { path } = this;
+    const path = this.#path;
+    if (!path || !this.#layout) return;
     const { at, part } = momentOf(path, this.position);
-    /** @type {Progress} */
-    const progress = (name) => {
-      const nth = path.stages.indexOf(name);
-      return nth < 0 || nth > at ? 0 : nth < at ? 1 : part;
-    };
-    for (const lit of this.parts) lit(progress);
+    for (const lit of this.parts) lit();
     const shown = Math.min(this.position, path.length);
     this.slider.max = String(path.stages.length);
     this.slider.value = String(shown);
-    this.slider.setAttribute("aria-label", this.texts.slider);
+    this.slider.setAttribute("aria-label", this.texts.path_slider);
     this.slider.setAttribute("aria-valuetext", this.#sentence({ at, part }));
     this.button.textContent = this.playing ? "❚❚" : "▶\ufe0e";
-    this.button.setAttribute("aria-label", this.texts[this.playing ? "pause" : "play"]);
+    this.button.setAttribute("aria-label", this.playing ? this.texts.path_pause : this.texts.path_play);
     [...this.names.children].forEach((name, nth) => {
       name.classList.toggle("now", nth === at && shown > 0);
       name.classList.toggle("ahead", nth >= path.length);
@@ -293,12 +340,14 @@ class CellPathPicture {
     if (says) this.sentence.textContent = says;
     else this.#say();
     const key = this.choices.findIndex((line) => line.contains(target));
-    highlight(this.root, key < 0 ? null : { query: this.panel.tokens[this.shownPlace.row], key: this.#keyOf(key) });
+    highlight(this.root, key < 0 ? null : { query: this.explanation?.from, key: this.#keyOf(key) });
     this.#markPointed();
   }
 
   /** @param {number} nth */
-  #keyOf = (nth) => this.panel.keys[this.path.lines[nth].keys[0]];
+  #keyOf = (nth) => this.#labelOf(this.path.lines[nth].keys[0]);
+  /** @param {number} at */
+  #labelOf = (at) => required(this.path.softmax, "row of this number").labels[at];
 
   #markPointed() {
     const lit = litOf("key");
@@ -309,14 +358,14 @@ class CellPathPicture {
 
   /** @param {{ at: number, part: number }} moment */
   #sentence(moment) {
-    const { path, data, texts } = this;
+    const { mixed, shared = 1 } = this.explanation ?? {};
     const [query, key] = this.#words();
-    return sentenceOf(path, moment, { query, key, head: data.head + 1, heads: data.shared }, texts);
+    return sentenceOf(this.path, moment, { query, key, head: (mixed?.place.head ?? 0) + 1, heads: shared }, this.texts);
   }
 
   #words() {
-    const { panel, shownPlace: place } = this;
-    return [isolated(panel.tokens[place.row]), isolated(panel.keys[place.column])];
+    const { from = "", to = "" } = this.explanation ?? {};
+    return [isolated(from), typeof to === "number" ? "" : isolated(to)];
   }
 
   // ----- the drawing
@@ -326,16 +375,17 @@ class CellPathPicture {
     const { path } = this;
     this.parts = [];
     this.readings.clear();
+    this.choices = [];
     this.#layout = layoutOf(path, width);
     const { height } = this.layout;
     this.svg = this.into = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
     this.#vectors();
     this.#scores();
-    this.#table();
+    if (path.softmax) this.#table();
     this.drawing.replaceChildren(this.svg);
     this.names.replaceChildren(
       ...path.stages.map((stage, nth) => {
-        const name = makeButton(this.texts[`stage_${stage}`], "", () => {
+        const name = makeButton(this.texts[`path_stage_${stage}`], "", () => {
           this.pause();
           this.goTo(nth + 1);
         });
@@ -367,13 +417,13 @@ class CellPathPicture {
   /**
    * @param {number} x
    * @param {number} y
-   * @param {(progress: Progress) => string} textOf
+   * @param {() => string} textOf
    * @param {string} className
    */
   #number(x, y, textOf, className = "number") {
     const element = this.#text(x, y, "", className, "end");
-    this.parts.push((progress) => {
-      const text = textOf(progress);
+    this.parts.push(() => {
+      const text = textOf();
       if (element.textContent !== text) element.textContent = text;
     });
     return element;
@@ -384,14 +434,14 @@ class CellPathPicture {
    * @param {number} x
    * @param {number} y
    * @param {number} size
-   * @param {(progress: Progress) => string | null} colourOf
+   * @param {() => string | null} colourOf
    * @param {() => string} says
    */
   #cell(x, y, size, colourOf, says) {
     const cell = this.#add("rect", { x: x + 0.5, y, width: size - 1.5, height: NUMBER.height, class: "cell" });
     let reached = false;
-    this.parts.push((progress) => {
-      const colour = colourOf(progress);
+    this.parts.push(() => {
+      const colour = colourOf();
       reached = colour !== null;
       cell.style.fill = colour ?? "";
       cell.classList.toggle("lit", reached);
@@ -400,12 +450,12 @@ class CellPathPicture {
   }
 
   // A grey line, coloured from its start up to a share of its length.
-  /** @param {string} d @param {(progress: Progress) => number} shareOf */
+  /** @param {string} d @param {() => number} shareOf */
   #wire(d, shareOf) {
     this.#add("path", { d, class: "way" });
     const light = this.#add("path", { d, class: "light", pathLength: 1 });
-    this.parts.push((progress) => {
-      const share = shareOf(progress);
+    this.parts.push(() => {
+      const share = shareOf();
       light.setAttribute("stroke-dasharray", `${share} 1`);
       light.classList.toggle("dark", share <= 0);
       light.classList.toggle("front", share > 0 && share < 1);
@@ -416,49 +466,59 @@ class CellPathPicture {
   #signed = (value, end) => `rgb(${shade(this.theme.diverging, 0.5 + value / (2 * end || 1))})`;
 
   #vectors() {
-    const { path, texts, data } = this;
+    const { path, texts, explanation } = this;
     const { number, shownK: shown, rows: y } = this.layout;
-    const [q, k] = path.score.factors;
-    const { terms } = path.score;
+    const { name, factors, terms, labels } = path.products;
+    const [, one, other, product] = columnsOf(name, texts);
     const [query, key] = this.#words();
-    const rows = /** @type {const} */ ([
-      [q, data.symbols.q, query, y.q, 0],
-      [k, data.symbols.k, key, y.k, 0.5],
-    ]);
-    const end = Math.max(largestOf(q), largestOf(k));
-    for (const [vector, symbol, word, top, begins] of rows) {
+    const isScore = name === "score";
+    const { q, k } = (isScore && explanation?.symbols) || { q: one, k: other };
+    factors.forEach((vector, nth) => {
+      const [symbol, word, top] = nth ? [k, isScore ? key : "", y.k] : [q, query, y.q];
+      const end = largestOf(Array.from(vector).slice(0, countProducts(path.products))); // a bias is times 1
       this.#label(symbol, word, top);
-      /** @param {Progress} progress */
-      const done = (progress) => countDone(Math.min(Math.max(2 * (progress("vectors") - begins), 0), 1), vector.length);
+      const done = () => countDone(Math.min(Math.max(2 * this.#progress("vectors") - nth, 0), 1), vector.length);
+      const owner = name === "mixture" ? "" : word; // a number of a row of weights belongs to its key
       for (let at = 0; at < shown; at++) {
-        /** @param {Progress} progress */
-        const colour = (progress) => (done(progress) > at ? this.#signed(vector[at], end) : null);
-        const values = { symbol, row: word, column: at + 1, value: written(vector[at]) };
-        this.#cell(NAME_WIDTH + at * number, top, number, colour, () => fill(texts.cell_number, values));
+        const colour = () => (done() > at ? this.#signed(vector[at], end) : null);
+        const says = () => this.#cellText(symbol, owner, labels[at], written(vector[at]));
+        this.#cell(NAME_WIDTH + at * number, top, number, colour, says);
       }
       this.#more(vector.length - shown, NAME_WIDTH + shown * number, top);
+    });
+    if (isNamed(path.products) && number >= MIN_NAMED) {
+      for (let at = 0; at < shown; at++) {
+        const word = this.#short(isolated(labels[at]), number - 6);
+        this.#text(NAME_WIDTH + (at + 0.5) * number, ABOVE - 7, word, "heading", "middle");
+      }
     }
-    this.#label("q · k", "", y.products);
+    this.#label(product, "", y.products);
     const most = largestOf(terms);
-    /** @param {Progress} progress */
-    const done = (progress) => countDone(progress("products"), terms.length);
+    const done = () => countDone(this.#progress("products"), terms.length);
     for (let at = 0; at < shown; at++) {
       const x = NAME_WIDTH + at * number;
       const middle = x + number / 2;
-      /** @param {Progress} progress */
-      const isDone = (progress) => (done(progress) > at ? 1 : 0);
-      this.#wire(`M${middle} ${y.k + NUMBER.height}V${y.products}`, isDone);
-      /** @param {Progress} progress */
-      const colour = (progress) => (isDone(progress) ? this.#signed(terms[at], most) : null);
-      const values = { column: at + 1, q: inBrackets(q[at]), k: inBrackets(k[at]), value: written(terms[at]) };
-      this.#cell(x, y.products, number, colour, () => fill(texts.cell_product, values));
+      const isDone = () => Number(done() > at);
+      if (factors.length) this.#wire(`M${middle} ${y.k + NUMBER.height}V${y.products}`, isDone);
+      const colour = () => (isDone() ? this.#signed(terms[at], most) : null);
+      const parts = factors.map((factor) => inBrackets(factor[at])).join(" · ");
+      const value = parts ? `${parts} = ${written(terms[at])}` : written(terms[at]);
+      this.#cell(x, y.products, number, colour, () => this.#cellText(product, "", labels[at], value));
     }
     this.#more(terms.length - shown, NAME_WIDTH + shown * number, y.products);
   }
 
+  // The words for a cell: the number of a dimension of a word's vector, or of a term by its name.
+  /** @param {string} symbol @param {string} word @param {string} label @param {string} value */
+  #cellText(symbol, word, label, value) {
+    const { texts } = this;
+    if (word) return fill(texts.matrices_number, { symbol, token: word, number: label, value });
+    return fill(texts.path_cell_term, { symbol, label: isolated(label), value });
+  }
+
   /** @param {string} symbol @param {string} word @param {number} y */
   #label(symbol, word, y) {
-    const name = this.#text(0, y + 11, "", "label");
+    const name = this.#text(0, y + 11, "", "name");
     name.append(
       makeSvg("tspan", { class: "symbol" }, symbol),
       makeSvg("tspan", { dx: 5 }, this.#short(word, NAME_WIDTH - 34)),
@@ -474,70 +534,55 @@ class CellPathPicture {
 
   /** @param {number} count @param {number} x @param {number} y */
   #more(count, x, y) {
-    if (count > 0) this.#text(x + 4, y + 11, `+${count}`, "more");
+    if (count > 0) this.#text(x + 4, y + 11, `+${count}`, "beyond");
   }
 
   // Lines from the products into the score, then a box for each change of the score.
   #scores() {
     const { path, texts } = this;
     const { number, shownK: shown, rows, placeOf } = this.layout;
-    const { terms } = path.score;
+    const { terms, value: total } = path.products;
+    const first = path.stages.indexOf("products") + 1; // the stage of the first change
     const begin = placeOf(0);
     const [x, y] = [begin.x + SCORE_BOX.width / 2, begin.y - 16];
-    /** @param {Progress} progress */
-    const done = (progress) => countDone(progress("products"), terms.length);
+    const done = () => countDone(this.#progress("products"), terms.length);
     const last = terms.length > shown ? shown : shown - 1;
     for (let at = 0; at <= last; at++) {
       const from = NAME_WIDTH + (at + 0.5) * number;
       const least = at < shown ? at : terms.length - 1;
       const low = rows.products + NUMBER.height;
-      this.#wire(`M${from} ${low}C${from} ${low + 22} ${x} ${y - 26} ${x} ${y}`, (progress) =>
-        done(progress) > least ? 1 : 0,
-      );
+      this.#wire(`M${from} ${low}C${from} ${low + 22} ${x} ${y - 26} ${x} ${y}`, () => (done() > least ? 1 : 0));
     }
-    this.#box(begin, `Σ q · k`, (progress) => {
-      const count = done(progress);
-      return count ? written(count === terms.length ? path.score.value : partialSum(terms, count)) : "";
+    this.#box(begin, `Σ ${columnsOf(path.products.name, texts)[3]}`, () => {
+      const count = done();
+      return count ? written(count === terms.length ? total : partialSum(terms, count)) : "";
     });
-    path.changes.forEach(({ name, value, factors }, nth) => {
+    path.changes.forEach((change, nth) => {
       const [from, to] = [placeOf(nth), placeOf(nth + 1)];
       const isNext = to.y === from.y;
       const middle = from.y + SCORE_BOX.height / 2;
       const d = isNext
         ? `M${from.x + SCORE_BOX.width} ${middle}H${to.x}`
         : `M${from.x + SCORE_BOX.width / 2} ${from.y + SCORE_BOX.height}C${from.x + SCORE_BOX.width / 2} ${to.y - 30} ${to.x + SCORE_BOX.width / 2} ${to.y - 44} ${to.x + SCORE_BOX.width / 2} ${to.y - 16}`;
-      this.#wire(d, (progress) => Math.min(2 * progress(name), 1));
-      const by = factors[1]?.[0];
-      const root = name === "scale" && isRoot(by, path) ? `÷ √${terms.length}` : null;
-      /** @type {Record<string, string>} */
-      const signs = { scale: "×", cap: "±", bias: by < 0 ? "−" : "+", temperature: "÷" };
-      const sign = signs[name];
-      const title = root ?? (sign ? `${sign} ${brief(name === "bias" ? Math.abs(by) : by)}` : texts[`stage_${name}`]);
-      /** @param {Progress} progress */
-      const arrived = (progress) => (progress(name) >= 0.5 ? written(value) : "");
-      this.#box(to, title, arrived, name === "mask" && path.hidden);
+      this.#wire(d, () => Math.min(2 * this.#progress(first + nth), 1));
+      const arrived = () => (this.#progress(first + nth) >= 0.5 ? written(change.value) : "");
+      this.#box(to, shortNameOf(change, path, texts), arrived, change.name === "mask" && path.hidden);
     });
   }
 
   /**
    * @param {import("./cell_path_plan.js").Point} place
    * @param {string} title
-   * @param {(progress: Progress) => string} textOf
+   * @param {() => string} textOf
    * @param {boolean} isHidden
    */
   #box({ x, y }, title, textOf, isHidden = false) {
-    const box = this.#add("rect", {
-      x,
-      y,
-      width: SCORE_BOX.width,
-      height: SCORE_BOX.height,
-      rx: 4,
-      class: "box",
-    });
-    this.#text(x + SCORE_BOX.width / 2, y - 5, title, "title", "middle");
-    const number = this.#text(x + SCORE_BOX.width / 2, y + 19, "", "result", "middle");
-    this.parts.push((progress) => {
-      const text = textOf(progress);
+    const { width, height } = SCORE_BOX;
+    const box = this.#add("rect", { x, y, width, height, rx: 4, class: "box" });
+    this.#text(x + width / 2, y - 5, title, "heading", "middle");
+    const number = this.#text(x + width / 2, y + 19, "", "result", "middle");
+    this.parts.push(() => {
+      const text = textOf();
       number.textContent = text;
       box.classList.toggle("lit", Boolean(text));
       box.classList.toggle("hidden", isHidden && Boolean(text));
@@ -546,53 +591,45 @@ class CellPathPicture {
 
   // A line for each key: score, exponential, weight, weight × value. Their sums are below.
   #table() {
-    const { path, texts, data } = this;
+    const { path, texts } = this;
     const { lines } = path;
     const { isWide, left, top, columns: x, right, number: size, shownV } = this.layout;
     /** @param {number} nth */
     const yOf = (nth) => top + ABOVE + nth * LINE_HEIGHT;
-    /** @type {Record<string, (progress: Progress) => number>} */
     const done = {
-      powers: (progress) => powersDone(progress("powers"), lines.length),
-      shares: (progress) => countDone(progress("shares"), lines.length),
-      mixture: (progress) => countDone(progress("mixture"), lines.length),
+      powers: () => powersDone(this.#progress("powers"), lines.length),
+      shares: () => countDone(this.#progress("shares"), lines.length),
+      mixture: () => countDone(this.#progress("mixture"), lines.length),
     };
-    for (const [name, at] of /** @type {const} */ ([
-      ["score", x.score],
-      ["power", x.power],
-      ["weight", x.weight],
-    ]))
-      this.#text(at, top + ABOVE - 7, texts[`column_${name}`], "title", "end");
+    for (const name of /** @type {const} */ (["score", "power", "weight"]))
+      this.#text(x[name], top + ABOVE - 7, texts[`path_column_${name}`], "heading", "end");
     const more = path.output.length - shownV;
-    const title = `${texts.column_part}${more ? ` (+${more})` : ""}`;
-    this.#text(isWide ? x.cells : right, top + ABOVE - 7, title, "title", isWide ? "start" : "end");
+    const title = `${texts.path_column_part}${more ? ` (+${more})` : ""}`;
+    const above = top + ABOVE - (isWide ? 7 : 7 + LINE_HEIGHT); // on a phone it has no room beside the others
+    if (shownV) this.#text(isWide ? x.cells : right, above, title, "heading", isWide ? "start" : "end");
     const groups = this.#choice(left, right, yOf);
     this.choices = groups.filter((_, nth) => lines[nth].kind === "key");
     const last = this.layout.placeOf(path.changes.length);
-    this.#wire(wireTo(last, { x: left, y: yOf(path.chosen) + LINE_HEIGHT / 2 - 2 }, isWide, top), (progress) =>
-      path.hidden ? 0 : arrivalOf(progress("powers")),
+    this.#wire(wireTo(last, { x: left, y: yOf(path.chosen) + LINE_HEIGHT / 2 - 2 }, isWide, top), () =>
+      path.hidden ? 0 : arrivalOf(this.#progress("powers")),
     );
     const end = Math.max(largestOf(path.output), ...lines.map(({ part }) => largestOf(part)));
     lines.forEach((line, nth) => {
       this.into = groups[nth]; // a click on any part of a line chooses its word
       const y = yOf(nth) + 12;
       const isHidden = line.kind !== "others" && line.score === -Infinity;
-      /** @param {Progress} progress */
-      const scored = (progress) =>
-        done.powers(progress) > nth || (nth === path.chosen && arrivalOf(progress("powers")) === 1);
+      const scored = () => done.powers() > nth || (nth === path.chosen && arrivalOf(this.#progress("powers")) === 1);
       const scoreText = isHidden ? "−∞" : written(line.score);
-      this.#number(x.score, y, (progress) => (scored(progress) && line.kind !== "others" ? scoreText : ""));
-      this.#number(x.power, y, (progress) => (done.powers(progress) > nth ? written(line.power) : ""));
-      this.#weight(x.weight, y, (progress) => {
-        if (done.shares(progress) <= nth) return null;
-        return progress("patch") >= 0.5 || !path.stages.includes("patch") || line.kind === "sink"
-          ? shareOrWeight(line)
-          : line.share;
+      this.#number(x.score, y, () => (scored() && line.kind !== "others" ? scoreText : ""));
+      this.#number(x.power, y, () => (done.powers() > nth ? ofPower(line.power) : ""));
+      this.#weight(x.weight, y, () => {
+        if (done.shares() <= nth) return null;
+        const isChanged = this.#progress("patch") >= 0.5 || !path.stages.includes("patch");
+        return isChanged || line.kind === "sink" ? shareOrWeight(line) : line.share;
       });
       if (line.kind === "sink") return;
       for (let at = 0; at < shownV; at++) {
-        /** @param {Progress} progress */
-        const colour = (progress) => (done.mixture(progress) > nth ? this.#signed(line.part[at], end) : null);
+        const colour = () => (done.mixture() > nth ? this.#signed(line.part[at], end) : null);
         this.#cell(x.cells + at * size, yOf(nth), size, colour, () => this.#partText(line, at));
       }
     });
@@ -600,55 +637,48 @@ class CellPathPicture {
     const y = yOf(lines.length) + 6;
     this.#add("path", { d: `M${left} ${y - 4}H${right}`, class: "way" });
     this.#text(x.word, y + 12, "Σ", "symbol");
-    /** @param {number[]} list @param {number} count */
-    const total = (list, count) => (count ? written(partialSum(list, count)) : "");
     const powers = lines.map(({ power }) => power);
     const weights = lines.map(shareOrWeight);
-    this.#number(x.power, y + 12, (progress) => total(powers, done.powers(progress)), "number sum");
-    this.#number(
-      x.weight,
-      y + 12,
-      (progress) => {
-        const count = done.shares(progress);
-        return count ? partialSum(weights, count).toFixed(4) : "";
-      },
-      "number sum",
-    );
-    const name = { symbol: data.symbols.output, row: this.#words()[0] };
+    /** @type {(at: number, count: () => number, textOf: (count: number) => string) => SVGElement} */
+    const total = (at, count, textOf) => this.#number(at, y + 12, () => (count() ? textOf(count()) : ""), "number sum");
+    total(x.power, done.powers, (count) => written(partialSum(powers, count)));
+    total(x.weight, done.shares, (count) => partialSum(weights, count).toFixed(4));
+    const symbol = this.explanation?.symbols?.output ?? "";
     for (let at = 0; at < shownV; at++) {
       let value = 0;
-      /** @param {Progress} progress */
-      const colour = (progress) => {
-        const count = done.mixture(progress);
+      const colour = () => {
+        const count = done.mixture();
         value = count ? partialOutput(path, count)[at] : 0;
         return count ? this.#signed(value, end) : null;
       };
-      const says = () => fill(texts.cell_number, { ...name, column: at + 1, value: written(value) });
+      const says = () => this.#cellText(symbol, this.#words()[0], String(at + 1), written(value));
       this.#cell(x.cells + at * size, y + 1, size, colour, says);
     }
-    if (isWide) this.#text(right + 5, y + 12, data.symbols.output, "symbol");
+    if (isWide && shownV) this.#text(right + 5, y + 12, symbol, "symbol");
   }
 
   /** @param {PathLine} line @param {number} at */
   #partText(line, at) {
-    const { texts, layer, data, panel } = this;
+    const { texts } = this;
+    const value = written(line.part[at]);
     if (line.kind === "others") {
-      const row = fill(texts.others, { count: line.keys.length });
-      return fill(texts.cell_number, { symbol: texts.column_part, row, column: at + 1, value: written(line.part[at]) });
+      const others = fill(texts.path_others, { count: line.keys.length });
+      return this.#cellText(texts.path_column_part, others, String(at + 1), value);
     }
+    const { layer, place } = required(this.explanation?.mixed, "layer of these values");
     const [key] = line.keys;
-    const value = inBrackets(layer.vector("v", data.head, key)[at]);
-    const names = { key: isolated(panel.keys[key]), column: at + 1, weight: exact(line.weight), v: value };
-    return fill(texts.cell_part, { ...names, value: written(line.part[at]) });
+    const v = inBrackets(layer.vector("v", place.head, key)[at]);
+    const names = { key: isolated(this.#labelOf(key)), column: at + 1, weight: exact(line.weight), v };
+    return fill(texts.path_cell_part, { ...names, value });
   }
 
   // A weight, on the colour that the scale gives it.
-  /** @param {number} x @param {number} y @param {(progress: Progress) => number | null} weightOf */
+  /** @param {number} x @param {number} y @param {() => number | null} weightOf */
   #weight(x, y, weightOf) {
-    const ground = this.#add("rect", { x: x - 44, y: y - 12, width: 47, height: LINE_HEIGHT - 2, class: "ground" });
+    const ground = this.#add("rect", { x: x - 46, y: y - 12, width: 49, height: LINE_HEIGHT - 2, class: "ground" });
     const number = this.#text(x, y, "", "number", "end");
-    this.parts.push((progress) => {
-      const weight = weightOf(progress);
+    this.parts.push(() => {
+      const weight = weightOf();
       const colour = weight === null ? null : shade(this.theme.sequential, weight);
       ground.style.fill = colour ? `rgb(${colour})` : "";
       number.style.fill = colour ? inkOn(colour) : "";
@@ -659,31 +689,26 @@ class CellPathPicture {
   // The words that are looked at, one of them chosen: a group for each line.
   /** @param {number} left @param {number} right @param {(nth: number) => number} yOf */
   #choice(left, right, yOf) {
-    const { path, panel, texts } = this;
-    const group = this.#add("g", { role: "radiogroup", "aria-label": texts.choose });
+    const { path, texts, choose } = this;
+    const group = this.#add("g", choose ? { role: "radiogroup", "aria-label": texts.path_choose } : {});
     return path.lines.map(({ kind, keys }, nth) => {
       const isChosen = nth === path.chosen;
       const y = yOf(nth);
-      const word = kind === "key" ? isolated(panel.keys[keys[0]]) : fill(texts[kind], { count: keys.length });
+      const word =
+        kind === "others" ? fill(texts.path_others, { count: keys.length }) : isolated(this.#labelOf(keys[0]));
       const line = makeSvg("g", { class: kind !== "key" ? "rest" : isChosen ? "line chosen" : "line" });
+      line.classList.toggle("choice", Boolean(choose));
       line.append(
         makeSvg("rect", { x: left, y: y - 1, width: right - left, height: LINE_HEIGHT - 1, rx: 2 }),
-        makeSvg("text", { x: left + 4, y: y + 12 }, this.#short(word, this.layout.isWide ? 78 : 62)),
+        makeSvg("text", { x: left + 4, y: y + 12 }, this.#short(word, this.layout.isWide ? 78 : 56)),
       );
       group.append(line);
-      if (kind !== "key") return line;
+      if (kind !== "key" || !choose) return line;
       const attributes = { role: "radio", "aria-checked": isChosen, "aria-label": word, tabindex: isChosen ? 0 : -1 };
       for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, String(value));
-      line.addEventListener("click", () => this.#choose(keys[0]));
+      line.addEventListener("click", () => choose(keys[0]));
       return line;
     });
-  }
-
-  /** @param {number} key */
-  #choose(key) {
-    this.key = key;
-    if (this.data.steps) move({ key_token: this.panel.keyNames[key] });
-    else this.update();
   }
 
   // Arrow keys choose among the words.
@@ -697,7 +722,7 @@ class CellPathPicture {
     event.preventDefault();
     event.stopPropagation(); // Streamlit has keys of its own
     const next = Math.min(Math.max(at + by, 0), this.choices.length - 1);
-    this.#choose(this.path.lines[next].keys[0]);
+    this.choose?.(this.path.lines[next].keys[0]);
     this.choices[this.path.chosen].focus({ preventScroll: true });
   }
 }
@@ -705,18 +730,12 @@ class CellPathPicture {
 /** @param {PathLine} line */
 const shareOrWeight = ({ kind, share, weight }) => (kind === "sink" ? share : weight);
 /** @param {number} value */
-const brief = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
+const ofPower = (value) => (value >= 0.001 || value === 0 ? written(value) : value.toExponential(2));
 
-/** @param {import("../streamlit/adapter.js").Mounted<PathPage>} mounted */
-export default async function ({ data, parentElement }) {
-  /** @type {HTMLElement & { turn?: number, picture?: CellPathPicture }} */
-  const root = elementIn(parentElement, ".cell-path");
-  root.turn = (root.turn ?? 0) + 1;
-  const { turn } = root;
-  const [bytes] = await Promise.all([arrival(data.name, data.digest), ready]);
-  if (root.turn !== turn) return; // another head has come meanwhile
-  const [panel] = openPayload(bytes);
-  root.picture ??= new CellPathPicture(root, data, panel);
-  root.picture.open(data, panel);
-  fitHeight(root);
+// A part of the drawing that a reader opens.
+/** @param {string} name @param {Element[]} parts */
+function foldOf(name, ...parts) {
+  const fold = make("details", name);
+  fold.append(make("summary"), ...parts);
+  return fold;
 }

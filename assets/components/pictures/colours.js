@@ -99,3 +99,11 @@ export function lookOf(palette, head) {
     thin: false,
   };
 }
+
+// The largest size of a number, at which a scale around 0 ends.
+/** @param {ArrayLike<number>} values */
+export function largestOf(values) {
+  let most = 0;
+  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
+  return most;
+}

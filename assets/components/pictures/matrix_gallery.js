@@ -5,7 +5,7 @@ import { elementIn, make, makeButton, makeSvg, renew, required } from "../page/e
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
-import { ExplanationPanel } from "./explanation_panel.js";
+import { CellPathPicture } from "./cell_path.js";
 import { Heatmap, namesAbove, widthOf } from "./heatmap.js";
 import { printTheme } from "./theme.js";
 import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
@@ -66,9 +66,6 @@ function rangeOf(values) {
   return least <= most ? [least, most] : [0, 0];
 }
 
-/** @param {ArrayLike<number>} values */
-export const largestOf = (values) => Math.max(...rangeOf(values).map(Math.abs));
-
 // The cell to which a key moves from another one, at the edges the same; null for other keys.
 /**
  * @param {string} key
@@ -108,7 +105,9 @@ export class MatrixGallery {
     this.row = make("div", options.named ? "six named" : "six");
     this.reading = make("p", "reading");
     this.reading.setAttribute("aria-live", "polite");
-    this.explanation = new ExplanationPanel(options.texts);
+    this.explanation = new CellPathPicture(options.texts);
+    this.explanation.root.classList.add("framed");
+    this.explanation.closed = () => {};
     this.enlarged = new Heatmap();
     this.largeBar = make("div", "bar");
     this.zoom = make("div", "zoom");
@@ -156,6 +155,7 @@ export class MatrixGallery {
     const above = named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
     for (const name of names) this.#small(name, above);
     this.#enlarge();
+    this.explanation.update();
     oneTabStop(row);
   }
 

@@ -5,7 +5,8 @@ import { stepsTo } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, renew, required } from "../page/elements.js";
 import { exact, fill, isolated, paragraph, questionId } from "../page/wording.js";
-import { largestOf, MatrixGallery } from "../pictures/matrix_gallery.js";
+import { largestOf } from "../pictures/colours.js";
+import { MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CHOICES, MATRICES } from "../scene/schema.js";
 import { withoutCell } from "../scene/what_if.js";
 
@@ -353,8 +354,9 @@ export class HeadMatrices {
   // The browser has what scores, weights and outputs are made of; X, the columns of W and all code are the server's.
   /** @param {string} name @param {Cell} cell of the whole matrix */
   explain(name, { row, column }) {
-    const { ask, panel, texts } = this;
+    const { ask, nth, panel, texts } = this;
     const { explanation, matrices } = this.gallery;
+    const { edits, kv } = this.selection.header;
     const layer = this.#layerHere;
     const { rows, columns } = MATRICES[name];
     const place = { head: this.selection.chosenHead, row, column };
@@ -363,18 +365,26 @@ export class HeadMatrices {
     this.explains = this.#place;
     this.explained = `${name} ${row + 1},${column + 1}`;
     this.#moveFocus({ matrix: name, number: `${row + 1},${column + 1}` });
-    const question = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
+    const question = { name, panel: nth, layer: layer.number, ...place, id: questionId() };
     this.question = question.id;
-    const steps = stepsTo(layer, name, place, listOf(panel, "key"), texts.explain_sink);
-    if (steps) {
-      const edits = this.selection.header.edits?.[this.nth];
-      const without = name === "output" ? null : this.#without(place);
-      const value = steps.at(-1)?.value;
-      const ours = { ...where, id: question.id, value, steps, edits, without };
-      return explanation.show(ours, ask && (() => ask(question)));
+    const steps = stepsTo(layer, columns ? "weights" : name, place, listOf(panel, "key"), texts.path_sink);
+    if (!steps && ask) return ask(question);
+    if (!steps) {
+      const refusal = layer.q ? texts.path_alone : texts.matrices_only_weights;
+      return explanation.showUpToIt({ ...where, refusal });
     }
-    if (ask) return ask(question);
-    explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
+    // The path of a score goes on to the weight, and that of a weight to the output.
+    const beyond = columns &&
+      layer.v && {
+        mixed: { layer, place },
+        stage: name === "scores" ? "products" : undefined,
+        symbols: { q: matrices.q.symbol, k: matrices.k.symbol, output: matrices.output.symbol },
+        shared: kv ? layer.nHeads / kv : 1,
+        without: this.#without(place),
+      };
+    const value = name === "scores" ? steps[0].value : steps.at(-1)?.value;
+    const ours = { ...where, id: question.id, value, steps, edits: edits?.[nth], ...beyond };
+    explanation.showUpToIt(ours, ask && (() => ask(question)));
   }
 
   // The page on which the first sentence is computed without this edge, where there is a server that can.

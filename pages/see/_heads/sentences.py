@@ -11,8 +11,8 @@ from mha_core.traces.matrices import MATRICES, VIEWED
 from mha_core.training.lexicon import HIDDEN
 from pages._kit import (
     answers,
+    cell_path,
     compute,
-    explained,
     head_labels,
     head_view,
     model_info,
@@ -102,4 +102,4 @@ def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
         return None
     place = {"layer": layer, "head": head, "row": asked["row"], "column": asked["column"]}
     symbol = MATRICES[name].written(trace.layers[layer], head)
-    return explained.describe_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
+    return cell_path.describe_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
