@@ -92,7 +92,7 @@ def describe_cell(
 
 def _as_json(explanation: Explanation) -> dict:
     return {
-        "value": explanation.value,
+        "value": _finite(explanation.value),
         "steps": [_step(step, explanation.key) for step in explanation.steps],
         "code": explanation.pytorch(),
         "latex": explanation.latex,

@@ -1,7 +1,7 @@
 // The matrices of a head and of a page: the largest of their numbers.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { largestOf } from "../../assets/components/pictures/matrix_gallery.js";
+import { largestOf } from "../../assets/components/pictures/colours.js";
 
 test("the largest number is one that is visible, of either sign", () => {
   assert.equal(largestOf([NaN, 0.25, -2, NaN]), 2);

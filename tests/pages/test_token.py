@@ -407,6 +407,16 @@ def test_a_page_says_once_what_a_click_does(on_token):
         app.run()
 
 
+def test_a_masked_score_of_a_hidden_key_is_explained(on_random, click):
+    app, _ = on_random(text="one two three four", h=2, d_model=8, mask="causal", token=2)
+    asked = {"name": "scores", "row": 3, "column": 1, "id": "hidden"}
+    click(app, "one-products", {"row": None, "column": None, "explained": asked})
+    sent = app.get_by_key("one-products").proto.json
+    assert "Infinity" not in sent  # which a browser cannot read
+    explanation = json.loads(sent)[0]["explanation"]
+    assert (explanation["value"], explanation["steps"][-1]["name"]) == (None, "mask")
+
+
 @pytest.mark.slow
 def test_each_picture_names_the_source_of_its_numbers(on_random, heatmaps, click):
     """Also with only the densest columns and with heads as rows; an answer is shown only at its token."""

@@ -25,7 +25,7 @@ import { required } from "../page/elements.js";
  * @property {string} [from] the token of its row
  * @property {string | number} [to] that of its column, or the number of a dimension
  * @property {string} [id] of what the server was asked
- * @property {number} [value]
+ * @property {number | null} [value] null for −∞
  * @property {Step[]} [steps]
  * @property {string} [stage] the last stage of its path where that goes on beyond the number, as from a score to a weight
  * @property {import("./cell_path.js").Mixed} [mixed] where the values are here that its row of weights mixes

@@ -33,7 +33,7 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  */
 
 /**
- * What the page around the matrices does and knows; a matrix goes by its name.
+ * The actions and the knowledge of the page around the matrices; a matrix goes by its name.
  * @typedef {object} GalleryOptions
  * @property {() => Record<string, string>} texts
  * @property {boolean} [named] names stand beside the small pictures, too, whose cells can then be pressed
