@@ -17,8 +17,8 @@ LEGEND_HEIGHT = 26
 FEW_COLUMNS = 8  # most columns in which cells have room for their numbers
 MAX_LABEL = 14  # characters
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
+HIDDEN_TEXT = "hidden by the mask"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
-FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
 # Lines from the hovered cell to its names on both axes.
 CROSSHAIR = {
     "showspikes": True,
@@ -37,25 +37,18 @@ def heatmap(
     rows: str,
     columns: str,
     hidden: np.ndarray | None = None,
-    hidden_text: str = "hidden by the mask",
-    limit: float | None = None,
-    framed: tuple[int, int] | None = None,
-    row: int | None = None,
 ) -> go.Figure:
     """Draw a matrix; `rows` and `columns` are the titles of its axes.
 
-    `kind` "weights" colours from 0 to `limit` (1 unless given), "signed" from −limit to limit around 0 (by
-    default the largest absolute value). The two colour scales are those of the template in use, so that a
-    page can change them with its theme. `hidden` cells are hatched and have no colour of the scale; the
-    legend calls them `hidden_text`. One frame is drawn around the columns from the first to before the second
-    of `framed`, one around the `row`. Numbered columns that are not consecutive stay in the order of the
-    frame, each with its number.
+    `kind` "weights" colours from 0 to 1, "signed" around 0, as far as the largest absolute value. The two
+    colour scales are those of the template in use, so that a page can change them with its theme. `hidden`
+    cells are hatched and have no colour of the scale. Numbered columns that are not consecutive stay in the
+    order of the frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
     blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
     visible = np.where(blank, np.nan, values)
-    if limit is None:
-        limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(visible), initial=0.0)) or 1.0
+    limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(visible), initial=0.0)) or 1.0
     row_names, column_names = axis_names(frame.index), axis_names(frame.columns)
     few = visible.shape[0] <= FEW_ROWS // 2 and visible.shape[1] <= FEW_COLUMNS
     data: list = [
@@ -75,14 +68,13 @@ def heatmap(
         )
     ]
     if blank.any():
-        data.append(_hidden(blank, row_names, column_names, hidden_text))
+        data.append(_hidden(blank, row_names, column_names))
     n_rows = len(row_names)
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
     every = 1 if tall <= MAX_HEIGHT else None  # None: plotly skips some names
-    shapes = _shapes(n_rows, column_names, framed=framed, row=row)
     layout = {  # set at once: plotly validates everything again for each part that is added
-        "shapes": [_hatching(blank, column_names), *shapes] if blank.any() else shapes,
+        "shapes": [_hatching(blank, column_names)] if blank.any() else [],
         "margin": {"l": 0, "r": 0, "t": LEGEND_HEIGHT if blank.any() else 6, "b": 0},
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
         "height": int(np.clip(tall + 84, MIN_HEIGHT, MAX_HEIGHT)) if tall <= MAX_HEIGHT else PACKED_HEIGHT,
@@ -127,7 +119,7 @@ def axis_names(index: pd.Index) -> list:
     return [html.escape(label, quote=False) for label in unique]
 
 
-def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> go.Heatmap:
+def _hidden(blank: np.ndarray, rows: list, columns: list) -> go.Heatmap:
     return go.Heatmap(
         z=np.where(blank, 0.0, np.nan).astype(np.float32),
         x=columns,
@@ -135,8 +127,8 @@ def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> go.Heatm
         colorscale=[[0, HIDDEN_COLOUR], [1, HIDDEN_COLOUR]],
         showscale=False,
         hoverongaps=False,
-        hovertemplate=f"<b>%{{y}}</b> → <b>%{{x}}</b><br>{html.escape(text)}<extra></extra>",
-        name=html.escape(text),
+        hovertemplate=f"<b>%{{y}}</b> → <b>%{{x}}</b><br>{HIDDEN_TEXT}<extra></extra>",
+        name=HIDDEN_TEXT,
         showlegend=True,
     )
 
@@ -163,29 +155,6 @@ def _hatching(blank: np.ndarray, columns: list) -> dict:
         "type": "path",
         "path": "".join(f"M{x + first:g} {y:g}L{to_x + first:g} {to_y:g}" for x, y, to_x, to_y in lines),
         "line": {"color": MARK_COLOUR, "width": 1},
-    }
-
-
-def _shapes(n_rows: int, columns: list, *, framed: tuple[int, int] | None, row: int | None) -> list[dict]:
-    """The frames around columns and around a row."""
-    shapes, all_columns = [], (0, len(columns))
-    frame = {"line": {"color": FRAME_COLOUR, "width": 2}}
-    if framed is not None:
-        shapes.append(_box((0, n_rows), framed, columns) | frame)
-    if row is not None:
-        shapes.append(_box((row, row + 1), all_columns, columns) | frame)
-    return shapes
-
-
-def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:
-    """A rectangle around the cells from the first row and column to before the second."""
-    origin = _origin(names)
-    return {
-        "type": "rect",
-        "x0": origin + columns[0] - 0.5,
-        "x1": origin + columns[1] - 0.5,
-        "y0": rows[0] - 0.5,
-        "y1": rows[1] - 0.5,
     }
 
 

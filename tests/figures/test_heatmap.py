@@ -59,10 +59,9 @@ def test_the_frame_that_was_given_stays_as_it_was(normal):
 # Colours
 
 
-@pytest.mark.parametrize(("limit", "end"), [(None, 1.0), (0.25, 0.25), (1.0, 1.0)])
-def test_weights_are_coloured_from_zero_to_the_limit(limit, end):
-    [cells] = draw([[0.2, 0.8]], kind="weights", limit=limit).data
-    assert (cells.zmin, cells.zmax) == (0.0, end)
+def test_weights_are_coloured_from_zero_to_one():
+    [cells] = draw([[0.2, 0.8]], kind="weights").data
+    assert (cells.zmin, cells.zmax) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +83,6 @@ def test_signed_numbers_are_coloured_evenly_around_zero(values, end):
     cells = draw(values).data[0]
     assert cells.zmax == pytest.approx(end)
     assert cells.zmin == -cells.zmax
-
-
-def test_signed_numbers_take_a_given_limit_on_both_sides():
-    [cells] = draw([[-3.0, 1.0]], limit=5.0).data
-    assert (cells.zmin, cells.zmax) == (-5.0, 5.0)
 
 
 def test_a_hidden_cell_does_not_stretch_the_colours():
@@ -127,14 +121,14 @@ def hatched(figure) -> set[tuple[int, int]]:
 def test_hidden_cells_have_no_colour_of_the_scale_but_are_grey_and_hatched(normal):
     hidden = np.array([[False, True, True], [False, False, True]])
     values = normal(2, 3)
-    figure = draw(values, hidden=hidden, columns=["a", "b", "c"], hidden_text="<hidden>")
+    figure = draw(values, hidden=hidden, columns=["a", "b", "c"])
     cells, grey = figure.data
     np.testing.assert_array_equal(cells.z, np.where(hidden, np.nan, values))
     np.testing.assert_array_equal(~np.isnan(grey.z), hidden)
     assert {colour for _, colour in grey.colorscale} == {module.HIDDEN_COLOUR}
     assert grey.showscale is False
-    assert "&lt;hidden&gt;" in grey.hovertemplate
-    assert (grey.showlegend, grey.name) == (True, "&lt;hidden&gt;")  # what the hatching means
+    assert module.HIDDEN_TEXT in grey.hovertemplate
+    assert (grey.showlegend, grey.name) == (True, module.HIDDEN_TEXT)  # what the hatching means
     assert hatched(figure) == {(0, 1), (0, 2), (1, 2)}
     assert len(hatching(figure)) == 3 + 2 * 3  # in large cells two lines more
     numbered = draw(values, hidden=hidden, columns=pd.RangeIndex(1, 4))
@@ -251,28 +245,6 @@ def test_the_height_stays_within_bounds_and_rows_with_names_have_room_for_them(n
     assert (layout.yaxis.dtick == 1) == (n_rows <= 57)
 
 
-# The frame around a head's columns
-
-
-@pytest.mark.parametrize("columns", [None, list("abcdefghij")], ids=["dimensions", "words"])
-@pytest.mark.parametrize(("first", "behind"), [(0, 3), (3, 6), (9, 10), (0, 10)])
-def test_the_frame_encloses_its_columns_and_no_others(columns, first, behind):
-    figure = draw(np.zeros((4, 10)), columns=columns, framed=(first, behind))
-    [box] = figure.layout.shapes
-    # On an axis of words the n-th word stands at n, on an axis of numbers each number at itself.
-    places = np.arange(10) if columns else np.asarray(figure.data[0].x)
-    assert [*np.flatnonzero((places > box.x0) & (places < box.x1))] == [*range(first, behind)]
-    assert (box.x0 % 1, box.x1 % 1) == (0.5, 0.5)
-    assert (box.y0, box.y1) == (-0.5, 3.5)
-
-
-@pytest.mark.parametrize(("columns", "left"), [(None, 0.5), (["a", "b", "c"], -0.5)])
-def test_the_row_frame_encloses_one_row_from_end_to_end(columns, left):
-    [shape] = draw(np.zeros((5, 3)), columns=columns, row=2).layout.shapes
-    assert (shape.y0, shape.y1) == (1.5, 2.5)
-    assert (shape.x0, shape.x1) == (left, left + 3)
-
-
 def test_a_number_in_a_cell_is_a_dot_where_it_would_be_0_00():
     [written] = draw(np.array([[0.0, -0.004, 0.006, 0.5, -1.25, np.nan]])).data[0].text
     assert [*written] == ["·", "·", "0.01", "0.50", "-1.25", ""]
@@ -314,7 +286,7 @@ def test_lines_lead_from_the_hovered_cell_to_both_axes():
 def test_a_figure_is_equal_after_serialization(normal):
     words = ["<s>", "the", "the", "internationalisation"]
     hidden = np.triu(np.ones((4, 4), bool), 1)
-    options = {"hidden": hidden, "framed": (1, 2), "kind": "weights"}
+    options = {"hidden": hidden, "kind": "weights"}
     figure = draw(np.abs(normal(4, 4)), rows=words, columns=words, **options)
     sent = figure.to_json()
     assert "NaN" not in sent
