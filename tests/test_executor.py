@@ -133,7 +133,7 @@ def is_running(process: int) -> bool:
     return state.rpartition(") ")[2][0] != "Z"
 
 
-def wait_for(condition, seconds: float = 20) -> None:
+def wait_for(condition, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -267,7 +267,9 @@ if __name__ == "__main__":
     with subprocess.Popen(
         [sys.executable, str(script)], env=environment, stderr=subprocess.DEVNULL
     ) as parent:
-        wait_for(lambda: len([*tmp_path.glob("[0-9]*")]) == 2)
-        parent.kill()
+        try:
+            wait_for(lambda: len([*tmp_path.glob("[0-9]*")]) == 2)
+        finally:  # or leaving the block would wait for it for ever
+            parent.kill()
     processes = [int(file.name) for file in tmp_path.glob("[0-9]*")]
     wait_for(lambda: not any(map(is_running, processes)))

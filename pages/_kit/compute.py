@@ -34,10 +34,7 @@ from pages._server.turns import HEAVY_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
-MAX_TOKENS = {
-    "mini": MAX_WORDS,
-    "run": MAX_WORDS,
-}  # the small models read no more, whatever the limits of the server
+MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # the small models read no more on any server
 MIN_TRACE_BYTES = 1_000_000  # the least that a trace counts as: it is more than its tensors
 MAX_SMALL_TEXT = 64  # tokens; results of longer texts are not kept
 

@@ -856,7 +856,7 @@ def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
     page.mouse.up()
     assert view.chosen_word() == "w76"
     assert view.view.evaluate(rows) == ["w12", "w139"]
-    expect(view.view.locator(".explanation h3")).to_contain_text("w76 → w78")  # the cell that was pressed
+    expect(view.view.locator("h3", has_text="w76 → w78")).to_be_visible()  # the cell that was pressed
     view.listbox().press("Home")
     assert view.chosen_word() == "w1"
     assert view.view.evaluate(inside)

@@ -257,7 +257,7 @@ def relations(opened: OpenedCase) -> None:
 
 def stacking(opened: OpenedCase) -> None:
     assert opened.step == "project"
-    layer, head, _ = indices(opened.trace(), opened.scene)
+    layer, head, _ = indices(opened.trace(), opened.scene.focus)
     project = steps(opened.trace(), layer=layer, head=head)[0]
     assert layer == 1
     assert "stacked" in project.notes

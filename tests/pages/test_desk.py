@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 
 import pytest
 
@@ -16,6 +17,7 @@ pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 from mha_core.room.rooms import RoomKey, Unavailable
 from pages._server import rooms as of_server
 from pages.learn._lessons import library, opening
+from pages.learn._lessons import signs as signs_of_answers
 
 PAGE = "learn/lessons.py"
 LESSON = Lesson.read(FILE, "nine")
@@ -25,8 +27,9 @@ OF_ANSWER = {"answer", "count", "text", "links"}
 
 
 @pytest.fixture
-def room(rooms):
-    """A room with the lesson of nine kinds: its code and its secret."""
+def room(rooms, monkeypatch):
+    """A room with the lesson of nine kinds, whose signs all come with the first drawing of the desk."""
+    monkeypatch.setattr(signs_of_answers, "SECONDS", math.inf)
     return rooms.open(LESSON)
 
 

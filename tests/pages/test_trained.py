@@ -80,9 +80,8 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
     ],
     ids=["trained", "random"],
 )
-def test_a_caption_names_the_settings_in_the_language_of_the_page(opened, eye, monkeypatch, link, said):
-    monkeypatch.setattr("pages._kit.text.language", lambda: "zh")
-    header, _ = eye(opened(**link))
+def test_a_caption_names_the_settings_in_the_language_of_the_page(opened, eye, link, said):
+    header, _ = eye(opened(lang="zh", text="How are you?", twin="", **link))
     assert header["source"].startswith(said)
 
 
