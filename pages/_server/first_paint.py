@@ -1,4 +1,4 @@
-"""Adds our style rules and scripts to Streamlit's page."""
+"""Adds our style rules and scripts to Streamlit's page, and names the files it would ask for late."""
 
 import gzip
 from functools import lru_cache
@@ -7,19 +7,23 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mha_core.export import scripts
+from pages._server import streamlit_parts
 
 EARLY = ("streamlit/address.js", "pictures/charts.js", "streamlit/head_view.js")  # on nearly all pages
 
 
 class FirstPaint:
-    """Adds our style rules to Streamlit's page, and links that preload our scripts.
+    """Adds our style rules and scripts to Streamlit's page, and a `Link` header with files it asks for late.
 
-    Style rules that arrived with the first run would move what is already drawn. For the same reason a page
-    that is embedded in another site has a class of its own.
+    Style rules that arrived with the first run would move what is already drawn. Without the files, headings
+    would first appear in another font, wrap differently and push down what is below them. For the same reason
+    a page that is embedded in another site has a class of its own.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+        how = "rel=preload; as=font; type=font/woff2; crossorigin"
+        links = [f"<./static/{file}>; {how}" for file in streamlit_parts.early_fonts()]
+        self.app, self.link = app, (b"link", ", ".join(links).encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,7 +51,7 @@ class FirstPaint:
                 headers[b"content-length"] = b"%d" % len(body)
             for name in (b"etag", b"last-modified"):  # they describe the page without our rules
                 headers.pop(name, None)
-            await send({**start, "headers": list(headers.items())})
+            await send({**start, "headers": [*headers.items(), self.link]})
             await send({"type": "http.response.body", "body": body})
 
         def is_page(message: Message) -> bool:

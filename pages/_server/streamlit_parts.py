@@ -21,6 +21,9 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 # `st.set_option` refuses server options: strangers could upload files as large as the owner's.
 set_option = config.set_option
+# Fonts that Streamlit requests late: until then headings wrap differently, and pages jump.
+STATIC = Path(st.__file__).parent / "static" / "static"
+FONTS = ("media/SourceSerifVariable-Roman.*.woff2", "media/MaterialSymbols-Rounded.*.woff2")
 # Addresses that show what other visitors do; the guard closes them to strangers.
 CLOSED = ("/_stcore/metrics", "/_stcore/agent")
 # These contain a box for the link to each page: at the top, and on a phone in the sidebar.
@@ -75,9 +78,14 @@ OWN_WORDS = {
 }
 
 
+def early_fonts() -> list[str]:
+    """The files of `FONTS`, below Streamlit's folder of static files."""
+    return [file.relative_to(STATIC).as_posix() for pattern in FONTS for file in STATIC.glob(pattern)]
+
+
 def inline_scripts() -> list[str]:
     """The hashes of the scripts in Streamlit's page, which a policy has to name for a page to open."""
-    page = (Path(st.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    page = (STATIC.parent / "index.html").read_text(encoding="utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes]

@@ -115,3 +115,7 @@ def test_a_page_of_another_site_is_refused(monkeypatch):
     streamlit_parts.ask_no_other_site()
     assert not server_util.is_url_from_allowed_origins("http://evil.example")
     assert server_util.is_url_from_allowed_origins("http://localhost:8501")
+
+
+def test_streamlit_still_has_each_preloaded_font_once():
+    assert len(streamlit_parts.early_fonts()) == len(streamlit_parts.FONTS)
