@@ -13,6 +13,8 @@ from pages._kit.text import literal
 
 PAGE = "see/compare.py"
 
+pytestmark = pytest.mark.usefixtures("no_other_model")
+
 
 @pytest.fixture
 def on_page(opened_on):
@@ -152,7 +154,7 @@ def test_every_offer_can_be_compared(on_page, heatmaps, source):
     for kind in reversed(kinds):
         app.selectbox(key="against_kind").select(kind).run()
         assert not app.exception
-        assert not [*app.error, *app.info]
+        assert [said.value for said in (*app.error, *app.info)] == [], kind
         assert app.query_params["against"].partition(":")[0] == app.selectbox(key="against_kind").value
         assert list(heatmaps(app, "compare-weights"))[:2] == ["before", "after"]
 
