@@ -312,7 +312,7 @@ def main() -> int:
     reader.add_argument("--count", type=int, default=240)
     reader.add_argument("--name", default="tests", help="of the tests that are measured, in the file of results")
     reader.add_argument("--processes", type=int, default=2)
-    args = reader.parse_args()
+    args = reader.parse_intermixed_args()
     match args.act:
         case "cover":
             cover(args.folder, args.chosen, args.processes)
