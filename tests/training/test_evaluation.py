@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from mha_core.training import checkpoints, evaluation
-from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode
+from mha_core.training.data import LINK_NAMES, Encoded, encode
 from mha_core.training.evaluation import (
     LONG,
     PAIRS,
@@ -19,25 +19,22 @@ from mha_core.training.evaluation import (
     best_head,
     by_link,
     everyday,
-    famous,
     noun_weights,
     pairs,
     scores,
     stages,
 )
 from mha_core.training.language import MAX_WORDS, NEUTRAL_SHAPE, Grammar, Sentence
-from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon
+from mha_core.training.lexicon import HIDDEN, LANGUAGES, PAD, START, lexicon
 from mha_core.training.links import Link
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
-from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, heads_of
+from mha_core.training.questions import LINKS, QUESTIONS
 from mha_core.training.workshop import report
 from mha_core.training.workshop.report import (
     MAX_UNKNOWN_SCORED,
-    PAIRS_PER_SHAPE,
     by_question,
     divergence,
     hidden_words,
-    question_scores,
 )
 
 
@@ -54,33 +51,26 @@ def drawn(architecture="glass-box", language="en", h=3, d_model=15) -> SmallMode
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("split", ["validation", "test"])
-def test_each_pattern_is_measured_as_often_as_the_others_in_pairs(language, split):
-    encoded = pairs(language, split)
-    assert len(encoded.ids) == 2 * PAIRS * len(Grammar(lexicon(language)).names)
-    assert (encoded.nouns[::2] == encoded.nouns[1::2, ::-1]).all()
-    agreement = pairs(language, split, agreement=True)
-    assert len(agreement.ids) == 2 * PAIRS
-    assert (agreement.cue == agreement.pronoun).all()
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_in_each_shape_as_many_pairs_are_measured_for_each_pattern(language):
+def test_each_pattern_is_measured_as_often_as_the_others_in_pairs(language):
     grammar = Grammar(lexicon(language))
-    assert len(grammar.held_out_shapes) >= 6
+    for split in ("validation", "test"):
+        assert len(pairs(language, split).ids) == 2 * PAIRS * len(grammar.names)
+        agreement = pairs(language, split, agreement=True)
+        assert len(agreement.ids) == 2 * PAIRS
+        assert (agreement.cue == agreement.pronoun).all()
+        assert (agreement.nouns[::2] == agreement.nouns[1::2, ::-1]).all()
     for shape in grammar.held_out_shapes:
-        encoded = pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape)
-        names = grammar.names
-        if shape == NEUTRAL_SHAPE:  # of the others nobody could tell what is meant
-            names = [name for name in names if grammar.schemas[name].get("neutral")]
-        assert len(encoded.ids) == 2 * PAIRS_PER_SHAPE * len(names) > 0
+        neutral = [name for name in grammar.names if grammar.schemas[name].get("neutral")]
+        names = (
+            neutral if shape == NEUTRAL_SHAPE else grammar.names
+        )  # of others nobody could tell what is meant
+        assert len(pairs(language, "test", count=1, shape=shape).ids) == 2 * len(names) > 0
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_everyday_sentences_have_as_many_unknown_words_as_they_say(language):
-    words = lexicon(language)
-    first_spare = len(words.vocabulary) - len(words.spares)
-    plain = everyday(language)
+    words, plain = lexicon(language), everyday(language)
+    first_spare = words.number[words.spares[0]]
     assert (plain.ids < first_spare).all()
     assert not (plain.ids == words.number[HIDDEN]).any()
     for n in range(1, MAX_UNKNOWN_SCORED + 1):
@@ -91,11 +81,6 @@ def test_everyday_sentences_have_as_many_unknown_words_as_they_say(language):
         if language == "en":  # in Chinese a word is as many as it has characters
             assert spares.max() <= n + 1  # a sign may be unknown as well
         assert len(encoded.ids) == len(plain.ids)
-        cues = encoded.ids[np.arange(len(encoded.ids)), encoded.cue]
-        noun = encoded.keys[np.arange(len(encoded.ids)), encoded.pronoun, QUESTIONS.index("noun")]
-        blind = (cues >= first_spare) & (encoded.cue > 0) & (encoded.cue != encoded.pronoun)
-        assert blind.any()
-        assert (noun[blind] == NOT_ASKED).all()  # nobody can tell what the pronoun stands for
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -107,20 +92,10 @@ def test_long_texts_are_longer_than_most_and_no_longer_than_what_is_read(languag
     assert np.median(everyday(language).lengths) < LONG / 2
 
 
-def test_the_pairs_are_the_same_in_every_process():
-    encoded = pairs("en", "test", count=2)
-    pairs.cache_clear()
-    again = pairs("en", "test", count=2)
-    assert encoded is not again
-    assert (encoded.ids == again.ids).all()
-    grammar = Grammar(lexicon("en"))
-    assert len(encoded.ids) == 4 * len(grammar.names)
-
-
 # What the heads do
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["glass-box", "latent"])
 def test_noun_weights_in_a_batch_are_those_of_each_sentence_alone(architecture):
     model, encoded = drawn(architecture), pairs("en", "test", count=1)
     weights, answers = noun_weights(model, encoded)
@@ -179,22 +154,18 @@ def scores_by_hand(monkeypatch):
 
     def score(validation, test, agreement, of_famous, answers=(True,) * 4, famous_answers=(True, True)):
         table = {
-            id(pairs("en", "validation")): (validation, np.array(answers) & False),
-            id(pairs("en", "test")): (test, np.array(answers)),
-            id(pairs("en", "test", agreement=True)): (agreement, np.zeros(4, bool)),
-            id(famous("en")): (of_famous, np.array(famous_answers)),
+            "validation": (validation, np.zeros(4, bool)),
+            "test": (test, np.array(answers)),
+            "agreement": (agreement, np.zeros(4, bool)),
+            "famous": (of_famous, np.array(famous_answers)),
         }
-        sets = {
-            "validation": pairs("en", "validation"),
-            "test": pairs("en", "test"),
-            "agreement": pairs("en", "test", agreement=True),
-        }
-
-        def pick(language, split, *, agreement=False, count=PAIRS):
-            return sets["agreement" if agreement else split]
-
-        monkeypatch.setattr(evaluation, "pairs", pick)
-        monkeypatch.setattr(evaluation, "noun_weights", lambda model, encoded: table[id(encoded)])
+        monkeypatch.setattr(
+            evaluation,
+            "pairs",
+            lambda _, split, *, agreement=False, count: "agreement" if agreement else split,
+        )
+        monkeypatch.setattr(evaluation, "famous", lambda _: "famous")
+        monkeypatch.setattr(evaluation, "noun_weights", lambda _, sentences: table[sentences])
         return scores(None, "en")
 
     return score
@@ -232,35 +203,26 @@ def test_heads_that_resolve_are_counted_in_the_last_layer_alone(scores_by_hand):
     first, last = by_head(ALWAYS, ALWAYS, NEVER, NEVER), by_head(NEVER, NEVER, ALWAYS, ALWAYS)
     half = by_head(NEVER, NEVER, ALWAYS, NEVER)
     for test, count in ((first, 0), (last, 2), (half, 1)):
-        assert scores_by_hand(first, test, first, first[:2]).resolving == count
+        measured = scores_by_hand(first, test, first, first[:2])
+        assert measured.resolving == count
+        assert (measured.layer, measured.head) == (0, 0)  # chosen on the validation pairs
+    assert measured.accuracy == 0.0
 
 
-def test_the_head_is_chosen_on_validation_pairs_and_not_on_test_pairs(scores_by_hand):
-    validation = by_head(NEVER, ALWAYS, NEVER, NEVER)
-    test = by_head(NEVER, NEVER, ALWAYS, NEVER)
-    measured = scores_by_hand(validation, test, validation, test[:2])
-    assert (measured.layer, measured.head, measured.accuracy) == (0, 1, 0.0)
+WEAK, STRONG = [(0.3, 0.1)] * 4, [(0.6, 0.1)] * 4
 
 
-def test_of_heads_that_are_right_as_often_the_one_with_more_weight_is_best():
-    weak, strong = [(0.3, 0.1)] * 4, [(0.6, 0.1)] * 4
-    assert best_head(by_head(weak, NEVER, strong, NEVER)) == (1, 0)
-    assert best_head(by_head(NEVER, strong, weak, NEVER)) == (0, 1)
-    assert best_head(by_head(NEVER, weak, [(0.3, 0.1)] * 3 + [WRONG], NEVER)) == (0, 1)
-
-
-def test_a_head_with_much_more_weight_is_better_than_one_that_is_right_a_little_more_often():
-    faint, clear = [(0.2, 0.1)] * 4, [(0.9, 0.1)] * 3 + [WRONG]
-    assert best_head(by_head(faint, clear, NEVER, NEVER)) == (0, 1)  # 0.75 + 0.74 and not 1 + 0.2
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_model_that_was_never_trained_is_no_better_than_a_coin(language):
-    measured = scores(drawn("standard", language), language)
-    assert measured.answer == pytest.approx(0.5, abs=0.05)
-    assert measured.accuracy == pytest.approx(0.5, abs=0.05)
-    assert measured.both < 0.2
-    assert len(measured.famous) == len(measured.famous_right) == 2
+@pytest.mark.parametrize(
+    ("heads", "best"),
+    [
+        ((WEAK, NEVER, STRONG, NEVER), (1, 0)),  # right as often, with more weight
+        ((NEVER, STRONG, WEAK, NEVER), (0, 1)),
+        ((NEVER, WEAK, [*WEAK[:3], WRONG], NEVER), (0, 1)),
+        (([(0.2, 0.1)] * 4, [(0.9, 0.1)] * 3 + [WRONG], NEVER, NEVER), (0, 1)),  # 0.75 + 0.74 and not 1 + 0.2
+    ],
+)
+def test_the_best_head_is_right_most_often_with_the_most_weight(heads, best):
+    assert best_head(by_head(*heads)) == best
 
 
 # Answers by hand: a model that answers what a test lets it
@@ -305,34 +267,25 @@ def some_sentences(request) -> tuple[str, Encoded]:
     return request.param, everyday(request.param, count=1, statements=40)
 
 
-def test_perfect_answers_score_1_for_every_kind_of_link(some_sentences):
+def test_answers_count_for_their_kind_of_link_alone(some_sentences):
     language, sentences = some_sentences
-    shares = by_link(Told(sentences, right_word(sentences), language), sentences)
+    right, nothing = right_word(sentences), int(sentences.ids[0, 0])
+    shares = by_link(Told(sentences, right, language), sentences)
     assert shares == dict.fromkeys(shares, 1.0)
-    assert {"pronoun to noun", "verb to subject", "word after", "nothing"} <= {*shares}
     assert {*shares} == {LINK_NAMES[number] for number in {*sentences.links.ravel()} if number >= 0}
-
-
-def test_always_answering_nothing_is_right_only_where_nothing_is_to_find(some_sentences):
-    language, sentences = some_sentences
-    first = int(sentences.ids[0, 0])
-    shares = by_link(Told(sentences, lambda row, at, question: first, language), sentences)
-    before_first = (sentences.links == LINK_NAMES.index("word before")) & (sentences.keys == 0)
-    asked = (sentences.links == LINK_NAMES.index("word before")).sum()
-    assert shares.pop("word before") == pytest.approx(before_first.sum() / asked)  # [CLS] is before the first
+    assert {"pronoun to noun", "verb to subject", "word after", "nothing"} <= {*shares}
+    shares = by_link(Told(sentences, lambda row, at, question: nothing, language), sentences)
+    before = sentences.links == LINK_NAMES.index("word before")
+    first = (before & (sentences.keys == 0)).sum() / before.sum()  # [CLS] is the word before the first one
+    assert shares.pop("word before") == pytest.approx(first)
     assert shares.pop("nothing") == 1.0
     assert {*shares.values()} == {0.0}
 
-
-def test_a_wrong_answer_counts_only_for_its_kind_of_link(some_sentences):
-    language, sentences = some_sentences
-    right, wrong = right_word(sentences), LINK_NAMES.index("verb to subject")
-
-    def answer(row, at, question):
+    def wrong_doer(row, at, question):
         asked = sentences.links[row, at, QUESTIONS.index(question)]
-        return int(sentences.ids[row, 0]) if asked == wrong else right(row, at, question)
+        return nothing if asked == LINK_NAMES.index("verb to subject") else right(row, at, question)
 
-    shares = by_link(Told(sentences, answer, language), sentences)
+    shares = by_link(Told(sentences, wrong_doer, language), sentences)
     assert shares.pop("verb to subject") == 0.0
     assert {*shares.values()} == {1.0}
 
@@ -395,10 +348,10 @@ def test_stages_are_means_of_their_links(monkeypatch):
 
 
 class Guesser(SmallModel):
-    """Answers every hidden word with the same number, and records the questions."""
+    """Answers every hidden word with the same number, and records the texts and the questions."""
 
-    def __init__(self, number: int, language: str):
-        super().__init__(Shape("one-layer", 2, 8), len(lexicon(language).vocabulary))
+    def __init__(self, number: int):
+        super().__init__(Shape("one-layer", 2, 8), len(lexicon("en").vocabulary))
         self.said, self.ids, self.asked = number, [], []
 
     def forward(self, ids, *, padding=None, rules=None, shift=0):
@@ -412,27 +365,23 @@ class Guesser(SmallModel):
         return torch.zeros(len(sentence), 8)
 
     def logits(self, hidden, words=slice(None)):
-        n_known = len(range(len(self.bias))[words])
-        assert n_known == len(self.bias) - sum(word.startswith("[") for word in lexicon("en").spares)
-        return torch.eye(n_known)[torch.full((len(hidden),), self.said)]
+        known = lexicon("en").vocabulary[words]
+        assert known == (PAD, START, HIDDEN, *lexicon("en").known)
+        return torch.eye(len(known))[torch.full((len(hidden),), self.said)]
 
 
-def test_of_each_sentence_one_word_is_hidden_and_guessed_among_the_known_ones():
+def test_in_each_sentence_one_word_is_hidden_and_guessed_among_the_known_ones():
     words, sentences = lexicon("en"), everyday("en")
-    the = words.number["the"]
-    model = Guesser(the, "en")
+    model = Guesser(words.number["the"])
     share = hidden_words(model, "en")
-    assert len(model.ids) == len(sentences.ids)
     were = []
     for ids, row, at, length in zip(model.ids, sentences.ids, model.asked, sentences.lengths, strict=True):
         assert 1 <= at < length
-        changed = np.flatnonzero(ids[:length] != row[:length])
-        assert changed.tolist() == [at]
+        assert np.flatnonzero(ids[:length] != row[:length]).tolist() == [at]
         assert ids[at] == words.number[HIDDEN]
         were.append(row[at])
-    assert share == pytest.approx(np.mean(np.array(were) == the))
-    assert share > 0.03
-    assert hidden_words(Guesser(words.number["unless"], "en"), "en") < 0.01
+    assert share == pytest.approx(np.mean(np.array(were) == words.number["the"]))
+    assert 0.03 < share < 0.2
 
 
 # Divergence
@@ -504,34 +453,6 @@ def test_the_scores_of_questions_given_by_hand(monkeypatch):
         "before": {"right": 0.75, "weight": 0.125, "head": 7},
     }
     assert nothing == 0.875
-
-
-@pytest.mark.parametrize(("language", "h"), [("en", 4), ("zh", 8)])
-def test_the_scores_of_all_questions_have_their_bounds(language, h):
-    model = SmallModel(Shape("glass-box", h, 16), len(lexicon(language).vocabulary)).requires_grad_(False)
-    measured = question_scores(model, language)
-    assert {*measured.questions} == {*heads_of(h)} - {HIDDEN_WORD}
-    assert {*measured.links} == {name for name, of in LINKS.items() if of in measured.questions}
-    for found in (*measured.questions.values(), *measured.links.values()):
-        assert 0 <= found["right"] <= 1
-        assert 0 <= found["weight"] <= 1
-    for question, found in measured.questions.items():
-        assert found["head"] in heads_of(h)[question]
-    assert {*measured.by_shape} == {*Grammar(lexicon(language)).held_out_shapes}
-    assert measured.shapes == pytest.approx(np.mean([*measured.by_shape.values()]))
-    assert [*measured.unknown] == [str(n) for n in range(MAX_UNKNOWN_SCORED + 1)]
-    assert measured.unknown["0"] == {name: measured.links[name]["right"] for name in measured.unknown["0"]}
-    assert (
-        {*measured.long}
-        == {*measured.unknown["3"]}
-        == {
-            "pronoun to noun",
-            "verb to subject",
-            "verb to object",
-        }
-    )
-    assert measured.hidden < 0.05  # it was never trained
-    assert measured.shapes == pytest.approx(0.5, abs=0.15)
 
 
 # What decides an answer
