@@ -11,6 +11,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.training.lexicon import lexicon
+from mha_core.training.questions import QUESTIONS
 
 # The least share of right answers of the models with d_model 64, of pronouns and of all other links.
 FLOORS = {
@@ -19,7 +20,6 @@ FLOORS = {
     ("zh", 4): (0.85, 0.92),
     ("zh", 8): (0.87, 0.88),
 }
-QUESTIONS = ("noun", "doer", "object", "decider")
 
 
 @cache
@@ -29,8 +29,9 @@ def right_answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
     pronouns, found = lexicon(code).pronouns, {"pronouns": [], "other links": []}
     for entry in tomllib.loads(file.read_text(encoding="utf-8"))["sentence"]:
         trace = mha.trace(entry["text"], source="mini", h=h)
-        for question in QUESTIONS:
-            for word, right in entry.get(question, {}).items():
+        for question in entry.keys() - {"text"}:
+            assert question in QUESTIONS
+            for word, right in entry[question].items():
                 said = trace.questions[question][trace.tokens.index(word)][0][0]
                 wanted = trace.tokens.pieces[trace.tokens.index(right)]
                 is_pronoun = question == "noun" and word.lower() in pronouns
