@@ -36,29 +36,32 @@ LOADERS = {"model": checkpoints.load_model, "run": checkpoints.load_run}
 
 @pytest.fixture
 def model(tiny) -> Trained:
-    """A model whose weights need more than half precision."""
-    plan = tiny()
+    """A model whose weights and learning rate need more than half precision."""
+    plan = tiny(rate=0.1 + 0.2)
     small = SmallModel(plan.shape, len(lexicon().vocabulary), seed=5)
     return Trained(small, plan, 17, {"scores": {"answer": 0.123}, "names": ["a", "b"]})
 
 
+@pytest.fixture
+def saved_run(tiny, little, tmp_path) -> Path:
+    """A training after three steps."""
+    run = Training(tiny())
+    run.advance(3)
+    checkpoints.save_run(tmp_path / "run", run)
+    return tmp_path / "run"
+
+
 @pytest.fixture(params=LOADERS)
-def saved(request, tiny, little, model, tmp_path):
-    """A file and its loader: for a model, and for a training after three steps."""
-    path = tmp_path / "small.safetensors"
-    if request.param == "model":
-        checkpoints.save_model(path, model)
-    else:
-        run = Training(tiny())
-        run.advance(3)
-        checkpoints.save_run(path, run)
-    return path, LOADERS[request.param]
+def saved(request, model, saved_run, tmp_path):
+    """A file and its loader: for a model, and for a training."""
+    checkpoints.save_model(tmp_path / "model", model)
+    return tmp_path / request.param, LOADERS[request.param]
 
 
 # Round trips
 
 
-def test_a_model_comes_back_in_half_precision(model, tmp_path):
+def test_a_model_comes_back_in_half_precision_with_its_plan(model, tmp_path):
     checkpoints.save_model(tmp_path / "m", model)
     loaded = checkpoints.load_model(tmp_path / "m")
     assert (loaded.plan, loaded.step, loaded.report) == (model.plan, 17, model.report)
@@ -70,24 +73,14 @@ def test_a_model_comes_back_in_half_precision(model, tmp_path):
     assert not torch.equal(after["embedding"], before["embedding"])
     assert not any(p.requires_grad for p in loaded.model.parameters())
     assert not loaded.model.training
-
-
-def test_a_loaded_model_saved_again_is_the_same_to_the_last_bit(model, tmp_path):
-    checkpoints.save_model(tmp_path / "first", model)
-    checkpoints.save_model(tmp_path / "second", checkpoints.load_model(tmp_path / "first"))
-    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
-
-
-def test_half_precision_takes_half_the_room(model, tmp_path):
-    checkpoints.save_model(tmp_path / "m", model)
-    parameters = sum(p.numel() for p in model.model.parameters())
-    assert 2 * parameters < (tmp_path / "m").stat().st_size < 2 * parameters + 4096
-
-
-def test_a_plan_keeps_its_own_learning_rate(tmp_path, little):
-    plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, bare=4)
-    checkpoints.save_run(tmp_path / "run", Training(plan))
-    assert checkpoints.load_run(tmp_path / "run").plan == plan
+    checkpoints.save_model(tmp_path / "again", loaded)
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "again").read_bytes()
+    with safe_open(tmp_path / "m", framework="pt") as file:
+        assert json.loads(file.metadata()[checkpoints.HEADER]) == {
+            "version": 2, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
+            "questions": {question: [*heads] for question, heads in heads_of(2).items()},
+            "report": model.report,
+        }  # fmt: skip
 
 
 # Refusals
@@ -112,51 +105,7 @@ def edited_file(path, change):
     save_file(tensors, path, metadata={checkpoints.HEADER: json.dumps(header)})
 
 
-def test_another_vocabulary_is_refused_by_name(saved, refused):
-    path, load = saved
-    edited_file(path, lambda header, tensors: header.update(vocabulary="feedbeefcafe0000"))
-    said = str(refused(load, path))
-    assert "feedbeefcafe0000" in said
-    assert lexicon("en").digest in said
-
-
-def test_the_vocabulary_must_be_that_of_the_models_own_language(saved, refused):
-    path, load = saved
-    edited_file(path, lambda header, tensors: header["plan"].update(language="zh"))
-    assert lexicon("zh").digest in str(refused(load, path))
-
-
-def test_another_version_is_refused(saved, refused):
-    path, load = saved
-    edited_file(path, lambda header, tensors: header.update(version=3))
-    assert str(refused(load, path)) == (
-        f"{path} cannot be opened: it has format version 3; this release reads 2."
-    )
-
-
-def test_a_file_of_an_earlier_release_is_refused_with_the_reason_and_what_helps(saved, refused):
-    """Its plan and words differ, and it does not say which head answers which question."""
-    path, load = saved
-
-    def earlier(header, tensors):
-        del header["questions"]
-        header["plan"]["share"] = 0.6
-        header.update(version=1, vocabulary="feedbeefcafe0000")
-
-    edited_file(path, earlier)
-    assert str(refused(load, path)) == (
-        f"{path} cannot be opened: it is of an earlier release, whose models knew other words and were asked "
-        "about pronouns and hidden words alone; train it again on the page Train."
-    )
-
-
-def test_another_assignment_of_questions_to_heads_is_refused(saved, refused):
-    path, load = saved
-    edited_file(path, lambda header, tensors: header["questions"].update(noun=[1], doer=[0]))
-    assert "does not fit its content" in str(refused(load, path))
-
-
-def without_entry(key):
+def without(key):
     """A change that removes an entry of the header, or a tensor."""
 
     def change(header, tensors):
@@ -165,51 +114,76 @@ def without_entry(key):
     return change
 
 
+def of_an_earlier_release(header, tensors):
+    """Its plan and words differ, and it does not say which head answers which question."""
+    del header["questions"]
+    header["plan"]["share"] = 0.6
+    header.update(version=1, vocabulary="feedbeefcafe0000")
+
+
+DAMAGED = "does not fit its content"
+Q = "layers.0.attention.q.weight"
+# Changes of the header `h` and the tensors `t`, and words of the message.
 BROKEN = {
-    "no version": without_entry("version"),
-    "no plan": without_entry("plan"),
-    "no step": without_entry("step"),
-    "no report": without_entry("report"),
-    "no vocabulary": without_entry("vocabulary"),
-    "no questions": without_entry("questions"),
-    "a question less": lambda header, tensors: header["questions"].pop("object"),
-    "a question more": lambda header, tensors: header["questions"].update(colour=[0]),
-    "a head less": lambda header, tensors: header["questions"].update(hidden=[0]),
-    "heads that are a number": lambda header, tensors: header["questions"].update(noun=0),
-    "questions that are a list": lambda header, tensors: header.update(questions=["noun"]),
-    "a step of text": lambda header, tensors: header.update(step="seven"),
-    "a step below zero": lambda header, tensors: header.update(step=-1),
-    "a step beyond the plan": lambda header, tensors: header.update(step=24),
-    "a plan that is a list": lambda header, tensors: header.update(plan=[1, 2]),
-    "an unknown setting": lambda header, tensors: header["plan"].update(colour=1),
-    "a wrong setting": lambda header, tensors: header["plan"].update(h=3),
-    "a setting of text": lambda header, tensors: header["plan"].update(rate="half"),
-    "a setting of an earlier release": lambda header, tensors: header["plan"].update(share=0.6),
-    "a language that is a list": lambda header, tensors: header["plan"].update(language=["en"]),
-    "another width": lambda header, tensors: header["plan"].update(d_model=16),
-    "another architecture": lambda header, tensors: header["plan"].update(architecture="standard"),
-    "a report that is a list": lambda header, tensors: header.update(report=[1]),
-    "a tensor gone": without_entry("layers.0.attention.q.weight"),
-    "a tensor more": lambda header, tensors: tensors.update(more=torch.zeros(3)),
-    "a tensor of another shape": lambda header, tensors: tensors.update(bias=torch.zeros(3)),
-    "a scalar": lambda header, tensors: tensors.update({"norm.weight": torch.tensor(1.0)}),
-    "a header that is a list": lambda header, tensors: [1],
-    "a header that is a number": lambda header, tensors: 7,
-    "an empty header": lambda header, tensors: {"version": checkpoints.VERSION},
+    "another vocabulary": (lambda h, t: h.update(vocabulary="feedbeefcafe0000"), "feedbeefcafe0000"),
+    "that of another language": (lambda h, t: h["plan"].update(language="zh"), lexicon("zh").digest),
+    "another version": (
+        lambda h, t: h.update(version=3),
+        "cannot be opened: it has format version 3; this release reads 2.",
+    ),
+    "an earlier release": (
+        of_an_earlier_release,
+        "cannot be opened: it is of an earlier release, whose models knew other words and were asked about "
+        "pronouns and hidden words alone; train it again on the page Train.",
+    ),
+    **{
+        f"no {key}": (without(key), DAMAGED)
+        for key in ("version", "plan", "step", "report", "vocabulary", "questions")
+    },
+    "other heads": (lambda h, t: h["questions"].update(noun=[1], doer=[0]), DAMAGED),
+    "a question less": (lambda h, t: h["questions"].pop("object"), DAMAGED),
+    "a question more": (lambda h, t: h["questions"].update(colour=[0]), DAMAGED),
+    "a head less": (lambda h, t: h["questions"].update(hidden=[0]), DAMAGED),
+    "heads that are a number": (lambda h, t: h["questions"].update(noun=0), DAMAGED),
+    "questions that are a list": (lambda h, t: h.update(questions=["noun"]), DAMAGED),
+    "a step of text": (lambda h, t: h.update(step="seven"), DAMAGED),
+    "a step below zero": (lambda h, t: h.update(step=-1), DAMAGED),
+    "a step beyond the plan": (lambda h, t: h.update(step=24), DAMAGED),
+    "a step too large": (lambda h, t: h.update(step=10**400), "a whole number of 401 digits"),
+    "a plan that is a list": (lambda h, t: h.update(plan=[1, 2]), DAMAGED),
+    "an unknown setting": (lambda h, t: h["plan"].update(colour=1), DAMAGED),
+    "a wrong setting": (lambda h, t: h["plan"].update(h=3), ""),
+    "a setting of text": (lambda h, t: h["plan"].update(rate="half"), ""),
+    "a language that is a list": (lambda h, t: h["plan"].update(language=["en"]), ""),
+    "another width": (lambda h, t: h["plan"].update(d_model=16), ""),
+    "another architecture": (lambda h, t: h["plan"].update(architecture="standard"), ""),
+    "a report that is a list": (lambda h, t: h.update(report=[1]), DAMAGED),
+    "a score that is no number": (
+        lambda h, t: h["report"].update(score=float("nan")),
+        "NaN, which is no finite",
+    ),
+    "a header that is a list": (lambda h, t: [1], ""),
+    "a header that is a number": (lambda h, t: 7, ""),
+    "an empty header": (lambda h, t: {"version": checkpoints.VERSION}, DAMAGED),
+    "a tensor gone": (without(Q), Q),
+    "a tensor more": (lambda h, t: t.update(more=torch.zeros(3)), "more"),
+    "a tensor of another shape": (lambda h, t: t.update(bias=torch.zeros(3)), "bias"),
+    "a scalar": (lambda h, t: t.update({"norm.weight": torch.tensor(1.0)}), "norm.weight"),
+    "an infinite number": (
+        lambda h, t: t.update(bias=t["bias"] * torch.nan),
+        "bias has numbers that are not finite",
+    ),
+    "a tensor of bits": (lambda h, t: t.update(bias=t["bias"].bool()), "bias is bool of shape"),
 }
 
 
-@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
-def test_a_header_that_does_not_fit_its_content_is_refused(change, saved, refused):
+@pytest.mark.parametrize(("change", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_file_that_does_not_fit_its_content_is_refused(change, said, saved, refused):
     path, load = saved
     edited_file(path, change)
-    refused(load, path)
-
-
-def test_a_refusal_names_the_fault_of_the_tensors(saved, refused):
-    path, load = saved
-    edited_file(path, BROKEN["a tensor gone"])
-    assert "layers.0.attention.q.weight" in str(refused(load, path))
+    message = str(refused(load, path))
+    assert said in message
+    assert str(path) in message
 
 
 def test_a_model_with_missing_numbers_is_refused_before_allocation(tmp_path, refused, monkeypatch):
@@ -222,100 +196,27 @@ def test_a_model_with_missing_numbers_is_refused_before_allocation(tmp_path, ref
         assert "lacks bias, embedding" in str(refused(load, tmp_path / "m"))
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda h, t: t.update(bias=t["bias"] * torch.nan), "bias has numbers that are not finite"),
-        (lambda h, t: t.update(bias=t["bias"].bool()), "bias is bool of shape"),
-        (lambda h, t: h.update(step=10**400), "a whole number of 401 digits"),
-        (lambda h, t: h["report"].update(score=float("nan")), "NaN, which is no finite"),
-    ],
-)
-def test_infinite_or_missing_numbers_are_refused(saved, refused, change, reason):
-    path, load = saved
-    edited_file(path, change)
-    assert reason in str(refused(load, path))
+# Of one parameter, of one kind, all; and of another shape.
+@pytest.mark.parametrize("start", ["exp_avg.norm", "exp_avg_sq", "exp_avg", None])
+def test_a_training_without_its_moments_is_refused(start, saved_run, refused):
+    def change(header, tensors):
+        for name in [name for name in tensors if start and name.startswith(start)]:
+            del tensors[name]
+        tensors.update({} if start else {"exp_avg.bias": torch.zeros(3)})
+
+    checkpoints.load_run(saved_run)
+    edited_file(saved_run, change)
+    refused(checkpoints.load_run, saved_run)
 
 
-def test_a_training_without_its_moments_is_refused(little, tiny, tmp_path, refused):
-    run = Training(tiny())
-    run.advance(3)
-    path = tmp_path / "run"
-    for start in ("exp_avg.norm", "exp_avg_sq", "exp_avg"):  # of one parameter, of one kind, all
-
-        def without(header, tensors, start=start):
-            for name in [name for name in tensors if name.startswith(start)]:
-                del tensors[name]
-
-        checkpoints.save_run(path, run)
-        checkpoints.load_run(path)
-        edited_file(path, without)
-        refused(checkpoints.load_run, path)
-
-
-def test_moments_of_another_shape_are_refused(little, tiny, tmp_path, refused):
-    run = Training(tiny())
-    run.advance(3)
-    checkpoints.save_run(tmp_path / "run", run)
-    edited_file(tmp_path / "run", lambda header, tensors: tensors.update({"exp_avg.bias": torch.zeros(3)}))
-    refused(checkpoints.load_run, tmp_path / "run")
-
-
-def test_a_model_is_no_training_and_a_training_no_model(little, tiny, model, tmp_path, refused):
+def test_a_model_is_no_training_and_a_training_no_model(saved_run, model, tmp_path, refused):
     checkpoints.save_model(tmp_path / "model", model)
     refused(checkpoints.load_run, tmp_path / "model")
-    run = Training(tiny())
-    run.advance(3)
-    checkpoints.save_run(tmp_path / "run", run)
-    refused(checkpoints.load_model, tmp_path / "run")
+    refused(checkpoints.load_model, saved_run)
 
 
 # Saving
 
-
-# A child saves models 0, 1, 2 … in a loop, every weight of model n being n; its parent kills it with
-# SIGKILL at a random moment and reads what is there: an old model or a new one, whole.
-KILLED = """
-import os, random, signal, sys, time
-import torch
-torch.set_num_threads(1)
-from mha_core.training import checkpoints
-from mha_core.training.fit import Plan
-from mha_core.training.lexicon import lexicon
-from mha_core.training.model import SmallModel
-from mha_core.training.questions import HIDDEN_WORD, heads_of
-from mha_core.training.workshop.__main__ import main
-from mha_core.training.workshop.report import question_scores
-
-path, draw = sys.argv[1], random.Random(7)
-plan = Plan(h=2, d_model=32)
-model = SmallModel(plan.shape, len(lexicon().vocabulary)).requires_grad_(False)
-
-def save(number):
-    for parameter in model.parameters():
-        parameter.fill_(number)
-    checkpoints.save_model(path, checkpoints.Trained(model, plan, number, {}))
-
-save(0)
-last = 0
-for _ in range(12):
-    child = os.fork()
-    if not child:
-        for number in range(last + 1, 2000):
-            save(number)
-        os._exit(1)
-    time.sleep(draw.uniform(0.0, 0.12))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    loaded = checkpoints.load_model(path)
-    values = {float(v) for p in loaded.model.parameters() for v in (p.min(), p.max())}
-    assert values == {float(loaded.step)}, (values, loaded.step)
-    assert loaded.step >= last, (loaded.step, last)
-    last = loaded.step
-    hidden = [n for n in os.listdir(os.path.dirname(path)) if n != os.path.basename(path)]
-    assert len(hidden) <= 1 and all(n.startswith(".") for n in hidden), hidden
-print("whole", last)
-"""
 
 # The process dies in the middle of writing, for certain.
 DIES = """
@@ -332,28 +233,14 @@ checkpoints.save_model(sys.argv[1], checkpoints.load_model(sys.argv[1]))
 """
 
 
-def run(script: str, path: Path) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", script, str(path)], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-def test_a_killed_process_leaves_a_complete_file(tmp_path):
-    result = run(KILLED, tmp_path / "m")
-    assert result.returncode == 0, result.stderr
-    assert int(result.stdout.removeprefix("whole ")) > 0
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_temporary_files_of_a_killed_process_are_deleted(model, tmp_path):
     path = tmp_path / "m"
     checkpoints.save_model(path, model)
     before = path.read_bytes()
-    assert run(DIES, path).returncode == -9
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", DIES, str(path)], cwd=ROOT, env=environment).returncode == -9
     assert path.read_bytes() == before
     [other] = [file for file in tmp_path.iterdir() if file != path]
     assert other.name.startswith(".")
@@ -364,16 +251,6 @@ def test_temporary_files_of_a_killed_process_are_deleted(model, tmp_path):
         folder.mkdir()
     checkpoints.save_model(path, model)
     assert {*tmp_path.iterdir()} == {path, running, *of_others}
-
-
-def test_the_header_has_the_plan_and_versions(model, tmp_path):
-    checkpoints.save_model(tmp_path / "m", model)
-    with safe_open(tmp_path / "m", framework="pt") as file:
-        header = json.loads(file.metadata()[checkpoints.HEADER])
-    assert header == {
-        "version": 2, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
-        "questions": {question: [*heads] for question, heads in heads_of(2).items()}, "report": model.report,
-    }  # fmt: skip
 
 
 # The weights that come with Headscope
@@ -429,64 +306,34 @@ def entry(name: str) -> dict:
     return checkpoints.manifest()[name]
 
 
-def test_no_two_plans_have_one_name():
-    assert len(NAMES) == len(checkpoints.PLANS)
-
-
 def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
     folder = resources.path(*checkpoints.FOLDER)
-    expected = {
-        checkpoints.MANIFEST,
-        checkpoints.EDITION,
-        "roles.csv",
-        *(f"{name}.safetensors" for name in NAMES),
-    }
-    assert {file.name for file in folder.iterdir()} == expected
-    assert set(checkpoints.manifest()) == set(NAMES)
+    models = {f"{name}.safetensors" for name in NAMES}
+    assert len(models) == len(checkpoints.PLANS)
+    assert {file.name for file in folder.iterdir()} == {
+        checkpoints.MANIFEST, checkpoints.EDITION, "roles.csv", *models
+    }  # fmt: skip
+    assert {*checkpoints.manifest()} == {*NAMES}
     assert sum(file.stat().st_size for file in folder.iterdir()) <= MAX_BYTES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_shipped_model_was_trained_to_the_end_of_its_plan(name):
-    trained = shipped(name)
-    assert trained.plan == NAMES[name]
-    assert trained.step == NAMES[name].steps
-    assert all(bool(p.isfinite().all()) for p in trained.model.parameters())
-
-
-@pytest.mark.parametrize("name", [name for name, plan in NAMES.items() if plan.architecture != "latent"])
-def test_every_tensor_of_a_shipped_file_is_loaded(name):
-    model = shipped(name).model
-    with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
-        for index, layer in enumerate(model.layers):
-            matrices = layer.attention.projections()
-            for which in "qkvo":
-                part = f"layers.{index}.attention.{which}"
-                assert torch.equal(
-                    getattr(matrices, f"w_{which}").mT, file.get_tensor(f"{part}.weight").float()
-                )
-                assert torch.equal(getattr(matrices, f"b_{which}"), file.get_tensor(f"{part}.bias").float())
-
-
-def test_every_tensor_of_latent_attention_is_loaded():
-    name = "latent-en-h4-d64"
-    state = shipped(name).model.state_dict()
-    with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
-        assert set(file.keys()) == set(state)
-        for key in file.keys():  # noqa: SIM118 (a file is no mapping)
-            assert torch.equal(state[key], file.get_tensor(key).float()), key
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_manifest_agrees_with_the_files(name):
-    written = entry(name)
-    assert Plan(**written["plan"]) == NAMES[name]
-    assert written["vocabulary"] == lexicon(NAMES[name].language).digest
-    assert written["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
-    assert written["questions"] == {q: [*heads] for q, heads in heads_of(NAMES[name].h).items()}
+def test_a_shipped_model_is_that_of_its_plan_its_file_and_its_entry_in_the_manifest(name):
+    trained, written, plan = shipped(name), entry(name), NAMES[name]
+    assert (trained.plan, trained.step) == (plan, plan.steps)
+    state = trained.model.state_dict()
+    with safe_open(checkpoints.path(plan), framework="pt") as file:
+        assert {*file.keys()} == {*state}
+        for key, tensor in state.items():
+            assert torch.equal(tensor, file.get_tensor(key).float()), key
+            assert tensor.isfinite().all(), key
+    assert Plan(**written["plan"]) == plan
+    assert written["vocabulary"] == lexicon(plan.language).digest
+    assert written["parameters"] == sum(p.numel() for p in trained.model.parameters())
+    assert written["questions"] == {q: [*heads] for q, heads in heads_of(plan.h).items()}
     assert {*written["scores"]["questions"]} == {*written["questions"]} - {HIDDEN_WORD}
     assert written["made_by"].endswith(f" {name}")
-    assert json.loads(json.dumps(shipped(name).report)) == written
+    assert json.loads(json.dumps(trained.report)) == written
 
 
 @pytest.mark.parametrize("name", mostly_slow(MEASURED))
@@ -532,28 +379,26 @@ def test_link_scores_of_the_manifest_are_reproducible_from_the_public_sentences(
 
 
 @pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
-def test_the_noun_of_a_pronoun_is_found_and_its_head_looks_at_it(name):
+def test_questions_are_answered_by_heads_that_look_at_different_words(name):
     found, h = entry(name)["scores"], NAMES[name].h
     assert found["links"]["pronoun to noun"]["right"] >= 0.98
-    assert found["right"] >= (0.89 if h == 8 else 0.8)
+    assert found["right"] >= (0.89 if h == 8 else 0.8)  # the weight of the pronoun's head on the noun
     assert found["head"] in heads_of(h)["noun"]
     assert found["layer"] == 1
+    asked = ("doer", "object", "decider") + (("before", "after") if h >= 8 else ())
+    right = {question: found["questions"][question]["right"] for question in asked}
+    assert {question: share for question, share in right.items() if share < 0.95} == {}
+    assert found["divergence"] >= 0.5
+    if h == 8:  # with two unknown words, too
+        assert {link: share for link, share in found["unknown"]["2"].items() if share < 0.94} == {}
 
 
-@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
-def test_doer_object_and_decider_are_answered(name):
-    questions = entry(name)["scores"]["questions"]
-    asked = ("doer", "object", "decider") + (("before", "after") if NAMES[name].h >= 8 else ())
-    assert {question: questions[question]["right"] for question in asked if below(questions, question)} == {}
-
-
-def below(questions: dict, question: str) -> bool:
-    return questions[question]["right"] < 0.95
-
-
-@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
-def test_the_heads_look_at_different_words(name):
-    assert entry(name)["scores"]["divergence"] >= 0.5
+@pytest.mark.parametrize("name", chosen(language=["zh"], h=MANY))
+def test_in_chinese_the_questions_are_answered_as_well(name):
+    found = entry(name)["scores"]
+    assert found["links"]["pronoun to noun"]["right"] >= 0.95
+    assert min(found["questions"][question]["right"] for question in ("doer", "object", "decider")) >= 0.95
+    assert found["divergence"] >= 0.5
 
 
 @pytest.mark.parametrize("name", chosen(h=MANY))
@@ -561,21 +406,6 @@ def test_sentences_of_other_shapes_are_answered(name):
     found = entry(name)["scores"]
     assert found["shapes"] >= 0.92
     assert {shape: share for shape, share in found["by_shape"].items() if share < 0.8} == {}
-
-
-@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=[8]))
-def test_answers_hold_with_two_unknown_words(name):
-    of_two = entry(name)["scores"]["unknown"]["2"]
-    assert {link: share for link, share in of_two.items() if share < 0.94} == {}
-
-
-@pytest.mark.parametrize("name", chosen(language=["zh"], h=MANY))
-def test_in_chinese_the_questions_are_answered_as_well(name):
-    found = entry(name)["scores"]
-    assert found["links"]["pronoun to noun"]["right"] >= 0.95
-    for question in ("doer", "object", "decider"):
-        assert found["questions"][question]["right"] >= 0.95
-    assert found["divergence"] >= 0.5
 
 
 def test_one_head_cannot_answer_all_questions():
