@@ -4,23 +4,18 @@ import os
 import threading
 import time
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from safetensors import SafetensorError
 
 from mha_core import MhaError
-from mha_core.traces import storage
 from mha_core.training import checkpoints
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
 from mha_core.training.evaluation import STAGES, scores, stages
 from mha_core.training.fit import Plan, Training
-from mha_core.training.lexicon import lexicon
-from mha_core.training.model import SmallModel
-from mha_core.training.queue import Trainings, famous_tokens, famous_weights, record
+from mha_core.training.queue import Trainings, famous_tokens, record
 from mha_core.training.runs import Runs, title
 
 TINY = {"h": 2, "d_model": 8}
@@ -160,24 +155,9 @@ def test_an_unwritable_folder_is_reported_and_loses_no_training(trainings, tmp_p
     assert str(tmp_path) not in str(refusal.value)
 
 
-def test_a_full_disk_is_reported_and_loses_no_training(trainings, tmp_path, monkeypatch):
-    full = "Error while serializing: I/O error: No space left on device (os error 28)"
-    monkeypatch.setattr(storage, "save_file", Mock(side_effect=SafetensorError(full)))
-    trainings.runs = Runs(tmp_path)
-    job = trainings.start(plan(steps=2), "anna")
-    until(lambda: job.state == "finished")
-    assert job.unsaved == f"{job.name} cannot be saved: No space left on device."
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_same_plan_is_trained_once_and_shared(trainings, hold_steps):
-    first, second = (trainings.start(plan(), who) for who in ("anna", "bert"))
-    assert first is second
-    assert trainings.start(plan(seed=1), "anna") is not first
-
-
-def test_waiting_trainings_have_a_place(trainings, hold_steps):
+def test_a_plan_is_trained_once_and_waiting_ones_have_a_place(trainings, hold_steps):
     jobs = [trainings.start(plan(steps=3, seed=seed), f"visitor {seed}") for seed in range(4)]
+    assert trainings.start(plan(steps=3), "anna") is jobs[0]
     until(lambda: jobs[0].state == "running")
     assert [job.state for job in jobs[1:]] == ["waiting"] * 3
     assert [trainings.place(job) for job in jobs] == [0, 0, 1, 2]
@@ -185,28 +165,17 @@ def test_waiting_trainings_have_a_place(trainings, hold_steps):
     until(lambda: all(job.state == "finished" for job in jobs))
 
 
-def test_a_training_runs_while_any_user_wants_it(trainings, hold_steps):
+def test_a_training_runs_while_any_user_wants_it_and_resumes_where_it_was(trainings, hold_steps):
     job = trainings.start(plan(), "anna")
     trainings.start(plan(), "bert")
-    until(lambda: job.state == "running")
+    until(lambda: job.state == "running" and job.records)
     trainings.stop(plan(), "anna")
     assert job.users == {"bert"}
     trainings.stop(plan(), "bert")
     hold_steps.set()
     until(lambda: job.state == "stopped")
     assert job.step < 20
-
-
-def test_a_stopped_training_resumes_where_it_was(trainings, hold_steps):
-    job = trainings.start(plan(), "anna")
-    until(lambda: job.state == "running" and job.records)
-    trainings.stop(plan(), "anna")
-    hold_steps.set()
-    until(lambda: job.state == "stopped")
-    reached = job.step
-    assert reached < 20
-    again = trainings.start(plan(), "anna")
-    assert again is job
+    assert trainings.start(plan(), "anna") is job
     until(lambda: job.state == "finished")
     alone = Training(plan())
     alone.advance(20)
@@ -214,26 +183,18 @@ def test_a_stopped_training_resumes_where_it_was(trainings, hold_steps):
     assert job.records[-1].step == 20
 
 
-def test_a_waiting_training_that_nobody_wants_never_starts(trainings, hold_steps):
-    first, second = (trainings.start(plan(seed=seed), "anna") for seed in (0, 1))
-    until(lambda: first.state == "running")
-    trainings.stop(plan(seed=1), "anna")
-    assert second.state == "stopped"
-    hold_steps.set()
-    until(lambda: first.state == "finished")
-    assert second.step == 0
-
-
-def test_starting_and_stopping_leaves_nothing_behind(trainings, hold_steps):
+def test_a_waiting_training_that_nobody_wants_never_starts_and_leaves_nothing(trainings, hold_steps):
     first = trainings.start(plan(), "anna")
     until(lambda: first.state == "running")
+    jobs = []
     for seed in range(1, 9):
-        trainings.start(plan(seed=seed), "eve")
+        jobs.append(trainings.start(plan(seed=seed), "eve"))
         (trainings.stop(plan(seed=seed), "eve") if seed % 2 else trainings.leave("eve"))
-    assert [trainings.find(plan(seed=seed)) for seed in range(1, 9)] == [None] * 8
+    assert [trainings.find(job.plan) for job in jobs] == [None] * 8
     again = trainings.start(plan(seed=1), "eve")
     hold_steps.set()
     until(lambda: again.state == "finished")
+    assert {(job.state, job.step) for job in jobs} == {("stopped", 0)}
 
 
 def test_a_failed_training_reports_its_error_and_the_queue_continues(trainings, monkeypatch):
@@ -251,24 +212,18 @@ def test_a_failed_training_reports_its_error_and_the_queue_continues(trainings, 
     assert trainings.start(plan(seed=1), "anna") is not bad
 
 
-def test_a_full_queue_refuses(trainings, hold_steps):
-    trainings.max_waiting = 2
-    running = trainings.start(plan(seed=0), "anna")
-    until(lambda: running.state == "running")
-    for seed in (1, 2):
-        trainings.start(plan(seed=seed), "anna")
-    with pytest.raises(MhaError, match="2 trainings are waiting"):
-        trainings.start(plan(seed=3), "bert")
-    assert trainings.find(plan(seed=3)) is None
-
-
-def test_a_users_places_are_limited_and_freed_on_leaving(trainings, hold_steps):
+def test_the_queue_and_a_users_places_in_it_are_limited_and_freed_on_leaving(trainings, hold_steps):
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     waiting = [trainings.start(plan(seed=seed), "anna") for seed in (1, 2)]
     with pytest.raises(MhaError, match=r"-s1 and .*-s2 wait for you already; .* at most 2 may") as error:
         trainings.start(plan(seed=3), "anna")
     assert [fix["seed"] for fix in error.value.fixes] == [1, 2]  # where they can be stopped
+    trainings.max_waiting = 2
+    with pytest.raises(MhaError, match="2 trainings are waiting"):
+        trainings.start(plan(seed=3), "bert")
+    assert trainings.find(plan(seed=3)) is None
+    trainings.max_waiting = 3
     assert trainings.start(waiting[0].plan, "anna") is waiting[0]  # it has its place
     trainings.start(waiting[0].plan, "bert")
     last = trainings.start(plan(seed=3), "bert")
@@ -337,22 +292,8 @@ def test_old_trainings_are_dropped_and_running_ones_never(trainings, monkeypatch
     assert trainings.find(jobs[-1].plan) is jobs[-1]
 
 
-def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
-    model = SmallModel(plan().shape, len(lexicon().vocabulary))
-    taken = famous_weights(model, "en")
-    tokens = famous_tokens("en")
-    kept = [weights.copy() for weights in taken]
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    for weights, before, words in zip(taken, kept, tokens, strict=True):
-        assert weights.shape == (2, 2, len(words), len(words))
-        np.testing.assert_array_equal(weights, before)
-        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-
-
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_record_has_scores_and_the_model_of_its_step(language):
+def test_a_record_has_the_scores_the_weights_and_the_model_of_its_step(language):
     run = Training(plan(language=language))
     run.advance(3)
     kept = record(run, 1.5)
@@ -361,10 +302,14 @@ def test_a_record_has_scores_and_the_model_of_its_step(language):
     assert kept.stages == stages(run.model, language)
     measured = scores(run.model, language, count=1)
     assert (kept.answer, kept.accuracy, kept.right) == (measured.answer, measured.accuracy, measured.right)
-    before = run.model.embedding.detach().clone()
-    run.advance(2)
+    before, weights = run.model.embedding.detach().clone(), [part.copy() for part in kept.weights]
+    run.advance(2)  # the record has copies
     assert torch.equal(kept.parameters["embedding"], before)
     assert not torch.equal(run.model.embedding, before)
+    for now, then, words in zip(kept.weights, weights, famous_tokens(language), strict=True):
+        assert now.shape == (2, 2, len(words), len(words))
+        np.testing.assert_array_equal(now, then)
+        np.testing.assert_allclose(now.sum(-1), 1, atol=1e-6)
 
 
 class Returning(set):
