@@ -28,7 +28,7 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import HIDDEN_WORD, heads_of
 from mha_core.training.workshop.__main__ import main
-from mha_core.training.workshop.report import question_scores
+from mha_core.training.workshop.report import question_scores, two_hops
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADERS = {"model": checkpoints.load_model, "run": checkpoints.load_run}
@@ -341,6 +341,8 @@ def test_the_scores_of_the_manifest_are_reproducible(name):
     """They were measured in single precision; the file has half of it."""
     written, again = entry(name)["scores"], asdict(measured(name))
     assert (written["layer"], written["head"]) == (again["layer"], again["head"])
+    if NAMES[name].architecture == "standard":
+        assert two_hops(shipped(name).model) == pytest.approx(written["two_hops"], abs=3 * POINT)
     assert written["famous_right"] == list(again["famous_right"])
     one_layer = NAMES[name].architecture == "one-layer"  # half of its answers are a coin's
     for key in ("answer", "accuracy", "right", "wrong"):
@@ -350,10 +352,16 @@ def test_the_scores_of_the_manifest_are_reproducible(name):
     assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=5 * POINT)
 
 
-@pytest.mark.slow
-def test_the_question_scores_of_the_manifest_are_reproducible():
+def test_the_question_scores_of_the_manifest_are_reproducible_from_the_public_sentences():
     name = "glass-box-en-h8-d64"
-    written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model, NAMES[name].language))
+    written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model))
+    shares = by_link(shipped(name).model, everyday("en"))
+    assert {*written["links"]} == {*again["links"]} == {*shares} - {"nothing"}
+    for link, found in written["links"].items():
+        assert (
+            shares[link] == again["links"][link]["right"] == pytest.approx(found["right"], abs=3 * POINT)
+        ), link
+        assert again["links"][link]["weight"] == pytest.approx(found["weight"], abs=3 * POINT), link
     for question, found in again["questions"].items():
         assert found["head"] == written["questions"][question]["head"]
         for value in ("right", "weight"):
@@ -364,15 +372,6 @@ def test_the_question_scores_of_the_manifest_are_reproducible():
     for n, found in again["unknown"].items():
         assert found == pytest.approx(written["unknown"][n], abs=0.007), n  # two of 300 pronouns
     assert again["long"] == pytest.approx(written["long"], abs=0.007)
-
-
-def test_link_scores_of_the_manifest_are_reproducible_from_the_public_sentences():
-    """The shares of a kind of link, from the file, on the sentences that everybody can draw."""
-    name = "glass-box-en-h8-d64"
-    shares, links = by_link(shipped(name).model, everyday("en")), entry(name)["scores"]["links"]
-    assert {*links} == {*shares} - {"nothing"}
-    for link, found in links.items():
-        assert shares[link] == pytest.approx(found["right"], abs=3 * POINT), link
 
 
 # What the models can do, on nouns that never met in training

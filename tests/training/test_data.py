@@ -1,5 +1,6 @@
 """Training data: questions about each word, right answers, and each sentence with its twin."""
 
+import hashlib
 from collections import Counter
 
 import numpy as np
@@ -28,13 +29,6 @@ from mha_core.training.questions import QUESTIONS
 
 SHARE = 0.15
 NOUN, DECIDER = QUESTIONS.index("noun"), QUESTIONS.index("decider")
-
-
-def equal_batches(one, other) -> bool:
-    return all(
-        torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a is b or a == b
-        for a, b in zip(one, other, strict=True)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +83,8 @@ def test_a_sentence_is_encoded_by_hand():
         assert (answers[1, 3:] == NOT_ASKED).all()
 
 
-def test_every_link_belongs_to_one_group_and_every_group_is_asked(encoded):
+def test_every_link_belongs_to_one_group():
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(LINK_NAMES)
-    assert {*GROUP_OF[encoded.links[encoded.links != NOT_ASKED]]} == {*range(len(GROUPS))}
-    assert {*LINK_NAMES} == {LINK_NAMES[number] for number in {*encoded.links.ravel()} - {NOT_ASKED}}
 
 
 # Hiding
@@ -142,40 +134,20 @@ def test_what_a_hidden_word_leaves_to_ask(encoded, hidden):
     assert np.array_equal(links, expected)
 
 
-def test_without_hidden_words_all_questions_remain(encoded, corpus):
-    ids, was, links = hide(encoded, corpus.words, np.random.default_rng(7), 0.0)
-    assert np.array_equal(ids, encoded.ids)
-    assert (was == NOT_ASKED).all()
-    assert np.array_equal(links, encoded.links)
-
-
-def test_hiding_depends_on_the_generator_alone(encoded, corpus):
-    first, again, other = (
-        hide(encoded, corpus.words, np.random.default_rng(seed), SHARE) for seed in (3, 3, 5)
-    )
-    assert all((a == b).all() for a, b in zip(first, again, strict=True))
-    assert (first[1] != other[1]).any()
-
-
 # Batches
 
 
+# The first digits of a hash of batches from the first reading and from a later one: see `test_language`.
+DIGESTS = {"en": "7581fba853a3b4d8", "zh": "e0c937d80e95684d"}
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_batch_n_is_the_same_in_whatever_order_batches_are_asked_for(little, language):
-    straight = [Batches(language, 5)[n] for n in range(2 * little)]
-    jumping, order = Batches(language, 5), [13, 0, 7, 6, 13, 1]
-    for n in order:
-        assert equal_batches(jumping[n], straight[n])
-    training_sentences.cache_clear()
-    assert equal_batches(Batches(language, 5)[9], straight[9])
-
-
-def test_another_seed_language_or_mix_makes_other_batches(little):
-    first = Batches("en", 5)[0]
-    assert equal_batches(first, Batches("en", 5)[0])
-    assert not equal_batches(first, Batches("en", 7)[0])
-    assert not equal_batches(first, Batches("zh", 5)[0])
-    assert not equal_batches(first, Batches("en", 5, Mix(reference=0.3))[0])
+def test_the_batches_are_those_that_the_shipped_models_were_trained_on(little, language):
+    batches, later = Batches(language, 5), IN_PLACE * little
+    read = [batches[n] for n in (3, later, 3, *range(later, later + 2 * little))]
+    arrays = [[part.tolist() if torch.is_tensor(part) else part for part in batch] for batch in read]
+    assert arrays[0] == arrays[2]
+    assert hashlib.sha256(repr(arrays).encode()).hexdigest()[:16] == DIGESTS[language]
 
 
 def original(language, seed, chunk):
@@ -195,49 +167,33 @@ def restored(batch):
     return [tuple(row[:length].tolist()) for row, length in zip(ids, lengths(batch), strict=True)]
 
 
-def guessed(batch):
-    """Each sentence with the positions that are hidden in it."""
-    rows = batch.group == len(GROUPS)
-    places = [batch.position[rows & (batch.sentence == n)].tolist() for n in range(len(batch.ids))]
-    return list(zip(restored(batch), map(tuple, places), strict=True))
-
-
 def test_a_reading_has_every_sentence_once_and_the_next_hides_other_words(little):
     batches = Batches("en", 5)
     readings = [[batches[e * little + n] for n in range(little)] for e in range(EPOCHS + 1)]
     for epoch, reading in enumerate(readings):
         read = sorted(sentence for batch in reading for sentence in restored(batch))
         assert read == sorted(original("en", 5, epoch // EPOCHS))
-    first, second = (sorted(one for batch in reading for one in guessed(batch)) for reading in readings[:2])
-    both = sum(one == other for one, other in zip(first, second, strict=True))
-    assert both < len(first) / 2  # in short sentences nothing is hidden twice
+    first, second = (
+        {tuple(row) for batch in reading for row in batch.ids.tolist()} for reading in readings[:2]
+    )
+    assert len(first & second) < len(first) / 2
     assert original("en", 5, 0) != original("en", 5, 1)
 
 
-@pytest.fixture
-def some_batches(little):
-    """Batches from the first readings and from later ones, in both languages."""
-    numbers = [first + n for first in (0, IN_PLACE * little) for n in range(little)]
-    both = [(lexicon(language), Batches(language, 5)) for language in LANGUAGES]
-    return [(words, batches[n]) for words, batches in both for n in numbers]
-
-
-def test_rows_and_candidates_of_a_batch_fit_what_it_holds(some_batches):
-    for words, batch in some_batches:
-        pad, length = words.number[PAD], torch.tensor(lengths(batch))
-        rows = batch.sentence, batch.position, batch.question
+def test_rows_and_candidates_of_a_batch_fit_what_it_holds(little):
+    batches, words = Batches("en", 5), lexicon()
+    for batch in [batches[first + n] for first in (0, IN_PLACE * little) for n in range(little)]:
+        there, length = batch.ids != words.number[PAD], torch.tensor(lengths(batch))
         assert len(batch.ids) == data.BATCH
-        assert batch.candidates.tolist() == sorted({*batch.ids.flatten().tolist()} - {pad})
+        assert torch.equal(batch.candidates, batch.ids[there].unique())
         assert bool(((batch.position > 0) & (batch.position < length[batch.sentence])).all())
-        places = list(zip(*(row.tolist() for row in rows), strict=True))
-        assert len(places) == len({*places})  # nothing is asked twice
+        rows = torch.stack((batch.sentence, batch.position, batch.question))
+        assert rows.unique(dim=1).shape == rows.shape  # nothing is asked twice
         guess = batch.group == len(GROUPS)
-        assert bool((guess == (batch.question == len(QUESTIONS))).all())
-        assert {words.vocabulary[number] for number in batch.answer[guess]} <= {*words.known}
-        told = torch.zeros_like(batch.ids, dtype=torch.bool)
+        assert torch.equal(guess, batch.question == len(QUESTIONS))
+        told = torch.zeros_like(there)
         told[batch.sentence[guess], batch.position[guess]] = True
         assert not bool(((batch.ids == words.number[HIDDEN]) & ~told).any())  # what every mask was is told
-        there = batch.ids != pad
         assert bool(there.all()) if batch.padding is None else torch.equal(batch.padding, there)
         assert bool(there.any(0).all())  # no column of padding alone
         assert (batch.padding is None) == bool(there.all())
@@ -275,14 +231,6 @@ def test_large_groups_are_sampled_and_small_ones_complete(little, monkeypatch):
             for b in (all_of_them, some_of_them)
         ]
         assert places[1] <= places[0]
-
-
-def test_rows_of_large_groups_are_sampled_uniformly(some_batches):
-    """From all places of a sentence, not from its beginning."""
-    nothing = list(GROUPS).index("nothing")
-    for _, batch in some_batches:
-        places = batch.position[batch.group == nothing].float() / torch.tensor(lengths(batch)).float().max()
-        assert 0.3 < float(places.mean()) < 0.7
 
 
 def test_every_position_in_a_batch_has_a_vector(little):

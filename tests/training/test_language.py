@@ -1,8 +1,8 @@
 """Generated sentences are grammatical, their pairs are minimal, and only the cue decides the answer."""
 
+import hashlib
 import re
 from collections import Counter, defaultdict
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from random import Random
@@ -11,20 +11,17 @@ import pytest
 
 from mha_core.training.language import (
     BARE,
-    EVERYDAY,
+    HELD_OUT_PERCENT,
     LONGEST_ALONE,
-    MAX_UNKNOWN,
     MAX_WORDS,
     NEUTRAL_SHAPE,
-    STOPS,
     Grammar,
-    Phrases,
     Sentence,
     parts,
     with_spares,
 )
 from mha_core.training.lexicon import ACTIVE, PART, START, lexicon, spelled
-from mha_core.training.links import CONTENT, PARTS, PRONOUN, Link
+from mha_core.training.links import PARTS, PRONOUN, Link
 
 ENGLISH = pytest.mark.parametrize("corpus", ["en"], indirect=True)
 
@@ -60,7 +57,12 @@ def every_word_has_a_part_of_speech(c, s, t):
 
 
 def articles_fit_their_nouns(c, s, t):
-    """Never "a bread", "many dog" or "the Mary"."""
+    """Never "a bread", "many dog", "the Mary" or "a hour"."""
+    sounds = c.words.grammar["begin_otherwise"].split()
+    if any(
+        (word[0] in "aeiou") == (word in sounds) for article, word in pairwise(s.words) if article == "an"
+    ):
+        return False
     said = [
         (article, word, c.noun[word])
         for article, word in pairwise(s.words)
@@ -192,96 +194,28 @@ def test_in_every_english_sentence(corpus, holds):
     check(corpus, holds, corpus.known, 50)
 
 
-# How frequent the kinds of sentences are
+# The first digits of a hash of many sentences of each language. The shipped models were trained on such: a
+# change of any of them means to train anew.
+DIGESTS = {"en": "245f9f8fcf0da795", "zh": "5c0bf14b8506d442"}
 
 
-SHARES = {  # of the training pairs, by their first sentence: what is counted, the share, and the tolerance
-    "references": (lambda c, s: s.pronoun and s.schema != "agreement", EVERYDAY.reference, 0.03),
-    "agreements": (lambda c, s: s.schema == "agreement", EVERYDAY.agreement, 0.03),
-    "long texts": (lambda c, s: len(s.words) > LONGEST_ALONE, EVERYDAY.long, 0.02),
-    "in a shape": (lambda c, s: s.shape != "", EVERYDAY.reference * EVERYDAY.shaped, 0.03),
-    "a stop at the end": (lambda c, s: s.words[-1] in STOPS, 0.85, 0.04),
-    "an unknown word": (lambda c, s: not {*c.words.spares}.isdisjoint(s.words), EVERYDAY.unknown, 0.03),
-    "the pronoun before its noun": (lambda c, s: s.pronoun and s.pronoun < min(s.nouns), 0.1, 0.06),
-}
-
-
-@pytest.mark.parametrize("name", SHARES)
-def test_kinds_of_sentences_are_as_frequent_as_the_mix_says(corpus, name):
-    """Long ones are drawn again, so the shares are near what was asked for and not exact."""
-    counted, share, tolerance = SHARES[name]
-    pairs = corpus.unknown if name == "an unknown word" else corpus.train
-    assert sum(bool(counted(corpus, one)) for one, _ in pairs) / len(pairs) == pytest.approx(
-        share, abs=tolerance
-    )
-
-
-def test_every_pattern_and_shape_is_trained_on_and_every_length(corpus):
-    """A model has questions about the words of sentences of all lengths."""
-    references = [one for one, _ in corpus.asked if one.schema != "agreement"]
-    names, shapes = (Counter(of) for of in zip(*((s.schema, s.shape) for s in references), strict=True))
-    assert {*names} == {*corpus.grammar.names}
-    assert min(names.values()) > 0.6 * len(references) / len(names)
-    assert {*shapes} == {"", *corpus.grammar.shapes}
-    assert min(shapes.values()) > 0.35 * EVERYDAY.shaped * len(references) / len(corpus.grammar.shapes)
-    lengths = [len(sentence.words) for pair in corpus.train + corpus.unknown for sentence in pair]
-    assert {*lengths} >= {*range(5, LONGEST_ALONE), *range(57, MAX_WORDS + 1)}
-    assert sorted(lengths)[len(lengths) // 2] < 20
-
-
-def test_the_same_seed_makes_the_same_sentences_and_another_one_others(corpus):
-    grammar = Grammar(corpus.words)
-    first, again, other = ([grammar.sentences(rng) for _ in range(100)] for rng in map(Random, (3, 3, 5)))
-    assert first == again
-    assert sum(one == two for one, two in zip(first, other, strict=True)) < 5
-
-
-def test_bare_sentences_all_ask_for_a_pronoun_in_as_few_words_as_there_are(corpus):
-    rng, grammar = Random(11), Grammar(corpus.words, BARE)
-    bare = [sentence for _ in range(600) for sentence in grammar.sentences(rng)]
-    adjectives = {*corpus.words.words["adjective"]} - {*corpus.noun}
-    for schema in grammar.schemas.values():
-        adjectives -= {*f"{schema['to_a']} {schema['to_b']}".split()}
-    for sentence in bare:
-        assert (corpus.split(sentence), sentence.shape) == ("train", "")
-        assert adjectives.isdisjoint(sentence.words[1 : sentence.pronoun])
-        assert {*corpus.words.spares}.isdisjoint(sentence.words)
-    assert max(len(s.words) for s in bare) < max(len(s.words) for s, _ in corpus.held_out["test"])
-    assert {sentence.schema for sentence in bare} == {*grammar.names}
-
-
-# Words in English
-
-
-def test_a_verb_follows_its_noun_past_another_one_in_english():
-    phrases = Phrases(lexicon("en"), replace(EVERYDAY, plural=1.0, adjective=0.0))
-    for template in (
-        "{animal.bare} of {animal} is|are old",
-        "{animal.bare} in {place} is|are old",
-        "{animal.bare} ( that/relative {person} {transitive.past} ) is|are old",
-        "{animal.bare} ( that/relative {transitive.third} {person} ) is|are old",
-    ):
-        for form, verb in (("bare", "is"), ("plural", "are")):
-            written, _ = phrases.filled(Random(1), parts(template.replace("bare", form)), {}, "", frozenset())
-            assert [word.text for word in written if word.text in ("is", "are")] == [verb]
-
-
-def test_a_or_an_is_chosen_by_the_first_sound():
-    words, rng = lexicon("en"), Random("sounds")
-    phrases, before = Phrases(words, EVERYDAY), defaultdict(set)
-    for _ in range(10_000):
-        written, _ = phrases.filled(rng, parts("{place} {abstract} {animal}"), {}, "", frozenset())
-        for article, word in pairwise(word.text for word in written):
-            before[word] |= {article} & {"a", "an"}
-    assert before["hour"] == before["animal"] == before["old"] == {"an"}
-    assert before["university"] == before["horse"] == before["new"] == {"a"}
-    unusual = re.compile("uni(?![mn])|us[aeu]|ut[ei]|uk|eu|ewe|hones|hono|hour|heir|herb")
-    after_a = {noun.one for noun in words.nouns if not noun.is_name} | {*words.words["adjective"]}
-    listed = words.grammar["begin_otherwise"].split()
-    assert {word for word in after_a if unusual.match(word)} == {*listed} & after_a - {"one"}
+def test_the_sentences_are_those_that_the_shipped_models_were_trained_on(corpus):
+    rng, grammar = Random("digest"), Grammar(corpus.words, BARE)
+    bare = [grammar.sentences(rng) for _ in range(200)]
+    long = [corpus.grammar.lengthened(rng, one) for one, _ in corpus.held_out["test"][::7]]
+    drawn = (corpus.train, corpus.unknown, corpus.held_out, bare, long, corpus.grammar.famous())
+    assert hashlib.sha256(repr(drawn).encode()).hexdigest()[:16] == DIGESTS[corpus.language]
 
 
 # The files of the languages
+
+
+def test_words_that_begin_with_an_unusual_sound_are_listed():
+    words = lexicon("en")
+    unusual = re.compile("uni(?![mn])|us[aeu]|ut[ei]|uk|eu|ewe|hones|hono|hour|heir|herb")
+    after_a = {noun.one for noun in words.nouns if not noun.is_name} | {*words.words["adjective"]}
+    listed = {*words.grammar["begin_otherwise"].split()} - {"one"}
+    assert {word for word in after_a if unusual.match(word)} == listed & after_a
 
 
 def plain(template: str) -> str:
@@ -325,23 +259,13 @@ def test_patterns_have_two_directions_and_several_have_nouns_of_one_class(corpus
     assert all(any(event.startswith("{A}") for event in schema["clauses"]) for schema in schemas)
 
 
-def test_every_word_and_class_of_every_template_has_one_part_of_speech(corpus):
+def test_no_word_or_class_is_listed_as_two_parts_of_speech(corpus):
     words = corpus.words
     listed = [entry for entries in words.grammar["parts_of_speech"].values() for entry in entries.split()]
     assert len({*listed}) == len(listed)
     assert {*words.parts.values()} <= {*PARTS}
     classes = {f"{{{name}}}" for name in (*words.verbs, *words.groups, *words.words)}
     assert {entry for entry in listed if entry.startswith("{")} <= classes
-    for template in words.templates():
-        for part in parts(template):
-            slot = part[1:-1].partition(".")[0]
-            if part in "()" or slot in ("A", "B", "P", "cue", "event"):
-                continue
-            if not part.startswith("{"):
-                _, _, given = part.partition("/")
-                assert (given.replace("_", " ") or words.parts[spelled(part)[0]]) in PARTS, (part, template)
-            elif slot not in words.verbs and slot not in words.groups:
-                assert words.parts[f"{{{slot}}}"] in PARTS, (part, template)
 
 
 # Unknown words
@@ -376,21 +300,6 @@ def test_in_every_sentence_with_unknown_words(corpus, holds):
     check(corpus, holds, corpus.unknown, 300)
 
 
-def test_as_many_words_are_unknown_as_were_asked_for(corpus):
-    rng = Random("count")
-    for count in [*range(5)] * 100:
-        known = corpus.grammar.pair(rng, "lift", "test")[0]
-        sentence = corpus.grammar.with_unknown(rng, known, count)
-        changed = {*known.words} - {*sentence.words}
-        could_be = {word for word, part in zip(known.words, known.parts, strict=True) if part in CONTENT}
-        signs = changed & STOPS
-        assert changed - signs <= could_be
-        assert len(changed) == min(count, len(could_be) + len(signs)), (known, sentence)
-        assert len(signs) <= 1
-        assert sentence.words[sentence.pronoun] == known.words[known.pronoun]
-        assert changed or sentence == known
-
-
 def test_links_and_positions_move_with_words_that_become_several_characters():
     """Questions and answers use the last one; what an unknown cue decides is not asked."""
     words = (START, "小狗", "吃", "面包", "因为", "它", "饿", "。")
@@ -417,60 +326,6 @@ def test_links_and_positions_move_with_words_that_become_several_characters():
     assert [link.key for link in blind.links] == [1, 3, None, 6, None, None, 3]
     alone = with_spares(Sentence(words[:4], parts=speech[:4]), {1: dog})
     assert (alone.pronoun, alone.nouns, alone.cue) == (0, (0, 0), 0)
-
-
-def test_a_word_that_comes_twice_is_unknown_twice_and_two_words_differ(corpus):
-    rng, twice, two = Random("twice"), 0, 0
-    for _ in range(2000):
-        known = corpus.grammar.statement(rng)
-        sentence = corpus.grammar.with_unknown(rng, known, MAX_UNKNOWN)
-        if len(known.words) != len(sentence.words):
-            continue
-        spares = {}
-        for at in differences(known, sentence):
-            twice += known.words[at] in spares
-            assert spares.setdefault(known.words[at], sentence.words[at]) == sentence.words[at]
-        two += len(spares) > 1
-        assert len({*spares.values()}) == len(spares) <= MAX_UNKNOWN
-    assert twice > 5
-    assert two > 100
-
-
-KINDS = {
-    "en": {
-        "john": "name", "london": "name", "dogs": "s", "walked": "ed", "walking": "ing", "quickly": "ly",
-        ".": "symbol", "dog": "other",
-    },
-    "zh": {"小猫": "character", "。": "symbol"},
-}  # fmt: skip
-
-
-def test_an_unknown_word_has_the_form_of_the_word_it_replaces(corpus):
-    rng = Random("kinds")
-    for word, kind in KINDS[corpus.language].items():
-        known = Sentence((START, word), parts=("boundary", "boundary" if word in STOPS else "noun"))
-        unknown = [corpus.grammar.with_unknown(rng, known, 1).words[1] for _ in range(1000)]
-        kinds = Counter(spare[1:].split()[0] for spare in unknown if spare != word)
-        assert kinds[kind] > 0.6 * kinds.total() > 30
-
-
-def test_every_spare_of_every_kind_is_trained_on(corpus):
-    times = Counter(word for one, _ in corpus.unknown for word in {*one.words} if " " in word)
-    by_kind = defaultdict(list)
-    for spare in corpus.words.spares:
-        by_kind[spare.split()[0]].append(times[spare])
-    for kind, counts in by_kind.items():
-        assert sum(counts) > 15, kind
-        if sum(counts) > 20 * len(counts):
-            assert min(counts) > 0.25 * sum(counts) / len(counts), (kind, counts)
-
-
-@ENGLISH
-def test_an_equal_word_of_another_part_of_speech_stays(corpus):
-    words, rng = (START, "book", "a", "book", "."), Random("book")
-    sentence = Sentence(words, parts=("boundary", "verb", "determiner", "noun", "boundary"))
-    unknown = [corpus.grammar.with_unknown(rng, sentence, 1) for _ in range(100)]
-    assert {tuple(differences(sentence, other)) for other in unknown} == {(1,), (3,), (4,)}
 
 
 # Sentences before
@@ -510,14 +365,12 @@ def test_every_noun_of_a_held_out_pair_is_met_with_other_nouns_in_training(corpu
 
 
 def test_a_pair_is_in_the_same_set_in_either_order(corpus):
-    rng, shares = Random(1), Counter()
-    for _ in range(5000):
-        one, other = rng.sample(corpus.words.nouns, 2)
-        assert corpus.grammar.split(one, other) == corpus.grammar.split(other, one)
-        shares[corpus.grammar.split(one, other)] += 1
-    assert {*shares} == {"train", "validation", "test"}
-    for split in ("validation", "test"):
-        assert 0.06 < shares[split] / 5000 < 0.10
+    rng, split = Random(1), corpus.grammar.split
+    pairs = [rng.sample(corpus.words.nouns, 2) for _ in range(3000)]
+    shares = Counter(split(one, other) for one, other in pairs if split(one, other) == split(other, one))
+    assert shares.total() == len(pairs)
+    for name in ("validation", "test"):
+        assert shares[name] / len(pairs) == pytest.approx(HELD_OUT_PERCENT / 100, abs=0.02)
 
 
 FAMOUS = {

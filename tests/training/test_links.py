@@ -25,7 +25,6 @@ from mha_core.training.links import (
     PRONOUN,
     RELATIVE,
     VERB,
-    Link,
     TaggedWord,
     links,
 )
@@ -189,18 +188,6 @@ def test_a_template_has_the_links_of_its_grammar_and_no_others(language, templat
     assert {question: sorted(pairs) for question, pairs in found.items()} == {
         question: sorted(pairs.split()) for question, pairs in answers.items()
     }
-
-
-def test_links_depend_only_on_parts_of_speech_and_clauses():
-    """No word of this sentence is known to any language."""
-    words = [
-        TaggedWord(START, BOUNDARY), TaggedWord("der", DETERMINER), TaggedWord("Hund", NOUN),
-        TaggedWord("der", PRONOUN, 1),
-        TaggedWord("Katzen", NOUN, 1), TaggedWord("jagt", VERB, 1), TaggedWord("schläft", VERB),
-    ]  # fmt: skip
-    assert Link(1, "noun", 2, "article to noun") in links(words)
-    assert Link(6, "doer", 2, "verb to subject") in links(words)
-    assert Link(5, "object", 4, "verb to object") not in links(words)  # it stands before its verb
 
 
 def test_a_word_alone_and_nothing_at_all_have_no_links():
