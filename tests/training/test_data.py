@@ -1,7 +1,6 @@
 """Training data: questions about each word, right answers, and each sentence with its twin."""
 
 import hashlib
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -180,25 +179,6 @@ def test_a_reading_has_every_sentence_once_and_the_next_hides_other_words(little
     assert original("en", 5, 0) != original("en", 5, 1)
 
 
-def test_rows_and_candidates_of_a_batch_fit_what_it_holds(little):
-    batches, words = Batches("en", 5), lexicon()
-    for batch in [batches[first + n] for first in (0, IN_PLACE * little) for n in range(little)]:
-        there, length = batch.ids != words.number[PAD], torch.tensor(lengths(batch))
-        assert len(batch.ids) == data.BATCH
-        assert torch.equal(batch.candidates, batch.ids[there].unique())
-        assert bool(((batch.position > 0) & (batch.position < length[batch.sentence])).all())
-        rows = torch.stack((batch.sentence, batch.position, batch.question))
-        assert rows.unique(dim=1).shape == rows.shape  # nothing is asked twice
-        guess = batch.group == len(GROUPS)
-        assert torch.equal(guess, batch.question == len(QUESTIONS))
-        told = torch.zeros_like(there)
-        told[batch.sentence[guess], batch.position[guess]] = True
-        assert not bool(((batch.ids == words.number[HIDDEN]) & ~told).any())  # what every mask was is told
-        assert bool(there.all()) if batch.padding is None else torch.equal(batch.padding, there)
-        assert bool(there.any(0).all())  # no column of padding alone
-        assert (batch.padding is None) == bool(there.all())
-
-
 def test_the_answers_of_a_batch_are_those_of_its_sentences(little):
     """Every row, found again in the sentences that it was made of."""
     encoded = training_sentences("en", 5, 0)
@@ -215,22 +195,6 @@ def test_the_answers_of_a_batch_are_those_of_its_sentences(little):
             assert key != NOT_ASKED
             assert int(batch.ids[s, key]) == int(batch.candidates[answer]) == encoded.ids[rows[s], key]
             assert GROUP_OF[encoded.links[rows[s], at, question]] == group
-
-
-def test_large_groups_are_sampled_and_small_ones_complete(little, monkeypatch):
-    plenty = [Batches("en", 5)[n] for n in range(little)]
-    monkeypatch.setattr(data, "MAX_ROWS", 20)
-    fewer = [Batches("en", 5)[n] for n in range(little)]
-    for all_of_them, some_of_them in zip(plenty, fewer, strict=True):
-        assert torch.equal(all_of_them.ids, some_of_them.ids)
-        counts, kept = (Counter(batch.group.tolist()) for batch in (all_of_them, some_of_them))
-        for group, count in counts.items():
-            assert kept[group] == (count if group == len(GROUPS) else min(count, 20))
-        places = [
-            set(zip(*(row.tolist() for row in (b.sentence, b.position, b.question, b.answer)), strict=True))
-            for b in (all_of_them, some_of_them)
-        ]
-        assert places[1] <= places[0]
 
 
 def test_every_position_in_a_batch_has_a_vector(little):

@@ -138,15 +138,6 @@ def test_the_scores_of_weights_given_by_hand(scores_by_hand):
     )
 
 
-def test_heads_that_resolve_are_counted_in_the_last_layer_alone(scores_by_hand):
-    first, half = by_head(ALWAYS, ALWAYS, NEVER, NEVER), by_head(NEVER, NEVER, ALWAYS, NEVER)
-    for test, count in ((first, 0), (half, 1)):
-        measured = scores_by_hand(first, test, first, first[:2])
-        assert measured.resolving == count
-        assert (measured.layer, measured.head) == (0, 0)  # chosen on the validation pairs
-    assert measured.accuracy == 0.0
-
-
 WEAK, STRONG = [(0.3, 0.1)] * 4, [(0.6, 0.1)] * 4
 
 

@@ -37,21 +37,15 @@ SENTENCES = {
     "en": """
 subject and object: the dog/noun chased/verb a cat/noun
     noun: the>dog a>cat; doer: chased>dog dog>chased; object: chased>cat cat>chased
-pronouns as subject and object: we saw her/pronoun
-    doer: saw>we we>saw; object: saw>her
 passive with by: the mouse/noun was eaten by the cat/noun
     noun: the>mouse the~2>cat by>cat; doer: was>mouse eaten>cat cat>eaten;
     object: eaten>mouse mouse>eaten cat>by
-passive without by: the mouse/noun was eaten
-    noun: the>mouse; doer: was>mouse; object: eaten>mouse mouse>eaten
 passive behind to: it wanted to be seen by the king
     noun: the>king by>king; doer: wanted>it it>wanted to>it be>it seen>king king>seen; object: seen>it king>by
 was …ing is no passive: the dog/noun was eating/verb the soup/noun
     noun: the>dog the~2>soup; doer: was>dog eating>dog dog>eating; object: eating>soup soup>eating
 not able to is no passive: the man was not able to lift the box/noun
     noun: the>man the~2>box; doer: was>man able>man to>man lift>man man>lift; object: lift>box box>lift
-what somebody wants to do: the man wanted to eat the egg
-    noun: the>man the~2>egg; doer: wanted>man man>wanted to>man eat>man; object: eat>egg egg>eat
 to before a noun is a preposition: we went to the park
     noun: to>park the>park; doer: went>we we>went; object: park>to
 a phrase between the subject and its verb: the man near the park slept
@@ -63,33 +57,21 @@ the object of the clause about it: the bread/noun ( that/relative the man bought
     object: bought>bread bread>bought
 a clause about the object: we saw the man ( who ate the egg )
     noun: the>man the~2>egg; doer: we>saw saw>we ate>man man>ate; object: saw>man man>saw ate>egg egg>ate
-two verbs of one subject: she sat and slept
-    doer: sat>she she>sat slept>she
 two verbs of one subject, each with an object: the king bought the box/noun and sold the egg
     noun: the>king the~2>box the~3>egg; doer: bought>king king>bought sold>king;
     object: bought>box box>bought sold>egg egg>sold
 the subject is not in the sentence before: the king slept . run/verb !
     noun: the>king; doer: slept>king king>slept
-two subjects: the king slept because the queen slept
-    noun: the>king the~2>queen; doer: slept>king king>slept slept~2>queen queen>slept~2
 two objects, and who receives it: we gave the man an egg
     noun: the>man an>egg; doer: gave>we we>gave; object: gave>man man>gave
 an adjective before its noun, and one that is said of it: the old king was late
     noun: the>king old>king late>king; doer: was>king
 a very old king: a very old king slept
     noun: a>king old>king; doer: slept>king king>slept
-an adjective behind became: the king felt late
-    noun: the>king late>king; doer: felt>king king>felt
 a question: did the man see the park ?
     noun: the>man the~2>park; doer: did>man see>man man>see; object: see>park park>see
 a question with who: who saw the king ?
     noun: the>king; doer: saw>who who>saw; object: saw>king king>saw
-a question with which: which king slept ?
-    noun: which>king; doer: slept>king king>slept
-a question with why: why did the man sleep/verb ?
-    noun: the>man; doer: did>man sleep>man man>sleep
-a question with where: where is the dog/noun ?
-    noun: the>dog; doer: is>dog
 a question with how: how old is the king ?
     noun: old>king the>king; doer: is>king
 do behind what is asked for is no verb: how much bread/noun do you want ?
@@ -100,16 +82,12 @@ to whom: to whom did you give an egg ?
     noun: to>whom an>egg; doer: did>you give>you you>give; object: give>egg egg>give
 the second of two adjectives that are said of it: the king was old and too late
     noun: the>king old>king late>king; doer: was>king
-a verb and an adjective of one subject: the king sat and was late
-    noun: the>king late>king; doer: sat>king king>sat was>king
 the subject is that of the main clause: we saw the man ( who ate ) and slept
     noun: the>man; doer: we>saw saw>we ate>man man>ate slept>we; object: saw>man man>saw
 a clause between commas: the king ( , who was late , ) slept
     noun: the>king late>king; doer: was>king slept>king king>slept
 had with an object: she had no dog/noun
     noun: no>dog; doer: had>she she>had; object: had>dog dog>had
-had with a verb: she had slept
-    doer: had>she slept>she she>slept
 nobody is told who should: see the king !
     noun: the>king; object: see>king king>see
 """,
@@ -122,8 +100,6 @@ article, measure word and adjective: 那 条 新 的 鱼 游 了
     noun: 把>书 在>桌子 上>桌子; doer: 放>朋友 朋友>放; object: 放>书 书>放 桌子>在
 被: 书 被 朋友 打破 了
     noun: 被>朋友; doer: 打破>朋友 朋友>打破; object: 打破>书 书>打破
-没有 被: 书 没有 被 朋友 打破
-    noun: 被>朋友; doer: 没有>书 打破>朋友 朋友>打破; object: 打破>书 书>打破
 被 without anybody: 书 被 打破 了
     object: 打破>书 书>打破
 a passive without 被: 书 放/passive_verb 在 桌子 上
@@ -132,8 +108,6 @@ a passive without 被: 书 放/passive_verb 在 桌子 上
     noun: 我>书 新>书
 the object is what is owned: 我 看见 了 朋友 的 书
     noun: 朋友>书; doer: 看见>我 我>看见; object: 看见>书 书>看见
-a localizer: 桌子 上 有 书
-    noun: 上>桌子; object: 有>书 书>有
 a preposition: 朋友 在 城市 里 睡
     noun: 在>城市 里>城市; doer: 睡>朋友 朋友>睡; object: 城市>在
 a clause before its noun, which something is done to in it: ( 朋友 买 的 ) 书 很 新
@@ -148,16 +122,12 @@ who is made to do it: 我 让 朋友 吃 苹果
     doer: 让>我 我>让 吃>朋友 朋友>吃; object: 让>朋友 朋友>让 吃>苹果 苹果>吃
 two verbs of one subject: 朋友 跑 ， 然后 睡
     doer: 跑>朋友 朋友>跑 睡>朋友
-two verbs, one inside: 我 ( 去 城市 ) 买 书
-    doer: 去>我 买>我 我>买; object: 去>城市 城市>去 买>书 书>买
 two clauses side by side: 我 ( 骑 马 ) ( 去 城市 ) 买 书
     doer: 骑>我 去>我 买>我 我>买; object: 骑>马 马>骑 去>城市 城市>去 买>书 书>买
 a subject that is left out after a comma: 朋友 睡 ， 也 没有 吃 苹果
     doer: 睡>朋友 朋友>睡 没有>朋友 吃>朋友; object: 吃>苹果 苹果>吃
 what is done to the subject is what goes on: 书 被 朋友 打破 了 ， 也 很 新
     noun: 被>朋友 新>书; doer: 打破>朋友 朋友>打破; object: 打破>书 书>打破
-what somebody can do: 我 想 吃 苹果
-    doer: 想>我 吃>我 我>吃; object: 吃>苹果 苹果>吃
 a comparison: 马 比 牛 快
     noun: 比>牛 快>马; object: 牛>比
 """,

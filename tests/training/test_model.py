@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from mha_core.attention.initialization import normal
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
-from mha_core.training.questions import HIDDEN_WORD, heads_of
+from mha_core.training.questions import heads_of
 
 N_WORDS, LENGTH, H, D_K = 37, 13, 5, 7
 D_MODEL = H * D_K
@@ -137,30 +137,6 @@ def test_a_model_computes_what_plain_torch_does_with_its_weights(model, ids, pad
 def test_any_fitting_h_and_d_model_give_the_numbers_of_plain_torch(h, d_model, ids, padding):
     for architecture in ARCHITECTURES:
         check_parity(random_model(architecture, h=h, d_model=d_model), ids, padding)
-
-
-def test_single_words_read_what_they_read_among_all(model, ids, padding):
-    passed = model(ids, padding=padding)
-    sentence, position = torch.tensor([2, 0, 1, 0]), torch.tensor([1, 12, 3, 3])
-    asked = ("doer", "after", HIDDEN_WORD, "noun")
-    rows = model.read_rows(passed, sentence, position, model.gates(asked))
-    assert rows.shape == (4, D_MODEL)
-    for row, i, at, question in zip(rows, sentence, position, asked, strict=True):
-        torch.testing.assert_close(row, model.read(passed, question)[i, at], atol=1e-5, rtol=1e-5)
-    alike = model.read_rows(passed, sentence, position, model.gates(("noun",)))  # one question for all
-    torch.testing.assert_close(alike, model.read(passed, "noun")[sentence, position], atol=1e-5, rtol=1e-5)
-
-
-def test_flows_are_the_inputs_of_the_layers_and_the_heads_of_the_last(model, ids):
-    passed = model(ids)
-    x = model.embedding[ids] + model.position[:LENGTH]
-    for layer, flow in zip(model.layers, passed.flows, strict=True):
-        torch.testing.assert_close(flow.x, layer.norm(x))
-        before, x = x, layer.result(x, layer.attention(flow.x).output)
-    torch.testing.assert_close(passed.x, before)
-    v = passed.flows[-1].attended.v
-    heads = passed.flows[-1].weights() @ v.repeat_interleave(H // v.shape[1], 1)
-    torch.testing.assert_close(passed.heads, heads.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
 def test_a_text_longer_than_the_positions_raises_an_error(model):
