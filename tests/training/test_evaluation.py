@@ -10,20 +10,7 @@ from torch import nn
 
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.data import LINK_NAMES, Encoded, encode
-from mha_core.training.evaluation import (
-    LONG,
-    STAGES,
-    HeldOutScores,
-    answered,
-    best_head,
-    by_link,
-    everyday,
-    famous,
-    noun_weights,
-    pairs,
-    scores,
-    stages,
-)
+from mha_core.training.evaluation import best_head, by_link, everyday, noun_weights, pairs, scores
 from mha_core.training.fit import Plan
 from mha_core.training.language import MAX_WORDS, Grammar, Sentence
 from mha_core.training.lexicon import LANGUAGES, lexicon
@@ -43,14 +30,14 @@ def test_scores_are_measured_on_the_same_sentences_in_every_process(language):
     shapes = Grammar(lexicon(language)).held_out_shapes
     sets += [pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape) for shape in shapes]
     sets += [everyday(language, unknown=n) for n in range(MAX_UNKNOWN_SCORED + 1)]
-    sets += [everyday(language, long=True), famous(language)]
+    sets += [everyday(language, long=True), evaluation.famous(language)]
     digest = hashlib.sha256()
     for sentences in sets:
         for field in fields(sentences):
             digest.update(np.ascontiguousarray(getattr(sentences, field.name)).astype("<i8").tobytes())
     assert digest.hexdigest()[:16] == DIGESTS[language]
     lengths = everyday(language, long=True).lengths
-    assert LONG <= lengths.min() <= lengths.max() <= MAX_WORDS
+    assert evaluation.LONG <= lengths.min() <= lengths.max() <= MAX_WORDS
 
 
 # What the heads do
@@ -123,7 +110,7 @@ def test_the_scores_of_weights_given_by_hand(scores_by_hand):
     measured = scores_by_hand(
         validation, test, agreement, of_famous, (True, True, True, False), (True, False)
     )
-    assert measured == HeldOutScores(
+    assert measured == evaluation.HeldOutScores(
         answer=0.75,
         accuracy=0.75,  # three of four sentences
         both=0.5,  # one of two pairs
@@ -229,7 +216,7 @@ def test_an_answer_is_a_word_and_not_a_place():
     )
     sentences = encode([Sentence(words, links=links), Sentence(words[:3])], lexicon())
     the = lexicon().number["the"]
-    right = answered(Told(sentences, lambda row, at, question: the), sentences)
+    right = evaluation.answered(Told(sentences, lambda row, at, question: the), sentences)
     assert right.shape == (2, MAX_WORDS, len(QUESTIONS))
     found = {(row, at, QUESTIONS[question]) for row, at, question in np.argwhere(right).tolist()}
     assert found == {
@@ -244,10 +231,11 @@ def test_stages_are_means_of_their_links(monkeypatch):
     shares = {"word before": 0.25, "word after": 0.75, "pronoun to noun": 0.5}
     shares |= {"article to noun": 1.0, "preposition to object": 0.5, "verb to subject": 0.25}
     monkeypatch.setattr(evaluation, "by_link", lambda model, sentences: shares)
-    assert stages(None, "en") == {"neighbours": 0.5, "grammar": pytest.approx(1.75 / 3), "pronouns": 0.5}
+    expected = {"neighbours": 0.5, "grammar": pytest.approx(1.75 / 3), "pronouns": 0.5}
+    assert evaluation.stages(None, "en") == expected
     del shares["word after"]
-    assert stages(None, "en")["neighbours"] == 0.25
-    assert {link for links in STAGES.values() for link in links} <= {*LINKS}
+    assert evaluation.stages(None, "en")["neighbours"] == 0.25
+    assert {link for links in evaluation.STAGES.values() for link in links} <= {*LINKS}
 
 
 # Divergence

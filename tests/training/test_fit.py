@@ -9,8 +9,6 @@ from mha_core.training import checkpoints
 from mha_core.training.data import ASKED, GROUPS, Batches, SentenceBatch
 from mha_core.training.fit import (
     HIDDEN_SHARE,
-    LIVE,
-    LIVE_WIDTHS,
     MIN_RATE,
     SHARES,
     WARM_UP,
@@ -20,7 +18,6 @@ from mha_core.training.fit import (
 )
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
-from mha_core.training.model import Shape
 from mha_core.training.questions import HIDDEN_WORD
 
 
@@ -203,23 +200,7 @@ def test_each_group_of_links_has_its_share_of_the_loss_and_hidden_words_a_quarte
         assert run.loss(batch(rows)).item() == pytest.approx(loss_by_hand(run, rows), rel=1e-5)
     of_after = run.loss(batch(ROWS[6:8])).item()
     assert of_after == 0.0 if h == 4 else of_after > 1.0
-    assert len(SHARES) == len(GROUPS)
-
-
-def test_candidates_are_the_words_of_the_batch_or_all_known_words(tiny):
-    run = Training(tiny())
-    answers, guesses = run.loss(batch(ROWS)).item(), run.loss(batch(GUESSES)).item()
-    with torch.no_grad():
-        run.model.bias[run.n_known :] += 5.0  # the spares of unknown words
-        assert run.loss(batch(ROWS)).item() == answers
-        assert run.loss(batch(GUESSES)).item() == guesses
-        run.model.bias[500] += 5.0  # a word that the batch lacks
-        assert run.loss(batch(ROWS)).item() == answers
-        assert run.loss(batch(GUESSES)).item() > guesses
-        run.model.bias[11] += 5.0
-        assert run.loss(batch(ROWS)).item() > answers
-    words = lexicon()
-    assert words.vocabulary[run.n_known :] == words.spares
+    assert lexicon().vocabulary[run.n_known :] == lexicon().spares
 
 
 # The rate
@@ -253,13 +234,6 @@ def test_the_rate_falls_with_the_width_unless_it_is_given():
     assert Plan().rate == 0.004
     assert Plan(d_model=256).rate == pytest.approx(0.004 * 0.25**0.7)
     assert Plan(d_model=256, rate=0.01).rate == 0.01
-
-
-def test_live_training_has_a_plan_for_each_width_that_it_offers():
-    for d_model in LIVE_WIDTHS:
-        plan = Plan(h=1, d_model=d_model, **LIVE)
-        assert plan.shape == Shape("glass-box", 1, d_model)
-        assert plan.bare < plan.steps
 
 
 BAD = (

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from mha_core.attention.initialization import normal
@@ -44,69 +43,45 @@ def model(request) -> SmallModel:
 
 
 def reference(
-    model: SmallModel, ids: torch.Tensor, padding: torch.Tensor | None, question: str, shift: int = 0
+    model: SmallModel, ids: torch.Tensor, padding: torch.Tensor, question: str, shift: int
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The input of a question and the weights of every layer, by torch's own modules with equal numbers."""
-    state = model.state_dict()
-    d_model, h = model.shape.d_model, model.shape.h
-    looked = []
+    """The input of a question and the weights of every layer, by torch's functions with equal numbers."""
+    state, h, looked = model.state_dict(), model.shape.h, []
+
+    def linear(x, name):
+        return F.linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
 
     def norm(x, name):
-        return F.layer_norm(x, (d_model,), state[f"{name}.weight"], state[f"{name}.bias"])
-
-    def of_every_head(name):
-        """A matrix or bias of q, k or v, with a copy for each of the heads that share it."""
-        shared = state[name].unflatten(0, (-1, d_model // h))
-        return shared.repeat_interleave(h // len(shared), 0).flatten(0, 1)
-
-    def out(name, heads):
-        """W^O of a layer, its columns 0 for the heads that are not read."""
-        w_o = torch.zeros(d_model, h, d_model // h)
-        w_o[:, heads] = state[f"{name}.o.weight"].unflatten(1, (h, -1))[:, heads]
-        return w_o.flatten(1)
+        return F.layer_norm(x, x.shape[-1:], state[f"{name}.weight"], state[f"{name}.bias"])
 
     def attention(x, name, heads):
+        """With only some heads read; those that share keys and values have a copy each."""
         if model.shape.architecture == "latent":
-            return latent(x, name, heads)
-        theirs = nn.MultiheadAttention(d_model, h, batch_first=True)
-        with torch.no_grad():
-            theirs.in_proj_weight.copy_(torch.cat([of_every_head(f"{name}.{p}.weight") for p in "qkv"]))
-            theirs.in_proj_bias.copy_(torch.cat([of_every_head(f"{name}.{p}.bias") for p in "qkv"]))
-            theirs.out_proj.weight.copy_(out(name, heads))
-            theirs.out_proj.bias.copy_(state[f"{name}.o.bias"])
-            hidden = None if padding is None else ~padding
-            output, weights = theirs(x, x, x, key_padding_mask=hidden, average_attn_weights=False)
-        looked.append(weights)
-        return output
-
-    def latent(x, name, heads):
-        matrices = {part: state[f"{name}.{part}.weight"] for part in ("q_up", "kv_down", "kv_norm", "kv_up")}
-        short = x @ matrices["kv_down"].mT
-        short = F.rms_norm(short, matrices["kv_norm"].shape, matrices["kv_norm"], 1e-6)
-        both = (short @ matrices["kv_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
-        keys, values = both.chunk(2, dim=-1)  # d_k = d_v
-        queries = (x @ matrices["q_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
-        mask = None if padding is None else padding[:, None, None]
-        made = F.scaled_dot_product_attention(queries, keys, values, mask)
-        equal = torch.eye(x.shape[1]).expand(len(x), h, -1, -1)  # of these values the weights remain
-        looked.append(F.scaled_dot_product_attention(queries, keys, equal, mask))
-        return made.transpose(1, 2).flatten(-2) @ out(name, heads).mT
+            scale = state[f"{name}.kv_norm.weight"]
+            short = F.rms_norm(linear(x, f"{name}.kv_down"), scale.shape, scale, 1e-6)
+            both = linear(short, f"{name}.kv_up").unflatten(-1, (h, -1))
+            q, k, v = linear(x, f"{name}.q_up").unflatten(-1, (h, -1)), *both.chunk(2, dim=-1)  # d_k = d_v
+        else:
+            parts = (linear(x, f"{name}.{p}").unflatten(-1, (-1, model.shape.d_model // h)) for p in "qkv")
+            q, k, v = (part.repeat_interleave(h // part.shape[-2], -2) for part in parts)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        looked.append(scores.masked_fill(~padding[:, None, None], -torch.inf).softmax(-1))
+        read = torch.zeros(h, 1, 1)
+        read[list(heads)] = 1
+        return linear((read * (looked[-1] @ v)).transpose(1, 2).flatten(-2), f"{name}.o")
 
     x = state["embedding"][ids] + state["position"][shift : shift + ids.shape[1]]
     kinds = ARCHITECTURES[model.shape.architecture]
     for index, kind in enumerate(kinds):
         name = f"layers.{index}"
-        is_last = index == len(kinds) - 1
-        read = list(heads_of(h)[question]) if is_last else list(range(h))
-        output = attention(norm(x, f"{name}.norm"), f"{name}.attention", read)
+        heads = heads_of(h)[question] if index == len(kinds) - 1 else range(h)
+        output = attention(norm(x, f"{name}.norm"), f"{name}.attention", heads)
         if kind == "lookup":
             x = output
             continue
         x = x + output
-        inner = F.linear(
-            norm(x, f"{name}.mlp_norm"), state[f"{name}.mlp_in.weight"], state[f"{name}.mlp_in.bias"]
-        )
-        x = x + F.linear(F.gelu(inner), state[f"{name}.mlp_out.weight"], state[f"{name}.mlp_out.bias"])
+        x = x + linear(F.gelu(linear(norm(x, f"{name}.mlp_norm"), f"{name}.mlp_in")), f"{name}.mlp_out")
     return x, looked
 
 
@@ -115,7 +90,7 @@ def check_parity(model, ids, padding=None, shift=0) -> None:
     passed = model(ids, padding=padding, shift=shift)
     state = model.state_dict()
     for question in model.questions:
-        theirs, looked = reference(model, ids, padding, question, shift)
+        theirs, looked = reference(model, ids, real, question, shift)
         ours = model.read(passed, question)
         assert ours.shape == (*ids.shape, model.shape.d_model)
         torch.testing.assert_close(ours[real], theirs[real], atol=2e-5, rtol=1e-5)
