@@ -194,7 +194,7 @@ def test_a_model_with_missing_numbers_is_refused_before_allocation(tmp_path, ref
         assert "lacks bias, embedding" in str(refused(load, tmp_path / "m"))
 
 
-# Of one parameter, of one kind, all; and of another shape.
+# Without the moments of one parameter, of one kind, and of all; None: with one of another shape.
 @pytest.mark.parametrize("start", ["exp_avg.norm", "exp_avg_sq", "exp_avg", None])
 def test_a_training_without_its_moments_is_refused(start, saved_run, refused):
     def change(header, tensors):
@@ -353,13 +353,13 @@ def test_the_question_scores_of_the_manifest_are_reproducible_from_the_public_se
     assert again["long"] == pytest.approx(written["long"], abs=0.007)
 
 
-# What the models can do, on nouns that never met in training
+# The abilities of the models, with nouns that never met in training
 
 
 def floors(plan: Plan) -> dict[str, float]:
     """The least value of each documented score; "*" stands for every one there is."""
     en, wide = plan.language == "en", plan.d_model > 32
-    # Of 3,700 words, or 2,500 Chinese ones, the one that was hidden; with one head fewer.
+    # Finding a hidden word among 3,700, or 2,500 Chinese ones; one head finds fewer.
     least = {"hidden": 0.15 if plan.h == 1 else 0.3 if wide else 0.25}
     if plan.architecture in ("grouped-query", "multi-query", "latent"):
         least |= {"answer": 0.98, "accuracy": 0.98, "right": 0.75}

@@ -188,7 +188,7 @@ class PowerCut(BaseException):
 
 
 def stop_after(monkeypatch, times, where=checkpoints, what="save_run"):
-    """Let the process end once that function has been called so often."""
+    """End the process once that function has been called so often."""
     original, count = getattr(where, what), iter(range(1, 1000))
 
     def call(*args, **named):

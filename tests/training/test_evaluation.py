@@ -40,7 +40,7 @@ def test_scores_are_measured_on_the_same_sentences_in_every_process(language):
     assert evaluation.LONG <= lengths.min() <= lengths.max() <= MAX_WORDS
 
 
-# What the heads do
+# The weights of heads
 
 
 @pytest.mark.parametrize("architecture", ["glass-box", "latent"])
@@ -221,7 +221,7 @@ def test_the_divergence_of_rows_given_by_hand(heads, expected):
     assert divergence([np.concatenate((first, rows_of(*heads)))]) == pytest.approx(expected, abs=1e-6)
 
 
-# What decides an answer
+# Edges that decide an answer
 
 
 @pytest.mark.parametrize("name", ["glass-box-en-h4-d64", "glass-box-zh-h8-d64"])

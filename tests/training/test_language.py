@@ -32,8 +32,8 @@ def answers(sentence: Sentence) -> dict[tuple[int, str], int | None]:
     return {(query, question): key for query, question, key, _ in sentence.links}
 
 
-# What holds for a sentence `s` and its twin `t`, which has the other answer or, in a statement, no pronoun.
-# The corpus is `c`. A property returns None for a sentence that it says nothing about.
+# Properties of a sentence `s` of the corpus `c`. Its twin `t` has the other answer or, for a statement, no
+# pronoun. A property returns None for a sentence that it says nothing about.
 
 
 def it_has_known_words_after_cls(c, s, t):
@@ -318,7 +318,7 @@ def test_links_and_positions_move_with_words_that_become_several_characters():
     assert (alone.pronoun, alone.nouns, alone.cue) == (0, (0, 0), 0)
 
 
-# What is held out
+# Held-out pairs of nouns
 
 
 def test_pairs_of_nouns_around_a_pronoun_are_of_the_set_of_their_sentence(corpus):
