@@ -400,17 +400,6 @@ def test_one_head_cannot_answer_all_questions():
 
 # The famous pair, as on the screen
 
-FAMOUS = {
-    "en": [
-        ("The animal didn't cross the street because it was too tired.", "it", "animal", "street"),
-        ("The animal didn't cross the street because it was too wide.", "it", "street", "animal"),
-    ],
-    "zh": [
-        (sentence["text"], "它", sentence["right"], sentence["wrong"])
-        for sentence in lexicon("zh").grammar["famous"]
-    ],
-}
-
 
 @pytest.mark.parametrize(
     "name",
@@ -419,12 +408,13 @@ FAMOUS = {
 def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
     """The chosen head, and the answer in words."""
     plan, best = NAMES[name], entry(name)["scores"]
-    for text, pronoun, right, wrong in FAMOUS[plan.language]:
-        trace = mha.trace(text, source="mini", h=plan.h, d_model=plan.d_model)
-        weights = trace.frame("weights", layer=best["layer"], head=best["head"]).loc[pronoun]
+    for sentence in lexicon(plan.language).grammar["famous"]:
+        right, wrong = sentence["right"], sentence["wrong"]
+        trace = mha.trace(sentence["text"], source="mini", h=plan.h, d_model=plan.d_model)
+        weights = trace.frame("weights", layer=best["layer"], head=best["head"]).loc[sentence["pronoun"]]
         assert weights.idxmax() == right
         assert weights[right] > weights[wrong]
-        at = trace.tokens.index(pronoun)
+        at = trace.tokens.index(sentence["pronoun"])
         assert trace.answers[at][0][0] == right
         assert trace.questions["noun"][at] == trace.answers[at]
 
