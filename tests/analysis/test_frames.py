@@ -5,15 +5,7 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
-from mha_core.analysis.frames import (
-    WINDOW,
-    Crop,
-    around,
-    long_table,
-    origin,
-    picture,
-    window,
-)
+from mha_core.analysis.frames import WINDOW, Crop, around, long_table, origin, picture, window
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 
 TEXT = "the cat saw the dog"

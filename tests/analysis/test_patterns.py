@@ -251,12 +251,7 @@ def test_layers_between_other_tokens_are_not_compared():
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"mask": "causal", "position": "alibi"},
-        {"n_kv_heads": 2, "position": "rotary"},
-    ],
+    "settings", [{}, {"mask": "causal", "position": "alibi"}, {"n_kv_heads": 2, "position": "rotary"}]
 )
 def test_the_weight_of_a_left_out_token_is_rescaled_to_the_others(settings):
     layer = mha.trace("one two three four five", h=4, d_model=16, **settings).layers[0]

@@ -241,10 +241,7 @@ def torch_twin(ours):
     """`nn.MultiheadAttention` with the weights of our module."""
     spec = ours.spec
     theirs = torch.nn.MultiheadAttention(spec.d_model, spec.n_heads, bias=spec.bias, batch_first=True)
-    state = {
-        "in_proj_weight": ours.qkv.weight,
-        "out_proj.weight": ours.o.weight,
-    }
+    state = {"in_proj_weight": ours.qkv.weight, "out_proj.weight": ours.o.weight}
     if spec.bias:
         state["in_proj_bias"] = ours.qkv.bias
         state["out_proj.bias"] = ours.o.bias

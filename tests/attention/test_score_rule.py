@@ -85,14 +85,7 @@ def test_the_steps_come_in_the_order_that_the_docstring_gives(
     )
     factor = D_K**-0.5 if scale is None else scale
     s, weights = reference(
-        raw,
-        scale=factor,
-        cap=cap,
-        bias=bias,
-        table=table,
-        mask=mask,
-        sinks=sinks,
-        temperature=temperature,
+        raw, scale=factor, cap=cap, bias=bias, table=table, mask=mask, sinks=sinks, temperature=temperature
     )
     scaled, masked = laid_out(rule).logits(raw, D_K)
     np.testing.assert_allclose(scaled, raw * factor, rtol=0, atol=1e-12)

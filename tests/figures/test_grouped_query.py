@@ -24,11 +24,7 @@ def lines(figure, count: int):
 
 @pytest.mark.parametrize(
     ("of", "below"),
-    [
-        ([0, 1, 2], [0, 1, 2]),
-        ([0, 0, 1, 1], [0.5, 2.5]),
-        ([0, 0, 0], [1]),
-    ],
+    [([0, 1, 2], [0, 1, 2]), ([0, 0, 1, 1], [0.5, 2.5]), ([0, 0, 0], [1])],
     ids=["MHA", "GQA", "MQA"],
 )
 def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):

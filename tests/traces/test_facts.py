@@ -5,15 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from mha_core.traces.facts import (
-    Adjustments,
-    Clip,
-    Factor,
-    Facts,
-    LatentProjection,
-    Norm,
-    Rotary,
-)
+from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, LatentProjection, Norm, Rotary
 
 ROTARY, NORM = Rotary("pairs", 6, 4), Norm("RMSNorm", "head")
 ALL = [

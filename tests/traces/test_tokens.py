@@ -266,10 +266,6 @@ def test_pieces_of_one_word_are_joined(words, special, of, labels):
 
 def test_words_that_are_alike_are_distinguished_and_pieces_without_a_place_keep_their_names():
     tokens = Tokens(
-        "ab ab",
-        ("<s>", "a", "b", "a", "b"),
-        ((0, 0), (0, 1), (1, 2), (3, 4), (4, 5)),
-        (0, 1, 1, 2, 2),
-        (0,),
+        "ab ab", ("<s>", "a", "b", "a", "b"), ((0, 0), (0, 1), (1, 2), (3, 4), (4, 5)), (0, 1, 1, 2, 2), (0,)
     )
     assert word_groups(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")
