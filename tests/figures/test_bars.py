@@ -12,19 +12,17 @@ def table(*names: str) -> pd.DataFrame:
 
 
 def test_each_bar_has_its_value_name_and_place():
-    [bar] = bars(table("cat", "sat", "mat"), words="weight").data
+    figure = bars(table("cat", "sat", "mat"), words="weight")
+    [bar], layout = figure.data, figure.layout
     assert list(bar.y) == ["cat", "sat", "mat"]
     np.testing.assert_array_equal(bar.x, [0.5, 0.25, 0.0000123456])
     np.testing.assert_array_equal(bar.customdata, [4, 0, -1])
     assert list(bar.text) == ["0.5", "0.25", "1.235e-05"]
-    assert bar.orientation == "h"
-
-
-def test_the_first_row_is_on_top_and_the_longest_bar_leaves_room_for_its_number():
-    layout = bars(table("cat", "sat"), words="weight").layout
-    assert layout.yaxis.autorange == "reversed"
+    assert (bar.orientation, layout.yaxis.autorange) == ("h", "reversed")  # the first row is on top
     assert layout.xaxis.range[0] == 0
-    assert layout.xaxis.range[1] > 0.5 * 1.1
+    assert layout.xaxis.range[1] > 0.5 * 1.1  # room for the number of the longest bar
+    zeros = pd.DataFrame({"value": [0.0], "place": [0]}, index=["a"])
+    assert bars(zeros, words="").layout.xaxis.range[1] > 0
 
 
 def test_only_the_bar_of_several_values_is_hatched():
@@ -56,8 +54,3 @@ def test_bars_are_equally_thick_whatever_their_number():
 
     assert height(15) - height(14) == height(2) - height(1) > 0
     assert height(1) < 2 * (height(2) - height(1))
-
-
-def test_bars_of_nothing_but_zeros_have_an_axis():
-    zeros = pd.DataFrame({"value": [0.0], "place": [0]}, index=["a"])
-    assert bars(zeros, words="").layout.xaxis.range[1] > 0

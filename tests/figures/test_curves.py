@@ -12,13 +12,15 @@ NAMES = {"loss": "Loss", "answer": "answers", "right": "weight on the right noun
 
 
 def test_every_column_is_a_line_and_only_the_loss_is_on_the_left():
-    figure = curves(TABLE, names=NAMES, step="steps")
-    assert [line.name for line in figure.data] == [*NAMES.values()]
-    for line, column in zip(figure.data, TABLE, strict=True):
-        np.testing.assert_array_equal(line.x, TABLE.index)
-        np.testing.assert_array_equal(line.y, TABLE[column])
-    assert [line.xaxis for line in figure.data] == ["x", "x2", "x2"]
-    assert [bool(line.showlegend) for line in figure.data] == [False, True, True]  # the loss has a title
+    for table in (TABLE, TABLE.iloc[:0]):
+        figure = curves(table, names=NAMES, step="steps")
+        assert [line.name for line in figure.data] == [*NAMES.values()]
+        for line, column in zip(figure.data, table, strict=True):
+            np.testing.assert_array_equal(line.x, table.index)
+            np.testing.assert_array_equal(line.y, table[column])
+        assert [line.xaxis for line in figure.data] == ["x", "x2", "x2"]
+        assert [bool(line.showlegend) for line in figure.data] == [False, True, True]  # the loss has a title
+        assert not figure.layout.shapes
 
 
 def test_shares_keep_their_axis_and_the_loss_begins_at_zero():
@@ -29,22 +31,11 @@ def test_shares_keep_their_axis_and_the_loss_begins_at_zero():
     assert {layout.xaxis.title.text, layout.xaxis2.title.text} == {"steps"}
 
 
-def test_the_marked_step_has_a_line_in_both_panels():
-    assert not curves(TABLE, names=NAMES, step="steps").layout.shapes
-    marks = curves(TABLE, names=NAMES, step="steps", marked=40).layout.shapes
-    assert [(mark.xref, mark.x0, mark.x1) for mark in marks] == [("x", 40, 40), ("x2", 40, 40)]
-
-
 def test_an_event_has_a_line_in_both_panels_and_its_name_beside_the_loss():
     layout = curves(TABLE, names=NAMES, step="steps", events={40: "all join", 80: "the end"}).layout
     assert [(mark.xref, mark.x0, mark.x1) for mark in layout.shapes] == [("x", 40, 40), ("x2", 40, 40)]
     named = [(note.text, note.x, note.xref) for note in layout.annotations if note.x == 40]
     assert named == [("all join", 40, "x")]  # what happens at the edge of the curves explains nothing in them
-
-
-def test_a_training_that_has_not_begun_has_empty_curves():
-    figure = curves(TABLE.iloc[:0], names=NAMES, step="steps")
-    assert [len(line.x) for line in figure.data] == [0, 0, 0]
 
 
 def test_on_a_narrow_page_the_shares_are_below_the_loss():

@@ -54,20 +54,12 @@ def test_a_line_leads_to_the_hollow_mark_of_the_same_head_with_shuffled_words():
     for number, trace in enumerate(hollow):
         assert trace.marker.symbol.endswith("-open")
         np.testing.assert_allclose(trace.x, points.loc[[number], "x_shuffled"])
-        assert [*map(list, trace.customdata)] == [
-            [number, 0],
-            [number, 1],
-        ]  # a click there is one on the head
+        # a click there is one on the head
+        assert [*map(list, trace.customdata)] == [[number, 0], [number, 1]]
     [threads] = [trace for trace in figure.data if trace.mode == "lines"]
     assert len(threads.x) == 3 * len(points)
     np.testing.assert_allclose(threads.x[:2], [points["x"].iloc[0], points["x_shuffled"].iloc[0]])
     assert np.isnan(threads.x[2])
-
-
-def test_dotted_lines_are_at_equal_weights():
-    across, up = draw().layout.shapes
-    assert (across.x0, across.x1, across.line.dash) == pytest.approx((0.1, 0.1, "dot"))
-    assert (up.y0, up.y1) == pytest.approx((0.1, 0.1))
 
 
 def test_the_chosen_head_is_ringed_and_named_first():
@@ -90,11 +82,14 @@ def test_names_are_left_out_where_heads_crowd():
 
 
 def test_shares_have_one_axis_and_other_measures_reach_their_largest_value():
-    assert list(draw().layout.xaxis.range) == [-0.1, 1.1]
+    layout = draw().layout
+    assert list(layout.xaxis.range) == [-0.1, 1.1]
+    assert layout.xaxis.title.text == "previous &lt;b&gt;"
+    across, up = layout.shapes  # dotted lines are at equal weights
+    assert (across.x0, across.x1, across.line.dash) == pytest.approx((0.1, 0.1, "dot"))
+    assert (up.y0, up.y1) == pytest.approx((0.1, 0.1))
     low, high = draw(of_heads(8.0)).layout.xaxis.range
-    assert high > of_heads(8.0)["x_high"].max()
-    assert low < 0
-    assert draw().layout.xaxis.title.text == "previous &lt;b&gt;"
+    assert low < 0 < of_heads(8.0)["x_high"].max() < high
 
 
 def test_a_head_without_one_of_the_measures_is_left_out_and_so_are_all():

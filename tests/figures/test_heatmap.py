@@ -1,13 +1,11 @@
 """Heatmaps: the numbers of the frame, a cell for each token, and a meaningful scale."""
 
 import html
-import json
 import re
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-import plotly.io
 import pytest
 
 from mha_core.figures import heatmap as module
@@ -47,54 +45,28 @@ def test_the_cells_are_the_numbers_of_the_frame(normal, shape):
     assert [*cells.y] == [f"word{i}" for i in range(shape[0])]
 
 
-def test_the_frame_that_was_given_stays_as_it_was(normal):
-    frame = framed(normal(3, 3))
-    before = frame.copy()
-    hidden = np.eye(3, dtype=bool)
-    heatmap(frame, kind="signed", hidden=hidden, **WORDS)
-    pd.testing.assert_frame_equal(frame, before)
-    assert hidden.sum() == 3
-
-
 # Colours
 
 
-def test_weights_are_coloured_from_zero_to_one():
-    [cells] = draw([[0.2, 0.8]], kind="weights").data
-    assert (cells.zmin, cells.zmax) == (0.0, 1.0)
-
-
 @pytest.mark.parametrize(
-    ("values", "end"),
+    ("kind", "values", "hidden", "ends"),
     [
-        ([[-3.0, 1.0]], 3.0),
-        ([[0.5, 2.0]], 2.0),
-        ([[-0.5, -2.0]], 2.0),
-        ([[1.5, 1.5], [1.5, 1.5]], 1.5),
-        ([[-1.5, -1.5]], 1.5),
-        ([[0.0, 0.0]], 1.0),
-        ([[1e-30, 0.0]], 1e-30),
-        ([[-np.inf, 2.0]], 2.0),
-        ([[np.nan, 2.0]], 2.0),
-        ([[-np.inf, -np.inf]], 1.0),
+        ("weights", [[0.2, 0.8]], None, (0, 1)),
+        ("signed", [[-3.0, 1.0]], None, (-3, 3)),
+        ("signed", [[0.5, 2.0]], None, (-2, 2)),
+        ("signed", [[-1.5, -1.5]], None, (-1.5, 1.5)),
+        ("signed", [[0.0, 0.0]], None, (-1, 1)),
+        ("signed", [[1e-30, 0.0]], None, (-1e-30, 1e-30)),
+        ("signed", [[-np.inf, 2.0]], None, (-2, 2)),
+        ("signed", [[np.nan, 2.0]], None, (-2, 2)),
+        ("signed", [[-np.inf, -np.inf]], None, (-1, 1)),
+        ("signed", [[100.0, 2.0]], [[True, False]], (-2, 2)),
     ],
 )
-def test_signed_numbers_are_coloured_evenly_around_zero(values, end):
-    cells = draw(values).data[0]
-    assert cells.zmax == pytest.approx(end)
-    assert cells.zmin == -cells.zmax
-
-
-def test_a_hidden_cell_does_not_stretch_the_colours():
-    cells = draw([[100.0, 2.0]], hidden=np.array([[True, False]])).data[0]
-    assert (cells.zmin, cells.zmax) == (-2.0, 2.0)
-
-
-@pytest.mark.parametrize("kind", ["weights", "signed"])
-def test_the_figure_names_no_colour_of_the_scale_itself(kind):
-    [cells] = draw([[0.25, 0.75]], kind=kind).data
-    assert cells.autocolorscale is True
-    assert cells.colorscale is None
+def test_weights_are_coloured_from_0_to_1_and_signed_numbers_evenly_around_0(kind, values, hidden, ends):
+    cells = draw(values, kind=kind, hidden=None if hidden is None else np.array(hidden)).data[0]
+    assert (cells.zmin, cells.zmax) == pytest.approx(ends)
+    assert (cells.autocolorscale, cells.colorscale) == (True, None)  # the theme has the colours
 
 
 # Hidden cells
@@ -120,10 +92,12 @@ def hatched(figure) -> set[tuple[int, int]]:
 
 def test_hidden_cells_have_no_colour_of_the_scale_but_are_grey_and_hatched(normal):
     hidden = np.array([[False, True, True], [False, False, True]])
-    values = normal(2, 3)
-    figure = draw(values, hidden=hidden, columns=["a", "b", "c"])
+    frame = framed(normal(2, 3), columns=["a", "b", "c"])
+    before = frame.copy()
+    figure = heatmap(frame, kind="signed", hidden=hidden, **WORDS)
+    pd.testing.assert_frame_equal(frame, before)
     cells, grey = figure.data
-    np.testing.assert_array_equal(cells.z, np.where(hidden, np.nan, values))
+    np.testing.assert_array_equal(cells.z, np.where(hidden, np.nan, frame))
     np.testing.assert_array_equal(~np.isnan(grey.z), hidden)
     assert {colour for _, colour in grey.colorscale} == {module.HIDDEN_COLOUR}
     assert grey.showscale is False
@@ -131,16 +105,16 @@ def test_hidden_cells_have_no_colour_of_the_scale_but_are_grey_and_hatched(norma
     assert (grey.showlegend, grey.name) == (True, module.HIDDEN_TEXT)  # what the hatching means
     assert hatched(figure) == {(0, 1), (0, 2), (1, 2)}
     assert len(hatching(figure)) == 3 + 2 * 3  # in large cells two lines more
-    numbered = draw(values, hidden=hidden, columns=pd.RangeIndex(1, 4))
+    numbered = draw(frame, hidden=hidden, columns=pd.RangeIndex(1, 4))
     assert [x for x, *_ in hatching(numbered)] == [x + 1 for x, *_ in hatching(figure)]
 
 
-def test_cells_without_a_finite_number_are_hidden_without_being_named(normal):
-    values = normal(3, 3)
+def test_cells_without_a_finite_number_are_hidden_too(normal):
+    values, hidden = normal(3, 3), np.eye(3, dtype=bool)
     values[0, 1], values[1, 2], values[2, 0] = -np.inf, np.inf, np.nan
-    cells, grey = draw(values).data
-    np.testing.assert_array_equal(np.isnan(cells.z), ~np.isfinite(values))
-    np.testing.assert_array_equal(~np.isnan(grey.z), ~np.isfinite(values))
+    cells, grey = draw(values, hidden=hidden).data
+    np.testing.assert_array_equal(np.isnan(cells.z), ~np.isfinite(values) | hidden)
+    np.testing.assert_array_equal(~np.isnan(grey.z), ~np.isfinite(values) | hidden)
 
 
 def test_a_matrix_without_hidden_cells_has_one_layer_and_no_hatching(normal):
@@ -161,36 +135,24 @@ def test_of_a_long_text_hidden_cells_on_a_diagonal_have_one_line(mask):
         assert len(hatching(figure)) == 2 * n - 3
 
 
-def test_a_matrix_that_is_hidden_altogether_is_hatched():
-    figure = draw(np.full((2, 2), -np.inf), kind="weights")
-    cells, grey = figure.data
-    assert np.isnan(cells.z).all()
-    assert (grey.z == 0).all()
-    assert hatched(figure) == {(0, 0), (0, 1), (1, 0), (1, 1)}
-
-
 # Names
 
 
-def test_equal_words_keep_a_place_of_their_own():
-    words = ["the", "cat", "the", "the"]
-    [cells] = draw(np.zeros((4, 4)), rows=words, columns=words).data
+@pytest.mark.parametrize(
+    ("words", "starts"),
+    [
+        (["the", "cat", "the", "the"], ["the", "cat", "the", "the"]),
+        (
+            ["internationalisation", "internationalism", "internationals", "international…", "short"],
+            ["international…", "international…", "internationals", "international…", "short"],
+        ),
+    ],
+)
+def test_words_that_are_equal_or_start_alike_keep_a_place_of_their_own(words, starts):
+    [cells] = draw(np.zeros((len(words),) * 2), rows=words, columns=words).data
     for names in (cells.x, cells.y):
-        assert len(set(names)) == 4
-        assert [name.split("\u2009")[0] for name in names] == words
-
-
-def test_long_words_that_start_alike_keep_a_place_of_their_own():
-    words = ["internationalisation", "internationalism", "internationals", "international…", "short"]
-    [cells] = draw(np.zeros((5, 1)), rows=words).data
-    assert len(set(cells.y)) == 5
-    assert [name[:14] for name in cells.y[:4]] == [
-        "international…",
-        "international…",
-        "internationals",
-        "international…",
-    ]
-    assert cells.y[4] == "short"
+        assert len(set(names)) == len(words)
+        assert [name.split("\u2009")[0][:14] for name in names] == starts
 
 
 @pytest.mark.parametrize(
@@ -210,30 +172,36 @@ def test_a_word_is_shortened_first_and_then_made_plain_text(word, shown):
     assert html.unescape(name) == shown
 
 
-def test_words_that_are_numbers_stay_words():
-    figure = draw(np.zeros((3, 2)), rows=["10", "9", "8"], columns=["2", "1"])
-    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "category"
-    assert [*figure.data[0].x] == ["2", "1"]
-
-
-def test_dimensions_stay_numbers():
-    figure = draw(np.zeros((1, 3)))
-    assert figure.layout.xaxis.type == "linear"
-    assert figure.layout.yaxis.type == "category"
-
-
-def test_rows_run_from_top_to_bottom():
-    assert draw(np.zeros((2, 2))).layout.yaxis.autorange == "reversed"
+@pytest.mark.parametrize(
+    ("columns", "shown", "kind"),
+    [
+        (["2", "1"], ["2", "1"], "category"),  # words that are numbers stay words
+        ([1, 2, 3], [1, 2, 3], "linear"),
+        ([5, 6, 7], [5, 6, 7], "linear"),
+        ([3, 1, 2], ["3", "1", "2"], "category"),
+        ([3, 2, 1], ["3", "2", "1"], "category"),
+        ([1, 3, 5], ["1", "3", "5"], "category"),
+    ],
+)
+def test_dimensions_are_an_axis_of_numbers_unless_they_have_an_order_of_their_own(columns, shown, kind):
+    values = np.arange(2 * len(columns)).reshape(2, -1)
+    figure = draw(values, rows=["10", "9"], columns=columns)
+    np.testing.assert_array_equal(figure.data[0].z, values)
+    assert [*figure.data[0].x] == shown
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == (kind, "category")
+    assert kind == "linear" or isinstance(columns[0], str) or figure.layout.xaxis.tickangle == 0
 
 
 def test_the_axes_say_what_they_are_as_plain_text():
     figure = heatmap(framed([[0.0]]), kind="signed", rows="<who> looks", columns="at & whom")
-    assert figure.layout.yaxis.title.text == "&lt;who&gt; looks"
-    assert figure.layout.xaxis.title.text == "at &amp; whom"
+    x, y = figure.layout.xaxis, figure.layout.yaxis
+    assert (x.title.text, y.title.text) == ("at &amp; whom", "&lt;who&gt; looks")
+    assert y.autorange == "reversed"  # rows run from top to bottom
+    for axis in (x, y):  # lines lead from the hovered cell to both
+        assert (axis.showspikes, axis.spikemode, axis.spikesnap) == (True, "across", "hovered data")
     hover = figure.data[0].hovertemplate
-    assert "&lt;who&gt; looks <b>%{y}</b>" in hover
-    assert "at &amp; whom <b>%{x}</b>" in hover
-    assert "%{z:.4~g}" in hover
+    for said in ("&lt;who&gt; looks <b>%{y}</b>", "at &amp; whom <b>%{x}</b>", "%{z:.4~g}"):
+        assert said in hover
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 24, 25, 51, 57, 58, 200, 2000])
@@ -248,55 +216,3 @@ def test_the_height_stays_within_bounds_and_rows_with_names_have_room_for_them(n
 def test_a_number_in_a_cell_is_a_dot_where_it_would_be_0_00():
     [written] = draw(np.array([[0.0, -0.004, 0.006, 0.5, -1.25, np.nan]])).data[0].text
     assert [*written] == ["·", "·", "0.01", "0.50", "-1.25", ""]
-
-
-# The lines under the finger, dimensions in an order of their own
-
-
-def numbered(n_columns):
-    return np.arange(3 * n_columns).reshape(3, n_columns)
-
-
-@pytest.mark.parametrize("columns", [[3, 1, 2], [3, 2, 1], [1, 3, 5]])
-def test_nonconsecutive_dimensions_keep_their_order_and_numbers(columns):
-    figure = draw(numbered(len(columns)), columns=columns)
-    assert [*figure.data[0].x] == [str(number) for number in columns]
-    assert figure.layout.xaxis.type == "category"
-    assert figure.layout.xaxis.tickangle == 0
-    np.testing.assert_array_equal(figure.data[0].z, np.arange(9).reshape(3, 3))
-
-
-def test_a_part_of_the_dimensions_stays_on_an_axis_of_numbers():
-    figure = draw(numbered(3), columns=[5, 6, 7])
-    assert [*figure.data[0].x] == [5, 6, 7]
-    assert figure.layout.xaxis.type == "linear"
-
-
-def test_lines_lead_from_the_hovered_cell_to_both_axes():
-    layout = draw(numbered(4)).layout
-    for axis in (layout.xaxis, layout.yaxis):
-        assert axis.showspikes is True
-        assert axis.spikemode == "across"
-        assert axis.spikesnap == "hovered data"
-
-
-# As a whole
-
-
-def test_a_figure_is_equal_after_serialization(normal):
-    words = ["<s>", "the", "the", "internationalisation"]
-    hidden = np.triu(np.ones((4, 4), bool), 1)
-    options = {"hidden": hidden, "kind": "weights"}
-    figure = draw(np.abs(normal(4, 4)), rows=words, columns=words, **options)
-    sent = figure.to_json()
-    assert "NaN" not in sent
-    assert "Infinity" not in sent
-    back = plotly.io.from_json(sent)
-    assert json.loads(back.to_json()) == json.loads(sent)
-    assert back.layout.yaxis.autorange == "reversed"
-
-
-def test_missing_numbers_are_blank_besides_hidden_cells():
-    figure = draw([[1.0, np.inf], [np.nan, -2.0]], hidden=np.array([[True, False], [False, False]]))
-    np.testing.assert_array_equal(np.isnan(figure.data[0].z), [[True, True], [True, False]])
-    assert (figure.data[0].zmin, figure.data[0].zmax) == (-2.0, 2.0)
