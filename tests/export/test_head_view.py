@@ -27,20 +27,10 @@ ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
 # The steps behind a number: those that add up terms, whose columns have names, and the others.
 SUMS = ("score", "projection", "mixture", "columns", "heads")
-CHANGES = (
-    "scale",
-    "cap",
-    "bias",
-    "mask",
-    "temperature",
-    "norm",
-    "clip",
-    "rotary",
-    "gate",
-    "patch",
-    "rounding",
+STAGES = (
+    *("scale", "cap", "bias", "mask", "temperature", "norm", "clip", "rotary", "gate", "patch", "rounding"),
+    *("vectors", "products", "powers", "shares", "mixture"),
 )
-STAGES = (*CHANGES, "vectors", "products", "powers", "shares", "mixture")
 NASTY = (
     "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __NUMBERS__ __OLD__ {tokens} <!-- --> $&"
 )
@@ -77,12 +67,24 @@ def saved_html(view: head_view.HeadView, folder: Path) -> str:
 # What is asked for
 
 
-def test_the_last_layer_is_shown_by_default(traced):
-    header = head_view.view(traced).header
-    assert (header["layer"], header["head"], header["token"], header["on"]) == (1, 0, None, [0])
-    header = head_view.view(traced, layer=0, head=2, token=3).header
-    assert (header["layer"], header["head"], header["token"], header["on"]) == (0, 2, 3, [2])
-    assert (header["layers"], header["heads"]) == (2, 3)
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, (1, 0, None, [0])),  # the last layer
+        ({"layer": 0, "head": 2, "token": 3}, (0, 2, 3, [2])),
+        ({"layer": -2, "head": -2, "token": -2}, (0, 1, 2, [1])),
+        ({"heads": [0, 2], "token": "one"}, (1, 0, 0, [0, 2])),
+        ({"token": "two~2"}, (1, 0, 3, [0])),
+        (dict(zip(("layer", "head", "token"), np.array([0, 2, 3]), strict=True)), (0, 2, 3, [2])),
+        ({"heads": np.array([1])}, (1, 0, None, [1])),
+    ],
+)
+def test_a_view_looks_where_it_was_asked_to(traced, asked, shown):
+    view = traced.view(**asked)
+    assert tuple(view.header[name] for name in ("layer", "head", "token", "on")) == shown
+    assert (view.header["layers"], view.header["heads"], view.header["questions"]) == (2, 3, [[]])
+    assert view.blob == head_view.view(traced, **asked).blob
+    json.dumps(view.header)
 
 
 @pytest.mark.parametrize(
@@ -109,36 +111,37 @@ def test_missing_layers_heads_and_tokens_are_refused(traced, refused, asked, sai
     assert str(refused(head_view.view, traced, **asked)) == said
 
 
-def test_heads_a_word_and_a_height_can_be_given(traced):
-    view = traced.view(heads=[0, 2], token="one", height=300)
-    assert (view.header["on"], view.header["token"], view.height) == ([0, 2], 0, 300)
-    assert traced.view(token="two~2").header["token"] == 3
-    asked = {"layer": 1, "head": 2, "heads": [1], "token": 3}
-    numbers = {name: np.array(value)[()] for name, value in asked.items()}
-    assert traced.view(**numbers).header == traced.view(**asked).header
-    assert 'style="width:100%;height:300px;border:0"' in view._repr_html_()
-
-
-def test_a_frame_is_as_high_as_its_text_needs(traced):
+def test_a_frame_is_as_high_as_its_text_needs_or_as_was_asked_for(traced):
     long = mha.trace("word " * 60, h=3, d_model=12, layers=2)
     heights = [view.height for view in (traced.view(), traced.view(beside=long), long.view())]
     assert heights[0] < heights[1] == heights[2] == head_view.MAX_HEIGHT
     assert f"height:{heights[0]}px" in traced.view()._repr_html_()
+    assert 'style="width:100%;height:300px;border:0"' in traced.view(height=300)._repr_html_()
 
 
 def test_two_traces_are_titled_by_their_differences(traced):
+    def beside(first, second, *titles: str | None, **asked) -> dict:
+        """The header of both, beside one another under these titles."""
+        view = first.view(beside=second, **asked)
+        pairs = zip((first, second), titles, strict=True)
+        assert view.blob == pack(
+            [head_view.panel(trace, [0, 1], title) for trace, title in pairs], values=True
+        )
+        return view.header
+
     same = mha.trace(TEXT, h=3, d_model=12, layers=2)
-    assert traced.view(beside=same).blob == pack(
-        [head_view.panel(each, [0, 1]) for each in (traced, same)], values=True
-    )
-    named = traced.view(beside=same, titles=("left", "right"))
-    panels = [head_view.panel(traced, [0, 1], "left"), head_view.panel(same, [0, 1], "right")]
-    assert named.blob == pack(panels, values=True)
-    models = [replace(trace, source=name) for trace, name in ((traced, "bert"), (same, "gpt2"))]
-    panels = [head_view.panel(each, [0, 1], f"{each.source.name} · \u2068{TEXT}\u2069") for each in models]
-    view = models[0].view(beside=models[1])
-    assert view.blob == pack(panels, values=True)
-    assert view.header["source"] == "h=3, d_model=12"
+    beside(traced, same, None, None)
+    beside(traced, same, "left", "right", titles=("left", "right"))
+    bert, gpt2 = (replace(trace, source=name) for trace, name in ((traced, "bert"), (same, "gpt2")))
+    header = beside(bert, gpt2, f"bert · \u2068{TEXT}\u2069", f"gpt2 · \u2068{TEXT}\u2069")
+    assert header["source"] == "h=3, d_model=12"
+    other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
+    titles = [f"seed={seed} · \u2068{trace.title}\u2069" for seed, trace in ((0, traced), (5, other))]
+    header = beside(traced, other, *titles, token=3)
+    assert len(header["special"]) == len(header["groups"]) == 2
+    assert header["token"] == 3
+    assert "seed" in traced.view().header["source"]
+    assert "seed" not in header["source"]  # the caption speaks of both
 
 
 def test_the_repr_of_a_view_is_one_short_line(traced):
@@ -152,39 +155,16 @@ def test_the_repr_of_a_view_is_one_short_line(traced):
     )
 
 
-def test_the_trace_offers_the_same_view(traced):
-    ours, offered = head_view.view(traced, layer=0, head=1, token=2), traced.view(layer=0, head=1, token=2)
-    assert (ours.header, ours.blob) == (offered.header, offered.blob)
-    from_the_end = traced.view(layer=-2, head=-2, token=-2)
-    assert (from_the_end.header, from_the_end.blob) == (ours.header, ours.blob)
-
-
-def test_another_sentence_of_the_same_model_can_be_shown_beside_it(traced):
-    other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
-    view = traced.view(beside=other, token=3)
-    titles = [f"seed={seed} · \u2068{trace.title}\u2069" for seed, trace in ((0, traced), (5, other))]
-    pairs = zip((traced, other), titles, strict=True)
-    assert view.blob == pack([head_view.panel(each, [0, 1], title) for each, title in pairs], values=True)
-    assert len(view.header["special"]) == len(view.header["groups"]) == 2
-    assert view.header["token"] == 3
-    assert "seed" in traced.view().header["source"]
-    assert "seed" not in view.header["source"]  # the caption speaks of both
-
-
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("other", "said"),
     [
-        ({"h": 3, "layers": 1}, "these have 2 and 1 layers, with 3 and 3 heads"),
-        ({"h": 4, "layers": 2}, "these have 2 and 2 layers, with 3 and 4 heads"),
+        (lambda: mha.trace("one two", h=3, d_model=12), "these have 2 and 1 layers, with 3 and 3 heads"),
+        (lambda: mha.trace("a", h=4, d_model=12, layers=2), "these have 2 and 2 layers, with 3 and 4 heads"),
+        (lambda: mha.AttentionTrace(mha.words("one two"), (), "none"), "layers, with 3 and 0 heads"),
     ],
 )
-def test_a_trace_of_another_model_cannot_be_shown_beside(traced, refused, asked, said):
-    assert said in str(refused(traced.view, beside=mha.trace("one two", d_model=12, **asked)))
-
-
-def test_a_trace_without_layers_cannot_be_shown_beside(traced, refused):
-    empty = mha.AttentionTrace(mha.words("one two"), (), "no layers")
-    assert "layers, with 3 and 0 heads" in str(refused(traced.view, beside=empty))
+def test_a_trace_of_another_model_cannot_be_shown_beside(traced, refused, other, said):
+    assert said in str(refused(traced.view, beside=other()))
 
 
 def test_a_large_layer_has_only_the_heads_around_the_chosen_one(monkeypatch):
@@ -199,26 +179,15 @@ def test_a_large_layer_has_only_the_heads_around_the_chosen_one(monkeypatch):
 # The page
 
 
-def test_every_placeholder_of_the_page_is_filled(traced, tmp_path):
-    view = head_view.view(traced, head=1, token=2)
-    for page in (view.html(), saved_html(view, tmp_path)):
-        assert inside(page) == (view.header, view.blob)
-        assert not re.search(r"__[A-Z]+__", page)
-
-
 def test_tokens_that_look_like_markup_or_placeholders_stay_text(tmp_path):
-    view, plain = (mha.trace(text, h=2, d_model=8).view() for text in (NASTY, "plain words"))
-    for page, other in (
-        (view.html(), plain.html()),
-        (saved_html(view, tmp_path), saved_html(plain, tmp_path)),
-    ):
+    view, plain = (mha.trace(text, h=2, d_model=8).view() for text in (NASTY + " ä 小猫", "plain words"))
+    saved = [saved_html(each, tmp_path) for each in (view, plain)]
+    for page, other in ((view.html(), plain.html()), saved):
         assert inside(page) == (view.header, view.blob)
         assert page.count("<") == other.count("<")
-
-
-def test_a_title_and_a_name_that_are_placeholders_stay_text():
-    header, _ = inside(mha.trace("__NUMBERS__ __OLD__", h=2, d_model=8).view().html())
-    assert header["file"] == "headscope-__NUMBERS__-__OLD__"
+        assert not re.search(r"__[A-Z]+__", other)  # every placeholder is filled
+    assert saved[0].isascii()
+    assert saved[0].startswith("<!doctype html>\n")
 
 
 def test_the_page_names_no_address_to_load_from(traced):
@@ -232,19 +201,6 @@ def test_the_page_names_no_address_to_load_from(traced):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
     assert "default-src 'none'" in policy
     assert "http" not in policy
-
-
-def test_comments_are_left_out_of_the_page(traced):
-    for text, remark in zip(program(head_view.view(traced).html()), ("/*", "//"), strict=True):
-        lines = text.splitlines()
-        assert len(lines) > 50
-        assert not [line for line in lines if line.startswith((remark, " ")) or not line]
-
-
-def test_a_saved_page_is_ascii_that_every_tool_can_read(tmp_path):
-    page = saved_html(mha.trace(NASTY + " ä 小猫", h=2, d_model=8).view(), tmp_path)
-    assert page.isascii()
-    assert page.startswith("<!doctype html>\n")
 
 
 @pytest.mark.parametrize("tokens", [2, 16, 64])
@@ -268,12 +224,10 @@ def test_an_old_browser_gets_a_message(traced, tmp_path):
     assert "<p hidden>&lt;b&gt; &#228;</p>" in sorry
 
 
-def test_a_view_is_saved_as_one_file(traced, tmp_path, refused):
-    view = head_view.view(traced)
-    assert inside(saved_html(view, tmp_path)) == (view.header, view.blob)
-    view.save(str(tmp_path / "again.html"))
+def test_a_view_cannot_be_saved_in_a_folder_that_does_not_exist(traced, tmp_path, refused):
+    traced.view().save(str(tmp_path / "again.html"))
     assert (tmp_path / "again.html").exists()
-    error = refused(view.save, tmp_path / "nowhere" / "view.html")
+    error = refused(traced.view().save, tmp_path / "nowhere" / "view.html")
     assert str(error) == f"There is no folder {tmp_path / 'nowhere'} to save view.html in."
 
 
@@ -288,18 +242,21 @@ def test_a_notebook_shows_it_in_a_sandboxed_frame():
 
 
 @pytest.mark.parametrize(
-    ("pieces", "positions"),
+    ("pieces", "told", "positions"),
     [
-        (["[CLS]", "a", "[SEP]"], [0, 2]),
-        (["<s>", "a", "</s>"], [0, 2]),
-        (["<|endoftext|>", "a", "[MASK]"], [0]),
-        (["a", "[MASK]"], [0]),  # the first token can be a sink; a hidden word is a word
-        (["a", "b"], [0]),
-        (["[a]", "< b >", "[CLS"], [0]),
+        (["[CLS]", "a", "[SEP]"], None, [0, 2]),
+        (["<s>", "a", "</s>"], None, [0, 2]),
+        (["<|endoftext|>", "a", "[MASK]"], None, [0]),
+        (["a", "[MASK]"], None, [0]),  # the first token can be a sink; a hidden word is a word
+        (["a", "b"], None, [0]),
+        (["[a]", "< b >", "[CLS"], None, [0]),
+        (["[CLS]", "b"], (1,), [1]),  # the tokenizer's own take precedence
+        (["[CLS]", "b"], (), [0]),
     ],
 )
-def test_special_tokens_are_found_by_form_or_else_the_first_token(pieces, positions):
-    trace = mha.from_weights(torch.full((1, len(pieces), len(pieces)), 1 / len(pieces)), pieces)
+def test_special_tokens_are_told_or_found_by_form_or_else_the_first_token(pieces, told, positions):
+    tokens = pieces if told is None else Tokens("ab", tuple(pieces), ((0, 1), (1, 2)), special=told)
+    trace = mha.from_weights(torch.full((1, len(pieces), len(pieces)), 1 / len(pieces)), tokens)
     assert head_view.special(trace) == [positions, positions]
 
 
@@ -321,9 +278,17 @@ def test_the_caption_names_the_edited_one_of_two_traces(traced):
     assert "edited" not in traced.view(beside=traced).header["source"]
 
 
-def test_a_file_name_consists_of_words():
-    assert mha.trace("../a/b: <c>?*", h=2, d_model=8).view().header["file"] == "headscope-a-b-c"
-    assert mha.trace("小猫 حيوان", h=2, d_model=8).view().header["file"] == "headscope-小猫-حيوان"
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("../a/b: <c>?*", "a-b-c"),
+        ("小猫 حيوان", "小猫-حيوان"),
+        ("__NUMBERS__ __OLD__", "__NUMBERS__-__OLD__"),
+    ],
+)
+def test_a_file_name_consists_of_words(text, name):
+    header, _ = inside(mha.trace(text, h=2, d_model=8).view().html())
+    assert header["file"] == f"headscope-{name}"
 
 
 def test_every_text_used_by_the_scripts_exists():
@@ -355,21 +320,12 @@ def test_the_colours_of_the_page_are_those_of_the_app():
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
     for block, name in ((light, "light"), (dark, "dark")):
         said = dict(re.findall(r"--st-([\w-]+): ([^;]+);", block))
-        assert said["primary-color"] == theme[name]["primaryColor"]
-        assert said["background-color"] == theme[name]["backgroundColor"]
-        assert said["text-color"] == theme[name]["textColor"]
-        assert said["border-color"] == theme[name]["borderColor"]
-        assert said["chart-sequential-colors"].split(", ") == theme[name]["chartSequentialColors"]
-        assert said["chart-categorical-colors"].split(", ") == theme[name]["chartCategoricalColors"]
-        assert said["chart-diverging-colors"].split(", ") == theme[name]["chartDivergingColors"]
+        for one in ("primary", "background", "text", "border"):
+            assert said[f"{one}-color"] == theme[name][f"{one}Color"]
+        for scale in ("sequential", "categorical", "diverging"):
+            colours = theme[name][f"chart{scale.title()}Colors"]
+            assert said[f"chart-{scale}-colors"].split(", ") == colours
     assert dict(re.findall(r"--st-([\w-]+): ([^;]+);", light))["base-radius"] == theme["baseRadius"]
-
-
-@pytest.mark.parametrize(("told", "positions"), [((1,), [1]), ((), [0])])
-def test_special_tokens_of_the_tokenizer_take_precedence(told, positions):
-    tokens = mha.Tokens("ab", ("[CLS]", "b"), ((0, 1), (1, 2)), special=told)
-    trace = mha.from_weights(torch.full((1, 2, 2), 0.5), tokens)
-    assert head_view.special(trace) == [positions, positions]
 
 
 # What a small model was asked
@@ -396,15 +352,10 @@ def test_a_head_has_nothing_to_find_if_all_its_answers_are_nothing():
     assert [head["nothing"] for head in heads] == [[0, 1], [0, 1, 3], [0, 1, 3]]
 
 
-def test_a_model_without_questions_has_none_in_the_view(traced):
-    assert traced.view().header["questions"] == [[]]
-
-
 def test_unknown_words_are_marked_on_their_own_side(normal):
     trace = asked((), noun=(None,) * 4)
     assert trace.view().header["unknown"] == [[[1], [1]]]
-    crossed = trace_of(trace.tokens, mha.words(" ".join(KEYS)), normal)
-    assert crossed.view().header["unknown"] == [[[1], []]]
+    assert trace_of(trace.tokens, normal).view().header["unknown"] == [[[1], []]]
 
 
 # One text that looks at another
@@ -412,41 +363,37 @@ def test_unknown_words_are_marked_on_their_own_side(normal):
 KEYS = tuple(f"k{at}" for at in range(11))
 
 
-def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.AttentionTrace:
-    layers_of_both = []
-    for seed in range(layers):
-        sizes = {"q": len(queries), "k": len(keys), "v": len(keys)}
-        tensors = {name: normal(3, n, 5, seed=10 * seed + len(name + str(n))) for name, n in sizes.items()}
-        sides = mha.Sides(queries, keys)
-        layers_of_both.append(mha.LayerTrace(tensors, kind="cross", sides=sides))
-    return mha.AttentionTrace(queries, tuple(layers_of_both), {"name": "by hand"})
+def trace_of(queries: Tokens, normal, layers: int = 2) -> mha.AttentionTrace:
+    """Queries that look at the words of `KEYS`."""
+    sides = mha.Sides(queries, mha.words(" ".join(KEYS)))
+    sizes = {"q": len(queries), "k": len(KEYS), "v": len(KEYS)}
+    made = []
+    for at in range(layers):
+        tensors = {name: normal(3, n, 5, seed=3 * at + nth) for nth, (name, n) in enumerate(sizes.items())}
+        made.append(mha.LayerTrace(tensors, kind="cross", sides=sides))
+    return mha.AttentionTrace(queries, tuple(made), {"name": "by hand"})
 
 
 def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
-    queries, keys = mha.words("one two three four five six ."), mha.words(" ".join(KEYS))
-    trace = trace_of(queries, keys, normal)
-    view = trace.view(token=6)
-    assert view.header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
-    assert view.header["groups"] == [None]
-    assert view.header["file"].startswith("headscope-one-two")
+    queries = mha.words("one two three four five six .")
+    trace = trace_of(queries, normal)
+    header = trace.view(token=6).header
+    assert header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
+    assert header["groups"] == [None]
+    assert header["file"].startswith("headscope-one-two")
     assert b'"keys": ["k0"' in pack([head_view.panel(trace, [0])])
     assert "token 7 was asked for" in str(refused(trace.view, token=7))
-    assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
-
-
-def test_words_and_special_tokens_come_from_the_tokenizer(normal):
+    assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{' '.join(KEYS)}\u2069"
     pieces = Tokens("an imal", ("an", "##x", "end"), ((0, 2), (3, 5), (5, 7)), (0, 0, 1), (2,))
-    trace = trace_of(pieces, mha.words(" ".join(KEYS)), normal)
-    header = trace.view().header
+    header = trace_of(pieces, normal).view().header
     assert header["special"] == [[[2], [0]]]
     assert header["groups"][0]["query"]["of"] == [0, 0, 1]
     assert header["groups"][0]["key"] == {"of": list(range(11)), "labels": list(KEYS)}
 
 
 def test_layers_of_several_kinds_are_refused_with_the_kinds(normal, refused):
-    queries, keys = mha.words("one two"), mha.words("a b c")
-    cross = trace_of(queries, keys, normal, layers=1)
-    own = mha.LayerTrace({"weights": torch.full((3, 3, 3), 1 / 3)}, kind="encoder")
-    both = mha.AttentionTrace(keys, (own, *cross.layers), "by hand")
+    cross = trace_of(mha.words("one two"), normal, layers=1)
+    own = mha.LayerTrace({"weights": torch.full((11, 11, 11), 1 / 11)}, kind="encoder")
+    both = mha.AttentionTrace(mha.words(" ".join(KEYS)), (own, *cross.layers), "by hand")
     assert "trace.part('cross').view()" in str(refused(both.view))
     assert both.part("cross").view().header["layers"] == 1
