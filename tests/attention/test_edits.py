@@ -78,12 +78,6 @@ def test_only_the_named_cells_are_hidden():
     np.testing.assert_allclose(layer.weights(0), plain.weights(0), atol=1e-6)
 
 
-def test_a_token_that_looks_nowhere_has_no_output():
-    layer = layer_with(edits.Hide(rows="it"))
-    assert not layer.output(rows=[3]).any()
-    assert layer.output(rows=[2]).any()
-
-
 def test_scale_and_temperature_in_numbers():
     raw = layer_with().scores()
     np.testing.assert_allclose(layer_with(edits.Scale(factor=1.0)).masked(), raw, atol=1e-6)

@@ -16,19 +16,14 @@ def test_a_draw_depends_on_seed_and_name_and_on_nothing_else():
     assert not torch.isclose(initialization.normal((5, 7), seed=4, name="a"), first).any()
     assert not torch.isclose(initialization.normal((5, 7), seed=3, name="b"), first).any()
     assert first.dtype == torch.float32
-
-
-def test_seed_and_name_are_not_run_together():
-    assert not torch.equal(
-        initialization.normal((5,), seed=1, name="1 a"), initialization.normal((5,), seed=11, name=" a")
-    )
+    one, other = (initialization.normal((5,), seed=s, name=n) for s, n in ((1, "1 a"), (11, " a")))
+    assert not torch.equal(one, other)  # seed and name are not run together
 
 
 def test_the_numbers_are_these_on_every_machine():
     pinned = [-0.635543406, -0.494429052, -0.002065615, 0.550652444]
-    assert initialization.normal((2, 2), seed=0, name="pin").flatten().tolist() == pytest.approx(
-        pinned, abs=1e-7
-    )
+    found = initialization.normal((2, 2), seed=0, name="pin").flatten().tolist()
+    assert found == pytest.approx(pinned, abs=1e-7)
 
 
 def test_a_draw_is_normal_with_the_deviation_asked_for():

@@ -79,6 +79,8 @@ def test_each_accepted_shape_reaches_the_cells_it_names(form, padded, normal):
         assert combined is None
         return
     assert combined.dim() == 4
+    if not padded:  # and a mask is not blown up
+        assert combined.numel() == mask.numel()
     whole = combined.expand(ALL)
     for n in range(2):
         for h in range(3):
@@ -88,22 +90,37 @@ def test_each_accepted_shape_reaches_the_cells_it_names(form, padded, normal):
                     assert whole[n, h, q, k] == (seen and (not padded or padding[n, k]))
 
 
-def test_a_mask_is_not_blown_up(normal):
-    """(L, S) stays one matrix for any number of heads and items."""
-    assert masks.combine(normal(5, 7) > 0, None, **SIZES).shape == (1, 1, 5, 7)
-    assert masks.combine(None, normal(2, 7) > 0, **SIZES).shape == (2, 1, 1, 7)
-
-
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
         ("window:x", "The size of mask 'window:x' must be a whole number, as in 'window:3'."),
         ("prefix:-1", "The size of mask 'prefix:-1' must be a whole number, as in 'prefix:3'."),
         ("padding:1.5", "The size of mask 'padding:1.5' must be a whole number, as in 'padding:3'."),
+        (
+            torch.ones(5, 3, dtype=torch.bool),
+            "The mask has shape (5, 3); expected (3, 5), (1, 3, 5) or (1, 1, 3, 5).",
+        ),
     ],
 )
-def test_a_name_that_means_nothing_is_refused(mask, message, refused):
-    assert str(refused(masks.build, mask, 3, 3)) == message
+def test_a_name_that_means_nothing_and_a_drawing_that_does_not_fit_are_refused(mask, message, refused):
+    assert str(refused(masks.build, mask, 3, 5)) == message
+
+
+@pytest.mark.parametrize(
+    ("mask", "padding", "message"),
+    [
+        (
+            torch.ones(5, 2, 7).bool(),
+            None,
+            "The mask has shape (5, 2, 7); expected (5, 7), (2, 5, 7), (2, 1, 5, 7) or (2, 3, 5, 7).",
+        ),
+        (None, torch.ones(3, 7).bool(), "The key_padding has shape (3, 7); expected (2, 7)."),
+        (torch.zeros(5, 7), None, "The mask has dtype torch.float32; a mask is boolean, True where a query "),
+        (None, torch.zeros(5, 7), "The key_padding has dtype torch.float32; a mask is boolean, True where "),
+    ],
+)
+def test_masks_of_other_shapes_or_of_numbers_are_refused(mask, padding, message, refused):
+    assert str(refused(masks.combine, mask, padding, **SIZES)).startswith(message)
 
 
 def test_an_unknown_name_comes_with_the_known_ones(refused):
@@ -113,32 +130,6 @@ def test_an_unknown_name_comes_with_the_known_ones(refused):
     assert [fix["mask"] for fix in error.fixes] == list(masks.MASKS)
     for fix in error.fixes:
         masks.build(fix["mask"], 3, 3)
-
-
-def test_a_drawn_mask_of_the_wrong_shape_is_refused(refused):
-    assert str(refused(masks.build, torch.ones(5, 3, dtype=torch.bool), 3, 5)) == (
-        "The mask has shape (5, 3); expected (3, 5), (1, 3, 5) or (1, 1, 3, 5)."
-    )
-
-
-def test_shapes_that_do_not_fit_are_refused(refused):
-    mask = torch.ones(5, 2, 7, dtype=torch.bool)
-    assert str(refused(masks.combine, mask, None, **SIZES)) == (
-        "The mask has shape (5, 2, 7); expected (5, 7), (2, 5, 7), (2, 1, 5, 7) or (2, 3, 5, 7)."
-    )
-    padding = torch.ones(3, 7, dtype=torch.bool)
-    assert str(refused(masks.combine, None, padding, **SIZES)) == (
-        "The key_padding has shape (3, 7); expected (2, 7)."
-    )
-
-
-@pytest.mark.parametrize("name", ["mask", "key_padding"])
-def test_a_mask_of_numbers_is_refused(name, refused):
-    masked = {"mask": None, "key_padding": None, name: torch.zeros(5, 7)}
-    assert str(refused(masks.combine, masked["mask"], masked["key_padding"], **SIZES)) == (
-        f"The {name} has dtype torch.float32; a mask is boolean, True where a query may look at a key. "
-        "Numbers that are added to scores belong in ScoreRule(bias=...)."
-    )
 
 
 def test_minus_one_among_chosen_blocks_chooses_none():
