@@ -1,5 +1,6 @@
 """The nine steps: their formulas, matrices and facts are those of the trace."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -15,7 +16,6 @@ from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, Rotary
 from mha_core.traces.verify import product_difference
 
-NAMES = ["project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output"]
 PAPER = {"text": "How are", "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
 GROUPED = {"text": "the cat saw the dog", "d_model": 11, "h": 6, "n_kv_heads": 3, "d_k": 3, "d_v": 7}
 SETTINGS = {
@@ -25,21 +25,22 @@ SETTINGS = {
     "one token": {"text": "alone", "d_model": 2, "h": 1},
     "many heads": {"text": "a b", "d_model": 24, "h": 12},
 }
-# How a formula writes each matrix, without the number of the head.
-LETTERS = {
-    "x": "X",
-    "q": "Q",
-    "k": "K",
-    "v": "V",
-    "scores": "S",
-    "scaled": "S",
-    "masked": "S",
-    "weights": "A",
-    "output": r"\text{head}",
-    "concat": r"\text{concat}",
-    "contribution": "",
-    "result": "Z",
+# The matrices of each step before and after, for one head.
+SHOWN = {
+    "project": ("x", "q k v"),
+    "split": ("", "q k v"),
+    "scores": ("q k", "scores"),
+    "scale": ("scores", "scaled"),
+    "mask": ("scaled", "masked"),
+    "softmax": ("masked", "weights"),
+    "mix": ("weights v", "output"),
+    "concat": ("output", "concat"),
+    "output": ("concat", "contribution result"),
 }
+# How a formula writes each matrix, without the number of the head.
+LETTERS = {"x": "X", "q": "Q", "k": "K", "v": "V", "weights": "A", "contribution": "", "result": "Z"}
+LETTERS |= dict.fromkeys(("scores", "scaled", "masked"), "S")
+LETTERS |= {"output": r"\text{head}", "concat": r"\text{concat}"}
 EMPTY_ROWS = np.array([[True, True, False], [False, False, False], [True, False, False]])
 
 
@@ -61,22 +62,13 @@ def plain(formula: str) -> str:
     return re.sub(r"\\[;,!]|\s", "", formula).replace(r"{\cdot}", "·")
 
 
-def sizes_under(formula: str) -> dict[str, list[str]]:
-    r"""The sizes in ``\underset{rows \times columns}{symbol}``, by symbol."""
+def sizes_under(formula: str) -> dict[str, tuple[int, ...]]:
+    r"""The sizes in ``\underset{rows \times columns}{symbol}``, by symbol; ``8·100`` is 800."""
     found = {}
     for under, symbol in re.findall(r"\\underset\{(.*?\\times.*?)\}\{((?:[^{}]|\{[^{}]*\})*)\}", formula):
-        rows, columns = under.split(r"\times")
-        found[symbol] = [side.replace(r"{\cdot}", "·").strip() for side in (rows, columns)]
+        sides = under.replace(r"{\cdot}", "·").split(r"\times")
+        found[symbol] = tuple(math.prod(map(int, side.split("·"))) for side in sides)
     return found
-
-
-def number(size: str) -> int:
-    """``8·100`` is 800."""
-    return int(np.prod([int(factor) for factor in size.split("·")]))
-
-
-def test_there_are_nine_steps_in_the_order_of_the_computation(trace):
-    assert [step.name for step in steps(trace, layer=0, head=0)] == NAMES
 
 
 # Formulas
@@ -102,8 +94,7 @@ def test_the_sizes_in_the_formulas_are_those_of_the_matrices(trace):
         shapes = {LETTERS[picture.name]: picture.frame.shape for picture in step.before + step.after}
         for letter in "QKVO":
             shapes[f"W^{letter}"] = tuple(getattr(layer.projections, f"w_{letter.lower()}").shape)
-        for symbol, sizes in sizes_under(step.formula).items():
-            stated = tuple(number(size) for size in sizes)
+        for symbol, stated in sizes_under(step.formula).items():
             if symbol == "Q":  # of all heads
                 assert stated == (layer.n_query, layer.n_heads * layer.d_k), step.name
             elif symbol.endswith(r"^{\top}"):
@@ -126,77 +117,32 @@ def test_the_formulas_name_the_head_its_key_head_and_the_scale():
 
 
 def test_each_step_shows_the_layers_matrices_before_and_after(trace):
-    layer = trace.layers[0]
-    for head in {0, layer.n_heads - 1}:
-        kv = head // (layer.n_heads // layer.n_kv_heads)
-        found = steps_by_name(trace, head)
-        own = {name: getattr(layer, name)(head) for name in ("scores", "scaled", "masked", "weights")}
-        own |= {"q": layer.q[head], "k": layer.k[kv], "v": layer.v[kv], "x": layer.x}
-        own |= {"output": layer.output(head), "contribution": layer.contribution(head)}
-        own |= {"concat": layer.concat(), "result": layer.result()}
-        expected = {
-            "project": ("x", None),
-            "split": ("", "q k v"),
-            "scores": ("q k", "scores"),
-            "scale": ("scores", "scaled"),
-            "mask": ("scaled", "masked"),
-            "softmax": ("masked", "weights"),
-            "mix": ("weights v", "output"),
-            "concat": ("output", "concat"),
-            "output": ("concat", "contribution result"),
-        }
-        for name, (before, after) in expected.items():
-            assert [picture.name for picture in found[name].before] == before.split()
-            if after is not None:
-                assert [picture.name for picture in found[name].after] == after.split()
-                for matrix, shown in values(found[name].after).items():
-                    np.testing.assert_array_equal(shown, own[matrix])
-            for matrix, shown in values(found[name].before).items():
-                np.testing.assert_array_equal(shown, own[matrix])
-
-
-def test_the_projections_show_all_heads_side_by_side_as_one_product_made_them(trace):
-    layer = trace.layers[0]
-    shown = values(steps_by_name(trace)["project"].after)
-    for name in "qkv":
-        np.testing.assert_array_equal(shown[name], np.hstack(list(getattr(layer, name))))
-    if trace.source.position != "rotary":  # rotary turns Q and K after the product
-        p = layer.projections
-        for name, weight, bias in (("q", p.w_q, p.b_q), ("k", p.w_k, p.b_k), ("v", p.w_v, p.b_v)):
-            product = layer.x @ weight.numpy() + (0 if bias is None else bias.numpy())
-            np.testing.assert_allclose(shown[name], product, atol=1e-5)
-
-
-def test_the_framed_columns_are_the_heads_own(trace):
-    layer = trace.layers[0]
-    for head in {0, layer.n_heads // 2, layer.n_heads - 1}:
-        found = steps_by_name(trace, head)
-        kv = head // (layer.n_heads // layer.n_kv_heads)
-        for picture in found["project"].after:
-            first, behind = picture.framed
-            own = layer.q[head] if picture.name == "q" else getattr(layer, picture.name)[kv]
-            np.testing.assert_array_equal(picture.frame.to_numpy()[:, first:behind], own)
-        [concat] = found["concat"].after
-        np.testing.assert_array_equal(concat.frame.to_numpy()[:, slice(*concat.framed)], layer.output(head))
-        unframed = [found[name] for name in NAMES if name not in ("project", "concat")]
-        assert {p.framed for step in unframed for p in step.before + step.after} == {None}
-
-
-def test_the_packed_matrices_have_words_on_one_axis_and_numbers_on_the_other(trace):
-    for picture in steps_by_name(trace)["project"].after:
-        assert tuple(picture.frame.index) == trace.tokens.labels
-        pd.testing.assert_index_equal(
-            picture.frame.columns, pd.RangeIndex(1, picture.frame.shape[1] + 1), exact=True
-        )
-        assert (picture.symbol, picture.kind) == (picture.name.upper(), "signed")
-
-
-def test_the_steps_of_a_later_layer_are_that_layers():
-    trace = mha.trace(**SETTINGS["causal, alibi, two layers"])
-    before, now = steps_by_name(trace), steps_by_name(trace, layer=1)
-    [z] = [picture.frame for picture in before["output"].after if picture.name == "result"]
-    np.testing.assert_allclose(values(now["project"].before)["x"], z, atol=1e-6)
-    np.testing.assert_array_equal(values(now["softmax"].after)["weights"], trace.layers[1].weights(0))
+    for at, layer in enumerate(trace.layers):
+        for head in {0, layer.n_heads // 2, layer.n_heads - 1}:
+            kv = head // (layer.n_heads // layer.n_kv_heads)
+            found = steps_by_name(trace, head, at)
+            own = {name: getattr(layer, name)(head) for name in ("scores", "scaled", "masked", "weights")}
+            own |= {"q": layer.q[head], "k": layer.k[kv], "v": layer.v[kv], "x": layer.x}
+            own |= {"output": layer.output(head), "contribution": layer.contribution(head)}
+            own |= {"concat": layer.concat(), "result": layer.result()}
+            assert [*found] == [*SHOWN]
+            for name, (before, after) in SHOWN.items():
+                step = found[name]
+                assert ([*values(step.before)], [*values(step.after)]) == (before.split(), after.split())
+                # All heads are side by side in the products; the columns of this one are framed.
+                whole = {q: np.hstack(list(getattr(layer, q))) for q in "qkv"} if name == "project" else {}
+                for picture in step.before + step.after:
+                    shown = picture.frame.to_numpy()
+                    np.testing.assert_array_equal(shown, (own | whole)[picture.name])
+                    framed = picture.name in whole or (name, picture.name) == ("concat", "concat")
+                    assert (picture.framed is not None) == framed
+                    if framed:
+                        one = own["output" if picture.name == "concat" else picture.name]
+                        np.testing.assert_array_equal(shown[:, slice(*picture.framed)], one)
+            for picture in found["project"].after:
+                assert tuple(picture.frame.index) == trace.tokens.labels
+                assert [*picture.frame.columns] == [*range(1, picture.frame.shape[1] + 1)]
+                assert (picture.symbol, picture.kind) == (picture.name.upper(), "signed")
 
 
 def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
@@ -219,73 +165,68 @@ def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
 # Facts
 
 
-def test_the_facts_know_the_sizes_and_count_from_one(trace):
-    layer, last = trace.layers[0], trace.layers[0].n_heads - 1
-    for step in steps_by_name(trace, last).values():
-        expected = {
-            "i": last + 1,
-            "kv": layer.n_kv_heads,
-            "L": len(trace.tokens),
-            "d_model": layer.d_model,
-            "h": layer.n_heads,
-            "n_kv": layer.n_kv_heads,
-            "d_k": layer.d_k,
-            "d_v": layer.d_v,
-            "scale": f"{layer.d_k**-0.5:.4g}",
-        }
-        assert step.facts.items() >= expected.items()
-
-
-def test_the_largest_score_is_the_largest_and_its_tokens_are_named(trace):
-    for head in {0, trace.layers[0].n_heads - 1}:
-        raw = trace.layers[0].scores(head)
+def test_the_facts_are_those_of_the_head_and_count_from_one(trace):
+    layer = trace.layers[0]
+    sizes = {"L": len(trace.tokens), "d_model": layer.d_model, "h": layer.n_heads, "n_kv": layer.n_kv_heads}
+    sizes |= {"d_k": layer.d_k, "d_v": layer.d_v, "scale": f"{layer.d_k**-0.5:.4g}"}
+    for head, kv in ((0, 1), (layer.n_heads - 1, layer.n_kv_heads)):
+        found = steps_by_name(trace, head)
+        for step in found.values():
+            assert step.facts.items() >= (sizes | {"i": head + 1, "kv": kv}).items()
+        raw, facts = layer.scores(head), found["scores"].facts
         row, column = np.unravel_index(raw.argmax(), raw.shape)
-        facts = steps_by_name(trace, head)["scores"].facts
         assert facts["score"] == raw.max()
         assert (facts["query"], facts["key"]) == (trace.tokens.labels[row], trace.tokens.labels[column])
+        facts = found["scale"].facts
+        assert facts["spread_before"] == pytest.approx(raw.std())
+        assert facts["spread_after"] == pytest.approx(raw.std() * layer.scale, rel=1e-5)
+        assert found["softmax"].facts["empty"] == 0
+        assert 0 <= found["softmax"].facts["deviation"] <= 1e-6
+        assert found["split"].facts["difference"] == 0.0
+        assert found["output"].facts["difference"] <= 1e-5
 
 
-def test_scaling_shrinks_the_spread_by_the_scale(trace):
-    facts = steps_by_name(trace)["scale"].facts
-    assert facts["spread_before"] == pytest.approx(trace.layers[0].scores(0).std())
-    assert facts["spread_after"] == pytest.approx(facts["spread_before"] * trace.layers[0].scale, rel=1e-5)
+def by_words() -> mha.AttentionTrace:
+    """A bias that depends on words, and not on their positions."""
+    trace = trace_of_rule(bias=torch.ones(2, 3, 3))
+    return replace(trace, layers=(replace(trace.layers[0], about=Facts(bias="It depends on the words.")),))
 
 
 @pytest.mark.parametrize(
-    ("mask", "hidden"), [("full", 0), ("causal", 10), ("window:1", 12), ("padding:2", 10), ("prefix:2", 9)]
+    ("make", "said"),
+    [
+        (lambda: abc(), {"split": "why same", "mask": "none", "softmax": "why whole", "mix": "why"}),
+        (
+            lambda: abc(n_kv_heads=1, position="rotary", mask=EMPTY_ROWS),
+            {"split": "why same shared rotary", "mask": "why", "softmax": "why empty whole"},
+        ),
+        (lambda: abc(position="learned"), {"mask": "none"}),
+        (lambda: abc(position="alibi"), {"mask": "none biased"}),
+        (by_words, {"mask": "none by_words"}),
+        (lambda: trace_of_rule(bias=torch.ones(2, 3, 3)), {"mask": "none added"}),
+        (lambda: trace_of_rule(distance_bias=torch.ones(2, 5)), {"mask": "none added"}),
+        (lambda: trace_of_rule(soft_cap=5.0), {"mask": "none capped"}),
+        (lambda: trace_of_rule(sinks=torch.ones(2)), {"softmax": "sinks"}),
+        (lambda: trace_of_rule(scale=0.5), {"scale": "why"}),  # 1/√d_k
+        (lambda: trace_of_rule(scale=0.3), {"scale": "own"}),
+    ],
 )
-def test_hidden_cells_are_counted(mask, hidden):
-    facts = steps_by_name(mha.trace("a b c d e", h=2, d_model=4, mask=mask))["mask"].facts
-    assert (facts["hidden"], facts["cells"]) == (hidden, 25)
-
-
-@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "alibi"])
-def test_only_alibi_adds_to_the_scores(position):
-    notes = steps_by_name(mha.trace("a b c", h=2, d_model=4, position=position))["mask"].notes
-    assert ("biased" in notes) is (position == "alibi")
-
-
-def test_the_sentences_shown_are_true():
-    plain = steps_by_name(mha.trace("a b c", h=2, d_model=4))
-    assert [plain[name].notes for name in ("split", "mask", "softmax", "mix")] == [
-        ("why", "same"),
-        ("none",),
-        ("why", "whole"),
-        ("why",),
-    ]
-    special = steps_by_name(
-        mha.trace("a b c", h=2, d_model=4, n_kv_heads=1, position="rotary", mask=EMPTY_ROWS)
-    )
-    assert [special[name].notes for name in ("split", "mask", "softmax")] == [
-        ("why", "same", "shared", "rotary"),
-        ("why",),
-        ("why", "empty", "whole"),
-    ]
+def test_the_sentences_shown_are_true(make, said):
+    found = steps_by_name(make())
+    assert {name: sorted(found[name].notes) for name in said} == {
+        name: sorted(notes.split()) for name, notes in said.items()
+    }
+    own = said.get("scale") == "own"
+    assert ("sqrt" in found["scale"].formula) != own
+    assert ("0.3" in found["scale"].formula) == own
+    softmax, sunk = found["softmax"], "sinks" in said.values()
+    assert bool(softmax.wrong) != sunk
+    assert not sunk or 0 < softmax.facts["minimum"] <= softmax.facts["maximum"] < 1
 
 
 @pytest.mark.parametrize("mask", [None, "causal", EMPTY_ROWS, np.zeros((3, 3), bool)], ids=str)
 def test_the_softmax_over_the_whole_matrix_is_shown_as_the_mistake(mask):
-    trace = mha.trace("a b c", h=2, d_model=4, mask=mask, edits=[mha.edits.Temperature(temperature=0.4)])
+    trace = abc(mask=mask, edits=[mha.edits.Temperature(temperature=0.4)])
     step = steps_by_name(trace, 1)["softmax"]
     [wrong] = step.wrong
     scores = torch.tensor(trace.layers[0].masked(1)).double() / 0.4
@@ -293,29 +234,19 @@ def test_the_softmax_over_the_whole_matrix_is_shown_as_the_mistake(mask):
     np.testing.assert_allclose(wrong.frame, expected, rtol=1e-5)
     rows = expected.sum(1)
     assert (step.facts["least"], step.facts["most"]) == pytest.approx((float(rows.min()), float(rows.max())))
+    patched = abc(mask=mask, edits=[mha.edits.Weights(heads=1, rows=2)])
+    assert not steps_by_name(patched)["softmax"].wrong  # no softmax made these weights
 
 
-def test_weights_with_a_sink_or_patch_have_no_mistake_to_show():
-    assert not steps_by_name(trace_of_rule(sinks=torch.ones(2)))["softmax"].wrong
-    patched = mha.trace("a b c", h=2, d_model=4, edits=[mha.edits.Weights(heads=1, rows=2)])
-    assert not steps_by_name(patched)["softmax"].wrong
-
-
-def test_rows_that_see_nothing_are_counted_and_left_out_of_the_sums():
-    trace = mha.trace("a b c", h=2, d_model=4, mask=EMPTY_ROWS)
-    found = steps_by_name(trace)
-    assert found["mask"].facts["hidden"] == 6
-    assert found["softmax"].facts["empty"] == 1
+@pytest.mark.parametrize(
+    ("mask", "hidden", "empty"),
+    [("full", 0, 0), ("causal", 3, 0), ("window:0", 6, 0), ("padding:2", 6, 0), (EMPTY_ROWS, 6, 1)],
+)
+def test_hidden_cells_and_rows_that_see_nothing_are_counted_and_left_out_of_the_sums(mask, hidden, empty):
+    found = steps_by_name(abc(mask=mask))
+    assert (found["mask"].facts["hidden"], found["mask"].facts["cells"]) == (hidden, 9)
+    assert found["softmax"].facts["empty"] == empty
     assert found["softmax"].facts["deviation"] <= 1e-6
-    np.testing.assert_array_equal(values(found["softmax"].after)["weights"][1], 0.0)
-
-
-def test_rows_sum_to_one_both_splits_agree_and_all_heads_sum_to_the_output(trace):
-    found = steps_by_name(trace)
-    assert found["softmax"].facts["empty"] == 0
-    assert 0 <= found["softmax"].facts["deviation"] <= 1e-6
-    assert found["split"].facts["difference"] == 0.0
-    assert found["output"].facts["difference"] <= 1e-5
 
 
 # Models whose attention is not the plain one
@@ -327,56 +258,30 @@ def trace_of_rule(**rule) -> mha.AttentionTrace:
     return mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c"], rule=mha.ScoreRule(**rule))
 
 
-def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
-    step = steps_by_name(trace_of_rule(scale=0.3))["scale"]
-    assert step.notes == ("own",)
-    assert "sqrt" not in step.formula
-    assert "0.3" in step.formula
-    assert steps_by_name(trace_of_rule(scale=0.5))["scale"].notes == ("why",)
-
-
-def test_a_bias_that_depends_on_words_is_not_called_positional():
-    trace = trace_of_rule(bias=torch.ones(2, 3, 3))
-    layer = replace(trace.layers[0], about=Facts(bias="It depends on the words."))
-    assert set(steps_by_name(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
-
-
-def test_bias_cap_and_sinks_are_named():
-    assert set(steps_by_name(trace_of_rule(bias=torch.ones(2, 3, 3)))["mask"].notes) == {"none", "added"}
-    assert set(steps_by_name(trace_of_rule(distance_bias=torch.ones(2, 5)))["mask"].notes) == {
-        "none",
-        "added",
-    }
-    assert set(steps_by_name(trace_of_rule(soft_cap=5.0))["mask"].notes) == {"none", "capped"}
-    sunk = steps_by_name(trace_of_rule(sinks=torch.ones(2)))["softmax"]
-    assert sunk.notes == ("sinks",)
-    assert 0 < sunk.facts["minimum"] <= sunk.facts["maximum"] < 1
+def abc(**settings) -> mha.AttentionTrace:
+    return mha.trace("a b c", h=2, d_model=4, **settings)
 
 
 # Two texts: 7 tokens look at 11 others
 
 
 def test_the_steps_take_keys_and_values_from_the_other_text(projected_cross):
-    found = {step.name: step for step in steps(projected_cross, layer=0, head=5)}
-    assert len(found) == 9
+    found, sides = steps_by_name(projected_cross, 5), projected_cross.sides
+    assert [*found] == [*SHOWN]
     project = found["project"]
-    assert [(drawn.symbol, drawn.name, drawn.frame.shape) for drawn in project.before] == [
-        ("X", "x", (7, 13)),
-        ("Y", "x_v", (11, 13)),
-    ]
-    assert [[*drawn.frame.index] for drawn in project.after] == [
-        [*projected_cross.sides.queries.labels],
-        [*projected_cross.sides.keys.labels],
-        [*projected_cross.sides.keys.labels],
-    ]
-    assert project.formula.count("{X}") == 1
-    assert project.formula.count("{Y}") == 2
-    assert r"\underset{11 \times 13}{Y}" in project.formula
-    assert r"\underset{7 \times 13}{X}" in project.formula
+    assert [(drawn.symbol, drawn.name) for drawn in project.before] == [("X", "x"), ("Y", "x_v")]
+    keys = [*sides.keys.labels]
+    assert [[*drawn.frame.index] for drawn in project.after] == [[*sides.queries.labels], keys, keys]
+    assert (project.formula.count("{X}"), project.formula.count("{Y}")) == (1, 2)
     assert project.notes == ("why", "cross")
-    assert r"\underset{7 \times 11}{A_{6}}" in found["softmax"].formula
-    assert "s_{mM}" in found["softmax"].formula
-    assert r"\underset{11 \times 5}{V_{2}}" in found["mix"].formula
+    for name, part in (
+        ("project", r"\underset{11 \times 13}{Y}"),
+        ("project", r"\underset{7 \times 13}{X}"),
+        ("softmax", r"\underset{7 \times 11}{A_{6}}"),
+        ("softmax", "s_{mM}"),
+        ("mix", r"\underset{11 \times 5}{V_{2}}"),
+    ):
+        assert part in found[name].formula
     assert found["split"].facts["difference"] < 1e-5
     largest = found["output"].after[1].frame.abs().to_numpy().max()
     assert found["output"].facts["difference"] < 1e-6 * largest
@@ -388,12 +293,10 @@ def test_a_layer_in_half_precision_has_all_steps(dtype):
     trace = mha.trace("the old cat", h=3, d_model=12)
     [layer] = trace.layers
     tensors = {name: tensor.to(dtype) for name, tensor in layer.tensors.items()}
-    projections = mha.Projections(
-        *(matrix if matrix is None else matrix.to(dtype) for matrix in layer.projections)
-    )
+    projections = mha.Projections(*(one if one is None else one.to(dtype) for one in layer.projections))
     assert projections.b_o is not None
     found = steps_by_name(replace(trace, layers=(replace(layer, tensors=tensors, projections=projections),)))
-    assert [*found] == NAMES
+    assert [*found] == [*SHOWN]
     assert 0 < found["output"].facts["difference"] < 0.05
 
 
@@ -418,17 +321,15 @@ def layer_of(order: str) -> mha.LayerTrace:
     """A layer of three tokens with these adjustments: n(orm), r(otation), s(cale), c(lip)."""
     torch.manual_seed(3)
     x = torch.randn(3, D_MODEL)
-    matrices = [torch.randn(D_MODEL, n) for n in (N_HEADS * D_K, N_KV * D_K, N_KV * D_V)]
-    made = [
-        (x @ w).unflatten(1, (n, -1)).transpose(0, 1)
-        for w, n in zip(matrices, (N_HEADS, N_KV, N_KV), strict=True)
-    ]
+    sizes = [(N_HEADS, D_K), (N_KV, D_K), (N_KV, D_V)]
+    matrices = [torch.randn(D_MODEL, n * width) for n, width in sizes]
+    q, k, v = ((x @ w).unflatten(1, size).transpose(0, 1) for w, size in zip(matrices, sizes, strict=True))
     angle = torch.arange(3)[:, None] * torch.tensor([1.0, 0.3, 0.1]).repeat(2)
     code = RotaryCode("half", angle.cos(), angle.sin())
     known = {"n": Norm("RMSNorm", "head"), "r": Rotary("half", D_K), "s": Factor(0.25), "c": Clip(0.7)}
     does = {"n": rms, "r": code.rotate, "s": lambda t: t * 0.25, "c": lambda t: t.clamp(-0.7, 0.7)}
-    tensors, about = {"x": x, "v": made[2]}, Facts()
-    for name, now in zip("qk", made, strict=False):
+    tensors, about = {"x": x, "v": v}, Facts()
+    for name, now in (("q", q), ("k", k)):
         if order and order[0] != "r":
             tensors[f"{name}_linear"] = now
         for at, letter in enumerate(order):
@@ -444,13 +345,11 @@ def layer_of(order: str) -> mha.LayerTrace:
     if order.strip("r"):
         steps = tuple(known[letter] for letter in order)
         about = replace(about, adjustments=Adjustments(steps, steps))
-    projections = mha.Projections(*matrices)
-    return mha.LayerTrace(tensors, projections=projections, about=about)
+    return mha.LayerTrace(tensors, projections=mha.Projections(*matrices), about=about)
 
 
 def adjusted_steps(layer: mha.LayerTrace, head: int = 3) -> dict:
-    trace = mha.AttentionTrace(TOKENS, (layer,), {"name": "by hand"})
-    return {step.name: step for step in steps(trace, layer=0, head=head)}
+    return steps_by_name(mha.AttentionTrace(TOKENS, (layer,), {"name": "by hand"}), head)
 
 
 @pytest.mark.parametrize("order", ["nr", "rn", "r", "s", "cr", "n"])
@@ -482,35 +381,29 @@ def test_the_products_and_their_adjustments_are_separate_steps(order):
         ("rn", [r"\text{RoPE}", r"Q''_{4}", r"\text{RMSNorm}", "Q_{4}"], ("why", "rotary", "norm")),
         ("s", [r"\cdot\, 0.25", "Q_{4}"], ("why", "scale")),
         ("cr", [r"\pm 0.7", "Q''_{4}", r"\text{RoPE}", "Q_{4}"], ("why", "clip", "rotary")),
+        ("", [], ()),
     ],
 )
-def test_the_formula_names_the_adjustments_in_order(order, formula, notes):
-    step = adjusted_steps(layer_of(order))["adjust"]
+def test_the_formula_names_the_adjustments_in_order_and_x_w_is_not_called_q(order, formula, notes):
+    found = adjusted_steps(layer_of(order))
+    project, split = found["project"], found["split"]
+    assert ("adjust" in found) == ("{Q'}" in split.formula) == bool(order)
+    assert ("before" in project.notes) == bool(order)
+    mark = "'" if order else ""
+    for letter in (f"Q{mark}", f"K{mark}", "V"):
+        assert f"{{{letter}}}" in project.formula
+    assert "W^Q'" not in project.formula
+    assert [drawn.symbol for drawn in project.after] == (["Q′", "K′", "V"] if order else ["Q", "K", "V"])
+    if not order:
+        return
+    assert project.facts["difference"] <= 1e-5
+    step = found["adjust"]
     places = [step.formula.index(part) for part in formula]
     assert places == sorted(places)
     assert "Q'_{4}" in step.formula.split(formula[0])[0]
     assert "K'_{2}" in step.formula
     assert "V" not in step.formula
     assert step.notes == notes
-
-
-def test_without_adjustments_there_is_no_step_and_no_prime():
-    found = adjusted_steps(layer_of(""))
-    assert "adjust" not in found
-    assert "'" not in found["project"].formula
-    assert found["project"].notes == ("why",)
-    assert [drawn.symbol for drawn in found["project"].after] == ["Q", "K", "V"]
-
-
-def test_with_adjustments_x_w_is_called_the_product_and_not_q():
-    found = adjusted_steps(layer_of("nr"))
-    assert "{Q'}" in found["project"].formula
-    assert "{K'}" in found["project"].formula
-    assert "{V}" in found["project"].formula
-    assert "W^Q'" not in found["project"].formula
-    assert "{Q'}" in found["split"].formula
-    assert "before" in found["project"].notes
-    assert found["project"].facts["difference"] <= 1e-5
 
 
 def test_a_wrong_matrix_is_detected():

@@ -1,6 +1,6 @@
 """Every layer has the properties of attention, never changes, and computes any part of its matrices."""
 
-from types import MappingProxyType
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,20 +37,16 @@ def test_the_sizes_are_those_of_the_setting(setting, trace):
     spec = mha.AttentionSpec(
         setting["d_model"], setting["h"], setting.get("n_kv_heads"), setting["d_k"], setting["d_v"]
     )
+    h, kv, d_k, d_v, d_model = spec.n_heads, spec.n_kv_heads, spec.d_k, spec.d_v, spec.d_model
     assert len(trace.layers) == setting.get("layers", 1)
     for layer in trace.layers:
-        assert layer.x.shape == (7, spec.d_model)
-        assert layer.q.shape == (spec.n_heads, 7, spec.d_k)
-        assert layer.k.shape == (spec.n_kv_heads, 7, spec.d_k)
-        assert layer.v.shape == (spec.n_kv_heads, 7, spec.d_v)
-        assert layer.weights().shape == (spec.n_heads, 7, 7)
-        assert layer.output().shape == (spec.n_heads, 7, spec.d_v)
-        assert layer.concat().shape == (7, spec.n_heads * spec.d_v)
-        assert layer.contribution().shape == (spec.n_heads, 7, spec.d_model)
-        assert layer.result().shape == (7, spec.d_model)
-        assert (layer.n_heads, layer.n_kv_heads, layer.n_query, layer.n_key, layer.d_k, layer.d_v) == (
-            spec.n_heads, spec.n_kv_heads, 7, 7, spec.d_k, spec.d_v,
-        )  # fmt: skip
+        sizes = [layer.x, layer.q, layer.k, layer.v, layer.weights(), layer.output(), layer.concat()]
+        assert [one.shape for one in (*sizes, layer.contribution(), layer.result())] == [
+            *((7, d_model), (h, 7, d_k), (kv, 7, d_k), (kv, 7, d_v), (h, 7, 7), (h, 7, d_v), (7, h * d_v)),
+            *((h, 7, d_model), (7, d_model)),
+        ]
+        assert (layer.n_heads, layer.n_kv_heads, layer.n_query, layer.n_key) == (h, kv, 7, 7)
+        assert (layer.d_k, layer.d_v) == (d_k, d_v)
 
 
 def test_each_row_sums_to_one_or_to_zero_when_nothing_is_left(setting, trace):
@@ -67,34 +63,17 @@ def test_each_row_sums_to_one_or_to_zero_when_nothing_is_left(setting, trace):
         assert np.isfinite(layer.scores()).all()
 
 
-def test_scores_are_the_products_of_queries_and_keys(trace):
+def test_each_matrix_follows_from_the_one_before(setting, trace):
     for layer in trace.layers:
         scores = layer.q @ per_key_head(layer, layer.k).swapaxes(1, 2)
         assert_close(layer.scores(), scores, 1e-5)
         assert_close(layer.scaled(), scores / layer.d_k**0.5, 1e-5)
-
-
-def test_weights_times_values_are_the_output(trace):
-    for layer in trace.layers:
         assert_close(layer.weights() @ per_key_head(layer, layer.v), layer.output())
-
-
-def test_the_heads_side_by_side_are_the_concat(trace):
-    for layer in trace.layers:
         assert_close(layer.concat(), np.concatenate(list(layer.output()), axis=1), 0)
-
-
-def test_the_contributions_of_the_heads_and_the_bias_sum_to_the_result(setting, trace):
-    for layer in trace.layers:
-        bias = layer.projections.b_o
-        assert (bias is not None) == setting.get("bias", True)
-        total = layer.contribution().sum(0) + (0 if bias is None else bias.numpy())
-        assert_close(total, layer.result(), 1e-5)
-        assert_close(
-            layer.concat() @ layer.projections.w_o.numpy(),
-            total - (0 if bias is None else bias.numpy()),
-            1e-5,
-        )
+        assert (layer.projections.b_o is not None) == setting.get("bias", True)
+        bias = layer.projections.b_o.numpy() if setting.get("bias", True) else 0
+        assert_close(layer.contribution().sum(0) + bias, layer.result(), 1e-5)
+        assert_close(layer.concat() @ layer.projections.w_o.numpy() + bias, layer.result(), 1e-5)
 
 
 def test_queries_keys_and_values_are_projections_of_x(setting, trace):
@@ -144,19 +123,6 @@ CROPS = [slice(-3, None), slice(0, 7, 3), [6, 0, 3]]
 
 
 @pytest.mark.parametrize("rows", CROPS, ids=str)
-def test_some_rows_and_keys_are_a_crop_of_the_whole(rows, trace):
-    layer = trace.layers[-1]
-    keys = [5, 1]
-    for name in PER_HEAD:
-        read = getattr(layer, name)
-        assert_close(read(rows=rows), read()[:, rows])
-        assert_close(read(0, rows=rows), read(0)[rows])
-        if name in CELLS:
-            assert_close(read(rows=rows, keys=keys), read()[:, rows][..., keys])
-            assert_close(read(0, keys=slice(1, 3)), read(0)[:, 1:3])
-
-
-@pytest.mark.parametrize("rows", CROPS, ids=str)
 def test_a_crop_is_a_crop_for_rules_made_by_hand_too(rows, rule, make_layer):
     layer = make_layer(rule)
     for name in CELLS:
@@ -189,31 +155,18 @@ def test_for_an_output_and_a_column_of_a_long_text_no_matrix_is_whole(normal, al
 # What is kept of a pass
 
 
-def test_an_item_of_a_batch_does_not_hold_the_batch(normal):
-    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
-    x = normal(13, 7, 15)
-    layer = mha.LayerTrace.of(module(x), x=x, item=11)
-    assert sum(t.untyped_storage().nbytes() for t in layer.tensors.values()) <= 1.5 * 3 * 7 * 15 * 4
-
-
-def test_the_item_that_was_asked_for_is_kept(normal):
-    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
-    x, mask = normal(5, 7, 15), normal(5, 1, 7, 7) > -1
+def test_the_item_of_a_batch_that_was_asked_for_is_kept_without_the_others_and_their_gradients(normal):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3))
+    x, mask = normal(13, 7, 15), normal(13, 1, 7, 7) > -1
     layer = mha.LayerTrace.of(module(x, mask=mask), x=x, projections=module.projections(), item=3)
     alone = module(x[3:4], mask=mask[3:4])
     assert_close(layer.x, x[3], 0)
-    assert_close(layer.q, alone.q[0])
-    assert_close(layer.result(), alone.output[0])
+    assert_close(layer.q, alone.q[0].detach())
+    assert_close(layer.result(), alone.output[0].detach())
     assert (layer.allowed() == mask[3].numpy()).all()
-
-
-def test_gradients_end_at_the_trace(normal):
-    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3))
-    x = normal(1, 7, 15)
-    layer = mha.LayerTrace.of(module(x), x=x, projections=module.projections())
+    assert sum(t.untyped_storage().nbytes() for t in layer.tensors.values()) <= 1.5 * 4 * 7 * 15 * 4
     assert not any(t.requires_grad for t in layer.tensors.values())
     assert not any(getattr(layer.projections, name).requires_grad for name in layer.projections.known)
-    assert_close(layer.result(), module(x).output[0].detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
@@ -232,20 +185,6 @@ def test_a_layer_of_another_precision_can_be_read(dtype, make_layer):
 # What V is made of, where that is not X
 
 
-def test_v_is_made_of_its_own_input_where_it_has_one(own_values):
-    usual, own = own_values.layers
-    assert usual.x_v is None
-    for name, source in (("q", own.x), ("k", own.x), ("v", own.x_v)):
-        weight, bias = (getattr(own.projections, f"{part}_{name}").numpy() for part in "wb")
-        assert_close(np.hstack(list(getattr(own, name))), source @ weight + bias, 1e-5)
-    with pytest.raises(ValueError, match="read-only"):
-        own.x_v[...] = 0
-
-
-def test_a_small_model_makes_v_of_x_in_each_layer(glass_box):
-    assert [layer.x_v for layer in glass_box.layers] == [None, None]
-
-
 @pytest.mark.parametrize("n_kv_heads", [1, 3])
 def test_values_of_their_own_are_what_v_is_made_of_and_nothing_else(n_kv_heads, normal):
     spec = mha.AttentionSpec(11, 3, n_kv_heads=n_kv_heads, d_k=5, d_v=13)
@@ -260,42 +199,31 @@ def test_values_of_their_own_are_what_v_is_made_of_and_nothing_else(n_kv_heads, 
     assert torch.equal(module(x, context, context).output, usual.output)
     layer = mha.LayerTrace.of(made, x=x, x_v=values, projections=module.projections(), item=1)
     assert_close(layer.x_v, values[1], 0)
+    assert not layer.x_v.flags.writeable
     assert_close(layer.result(), made.output[1])
 
 
 # Log-sum-exps and columns
 
 
-def test_a_layers_weights_and_outputs_are_torchs(rule, make_layer):
-    layer = make_layer(rule)
-    masked = torch.from_numpy(layer.masked().astype(np.float64) / rule.temperature)
+def test_a_log_sum_exp_is_torchs(rule, make_layer):
+    layer = make_layer(replace(rule, temperature=2.5))
+    masked = torch.from_numpy(layer.masked().astype(np.float64) / 2.5)
     if rule.sinks is not None:
-        sinks = (rule.sinks.double() / rule.temperature)[:, None, None].expand(-1, layer.n_query, 1)
+        sinks = (rule.sinks.double() / 2.5)[:, None, None].expand(-1, layer.n_query, 1)
         masked = torch.cat([masked, sinks], -1)
-    expected = torch.logsumexp(masked, -1)
-    assert np.allclose(layer.log_sum_exp(), expected.numpy(), atol=1e-12)
+    assert np.allclose(layer.log_sum_exp(), torch.logsumexp(masked, -1).numpy(), atol=1e-12)
 
 
-def test_a_sink_is_divided_by_the_temperature_too(make_layer, normal):
-    layer = make_layer(mha.ScoreRule(sinks=normal(6), temperature=2.5))
-    for head in range(6):
-        row = np.append(layer.masked(head)[3], layer.rule.sinks[head]).astype(np.float64) / 2.5
-        assert layer.log_sum_exp(head)[3] == pytest.approx(np.log(np.exp(row).sum()), abs=1e-12)
-
-
-def test_a_column_is_that_of_the_matrix_for_every_rule(rule, make_layer):
-    layer = make_layer(rule)
-    for key in (0, 3, 6):
-        np.testing.assert_allclose(layer.column(key), layer.weights()[:, :, key], atol=2e-6)
-
-
-def test_a_column_is_the_same_in_blocks(rule, make_layer, monkeypatch):
+def test_a_column_is_that_of_the_matrix_for_every_rule_also_in_blocks(rule, make_layer, monkeypatch):
     whole = make_layer(rule)
-    expected = whole.log_sum_exp(), whole.column(4)
-    layer = make_layer(rule)
-    monkeypatch.setattr(functional, "CELLS", 2 * layer.n_key)  # two rows of a head
-    np.testing.assert_allclose(layer.log_sum_exp(), expected[0], atol=1e-12)
-    np.testing.assert_allclose(layer.column(4), expected[1], atol=1e-7)
+    expected = whole.log_sum_exp()
+    for cells in (functional.CELLS, 2 * whole.n_key):  # all rows, two rows of a head
+        layer = make_layer(rule)
+        monkeypatch.setattr(functional, "CELLS", cells)
+        np.testing.assert_allclose(layer.log_sum_exp(), expected, atol=1e-12)
+        for key in (0, 3, 6):
+            np.testing.assert_allclose(layer.column(key), whole.weights()[:, :, key], atol=2e-6)
 
 
 def test_a_column_is_computed_once_for_each_head(make_layer, monkeypatch):
@@ -335,8 +263,12 @@ def test_rows_and_keys_are_picked_as_by_numpy(known):
         assert layer.kv_head(-1) == 2
 
 
-def test_rows_and_keys_that_do_not_exist_are_refused_by_every_method(refused):
+def test_rows_keys_and_heads_that_do_not_exist_are_refused_by_every_method(refused):
     layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
+    for name in (*PER_HEAD, "kv_head", "head_index"):
+        error = refused(getattr(layer, name), 3)
+        assert str(error) == "This layer has heads 0 to 2; head 3 was asked for."
+        assert error.fixes == ({"head": 2},)
     for name in PER_HEAD:
         error = refused(getattr(layer, name), 0, rows=[9])
         assert str(error) == "This layer has rows 0 to 3; row 9 was asked for."
@@ -344,14 +276,6 @@ def test_rows_and_keys_that_do_not_exist_are_refused_by_every_method(refused):
         assert "keys 0 to 3; key -5" in str(refused(getattr(layer, name), keys=-5))
     assert "key 4 was asked for" in str(refused(layer.column, 4))
     assert str(refused(layer.weights, [0, 1])) == "head is a whole number; got [0, 1]."
-
-
-def test_a_head_that_does_not_exist_is_refused_by_every_method(refused):
-    layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
-    for name in (*PER_HEAD, "kv_head", "head_index"):
-        error = refused(getattr(layer, name), 3)
-        assert str(error) == "This layer has heads 0 to 2; head 3 was asked for."
-        assert error.fixes == ({"head": 2},)
 
 
 def test_unknown_facts_of_a_layer_are_named(normal, refused):
@@ -392,21 +316,17 @@ def test_unknown_matrices_are_refused_with_the_known_ones(known_by_weights, refu
     assert "not known" in str(refused(token.mixture, known_by_weights, 0, layer=0, head=0))
 
 
-def test_matrices_from_weights_only_equal_those_from_q_and_k(by_kind):
+def test_measures_of_a_layer_of_weights_alone_are_those_of_the_whole_layer(by_kind):
     full = mha.AttentionTrace(TEXT, (by_kind("encoder"),), {"name": "by hand"}).part("encoder")
-    own = mha.LayerTrace(MappingProxyType({"weights": torch.from_numpy(full.layers[0].weights().copy())}))
+    [layer] = full.layers
+    own = mha.LayerTrace({"weights": torch.from_numpy(layer.weights().copy())})
     bare = mha.AttentionTrace(TEXT, (own,), {"name": "by hand"})
     for at in range(7):
-        np.testing.assert_allclose(own.column(at), full.layers[0].column(at), atol=1e-6)
+        assert_close(own.column(at), layer.column(at))
         for see in (token.row_of, token.column_of):
-            np.testing.assert_allclose(
-                see(bare, at, layer=0).weights, see(full, at, layer=0).weights, atol=1e-6
-            )
-    np.testing.assert_allclose(patterns.metrics(own), patterns.metrics(full.layers[0]), atol=1e-6)
-    np.testing.assert_allclose(patterns.similarity(own), patterns.similarity(full.layers[0]), atol=1e-3)
-    ours, theirs = overview.overview(bare), overview.overview(full)
-    np.testing.assert_allclose(ours.thumbs[0], theirs.thumbs[0], atol=1e-6)
-    together = np.concatenate([block.weights for block in patterns.blocks(own)], axis=1)
-    np.testing.assert_array_equal(together, own.weights())
+            assert_close(see(bare, at, layer=0).weights, see(full, at, layer=0).weights)
+    assert_close(patterns.metrics(own), patterns.metrics(layer))
+    assert_close(patterns.similarity(own), patterns.similarity(layer), 1e-3)
+    assert_close(overview.overview(bare).thumbs[0], overview.overview(full).thumbs[0])
     # Short texts travel as their weights, whatever else is known.
-    assert pack([Panel("", TEXT.labels, {0: own})]) == pack([Panel("", TEXT.labels, {0: full.layers[0]})])
+    assert pack([Panel("", TEXT.labels, {0: own})]) == pack([Panel("", TEXT.labels, {0: layer})])

@@ -24,10 +24,8 @@ def make_mixer(**changed) -> MixerTrace:
     draw = torch.Generator().manual_seed(4)
     mixing = torch.randn(HEADS, TOKENS, TOKENS, generator=draw).tril()
     v = torch.randn(HEADS, TOKENS, WIDTH, generator=draw)
-    gate, bias = (
-        torch.rand(HEADS, TOKENS, WIDTH, generator=draw),
-        torch.randn(HEADS, 1, WIDTH, generator=draw),
-    )
+    gate = torch.rand(HEADS, TOKENS, WIDTH, generator=draw)
+    bias = torch.randn(HEADS, 1, WIDTH, generator=draw)
     tensors = {"v": v, "output": gate * (mixing @ v) + bias, "gate": gate, "bias": bias}
     settings = {"rule": "gated delta rule", "name": "layers.0", "convolution": 4}
     settings |= {"matrices": lambda heads: mixing[list(heads)]}

@@ -92,12 +92,6 @@ def test_a_trace_copies_no_matrix_until_somebody_asks(family):
     assert (shape in made.shapes) == (family == "gpt_neox")
 
 
-def test_matrices_of_a_model_on_the_cpu_are_not_copied(layer):
-    module, trace = layer
-    assert trace.projections.w_o.data_ptr() == module.o.weight.data_ptr()
-    assert trace.projections.w_q.data_ptr() == module.qkv.weight.data_ptr()
-
-
 @pytest.mark.parametrize("name", [name for name in SYMBOLS if name not in ("w_o_a", "w_o_b")])
 def test_a_changed_matrix_is_refused_by_name(layer, name, refused):
     module, trace = layer
@@ -114,7 +108,10 @@ def test_a_changed_matrix_is_refused_by_name(layer, name, refused):
 
 def test_only_results_that_need_a_changed_matrix_are_refused(layer, refused):
     module, trace = layer
-    output, contribution = trace.output(), trace.contribution()
+    output = trace.output()
+    other = trace.projections._replace(w_q=torch.zeros(14, 14))
+    assert other.w_q.sum() == 0
+    assert torch.equal(other.w_k, trace.projections.w_k)
     train(module)
     for view in (
         trace.contribution,
@@ -125,7 +122,7 @@ def test_only_results_that_need_a_changed_matrix_are_refused(layer, refused):
         assert "has changed it" in str(refused(view))
     assert (trace.output() == output).all()
     again = mha.LayerTrace.of(module(torch.randn(1, 3, 14)), projections=module.projections())
-    assert again.contribution().shape == contribution.shape
+    assert again.projections.w_o.data_ptr() == module.o.weight.data_ptr()  # on the CPU nothing is copied
 
 
 def test_a_file_has_matrices_of_its_own(layer, tmp_path, refused):
@@ -139,17 +136,18 @@ def test_a_file_has_matrices_of_its_own(layer, tmp_path, refused):
 
 
 def test_an_earlier_copy_stays():
-    whole, columns = torch.randn(6, 8), [1, 4]
+    with torch.inference_mode():
+        whole, columns = torch.randn(6, 8), [1, 4]
     parts = {
         name: Part(of, lambda rows: rows[:, columns]) for name, of in (("w_q", whole), ("b_q", whole[0]))
     }
     known = ModelProjections(parts)
     matrix, bias = whole[:, columns], whole[0][columns]
-    assert torch.equal(known.w_q, matrix)
-    assert torch.equal(known.b_q, bias)
-    whole.zero_()
-    assert torch.equal(known.w_q, matrix)
-    assert torch.equal(known.b_q, bias)
+    for _ in range(2):
+        assert torch.equal(known.w_q, matrix)
+        assert torch.equal(known.b_q, bias)
+        with torch.inference_mode():
+            whole.zero_()
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
@@ -159,20 +157,6 @@ def test_a_copy_has_its_own_matrices(layer, copied):
     assert type(made) is Projections
     train(module)
     assert torch.equal(made.w_q, before)
-
-
-def test_one_of_them_can_be_replaced(layer):
-    _, trace = layer
-    other = trace.projections._replace(w_q=torch.zeros(14, 14))
-    assert other.w_q.sum() == 0
-    assert torch.equal(other.w_k, trace.projections.w_k)
-    assert torch.equal(other[1], trace.projections[1])
-
-
-def test_matrices_of_inference_mode_are_shown():
-    with torch.inference_mode():
-        matrix = torch.randn(3, 4)
-    assert torch.equal(ModelProjections({"w_q": matrix}).w_q, matrix)
 
 
 @pytest.mark.parametrize("changed", [0, 1])

@@ -3,16 +3,12 @@
 import copy
 import errno
 import json
-import multiprocessing
 import os
 import pickle
 import random
 import resource
 import stat
 import struct
-import sys
-import types
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -24,18 +20,18 @@ from safetensors.torch import save_file
 import mha_core as mha
 from mha_core import device
 from mha_core.attention.module import Projections
-from mha_core.attention.positions import alibi
 from mha_core.traces import storage
 
 
 def assert_same(one, other):
     """Assert that two traces are equal to the last bit."""
-    assert one.tokens == other.tokens
+    for name in ("tokens", "source", "answers", "questions"):
+        assert getattr(one, name) == getattr(other, name)
     assert one.tokens.labels == other.tokens.labels
-    assert one.source == other.source
-    assert one.answers == other.answers
-    assert len(one.layers) == len(other.layers)
     for ours, theirs in zip(one.layers, other.layers, strict=True):
+        for name in ("kind", "name", "about", "sides"):
+            assert getattr(ours, name) == getattr(theirs, name)
+        assert ours.sides.same == theirs.sides.same
         for first, second in (
             (ours.tensors, theirs.tensors),
             (ours.rule.tensors(), theirs.rule.tensors()),
@@ -68,40 +64,17 @@ def test_a_saved_trace_loads_exactly(trace, tmp_path):
     assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
-def test_a_shared_rule_is_loaded_for_each_layer(rule, make_layer, tmp_path):
-    layers = (make_layer(rule), make_layer(rule, seed=1))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_a_shared_rule_is_loaded_for_each_layer(rule, dtype, make_layer, tmp_path):
+    layers = (make_layer(rule, dtype=dtype), make_layer(rule, dtype=dtype, seed=1))
     trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
     trace.save(tmp_path / "t.safetensors")
     assert_same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_every_field_of_a_rule_is_saved(dtype, make_layer, normal, tmp_path):
-    rule = mha.ScoreRule(
-        scale=0.1 + 0.2,
-        soft_cap=1 / 3,
-        bias=normal(6, 7, 7),
-        distance_bias=alibi(6, 7, 7),
-        mask=normal(7, 7) > -1,
-        sinks=normal(6),
-        temperature=0.7,
-    )
-    trace = mha.AttentionTrace(mha.words("a b c d e f g"), (make_layer(rule, dtype=dtype),), "by hand")
-    trace.save(tmp_path / "t.safetensors")
-    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
-
-
-def test_a_trace_without_x_and_projections_comes_back(normal, tmp_path):
-    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
-    layer = mha.LayerTrace.of(module(normal(2, 3, 15)), item=1)
-    trace = mha.AttentionTrace(mha.words("動物 <s> é"[:6]), (layer,), {"name": "unknown", "seed": None})
-    trace.save(tmp_path / "t.safetensors")
-    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
-
-
 @pytest.fixture
-def trace_with_answers(own_values) -> mha.AttentionTrace:
-    """A trace with answers, with questions, and with a word that its source does not know."""
+def with_answers(own_values) -> mha.AttentionTrace:
+    """Values of an input of their own, answers, questions, and a word that the source does not know."""
     nouns = ((("[CLS]", 0.5), ("dog", 0.25)), None, (("cat", 1.0),), None, None)
     tokens = replace(own_values.tokens, unknown=(1, 4))
     layers = tuple(replace(layer, sides=mha.Sides(tokens, tokens)) for layer in own_values.layers)
@@ -109,42 +82,35 @@ def trace_with_answers(own_values) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, layers, own_values.source, nouns, questions=questions)
 
 
-def test_values_of_their_own_answers_questions_and_unknown_words_come_back(trace_with_answers, tmp_path):
-    trace_with_answers.save(tmp_path / "t.safetensors")
-    loaded = mha.load(tmp_path / "t.safetensors")
-    assert_same(loaded, trace_with_answers)
-    assert loaded.tokens.unknown == (1, 4)
-    assert loaded.answers == trace_with_answers.answers
-    assert loaded.questions == trace_with_answers.questions
-    assert [layer.x_v is None for layer in loaded.layers] == [True, False]
-    assert loaded.layers[1].x_v.tobytes() == trace_with_answers.layers[1].x_v.tobytes()
+@pytest.fixture
+def little_known(normal) -> mha.AttentionTrace:
+    """Neither x nor matrices are known."""
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    layer = mha.LayerTrace.of(module(normal(2, 3, 15)), item=1)
+    return mha.AttentionTrace(mha.words("動物 <s> é"[:6]), (layer,), {"name": "unknown", "seed": None})
 
 
-def test_sides_kinds_names_and_facts_come_back(translation, tmp_path):
-    translation.save(tmp_path / "t.safetensors")
-    loaded = mha.load(tmp_path / "t.safetensors")
-    assert loaded.tokens == translation.tokens
-    assert [layer.sides for layer in loaded.layers] == [layer.sides for layer in translation.layers]
-    for ours, theirs in zip(translation.layers, loaded.layers, strict=True):
-        assert (ours.kind, ours.name, ours.about) == (theirs.kind, theirs.name, theirs.about)
-        np.testing.assert_array_equal(ours.weights(), theirs.weights())
-
-
-def test_a_layer_known_by_its_weights_comes_back(known_by_weights, weights, tmp_path):
-    known_by_weights.save(tmp_path / "t.safetensors")
-    [layer] = mha.load(tmp_path / "t.safetensors").layers
-    assert set(layer.tensors) == {"weights"}
-    assert torch.equal(layer.tensors["weights"], weights)
-
-
-def test_a_matrix_and_its_transpose_in_one_memory_come_back(normal, tmp_path):
-    """Tied weights: both have the address, the shape and the type of the other, but not its strides."""
+@pytest.fixture
+def tied(normal) -> mha.AttentionTrace:
+    """A matrix and its transpose in one memory, and two layers that share all: other strides, one address."""
     module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
     w_q = normal(15, 15)
-    layer = mha.LayerTrace.of(module(normal(1, 3, 15)), projections=Projections(w_q, w_q.mT))
-    trace = mha.AttentionTrace(mha.words("a b c"), (layer,), "tied")
-    trace.save(tmp_path / "t.safetensors")
-    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
+    made = [
+        (module(normal(1, 3, 15)), Projections(w_q, w_q.mT)),
+        *[(module(normal(1, 3, 15)), module.projections())] * 2,
+    ]
+    layers = tuple(mha.LayerTrace.of(attended, projections=known) for attended, known in made)
+    return mha.AttentionTrace(mha.words("a b c"), layers, "tied")
+
+
+@pytest.mark.parametrize("name", ["with_answers", "little_known", "tied", "translation", "known_by_weights"])
+def test_a_trace_of_every_kind_loads_exactly_and_over_the_file_it_came_from(name, request, tmp_path):
+    trace, path = request.getfixturevalue(name), tmp_path / "t.safetensors"
+    trace.save(path)
+    loaded = mha.load(path)
+    assert_same(loaded, trace)
+    loaded.save(path)
+    assert_same(mha.load(str(path)), trace)
 
 
 def test_a_mask_that_layers_share_is_written_once(tmp_path):
@@ -157,37 +123,12 @@ def test_a_mask_that_layers_share_is_written_once(tmp_path):
     assert sizes[1] < 2 * 499 * 499
 
 
-def test_layers_that_share_their_weights_can_be_saved(normal, tmp_path):
-    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
-    x, layers = normal(1, 7, 15), []
-    for _ in range(2):
-        attended = module(x, mask=normal(7, 7) > -1)
-        layers.append(mha.LayerTrace.of(attended, x=x, projections=module.projections()))
-        x = attended.output
-    trace = mha.AttentionTrace(mha.words("a b c d e f g"), tuple(layers), "by hand")
-    trace.save(tmp_path / "t.safetensors")
-    assert_same(mha.load(tmp_path / "t.safetensors"), trace)
-
-
-def test_a_loaded_trace_can_be_saved_over_the_file_it_came_from(saved_file):
-    first = mha.load(saved_file)
-    first.save(saved_file)
-    assert_same(mha.load(saved_file), first)
-
-
-def test_a_path_may_be_a_string(saved_file):
-    assert_same(mha.load(str(saved_file)), mha.load(saved_file))
-
-
 # Refusals
 
 
-def test_a_missing_file_is_refused(tmp_path, refused):
+def test_a_missing_file_and_a_folder_are_refused(tmp_path, refused):
     path = tmp_path / "nowhere.safetensors"
     assert str(refused(mha.load, path)) == f"There is no file {path}."
-
-
-def test_a_folder_is_refused(tmp_path, refused):
     assert str(refused(mha.load, tmp_path)).startswith(f"{tmp_path} cannot be read as a saved trace: ")
 
 
@@ -217,34 +158,14 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
         assert str(refused(mha.load, path)) == f"{path} is a safetensors file but not a saved trace."
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"a text file\n" * 99, bytes(99)], ids=len)
-def test_another_kind_of_file_is_refused(content, tmp_path, refused):
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    broken = f"{path} cannot be read as a saved trace: it is broken, or not a safetensors file."
-    assert str(refused(mha.load, path)) == broken
-
-
-def test_a_truncated_file_is_refused_wherever_it_ends(saved_file, refused):
+def test_another_kind_of_file_and_a_truncated_one_are_refused(saved_file, refused):
     content = saved_file.read_bytes()
     (header,) = struct.unpack("<Q", content[:8])
-    ends = {
-        0,
-        1,
-        7,
-        8,
-        9,
-        header // 2,
-        header + 7,
-        header + 8,
-        header + 9,
-        len(content) // 2,
-        len(content) - 1,
-    }
-    for end in sorted(ends):
-        saved_file.write_bytes(content[:end])
-        assert str(refused(mha.load, saved_file)).startswith(
-            f"{saved_file} cannot be read as a saved trace: "
+    ends = {0, 1, 7, 8, 9, header // 2, *(header + n for n in (7, 8, 9)), len(content) // 2, len(content) - 1}
+    for broken in (b"hello", b"a text file\n" * 99, bytes(99), *(content[:end] for end in ends)):
+        saved_file.write_bytes(broken)
+        assert str(refused(mha.load, saved_file)) == (
+            f"{saved_file} cannot be read as a saved trace: it is broken, or not a safetensors file."
         )
 
 
@@ -265,78 +186,19 @@ def edited(path, change):
     write(path, header, tensors)
 
 
-def test_another_version_is_refused(saved_file, refused):
-    edited(saved_file, lambda header, tensors: header.update(version=3))
-    assert str(refused(mha.load, saved_file)) == (
-        f"{saved_file} cannot be opened: it has format version 3; this release reads 2."
-    )
-
-
-BROKEN = {
-    "tensor gone": lambda header, tensors: tensors.pop("0.q"),
-    "mask gone": lambda header, tensors: tensors.pop("0.rule.mask"),
-    "no k": lambda header, tensors: header["layers"][0]["tensors"].pop("k"),
-    "no version": lambda header, tensors: header.pop("version"),
-    "no text": lambda header, tensors: header["texts"][0].pop("text"),
-    "no layers": lambda header, tensors: header.pop("layers"),
-    "no rule": lambda header, tensors: header["layers"][0].pop("rule"),
-    "a word too many": lambda header, tensors: header["texts"][0]["pieces"].append("!"),
-    "spans of one number": lambda header, tensors: header["texts"][0].update(spans=[[0], [1], [2], [3]]),
-    "a rule of text": lambda header, tensors: header["layers"][0]["rule"].update(temperature="hot"),
-    "an unknown rule": lambda header, tensors: header["layers"][0]["rule"].update(colour=1),
-    "another softmax": lambda header, tensors: header["layers"][0]["rule"].update(softmax="column"),
-    "an answer too many": lambda header, tensors: header.update(answers=[None] * 5),
-    "answers without probabilities": lambda header, tensors: header.update(
-        answers=[None, ["it"], None, None]
-    ),
-    "answers that are no list": lambda header, tensors: header.update(answers=7),
-    "an answer too many to a question": lambda header, tensors: header.update(questions={"noun": [None] * 5}),
-    "questions that are a list": lambda header, tensors: header.update(questions=[[None] * 4]),
-    "an unknown word beyond the end": lambda header, tensors: header["texts"][0].update(unknown=[4]),
-    "an unknown word without a number": lambda header, tensors: header["texts"][0].update(unknown=[True]),
-    "values of other tokens": lambda header, tensors: (
-        tensors.update(new=torch.zeros(3, 15)),
-        header["layers"][0]["tensors"].update(x_v="new"),
-    ),
-    "a source that is a list": lambda header, tensors: header.update(source=[1, 2]),
-    "q without heads": lambda header, tensors: tensors.update({"0.q": torch.zeros(4, 5)}),
-    "no key heads": lambda header, tensors: tensors.update(
-        {"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}
-    ),
-    "a mask of numbers": lambda header, tensors: tensors.update({"0.rule.mask": torch.zeros(4, 4)}),
-    # Tensors of another shape than the others: refused at once, not when somebody looks.
-    "mask": lambda header, tensors: tensors.update({"0.rule.mask": torch.ones(3, 2, dtype=torch.bool)}),
-    "x": lambda header, tensors: tensors.update({"0.x": torch.zeros(3, 15)}),
-    "w_o": lambda header, tensors: tensors.update({"0.w_o": torch.zeros(7, 13)}),
-    "whole numbers": lambda header, tensors: tensors.update({"0.q": torch.zeros(3, 4, 5, dtype=torch.int32)}),
-}
-
-
-@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
-def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved_file, refused):
-    edited(saved_file, change)
-    refused(mha.load, saved_file)
-
-
-@pytest.mark.parametrize("header", [[], [1], 7, "text", {}, True], ids=str)
-def test_an_invalid_header_is_refused(header, saved_file, refused):
-    write(saved_file, header, parts(saved_file)[1])
-    assert str(refused(mha.load, saved_file)).startswith(f"{saved_file} is damaged: ")
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        lambda header, tensors: header["texts"][0]["pieces"].__setitem__(0, 5),
-        lambda header, tensors: header["texts"][0]["spans"].pop(),
-        lambda header, tensors: header["texts"][0]["words"].pop(),
-        lambda header, tensors: header["texts"][0]["special"].append(7),
-        lambda header, tensors: header["texts"][1]["pieces"].pop(),
-        lambda header, tensors: header["layers"][0].update(kind="sideways"),
-        lambda header, tensors: header["layers"][0].update(kind="cross"),
-        lambda header, tensors: header["layers"][0].update(sides=[0, 1]),
-        lambda header, tensors: header["layers"][0].update(sides=[0, 2]),
-        lambda header, tensors: header["layers"][0].update(sides=[0]),
+        lambda h, t: h["texts"][0]["pieces"].__setitem__(0, 5),
+        lambda h, t: h["texts"][0]["spans"].pop(),
+        lambda h, t: h["texts"][0]["words"].pop(),
+        lambda h, t: h["texts"][0]["special"].append(7),
+        lambda h, t: h["texts"][1]["pieces"].pop(),
+        lambda h, t: h["layers"][0].update(kind="sideways"),
+        lambda h, t: h["layers"][0].update(kind="cross"),
+        lambda h, t: h["layers"][0].update(sides=[0, 1]),
+        lambda h, t: h["layers"][0].update(sides=[0, 2]),
+        lambda h, t: h["layers"][0].update(sides=[0]),
     ],
 )
 def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused, change):
@@ -349,58 +211,121 @@ def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (float("nan"), "not finite"),
-        (float("inf"), "not finite"),
-        (-0.25, "no attention"),
-        (0.5, "no attention"),
+        (float("nan"), "has numbers that are not finite"),
+        (-0.25, "are no attention"),
+        (0.5, "are no attention"),
     ],
 )
 def test_a_file_with_invalid_weights_is_refused(known_by_weights, tmp_path, refused, wrong, reason):
     path = tmp_path / "t.safetensors"
     known_by_weights.save(path)
     edited(path, lambda header, tensors: tensors["0.weights"][1, 2].fill_(wrong))
-    assert f"weights of layer 0 {'has' if 'finite' in reason else 'are'}" in str(refused(mha.load, path))
-    assert reason in str(refused(mha.load, path))
+    assert f"weights of layer 0 {reason}" in str(refused(mha.load, path))
 
 
-def long(header, tensors):
-    header["texts"][0].update(pieces=["a"] * 60_000, spans=[[0, 1]] * 60_000)
+LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (long, "it has 60,000 tokens; the limit is 4,096."),
-        (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
-        (lambda h, t: t.update({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
-        (lambda h, t: t.update({"0.k": torch.zeros(3, 4, 7)}), "k of layer 0 has shape (3, 4, 7)"),
-        (lambda h, t: t.update({"0.q": torch.zeros(3, 4, 0)}), "no size 0"),
-        (lambda h, t: t.update({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
-        (lambda h, t: t.update({"0.q": t["0.q"].half()}), "q of layer 0 has the number type float16 and k"),
-        (lambda h, t: t.update({"0.b_o": t["0.b_o"].double()}), "w_o of layer 0 has the number type float32"),
-        (lambda h, t: t.update({"0.b_o": torch.zeros(3)}), "b_o of layer 0 has shape (3,)"),
-        (lambda h, t: t.update({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
-        (lambda h, t: h.update(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
-        (lambda h, t: h["layers"][0]["rule"].update(scale=float("nan")), "NaN, which is no finite number"),
-        (lambda h, t: h.update(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
-        (lambda h, t: h.update(answers=[[["w", True]]] * 4), "'w' with probability True"),
-        (lambda h, t: h.update(answers=[[]] * 4), "an answer has no word"),
-        (lambda h, t: h.update(questions={"noun": [[]] * 4}), "an answer has no word"),
         (
-            lambda h, t: h.update(questions={str(at): [] for at in range(101)}),
-            "101 questions; the limit is 100",
+            lambda h, t: h.update(version=3),
+            "cannot be opened: it has format version 3; this release reads 2.",
         ),
-        (
-            lambda h, t: h.update(answers=[[["w", 0.001]] * 101] * 4),
-            "101 words in an answer; the limit is 100",
+        (lambda h, t: t.pop("0.q"), "is damaged: its header does not fit its content (KeyError('0.q'))."),
+        # A header of another form
+        *(
+            (lambda h, t, key=key: h.pop(key), "is damaged")
+            for key in ("version", "texts", "layers", "source")
         ),
-        (lambda h, t: h.update(source="x"), "is damaged"),
-        (lambda h, t: h.update(source=["arrays", {"name": "x", "facts": "x"}]), "is damaged"),
+        (lambda h, t: h["texts"][0].pop("text"), "is damaged"),
+        (lambda h, t: h["layers"][0].pop("rule"), "is damaged"),
+        (lambda h, t: h["layers"][0]["tensors"].pop("k"), "has neither weights nor queries, keys and values"),
+        (lambda h, t: h["texts"][0]["pieces"].append("!"), "is damaged"),
+        (lambda h, t: h["texts"][0].update(spans=[[0], [1], [2], [3]]), "is damaged"),
+        (lambda h, t: h["texts"][0]["spans"].__setitem__(3, [0, 99]), "places of tokens"),
+        (lambda h, t: h["texts"][0].update(unknown=[4]), "is damaged"),
+        (lambda h, t: h["texts"][0].update(unknown=[True]), "is damaged"),
+        (lambda h, t: h["layers"][0]["rule"].update(colour=1), "is damaged"),
+        (lambda h, t: h["layers"][0]["rule"].update(softmax="column"), "is damaged"),
         (lambda h, t: h["layers"][0].update(about="abc"), "is damaged"),
         (lambda h, t: h["layers"][0].update(about={"call": True}), "call of Facts is True"),
         (lambda h, t: h["layers"][0].update(about={"rotary": {"form": "half", "width": 6}}), "rotary code"),
         (lambda h, t: h["layers"][0].update(sides=[-1, -1]), "is damaged"),
-        (lambda h, t: h["texts"][0]["spans"].__setitem__(3, [0, 99]), "places of tokens"),
+        *(
+            (lambda h, t, name=name: h["layers"][0].update(name=name), "the name of layer 0 is")
+            for name in (5, [1], None, True)
+        ),
+        (lambda h, t: h.update(source="x"), "is damaged"),
+        (lambda h, t: h.update(source=[1, 2]), "is damaged"),
+        (lambda h, t: h.update(source=["arrays", {"name": "x", "facts": "x"}]), "is damaged"),
+        # Answers
+        (lambda h, t: h.update(answers=[None] * 5), "4 tokens cannot go with 5 answers"),
+        (lambda h, t: h.update(answers=[None, ["it"], None, None]), "'i' with probability 't'"),
+        (lambda h, t: h.update(answers=7), "is damaged"),
+        (lambda h, t: h.update(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
+        (lambda h, t: h.update(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
+        (lambda h, t: h.update(answers=[[["w", True]]] * 4), "'w' with probability True"),
+        (lambda h, t: h.update(answers=[[]] * 4), "an answer has no word"),
+        (
+            lambda h, t: h.update(answers=[[["w", 0.001]] * 101] * 4),
+            "101 words in an answer; the limit is 100",
+        ),
+        (lambda h, t: h.update(questions={"noun": [[]] * 4}), "an answer has no word"),
+        (lambda h, t: h.update(questions={"noun": [None] * 5}), "5 answers to 'noun'"),
+        (lambda h, t: h.update(questions=[[None] * 4]), "is damaged"),
+        (
+            lambda h, t: h.update(questions={str(at): [] for at in range(101)}),
+            "101 questions; the limit is 100",
+        ),
+        # Sizes
+        (lambda h, t: h["texts"][0].update(LONG), "it has 60,000 tokens; the limit is 4,096."),
+        (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
+        (lambda h, t: t.update({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
+        # Tensors that do not fit each other: refused at once, not when somebody looks
+        (lambda h, t: t.pop("0.rule.mask"), "is damaged"),
+        (
+            lambda h, t: t.update({"0.rule.mask": torch.zeros(4, 4)}),
+            "mask of layer 0 has the number type float32",
+        ),
+        (lambda h, t: t.update({"0.rule.mask": torch.ones(3, 2).bool()}), "mask of layer 0 has shape (3, 2)"),
+        (lambda h, t: t.update({"0.x": torch.zeros(3, 15)}), "x of layer 0 has shape (3, 15)"),
+        (
+            lambda h, t: (t.update(y=torch.zeros(3, 15)), h["layers"][0]["tensors"].update(x_v="y")),
+            "x_v of layer 0 has shape (3, 15)",
+        ),
+        (lambda h, t: t.update({"0.q": torch.zeros(4, 5)}), "q of layer 0 has shape (4, 5)"),
+        (lambda h, t: t.update({"0.q": torch.zeros(3, 4, 0)}), "no size 0"),
+        (lambda h, t: t.update({"0.k": torch.zeros(3, 4, 7)}), "k of layer 0 has shape (3, 4, 7)"),
+        (
+            lambda h, t: t.update({"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}),
+            "k of layer 0 has shape (0, 4, 5)",
+        ),
+        (lambda h, t: t.update({"0.w_o": torch.zeros(7, 13)}), "b_o of layer 0 has shape (15,)"),
+        (lambda h, t: t.update({"0.b_o": torch.zeros(3)}), "b_o of layer 0 has shape (3,)"),
+        (lambda h, t: t.update({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
+        (
+            lambda h, t: t.update({"0.q": torch.zeros(3, 4, 5).int()}),
+            "q of layer 0 has the number type int32",
+        ),
+        (lambda h, t: t.update({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
+        (lambda h, t: t.update({"0.q": t["0.q"].half()}), "q of layer 0 has the number type float16 and k"),
+        (lambda h, t: t.update({"0.b_o": t["0.b_o"].double()}), "w_o of layer 0 has the number type float32"),
+        # Numbers
+        *(
+            (lambda h, t, name=name, value=value: h["layers"][0]["rule"].update({name: value}), said)
+            for name, value, said in (
+                ("scale", float("nan"), "NaN, which is no finite number"),
+                ("scale", True, "scale of layer 0 is True; it has to be a number or null"),
+                ("scale", "1", "scale of layer 0 is '1'"),
+                ("scale", [1], "scale of layer 0 is [1]"),
+                ("soft_cap", True, "soft_cap of layer 0 is True"),
+                ("temperature", True, "temperature of layer 0 is True"),
+                ("temperature", "hot", "temperature of layer 0 is 'hot'"),
+                ("temperature", None, "temperature of layer 0 is None; it has to be a number."),
+            )
+        ),
         (lambda h, t: t["0.k"][1, 2].fill_(torch.nan), "k of layer 0 has numbers that are not finite"),
         (lambda h, t: (t["0.q"].fill_(1e20), t["0.k"].fill_(1e20)), "scores can reach 5e+40"),
         (lambda h, t: t["0.w_o"].fill_(3.4e38), "w_o of layer 0 can be too large: it has a length"),
@@ -409,9 +334,15 @@ def long(header, tensors):
         (lambda h, t: t["0.b_q"].fill_(1e20), "b_q of layer 0 can be too large"),
     ],
 )
-def test_limits_hold_for_files(change, reason, saved_file, refused):
+def test_a_file_with_invalid_content_is_refused(change, reason, saved_file, refused):
     edited(saved_file, change)
     assert reason in str(refused(mha.load, saved_file))
+
+
+@pytest.mark.parametrize("header", [[], [1], 7, "text", {}, True], ids=str)
+def test_an_invalid_header_is_refused(header, saved_file, refused):
+    write(saved_file, header, parts(saved_file)[1])
+    assert str(refused(mha.load, saved_file)).startswith(f"{saved_file} is damaged: ")
 
 
 def computed(layer) -> list[np.ndarray]:
@@ -447,28 +378,6 @@ def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, save
     assert {"", *(said and name.split(".")[1] in said for name, said in outcomes)} == {"", True}
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "reason"),
-    [
-        ("scale", True, "scale of layer 0 is True; it has to be a number or null"),
-        ("soft_cap", True, "soft_cap of layer 0 is True"),
-        ("temperature", True, "temperature of layer 0 is True"),
-        ("temperature", None, "temperature of layer 0 is None; it has to be a number."),
-        ("scale", "1", "scale of layer 0 is '1'"),
-        ("scale", [1], "scale of layer 0 is [1]"),
-    ],
-)
-def test_the_numbers_of_a_rule_are_numbers(field, value, reason, saved_file, refused):
-    edited(saved_file, lambda header, tensors: header["layers"][0]["rule"].update({field: value}))
-    assert reason in str(refused(mha.load, saved_file))
-
-
-@pytest.mark.parametrize("name", [5, [1], None, True], ids=str)
-def test_the_name_of_a_layer_is_text(name, saved_file, refused):
-    edited(saved_file, lambda header, tensors: header["layers"][0].update(name=name))
-    assert "the name of layer 0 is" in str(refused(mha.load, saved_file))
-
-
 @pytest.mark.parametrize("scale", [2**64, -(2**64), 2**63, 0], ids=str)
 def test_a_whole_scale_counts_as_a_float(scale, saved_file):
     edited(saved_file, lambda header, tensors: header["layers"][0]["rule"].update(scale=scale))
@@ -476,12 +385,7 @@ def test_a_whole_scale_counts_as_a_float(scale, saved_file):
     assert type(layer.rule.scale) is float
     assert layer.rule.scale == scale
     assert np.isfinite(layer.weights()).all()
-
-
-def test_a_scale_of_0_that_an_edit_sets_comes_back(tmp_path):
-    edited_trace = mha.trace("a b c", h=2, d_model=8, edits=[mha.edits.Scale(factor=0)])
-    edited_trace.save(tmp_path / "t.safetensors")
-    assert mha.load(tmp_path / "t.safetensors").layers[0].rule.scale == 0
+    mha.load(saved_file).save(saved_file)
 
 
 def test_a_number_too_large_for_the_machine_is_damage(saved_file, refused):
@@ -535,46 +439,22 @@ def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_r
     assert not list(tmp_path.iterdir())
 
 
-def test_the_missing_tensor_is_named(saved_file, refused):
-    edited(saved_file, BROKEN["tensor gone"])
-    assert str(refused(mha.load, saved_file)) == (
-        f"{saved_file} is damaged: its header does not fit its content (KeyError('0.q'))."
-    )
-
-
-@pytest.mark.parametrize("flips", [1, 3])
-def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(flips, saved_file):
-    content = saved_file.read_bytes()
+def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(saved_file):
+    content, draw, refusals = saved_file.read_bytes(), random.Random(1), 0
     (header,) = struct.unpack("<Q", content[:8])
-    draw = random.Random(flips)
-    refusals = 0
-    for _ in range(300):
+    for nth in range(600):
         damaged = bytearray(content)
-        for _ in range(flips):
+        for _ in range(1 if nth % 2 else 3):
             damaged[draw.randrange(header + 16)] ^= 1 << draw.randrange(8)
         saved_file.write_bytes(damaged)
         try:
             mha.load(saved_file)
         except mha.MhaError:
             refusals += 1
-    assert refusals > 150
+    assert refusals > 300
 
 
 # Saving
-
-
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved_file, monkeypatch):
-    before = saved_file.read_bytes()
-
-    def fail(tensors, path, metadata):
-        path.write_bytes(b"half of it")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(storage, "save_file", fail)
-    with pytest.raises(OSError, match="No space left"):
-        mha.trace("another text", h=3, d_model=15).save(saved_file)
-    assert saved_file.read_bytes() == before
-    assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
 
 
 def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved_file):
@@ -586,19 +466,13 @@ def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved_file):
     assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
 
 
-def test_a_saved_file_replaces_the_old_one(saved_file):
-    new = mha.trace("another text", h=5, d_model=15)
-    new.save(saved_file)
+def test_a_saved_file_replaces_the_old_one_and_a_reader_of_that_can_finish(saved_file):
+    before, new = saved_file.read_bytes(), mha.trace("another text", h=5, d_model=15)
+    with saved_file.open("rb") as reader:
+        new.save(saved_file)
+        assert reader.read() == before
     assert_same(mha.load(saved_file), new)
     assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
-
-
-def test_an_open_reader_of_the_old_file_can_finish(saved_file):
-    before = saved_file.read_bytes()
-    with saved_file.open("rb") as reader:
-        mha.trace("another text", h=5, d_model=15).save(saved_file)
-        assert reader.read() == before
-    assert saved_file.read_bytes() != before
 
 
 def test_a_saved_file_has_the_usual_permissions(saved_file, tmp_path):
@@ -649,10 +523,8 @@ def test_a_copy_is_the_same_to_the_last_bit_without_what_was_computed(trace, cop
     assert_same(found, trace)
     for ours, theirs in zip(trace.layers, found.layers, strict=True):
         assert vars(theirs).keys() <= {field.name for field in fields(theirs)}
-        assert (theirs.kind, theirs.name, theirs.about) == (ours.kind, ours.name, ours.about)
-        assert (theirs.sides, theirs.sides.same) == (ours.sides, ours.sides.same)
         assert ours.tensors["q"].data_ptr() != theirs.tensors["q"].data_ptr()
-        assert theirs.weights().tobytes() == ours.weights().tobytes()
+        assert theirs.weights().tobytes() == copied(ours).weights().tobytes() == ours.weights().tobytes()
         for array in (theirs.q, theirs.x, theirs.weights()):
             assert not array.flags.writeable
         with pytest.raises(TypeError):
@@ -662,33 +534,6 @@ def test_a_copy_is_the_same_to_the_last_bit_without_what_was_computed(trace, cop
 def test_a_pickle_is_as_small_as_a_file(trace, tmp_path):
     trace.save(tmp_path / "t.safetensors")
     assert len(pickle.dumps(spoilt(trace))) <= (tmp_path / "t.safetensors").stat().st_size + 1024
-
-
-def test_a_layer_alone_can_be_copied_with_its_texts(make_layer, rule):
-    layer = make_layer(rule)
-    assert torch.equal(copy.deepcopy(layer).tensors["q"], layer.tensors["q"])
-    for original in (mha.trace("a b c", h=3, d_model=15).layers[0], layer):
-        found = pickle.loads(pickle.dumps(original))
-        assert (found.sides, found.sides.same) == (original.sides, original.sides.same)
-        assert found.weights().tobytes() == original.weights().tobytes()
-
-
-def weights_of(trace):
-    return trace, trace.layers[0].weights()
-
-
-@pytest.mark.slow
-def test_traces_travel_to_another_process_and_back(monkeypatch):
-    # Streamlit's AppTest leaves the page that it ran as the main module, which a new process would run again.
-    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
-    texts = ["the cat saw it", "How are you?", "a"]
-    traces = [mha.trace(text, h=3, d_model=15, layers=2) for text in texts]
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as others:
-        found = list(others.map(weights_of, traces))
-    for ours, (theirs, weights) in zip(traces, found, strict=True):
-        assert_same(theirs, ours)
-        np.testing.assert_allclose(weights, ours.layers[0].weights(), atol=1e-6)
-        assert not theirs.layers[0].q.flags.writeable
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
@@ -709,12 +554,15 @@ def test_a_name_too_long_for_the_disk_is_refused(name, saved_file, refused):
     assert str(refused(mha.load, name)) == message
 
 
-def test_a_full_disk_raises_oserror_and_leaves_nothing(saved_file, tmp_path):
-    trace, before = mha.load(saved_file), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+def test_a_full_disk_raises_oserror_and_leaves_the_old_file_and_nothing_else(saved_file, tmp_path):
+    trace, before = mha.trace("another text", h=3, d_model=15), saved_file.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
-        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
-            trace.save(tmp_path / "more.safetensors")
+        for path in (saved_file, tmp_path / "more.safetensors"):
+            with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+                trace.save(path)
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [*tmp_path.iterdir()] == [saved_file]
+    assert saved_file.read_bytes() == before

@@ -63,12 +63,8 @@ def test_a_trace_holds_at_most_half_again_of_queries_keys_and_values(n_tokens, p
     qkv, everything = stored_bytes(trace)
     assert qkv == 3 * n_tokens * 512 * 4
     assert everything <= 1.5 * qkv
-
-
-def test_layers_share_the_mask_that_they_share():
-    one = stored_bytes(mha.trace("a " * 127, h=3, d_model=15, mask="causal", layers=1))
-    three = stored_bytes(mha.trace("a " * 127, h=3, d_model=15, mask="causal", layers=3))
-    assert three[1] - three[0] - 3 * (127 * 15 * 4) == one[1] - one[0] - 127 * 15 * 4 == 127 * 127
+    masked = mha.trace("a " * n_tokens, position=position, mask="causal", layers=2)
+    assert stored_bytes(masked)[1] - n_tokens**2 <= 2 * everything  # layers share their mask
 
 
 def test_reading_matrices_leaves_nothing_in_memory():
@@ -95,28 +91,18 @@ def test_a_trace_is_one_short_line_whatever_its_text():
 def test_a_frame_names_its_axes_and_labels_its_tokens():
     trace = mha.trace("the cat saw the dog", h=3, d_model=11, d_k=5, d_v=13)
     labels, layer = ["the\u2009₁", "cat", "saw", "the\u2009₂", "dog"], trace.layers[0]
-    expected = {
-        "x": (("token", "d_model"), layer.x),
-        "q": (("query", "d_k"), layer.q[2]),
-        "k": (("key", "d_k"), layer.k[2]),
-        "v": (("key", "d_v"), layer.v[2]),
-        "scores": (("query", "key"), layer.scores(2)),
-        "scaled": (("query", "key"), layer.scaled(2)),
-        "masked": (("query", "key"), layer.masked(2)),
-        "weights": (("query", "key"), layer.weights(2)),
-        "output": (("query", "d_v"), layer.output(2)),
-        "concat": (("token", "h·d_v"), layer.concat()),
-        "contribution": (("query", "d_model"), layer.contribution(2)),
-        "result": (("token", "d_model"), layer.result()),
-    }
-    for name, ((rows, columns), values) in expected.items():
+    axes = {"q": "query d_k", "k": "key d_k", "v": "key d_v", "output": "query d_v"}
+    axes |= {"contribution": "query d_model", "x": "token d_model", "result": "token d_model"}
+    axes |= {"concat": "token h·d_v"} | dict.fromkeys(("scores", "scaled", "masked", "weights"), "query key")
+    values = {"x": layer.x, "concat": layer.concat(), "result": layer.result()}
+    values |= {name: getattr(layer, name)[2] for name in "qkv"}
+    values |= {name: getattr(layer, name)(2) for name in axes.keys() - values.keys()}
+    for name, (rows, columns) in ((name, pair.split()) for name, pair in axes.items()):
         frame = trace.frame(name, head=2)
-        assert isinstance(frame, pd.DataFrame)
         assert (frame.index.name, frame.columns.name) == (rows, columns)
         assert list(frame.index) == labels
-        dimensions = list(range(1, values.shape[1] + 1))
-        assert list(frame.columns) == (labels if columns == "key" else dimensions)
-        assert_close(frame.to_numpy(), values, 0)
+        assert list(frame.columns) == (labels if columns == "key" else [*range(1, frame.shape[1] + 1)])
+        assert_close(frame.to_numpy(), values[name], 0)
 
 
 PICKS = [
@@ -127,21 +113,18 @@ PICKS = [
 
 
 @pytest.mark.parametrize("picked", PICKS, ids=str)
-def test_a_crop_of_a_frame_is_cut_out_of_the_whole(picked, glass_box):
+def test_a_crop_of_a_frame_is_cut_out_of_the_whole_and_layers_and_heads_count_from_the_end(picked, glass_box):
+    assert (glass_box.layer(-1), glass_box.layer_index(-2)) == (glass_box.layers[1], 0)
     at = {"token": "rows", "query": "rows", "key": "keys"}
     for name in MATRICES.keys() - {"x_v"}:  # which no small model has
-        whole, crop = (glass_box.frame(name, layer=-1, head=-1, **more) for more in ({}, picked))
+        whole, crop = (
+            glass_box.frame(name, layer=1, head=3),
+            glass_box.frame(name, layer=-1, head=-1, **picked),
+        )
         rows, columns = (picked.get(at.get(axis), slice(None)) for axis in MATRICES[name].axes)
         rows, columns = ([pick] if isinstance(pick, int) else pick for pick in (rows, columns))
         expected = whole.iloc[rows, columns]
         pd.testing.assert_frame_equal(crop, expected, rtol=1e-4, atol=1e-6, check_index_type=False)
-
-
-def test_layers_and_heads_are_counted_from_the_end_too(glass_box):
-    assert glass_box.layer(-1) is glass_box.layers[1]
-    assert glass_box.layer_index(-2) == 0
-    ours = glass_box.frame("weights", layer=-1, head=-3)
-    pd.testing.assert_frame_equal(ours, glass_box.frame("weights", layer=1, head=1))
 
 
 @pytest.mark.parametrize(
@@ -154,30 +137,20 @@ def test_layers_and_heads_are_counted_from_the_end_too(glass_box):
         ),
         ({"name": "x_v"}, "This layer has no inputs of its own for V: they are X."),
         ({"name": "q"}, "q is a matrix of one head; say which, as in head=0."),
-        ({"name": "q", "head": 3}, "This layer has heads 0 to 2; head 3 was asked for."),
-        ({"name": "weights", "head": -4}, "This layer has heads 0 to 2; head -4 was asked for."),
+        ({"name": "q", "head": 4}, "This layer has heads 0 to 3; head 4 was asked for."),
+        ({"name": "weights", "head": -5}, "This layer has heads 0 to 3; head -5 was asked for."),
         ({"name": "x", "layer": 2}, "This trace has layers 0 to 1; layer 2 was asked for."),
         ({"name": "x", "layer": -3}, "This trace has layers 0 to 1; layer -3 was asked for."),
-        ({"name": "x", "rows": [4]}, "This layer has rows 0 to 3; row 4 was asked for."),
-        ({"name": "v", "head": 0, "keys": -5}, "This layer has keys 0 to 3; key -5 was asked for."),
+        ({"name": "x", "rows": [5]}, "This layer has rows 0 to 4; row 5 was asked for."),
+        ({"name": "v", "head": 0, "keys": -6}, "This layer has keys 0 to 4; key -6 was asked for."),
     ],
 )
-def test_a_frame_that_does_not_exist_is_refused(arguments, message, refused):
-    trace = mha.trace("How are you?", h=3, d_model=15, layers=2)
-    error = refused(trace.frame, **arguments)
+def test_a_frame_that_does_not_exist_is_refused(arguments, message, own_values, refused):
+    error = refused(own_values.frame, **arguments)
     assert str(error) == message
     for fix in error.fixes:
-        if fix == {"name": "x_v"} or fix.keys() & {"row", "key"}:
-            continue  # the random source makes V of X; another layer below does not
-        trace.frame(**{**arguments, **fix})
-
-
-def test_every_matrix_that_a_refusal_offers_is_there_where_v_has_an_input_of_its_own(own_values, refused):
-    arguments = {"name": "queries", "layer": 1, "head": 2}
-    fixes = refused(own_values.frame, **arguments).fixes
-    assert [fix["name"] for fix in fixes] == list(MATRICES)
-    for fix in fixes:
-        own_values.frame(**{**arguments, **fix})
+        if not fix.keys() & {"row", "key"}:
+            own_values.frame(**{"layer": 1, **arguments, **fix})  # whose V has an input of its own
 
 
 # Answers
@@ -221,9 +194,8 @@ def test_questions_belong_to_a_trace_for_good_and_to_its_part(own_values):
 
 
 @pytest.mark.parametrize("name", [name for name in MATRICES if name != "x_v"])
-def test_an_array_with_names_holds_the_frames_of_all_heads_and_layers(name, refused):
+def test_an_array_with_names_holds_the_frames_of_all_heads_and_layers(name):
     trace = mha.trace("the cat saw the dog", h=6, n_kv_heads=2, d_model=12, layers=2, mask="causal")
-    assert "they are X" in str(refused(trace.to_xarray, "x_v"))
     found = trace.to_xarray(name)
     assert found.dims[0] == "layer"
     assert found.sizes["layer"] == len(trace.layers)
@@ -236,14 +208,29 @@ def test_an_array_with_names_holds_the_frames_of_all_heads_and_layers(name, refu
             values = one.sel(own) if set(own) <= set(one.dims) else one
             alone = trace.to_xarray(name, head=head).isel(layer=number)
             np.testing.assert_allclose(alone, values, atol=1e-6)
-            assert alone.dims == values.dims
             np.testing.assert_allclose(values, frame, atol=1e-6)
-            assert list(values.dims) == list(MATRICES[name].axes)
+            assert [*alone.dims] == [*values.dims] == [*MATRICES[name].axes]
             for dim in {"query", "key", "token"} & set(values.dims):
                 assert tuple(values[dim].values) == trace.tokens.labels
 
 
-def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from():
+def test_arrays_that_do_not_exist_are_refused(refused):
+    one, other = (mha.trace("a b", h=h, d_model=12) for h in (3, 4))
+    both = mha.AttentionTrace(one.tokens, (*one.layers, *other.layers), "both")
+    assert both.to_xarray("weights", layer=1).shape == (4, 2, 2)
+    assert both.to_xarray("weights", head=2).shape == (2, 2, 2)
+    for trace, asked, said in (
+        (both, {}, "say which, as in layer=0"),
+        (both, {"head": 3}, "head 3"),
+        (both, {"layer": 2}, "layer 2 was asked for"),
+        (both, {"name": "a"}, "no matrix called 'a'"),
+        (one, {"name": "x_v"}, "they are X"),
+        (replace(one, layers=()), {}, "layer 0"),
+    ):
+        assert said in str(refused(trace.to_xarray, **{"name": "weights"} | asked))
+
+
+def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from(refused, monkeypatch):
     trace = mha.trace("the cat saw it", h=3, d_model=15, layers=2)
     found = trace.to_xarray("weights", layer=1)
     assert found.name == "weights"
@@ -251,52 +238,31 @@ def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from():
     assert found.attrs["text"] == "the cat saw it"
     assert found.attrs["source"].startswith("random, seed=0")
     assert trace.frame("weights", head=0).attrs == found.attrs
-
-
-def test_layers_of_several_shapes_are_refused_as_one_array(refused):
-    one, other = (mha.trace("a b", h=h, d_model=12) for h in (3, 4))
-    both = mha.AttentionTrace(one.tokens, (*one.layers, *other.layers), "both")
-    assert "say which, as in layer=0" in str(refused(both.to_xarray, "weights"))
-    assert both.to_xarray("weights", layer=1).shape == (4, 2, 2)
-    assert both.to_xarray("weights", head=2).shape == (2, 2, 2)
-    assert "head 3" in str(refused(both.to_xarray, "weights", head=3))
-    assert "layer 2 was asked for" in str(refused(both.to_xarray, "weights", layer=2))
-    assert "no matrix called 'a'" in str(refused(both.to_xarray, "a"))
-    assert "layer 0" in str(refused(mha.AttentionTrace(one.tokens, (), "none").to_xarray, "weights"))
-
-
-def test_without_xarray_the_refusal_says_what_to_install(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
-    said = str(refused(mha.trace("a b", h=3, d_model=15).to_xarray, "weights"))
-    assert "pip install xarray" in said
+    assert "pip install xarray" in str(refused(trace.to_xarray, "weights"))
 
 
 # As a figure
 
 
 def test_a_figure_is_drawn_with_its_numbers_words_and_source(refused):
-    trace = mha.trace("the cat saw it", h=3, d_model=12, mask="causal")
-    last = trace.layers[0].n_heads - 1
+    trace = mha.trace("the <b> saw it", h=3, d_model=12, mask="causal")
+    [layer] = trace.layers
     for name in ("weights", "masked", "q", "result"):
-        figure = trace.figure(name, layer=0, head=last)
-        drawn = figure.data[0]
-        frame = trace.frame(name, layer=0, head=last).to_numpy()
-        allowed = trace.layers[0].allowed(last) if name in ("weights", "masked") else np.isfinite(frame)
-        np.testing.assert_array_equal(drawn.z, np.where(allowed & np.isfinite(frame), frame, np.nan))
-        assert (drawn.zmin == 0) == (name == "weights")
-        head = "" if name == "result" else f", head {last}"
+        figure = trace.figure(name, layer=0, head=2)
+        frame = trace.frame(name, layer=0, head=2).to_numpy()
+        shown = layer.allowed(2) if name in ("weights", "masked") else np.isfinite(frame)
+        np.testing.assert_array_equal(figure.data[0].z, np.where(shown, frame, np.nan))
+        assert (figure.data[0].zmin == 0) == (name == "weights")
+        head = "" if name == "result" else ", head 2"
         assert figure.layout.title.text.startswith(f"{name}, layer 0{head} · random, seed=")
     assert figure.layout.yaxis.title.text == "token"
+    assert figure.data[0].y == ("the", "&lt;b&gt;", "saw", "it")
     assert trace.figure("weights", head=0).layout.xaxis.title.text == "key: word looked at"
+    marked = replace(trace, source="<img src=x>").figure("weights", head=0)
+    assert "· &lt;img src=x&gt;" in marked.layout.title.text
     assert "say which, as in head=0" in str(refused(trace.figure, "weights"))
     assert "layer 9" in str(refused(trace.figure, "weights", layer=9, head=0))
-
-
-def test_texts_of_a_figure_are_escaped():
-    trace = mha.from_weights(np.eye(2)[None], ["a", "<b>"], source="<img src=x>")
-    figure = trace.figure("weights", head=0)
-    assert figure.data[0].y == ("a", "&lt;b&gt;")
-    assert "· &lt;img src=x&gt;" in figure.layout.title.text
 
 
 @pytest.mark.parametrize("name", ["tokens", "layers", "mixers"])
