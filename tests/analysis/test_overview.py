@@ -45,23 +45,15 @@ def trace_of(*layers: mha.LayerTrace) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, layers, {"name": "made"})
 
 
-@pytest.fixture(params=RULES)
-def layer(request):
-    return make_layer_of(RULES[request.param]())
-
-
 @pytest.fixture(params=[1, 500], ids=["a row", "some rows"])
 def _blocks_of(request, monkeypatch):
     monkeypatch.setattr(functional, "CELLS", request.param)
 
 
-MEASURED = (*DISTANCE, "first token", "entropy", "distance")
-
-
 def measured(layer: mha.LayerTrace, head: int) -> dict[str, float]:
     """The definitions in the docstring of `metrics` once more, row by row."""
     weights, allowed = layer.weights(head).astype(float), layer.allowed(head)
-    found = {name: [] for name in MEASURED}
+    found = {name: [] for name in MEASURES}
     for m in range(layer.n_query):
         if allowed[m].sum() < 2:
             continue
@@ -77,9 +69,19 @@ def measured(layer: mha.LayerTrace, head: int) -> dict[str, float]:
     return {name: np.mean(values) if values else np.nan for name, values in found.items()}
 
 
-def assert_measured(layer: mha.LayerTrace) -> None:
+@pytest.mark.usefixtures("_blocks_of")
+@pytest.mark.parametrize(
+    ("rule", "more"),
+    [
+        *((rule, {}) for rule in RULES),
+        *(("causal", {"n_kv_heads": count}) for count in (1, 2, 3)),
+        *(("causal", {"dtype": dtype}) for dtype in (torch.float64, torch.float16, torch.bfloat16)),
+    ],
+)
+def test_the_measures_are_those_of_all_weights_at_once(rule, more):
+    layer = make_layer_of(RULES[rule](), **more)
     expected = pd.DataFrame([measured(layer, head) for head in range(6)])
-    np.testing.assert_allclose(metrics(layer)[[*MEASURED]], expected, rtol=2e-5, atol=1e-7)
+    np.testing.assert_allclose(metrics(layer)[[*MEASURES]], expected, rtol=2e-5, atol=1e-7)
 
 
 def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
@@ -98,44 +100,19 @@ def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
 # Measures
 
 
-def test_every_measure_is_computed_a_second_time_here():
-    assert set(MEASURES) - set(MEASURED) == set(), "add to MEASURED, and to `measured` how it is defined"
-
-
-@pytest.mark.usefixtures("_blocks_of")
-def test_the_measures_are_those_of_all_weights_at_once(layer):
-    assert_measured(layer)
-
-
-@pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
-def test_heads_that_share_keys_are_measured_one_by_one(n_kv_heads):
-    assert_measured(make_layer_of(RULES["causal"](), n_kv_heads))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_other_precisions_are_measured_too(dtype):
-    assert_measured(make_layer_of(RULES["causal"](), dtype=dtype))
-
-
-def test_the_table_has_a_row_for_each_head_of_each_layer():
-    layers = [
-        make_layer_of(RULES[name](), seed=seed) for seed, name in enumerate(("full", "causal", "sinks"))
-    ]
+def test_the_table_has_a_row_and_a_picture_for_each_head_of_each_layer_which_may_differ_in_heads():
+    layers = [make_layer_of(RULES[name](), seed=seed) for seed, name in enumerate(("full", "sinks"))]
+    narrow = {name: tensor[:2] for name, tensor in layers[0].tensors.items()}
+    layers.append(mha.LayerTrace(narrow, mha.ScoreRule()))
     seen = overview(trace_of(*layers))
     assert "array" not in repr(seen)
-    found = seen.table
-    assert found.index.names == ["layer", "head"]
-    assert [*found.index] == [(layer, head) for layer in range(3) for head in range(6)]
+    assert seen.table.index.names == ["layer", "head"]
+    places = [(at, head) for at, layer in enumerate(layers) for head in range(layer.n_heads)]
+    assert [*seen.table.index] == places
     for index, layer in enumerate(layers):
-        pd.testing.assert_frame_equal(found.loc[index], metrics(layer))
-
-
-def test_layers_may_differ_in_their_heads():
-    narrow = {name: tensor[:2] for name, tensor in make_layer_of({}).tensors.items()}
-    seen = overview(trace_of(make_layer_of({}), mha.LayerTrace(narrow, mha.ScoreRule())))
-    assert [len(pictures) for pictures in seen.thumbs] == [6, 2]
-    assert seen.table.groupby("layer").size().tolist() == [6, 2]
-    np.testing.assert_array_equal(seen.thumbs[1], seen.thumbs[0][:2])
+        pd.testing.assert_frame_equal(seen.table.loc[index], metrics(layer))
+        assert len(seen.thumbs[index]) == layer.n_heads
+    np.testing.assert_array_equal(seen.thumbs[2], seen.thumbs[0][:2])
 
 
 # Pictures
@@ -189,14 +166,11 @@ def test_heads_that_mostly_look_at_one_position_are_named_after_it():
     names = {head: name for (_, head), (name, _) in seen.positions().items()}
     assert names == {0: "previous token", 1: "next token", 2: "same token", 3: "first token"}
     assert seen.positions()[0, 0][1] == pytest.approx(seen.table.loc[(0, 0), "previous token"])
-
-
-def test_in_a_text_of_two_tokens_no_head_is_named():
-    """Each token gets half of the weight, as with uniform attention."""
-    seen = overview(mha.trace("a b", h=4, d_model=8))
+    # In a text of two tokens each gets half of the weight with uniform attention, too.
     tensors = dict.fromkeys("qkv", torch.zeros(1, 2, 1))
     assert overview(trace_of(mha.LayerTrace(tensors, mha.ScoreRule()))).positions() == {}
-    assert all(score >= 0.7 for _, score in seen.positions().values())
+    named = overview(mha.trace("a b", h=4, d_model=8)).positions()
+    assert all(score >= 0.7 for _, score in named.values())
 
 
 # Memory

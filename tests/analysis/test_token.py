@@ -26,16 +26,11 @@ DRAWN = torch.rand(LENGTH, LENGTH, generator=torch.Generator().manual_seed(3)) >
 DRAWN[2] = False  # the third token may look at nothing
 DRAWN[:, 5] = False  # and nobody at the sixth
 
+ALIBI = {"position": "alibi", "h": 5, "n_kv_heads": 1, "mask": "causal", "layers": 2}
 SETTINGS = {
     "drawn, one head": {"mask": DRAWN, "h": 1},
     "rotary, grouped": {"position": "rotary", "d_k": 2, "h": 6, "n_kv_heads": 2},
-    "alibi, one key head, two layers": {
-        "position": "alibi",
-        "h": 5,
-        "n_kv_heads": 1,
-        "mask": "causal",
-        "layers": 2,
-    },
+    "alibi, one key head, two layers": ALIBI,
 }
 
 
@@ -93,13 +88,10 @@ def test_a_row_and_a_column_are_those_of_the_whole_matrix(trace):
         assert_close(column.weights, layer.weights()[:, :, token])
         np.testing.assert_array_equal(row.hidden, ~layer.allowed()[:, token])
         np.testing.assert_array_equal(column.hidden, ~layer.allowed()[:, :, token])
-
-
-def test_tables_name_heads_from_one_and_tokens_by_their_labels(trace):
-    row, column = row_of(trace, 1, layer=0).weights, column_of(trace, 1, layer=0).weights
-    assert list(row.index) == list(column.index) == list(range(1, trace.layers[0].n_heads + 1))
-    assert tuple(row.columns) == tuple(column.columns) == trace.tokens.labels
-    assert (row.index.name, row.columns.name, column.columns.name) == ("head", "key", "query")
+        for table, axis in ((row.weights, "key"), (column.weights, "query")):
+            assert list(table.index) == list(range(1, layer.n_heads + 1))
+            assert tuple(table.columns) == trace.tokens.labels
+            assert (table.index.name, table.columns.name) == ("head", axis)
 
 
 def test_products_sum_to_the_scores_and_lead_to_the_weights(trace):
@@ -148,11 +140,10 @@ def test_the_mean_over_heads_and_the_strongest_head_are_those_of_the_layer(trace
 def test_the_own_vectors_are_those_of_the_head_and_its_key_head(trace):
     layer = trace.layers[0]
     head = layer.n_heads - 1
-    own = vectors(trace, 2, layer=0, head=head)
-    assert_close(own["q"].to_numpy()[0], layer.q[head, 2])
-    assert_close(own["k"].to_numpy()[0], layer.k[layer.kv_head(head), 2])
-    assert_close(own["v"].to_numpy()[0], layer.v[layer.kv_head(head), 2])
-    assert [frame.index[0] for frame in own.values()] == [trace.tokens.labels[2]] * 3
+    own, kv = vectors(trace, 2, layer=0, head=head), layer.kv_head(head)
+    for name, expected in {"q": layer.q[head, 2], "k": layer.k[kv, 2], "v": layer.v[kv, 2]}.items():
+        assert_close(own[name].to_numpy()[0], expected)
+        assert own[name].index[0] == trace.tokens.labels[2]
 
 
 # For some
@@ -167,34 +158,6 @@ def test_a_row_of_zeros_makes_an_output_of_zeros_and_has_no_strongest_head():
     assert over_layers(trace, 2, of="row").strongest.empty
     assert over_layers(trace, 5, of="column").strongest.empty
     assert len(over_layers(trace, 1, of="row").strongest) == 1
-
-
-def test_two_tokens_by_hand():
-    """q₁ = (1, 2), keys (3, 0) and (0, −1): scores 3 and −2; scale ln 2 makes the weights 32/33 and 1/33."""
-    parts = {
-        "q": torch.tensor([[[1.0, 2.0], [0.0, 0.0]]]),
-        "k": torch.tensor([[[3.0, 0.0], [0.0, -1.0]]]),
-        "v": torch.tensor([[[33.0, 0.0, 66.0], [0.0, 33.0, -33.0]]]),
-    }
-    layer = LayerTrace(parts, mha.ScoreRule(scale=float(np.log(2))))
-    trace = mha.AttentionTrace(mha.words("a b"), (layer,), "by hand")
-    products, numbers = against_keys(trace, 0, layer=0, head=0)
-    np.testing.assert_array_equal(products, [[3, 0], [0, -2]])
-    np.testing.assert_array_equal(numbers["score"], [3, -2])
-    assert_close(numbers["weight"], [32 / 33, 1 / 33])
-    made = mixture(trace, 0, layer=0, head=0)
-    assert_close(made.parts, [[32, 0, 64], [0, 1, -1]], 1e-4)
-    assert_close(made.output, [32, 1, 63], 1e-4)
-    assert_close(row_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 33]])
-    assert_close(column_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 2]])
-    own = vectors(trace, 1, layer=0, head=0)
-    assert [own[name].to_numpy().tolist() for name in "qkv"] == [[[0, 0]], [[0, -1]], [[0, 33, -33]]]
-
-
-def test_words_that_repeat_keep_lines_of_their_own():
-    made = mixture(mha.trace("a a a", h=1, d_model=4), 0, layer=0, head=0)
-    assert made.parts.index.is_unique
-    assert len(made.parts) == 3
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
@@ -245,10 +208,6 @@ def test_a_token_and_a_layer_that_do_not_exist_are_refused(ask, refused):
 # What is named and what is told together
 
 
-def series(*values: float) -> pd.Series:
-    return pd.Series(values, dtype=np.float32)
-
-
 @pytest.mark.parametrize(
     ("values", "most", "least", "positions", "n_others", "others"),
     [
@@ -266,12 +225,9 @@ def series(*values: float) -> pd.Series:
 def test_the_largest_weights_are_listed_and_two_or_more_others_summed(
     values, most, least, positions, n_others, others
 ):
-    found = leading(series(*values), most, minimum=least)
-    assert list(found.positions) == positions
-    assert found.n_others == n_others
+    found = leading(pd.Series(values, dtype=np.float32), most, minimum=least)
+    assert (list(found.positions), found.n_others) == (positions, n_others)
     assert found.others == pytest.approx(others)
-    total = found.others + sum(values[at] for at in found.positions)
-    assert total == pytest.approx(sum(values))
 
 
 def test_the_densest_columns_keep_their_order():
@@ -284,29 +240,21 @@ def test_the_densest_columns_keep_their_order():
 # Two texts: 7 tokens look at 11 others
 
 
-def test_a_query_token_has_a_row_over_the_other_text(cross_trace):
-    row = row_of(cross_trace, 6, layer=1)
-    np.testing.assert_allclose(row.weights, cross_trace.layers[1].weights()[:, 6], atol=1e-6)
-    assert [*row.weights.columns] == [*cross_trace.sides.keys.labels]
-
-
-def test_a_key_token_has_a_column_over_the_queries(cross_trace, refused):
-    column = column_of(cross_trace, 10, layer=1)
-    np.testing.assert_allclose(column.weights, cross_trace.layers[1].weights()[:, :, 10], atol=1e-6)
-    assert [*column.weights.columns] == [*cross_trace.sides.queries.labels]
+def test_a_query_looks_at_the_keys_of_the_other_text(cross_trace, refused):
+    queries, keys = cross_trace.sides.queries.labels, cross_trace.sides.keys.labels
+    row, column = row_of(cross_trace, 6, layer=1).weights, column_of(cross_trace, 10, layer=1).weights
+    assert_close(row, cross_trace.layers[1].weights()[:, 6])
+    assert_close(column, cross_trace.layers[1].weights()[:, :, 10])
+    assert (tuple(row.columns), tuple(column.columns)) == (keys, queries)
     assert "tokens 0 to 10" in str(refused(column_of, cross_trace, 11, layer=0))
     assert "tokens 0 to 6" in str(refused(row_of, cross_trace, 7, layer=0))
-
-
-def test_a_query_is_multiplied_with_the_keys_of_the_other_text(cross_trace):
     found = against_keys(cross_trace, 5, layer=0, head=4)
-    assert [*found.numbers.index] == [*cross_trace.sides.keys.labels]
-    np.testing.assert_allclose(found.products.sum(axis=1), cross_trace.layers[0].scores(4)[5], atol=1e-5)
+    assert tuple(found.numbers.index) == keys
+    assert_close(found.products.sum(axis=1), cross_trace.layers[0].scores(4)[5], 1e-5)
     made = mixture(cross_trace, 5, layer=0, head=4)
     assert made.values.shape == (11, 5)
     assert made.difference < 1e-6
     own = vectors(cross_trace, 5, layer=0, head=4)
     assert [*own] == ["q"]
     np.testing.assert_array_equal(own["q"].to_numpy()[0], cross_trace.layers[0].q[4, 5])
-    over = over_layers(cross_trace, 9, of="column")
-    assert over.mean.shape == (2, 7)
+    assert over_layers(cross_trace, 9, of="column").mean.shape == (2, 7)
