@@ -8,10 +8,10 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.patterns import (
-    VALUES_PER_CELL,
     ALIKE,
     EVEN,
     POSITIONS,
+    VALUES_PER_CELL,
     collapse,
     leave_out,
     metrics,

@@ -42,10 +42,7 @@ def trace(request):
 
 def names(layer: LayerTrace) -> dict[str, torch.Tensor | None]:
     """The variables that the code of a layer's steps can use, besides the numbers of the step before."""
-    weights = layer.projections
-    known = {
-        name: getattr(weights, name) for name in ("w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o")
-    }
+    known = layer.projections._asdict()
     rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
     known |= {"bias": rule.bias, "sinks": rule.sinks, "allowed": torch.from_numpy(layer.allowed().copy())}
     angles = rotary_angles(layer.n_query, layer.d_k) if layer.d_k % 2 == 0 else ()
@@ -56,21 +53,22 @@ def names(layer: LayerTrace) -> dict[str, torch.Tensor | None]:
 
 def before_and_after(layer: LayerTrace) -> dict[str, tuple[dict, dict]]:
     """For each step the numbers it uses and the numbers it computes, by their names in the code."""
-    first = {name: layer.tensors[layer.stages(name)[0]] for name in "qkv"}
+
+    def read(method: str) -> torch.Tensor:
+        return torch.from_numpy(getattr(layer, method)().copy())
+
     packed = {}
     for name, (x, matrix, bias, _) in projection_parts(layer).items():
         packed[name] = x[0] @ matrix + (0 if bias is None else bias)
+    first = {name: layer.tensors[layer.stages(name)[0]] for name in "qkv"}
     heads = {name: layer.tensors[name] for name in "qkv"}
-    raw, scaled, masked = (
-        {"scores": torch.from_numpy(scores.copy())}
-        for scores in (layer.scores(), layer.scaled(), layer.masked())
+    raw, scaled, masked = ({"scores": read(name)} for name in ("scores", "scaled", "masked"))
+    weights, outputs, concat = (
+        {"weights": read("weights")},
+        {"heads": read("output")},
+        {"concat": read("concat")},
     )
-    weights, outputs = (
-        {name: torch.from_numpy(values.copy())}
-        for name, values in (("weights", layer.weights()), ("heads", layer.output()))
-    )
-    concat = {"concat": torch.from_numpy(layer.concat().copy())}
-    result = {"z": torch.from_numpy(layer.result().copy())} if layer.knows("w_o") else {}
+    result = {"z": read("result")} if layer.knows("w_o") else {}
     return {
         "project": ({}, packed),
         "split": (packed, first),

@@ -66,13 +66,6 @@ def test_there_are_enough_links_of_every_kind_and_no_distance_finds_most_of_them
         assert len([*items(language, name)]) == evaluation.MAX_LINKS
 
 
-def test_the_material_is_the_same_when_made_again(language):
-    before = evaluation.material(language)
-    evaluation.material.cache_clear()
-    for name, value in vars(before).items():
-        np.testing.assert_array_equal(value, getattr(evaluation.material(language), name))
-
-
 # Roles
 
 
@@ -106,28 +99,27 @@ def test_each_head_of_fixed_distance_scores_what_its_distance_finds(planted):
         assert (found["n"] == len(distances)).all()
 
 
-def test_planted_positions(planted):
-    for name, head in {"previous token": 15, "next token": 17, "same token": 16}.items():
+def test_planted_positions_are_found_and_no_fixed_distance_passes_for_a_link(planted):
+    heads = {"previous token": 15, "next token": 17, "same token": 16}
+    for name, head in heads.items():
         assert planted.loc[(name, head), "score"] == 1
         assert planted.loc[name].drop(head)["score"].max() < 0.5
+    found = labels(planted.reset_index())
+    assert {role: head for (_, head), (role, _) in found.items()} == heads
 
 
 def test_uniform_attention_is_never_right():
-    found = of_model(uniform(), "en")
+    model = SmallModel(Shape("glass-box", 2, 16), len(lexicon("en").vocabulary)).requires_grad_(False)
+    for layer in model.layers:
+        layer.attention.projections().w_q.zero_()
+        layer.attention.projections().b_q.zero_()
+    found = of_model(model, "en")
     of_links = found[found["role"].isin(evaluation.LINKS)]
     assert (of_links["score"] == 0).all()
     positions = found[found["role"].isin(POSITIONS)]
     np.testing.assert_allclose(positions["score"], positions["baseline"], rtol=1e-5)
     np.testing.assert_array_equal(positions["score"], positions["weight"])
     assert labels(found) == {}
-
-
-def uniform() -> SmallModel:
-    model = SmallModel(Shape("glass-box", 2, 16), len(lexicon("en").vocabulary)).requires_grad_(False)
-    for layer in model.layers:
-        layer.attention.projections().w_q.zero_()
-        layer.attention.projections().b_q.zero_()
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -169,51 +161,24 @@ def test_the_table_has_every_head_and_role_once_and_its_bounds(random_model):
             assert n == rows.sum()
 
 
-def test_a_mean_weight_and_the_uniform_baseline_of_a_position(random_model):
+def test_the_control_is_the_same_model_before_training_and_has_no_labels(random_model):
     _, table = random_model
-    looks = evaluation.link_weights(random_model[0], evaluation.material("en"))
-    found = table[(table["role"] == "previous token") & (table["layer"] == 1) & (table["head"] == 2)].iloc[0]
-    cells = [weights[1, 2, m, m - 1] for weights in looks.weights for m in range(1, weights.shape[3])]
-    uniform = [1 / weights.shape[3] for weights in looks.weights for _ in range(1, weights.shape[3])]
-    assert found["score"] == found["weight"] == pytest.approx(np.mean(cells, dtype=float))
-    assert found["baseline"] == pytest.approx(np.mean(uniform))
-    assert found["n"] == len(cells)
-
-
-def test_the_control_is_the_same_model_before_training(random_model):
-    _, table = random_model
-    before = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7)
-    np.testing.assert_array_equal(table["control"], of_model(before, "en")["score"])
+    before = of_model(SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7), "en")
+    np.testing.assert_array_equal(table["control"], before["score"])
     assert not np.allclose(table["control"], table["score"])
-
-
-def test_an_untrained_model_has_no_labels(language):
-    model = SmallModel(Shape("glass-box", 8, 64), len(lexicon(language).vocabulary), seed=1)
-    assert labels(of_model(model, language)) == {}
-
-
-def test_a_model_of_another_language_is_refused():
-    with pytest.raises(mha.MhaError, match="another language"):
-        of_model(SmallModel(Shape(), len(lexicon("zh").vocabulary)), "en")
-    with pytest.raises(mha.MhaError, match="small language"):
-        of_model(SmallModel(Shape(), 10), "fr")
+    assert labels(before) == {}
 
 
 QUESTION_OF = LINKS | {"previous token": "before", "next token": "after"}
 
 
 @pytest.mark.parametrize("h", [4, 8])
-def test_each_head_is_labelled_with_a_link_of_its_question(language, h):
+def test_each_head_is_labelled_with_a_link_of_its_question_and_finds_it_best(language, h):
     table = shipped_roles(mini.find(language, "glass-box", h, 64))
     named = {head: role for (layer, head), (role, _) in labels(table).items() if layer == 1}
     for head, asked in enumerate(questions_of(h)):
         if asked != (HIDDEN_WORD,):
             assert QUESTION_OF[named[head]] in asked, (head, named[head])
-
-
-@pytest.mark.parametrize("h", [4, 8])
-def test_each_link_is_found_best_by_the_head_of_its_question(language, h):
-    table = shipped_roles(mini.find(language, "glass-box", h, 64))
     last = table[table["layer"] == 1].pivot(index="role", columns="head", values="score")
     for role, question in QUESTION_OF.items():
         if role in last.index and question in heads_of(h):
@@ -269,76 +234,57 @@ def test_a_trace_a_model_and_its_file_have_the_same_roles(shipped, trained, tmp_
         pd.testing.assert_frame_equal(roles(tmp_path / "own.safetensors"), expected)
 
 
-def test_a_trace_of_another_training_of_the_same_shape_is_not_mismistaken_for_the_shipped_model(shipped):
+def test_what_has_no_roles_is_refused_with_what_works(shipped, refused):
     further = checkpoints.untrained(shipped.plan)
     further.model.layers[0].attention.projections().w_q.mul_(1.5)
-    with pytest.raises(mha.MhaError, match="does not come with Headscope; give the file of that model"):
-        roles(mini.follow(further, "The animal was too tired."))
-
-
-def test_a_trace_without_a_small_model_is_refused_with_what_works():
-    with pytest.raises(mha.MhaError, match="takes a small model") as refused:
-        roles(mha.trace("a b", h=2, d_model=8))
-    assert "'random'" in str(refused.value)
-    assert refused.value.fixes == ({"source": "mini"},)
-    with pytest.raises(mha.MhaError, match="got a int"):
-        roles(3)
+    other = mini.follow(further, "The animal was too tired.")  # of the same shape as a shipped model
+    said = "does not come with Headscope; give the file of that model"
+    assert said in str(refused(roles, other))
+    error = refused(roles, mha.trace("a b", h=2, d_model=8))
+    assert "takes a small model" in str(error)
+    assert "'random'" in str(error)
+    assert error.fixes == ({"source": "mini"},)
+    assert "got a int" in str(refused(roles, 3))
+    chinese = SmallModel(Shape(), len(lexicon("zh").vocabulary))
+    assert "another language" in str(refused(of_model, chinese, "en"))
+    assert "small language" in str(refused(of_model, SmallModel(Shape(), 10), "fr"))
 
 
 # Labels
 
 
-def table(*rows) -> pd.DataFrame:
-    """layer, head, role, score, baseline, control of each row."""
-    return pd.DataFrame(rows, columns=["layer", "head", "role", "score", "baseline", "control"])
-
-
 @pytest.mark.parametrize(
-    ("score", "baseline", "control", "named"),
+    ("rows", "named"),
     [
-        (0.61, 0.1, 0.1, True),
-        (0.59, 0.1, 0.1, False),
-        (0.71, 0.5, 0.1, True),
-        (0.69, 0.5, 0.1, False),
-        (0.71, 0.1, 0.5, True),
-        (0.69, 0.1, 0.5, False),
+        # A score alone, and a margin over the baseline and the control
+        ([(1, 2, "cue to noun", 0.61, 0.1, 0.1)], {(1, 2): ("cue to noun", 0.61)}),
+        ([(1, 2, "cue to noun", 0.59, 0.1, 0.1)], {}),
+        ([(1, 2, "cue to noun", 0.71, 0.5, 0.1)], {(1, 2): ("cue to noun", 0.71)}),
+        ([(1, 2, "cue to noun", 0.69, 0.5, 0.1)], {}),
+        ([(1, 2, "cue to noun", 0.71, 0.1, 0.5)], {(1, 2): ("cue to noun", 0.71)}),
+        ([(1, 2, "cue to noun", 0.69, 0.1, 0.5)], {}),
+        # A position from half of the weight on
+        ([(0, 0, "next token", 0.51, 0.1, 0.1)], {(0, 0): ("next token", 0.51)}),
+        ([(0, 0, "next token", 0.49, 0.1, 0.1)], {}),
+        # The best head has to beat the best untrained one
+        ([(0, 0, "noun to cue", 0.8, 0.1, 0.1), (1, 3, "noun to cue", 0.0, 0.1, 0.65)], {}),
+        (
+            [(0, 0, "noun to cue", 0.8, 0.1, 0.1), (1, 3, "cue to noun", 0.0, 0.1, 0.65)],
+            {(0, 0): ("noun to cue", 0.8)},
+        ),
+        # Each head gets its best role alone, and the first of equals
+        (
+            [
+                (1, 0, "next token", 0.9, 0.1, 0.1),
+                (0, 1, "same token", 0.7, 0.1, 0.1),
+                (0, 1, "noun to cue", 0.8, 0.1, 0.1),
+                (0, 1, "cue to noun", 0.95, 0.9, 0.1),
+                (0, 1, "verb to object", 0.8, 0.1, 0.1),
+            ],
+            {(0, 1): ("noun to cue", 0.8), (1, 0): ("next token", 0.9)},
+        ),
     ],
 )
-def test_a_label_needs_score_and_margin_over_baseline_and_control(score, baseline, control, named):
-    found = labels(table((1, 2, "cue to noun", score, baseline, control)))
-    assert found == ({(1, 2): ("cue to noun", score)} if named else {})
-
-
-def test_a_position_is_a_label_from_half_of_the_weight_on():
-    assert labels(table((0, 0, "next token", 0.51, 0.1, 0.1))) == {(0, 0): ("next token", 0.51)}
-    assert labels(table((0, 0, "next token", 0.49, 0.1, 0.1))) == {}
-
-
-def test_the_best_head_has_to_beat_the_best_untrained_one():
-    rows = [(0, 0, "noun to cue", 0.8, 0.1, 0.1), (1, 3, "noun to cue", 0.0, 0.1, 0.65)]
-    assert labels(table(*rows)) == {}
-    elsewhere = (1, 3, "cue to noun", 0.0, 0.1, 0.65)
-    assert labels(table(rows[0], elsewhere)) == {(0, 0): ("noun to cue", 0.8)}
-
-
-def test_each_head_gets_its_best_role_alone_and_the_first_of_equals():
-    found = labels(
-        table(
-            (1, 0, "next token", 0.9, 0.1, 0.1),
-            (0, 1, "same token", 0.7, 0.1, 0.1),
-            (0, 1, "noun to cue", 0.8, 0.1, 0.1),
-            (0, 1, "cue to noun", 0.95, 0.9, 0.1),
-            (0, 1, "verb to object", 0.8, 0.1, 0.1),
-        )
-    )
-    assert [*found.items()] == [((0, 1), ("noun to cue", 0.8)), ((1, 0), ("next token", 0.9))]
-
-
-def test_labels_follow_from_the_table_of_a_model(planted):
-    """The heads of the positions are named after them; no fixed distance passes for a link."""
-    found = labels(planted.reset_index())
-    assert {key[1]: role for key, (role, _) in found.items()} == {
-        15: "previous token",
-        16: "same token",
-        17: "next token",
-    }
+def test_heads_are_labelled_by_their_scores(rows, named):
+    table = pd.DataFrame(rows, columns=["layer", "head", "role", "score", "baseline", "control"])
+    assert [*labels(table).items()] == [*named.items()]
