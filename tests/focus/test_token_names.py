@@ -13,37 +13,16 @@ from mha_core.focus.token_names import names, position
 from mha_core.traces.tokens import spaced
 
 WORDS = (
-    "the",
-    "it",
-    "The",
-    "\u0130t",
-    "dog",
-    "dog's",
-    "动",
-    "物",
-    "🙂",
-    "👩‍👩‍👧",
-    "é",
-    "e\u0301",
-    "ﬁ",
-    "مرحبا",
+    *("the", "it", "The", "\u0130t", "dog", "dog's", "动", "物", "🙂", "👩‍👩‍👧"),
+    *("é", "e\u0301", "ﬁ", "مرحبا"),
 )
 PIECES = (
     *WORDS,
     *(f"{mark}{word}" for mark in ("Ġ", "▁", "ĠĠ", "##") for word in WORDS[:6]),
     *("1", "2", "12", "007", "0", "Ġ7", "▁12", "٣", "²", "9" * 20),
     *("the~1", "the~2", "~", "~2", "it~9", "1~2", "Ġ", "▁", "Ċ"),
-    *(
-        "New York",
-        "a\u2009b",
-        "the\u2009₁",
-        "the\u2009₂",
-        "\u3000x",
-        "a\nb",
-        "a\u00a0b",
-        "x\ufeffy",
-        "\u200b",
-    ),
+    *("New York", "a\u2009b", "the\u2009₁", "the\u2009₂", "\u3000x"),
+    *("a\nb", "a\u00a0b", "x\ufeffy", "\u200b"),
     *("constructor", "__proto__", "toString", "a,b", "a&b=c", "a+b", "100%", "#", "<b>"),
 )
 SENTENCES = [

@@ -85,22 +85,17 @@ def test_a_gradient_is_the_slope_of_the_answer_by_a_heads_output():
     trace = mha.trace(TIRED, source="mini")
     frame = mha.effects(trace, method="gradient")
     for row in frame.itertuples():
-        output = trace.layers[row.layer].output(row.head)
-        ends = [
-            log_probability(
-                mha.trace(
-                    TIRED,
-                    source="mini",
-                    edits=[
-                        edits.Output(layer=row.layer, heads=row.head, values=torch.tensor(output * factor))
-                    ],
-                ),
-                8,
-                "animal",
-            )
-            for factor in (0.99, 1.01)
-        ]
+        output, ends = trace.layers[row.layer].output(row.head), []
+        for factor in (0.99, 1.01):
+            values = torch.tensor(output * factor)
+            change = edits.Output(layer=row.layer, heads=row.head, values=values)
+            ends.append(log_probability(mha.trace(TIRED, source="mini", edits=[change]), 8, "animal"))
         assert row.effect == pytest.approx((ends[0] - ends[1]) / 0.02, abs=5e-3, rel=2e-2)
+    both = mha.effects(trace, method="both")
+    assert both.columns.tolist() == ["layer", "head", "effect", "estimate"]
+    ranks = both[["effect", "estimate"]].rank()
+    expected = np.corrcoef(ranks.effect, ranks.estimate)[0, 1]
+    assert both.attrs["rank_correlation"] == pytest.approx(expected)
 
 
 SENTENCES = ["The dog was tired.", "The man saw the woman because she was near the house.", TIRED]
@@ -131,10 +126,6 @@ def check_means(corpus: list[str], text: str, door: dict, answers: dict, at: int
     assert compared
 
 
-def test_with_a_baseline_a_head_gives_its_mean_over_texts():
-    check_means(SENTENCES, TIRED, {"source": "mini"}, {}, 8, "animal")
-
-
 def test_outputs_are_averaged_over_all_tokens_of_all_texts(refused):
     traces = [mha.trace(text, source="mini") for text in SENTENCES]
     for mean, expected in zip(
@@ -152,21 +143,6 @@ def test_outputs_are_averaged_over_all_tokens_of_all_texts(refused):
         assert "takes several traces, as in a list; got" in str(refused(mha.mean_outputs, wrong))
     for wrong in ("text", [3], traces[0].layers):
         assert "A trace is needed" in str(refused(mha.mean_outputs, wrong))
-
-
-def test_a_baseline_of_nothing_is_refused(refused):
-    trace = mha.trace(TIRED, source="mini")
-    for baseline in ([], TIRED, [1, 2], 3):
-        assert "list of texts" in str(refused(mha.effects, trace, baseline=baseline))
-
-
-def test_both_methods_are_compared_by_rank_correlation():
-    trace = mha.trace(TIRED, source="mini")
-    both = mha.effects(trace, method="both")
-    assert both.columns.tolist() == ["layer", "head", "effect", "estimate"]
-    ranks = both[["effect", "estimate"]].rank()
-    expected = np.corrcoef(ranks.effect, ranks.estimate)[0, 1]
-    assert both.attrs["rank_correlation"] == pytest.approx(expected)
 
 
 FAMILIES = [
@@ -196,6 +172,10 @@ def test_effects_work_for_models_of_transformers(kind, family):
     assert trace.answers == mha.trace(text, **door, answers=True).answers  # nothing is left in the model
 
 
+def test_with_a_baseline_a_head_gives_its_mean_over_texts():
+    check_means(SENTENCES, TIRED, {"source": "mini"}, {}, 8, "animal")
+
+
 @pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "llama")])
 def test_mean_outputs_work_for_models_of_transformers(kind, family):
     built = tiny.model(family)
@@ -204,6 +184,17 @@ def test_mean_outputs_work_for_models_of_transformers(kind, family):
     answers = mha.trace(corpus[0], **door, answers=True).answers
     at = next(at for at, answer in enumerate(answers) if answer)
     check_means(corpus, corpus[0], door, {"answers": [at]}, at, answers[at][0][0])
+
+
+def test_a_baseline_of_nothing_or_with_a_target_is_refused(refused):
+    trace = mha.trace(TIRED, source="mini")
+    for baseline in ([], TIRED, [1, 2], 3):
+        assert "list of texts" in str(refused(mha.effects, trace, baseline=baseline))
+    built = tiny.model("marian")
+    door = {"source": built, "tokenizer": tokenizer_of(built)}
+    text, target = texts("target", (13, 11))
+    trace = mha.trace(text, target=target, **door, answers=True)
+    assert "with a target" in str(refused(mha.effects, trace, baseline=[text], **door))
 
 
 def test_a_target_that_a_model_has_written_is_read_again_in_its_pieces():
@@ -217,14 +208,6 @@ def test_a_target_that_a_model_has_written_is_read_again_in_its_pieces():
     assert frame.attrs["answer"] == trace.answers[-1][0][0]
     why = mha.attribution(trace, layer=4, head=0, query=1, key=1, source=model)
     assert abs(why.terms.sum() - why.value) <= 1e-5 * abs(why.terms).sum()
-
-
-def test_a_baseline_with_a_target_is_refused(refused):
-    built = tiny.model("marian")
-    door = {"source": built, "tokenizer": tokenizer_of(built)}
-    text, target = texts("target", (13, 11))
-    trace = mha.trace(text, target=target, **door, answers=True)
-    assert "with a target" in str(refused(mha.effects, trace, baseline=[text], **door))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
