@@ -1,24 +1,12 @@
-"""Explains random numbers of every family: the terms and the code give the number in the trace.
-
-    python -m tests.analysis.cells                 # 12 numbers of each family in three precisions
-    python -m tests.analysis.cells llama gpt2
-
-Each number is compared with its matrix, and its snippet is run. What is refused is counted by
-its reason.
-"""
+"""Explains random numbers of traces: the terms and the code give the number in its matrix."""
 
 import contextlib
 import io
 import random
-import subprocess
-import sys
-import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-import transformers
 
 import mha_core as mha
 from mha_core.analysis.explanation import EXPLAINED, Explanation
@@ -30,8 +18,6 @@ from tests.parity import tiny
 
 CELLS = 12  # of a family in each precision
 TEXTS = head_view.texts("en")
-PROCESSES = 20  # snippets that run alone
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 ROUNDING = 1e-6  # of the sum of the sizes of all products
 UNITS = 4  # in the last place of a number in half precision
 
@@ -104,12 +90,6 @@ def output(code: str) -> float:
     return float(printed.getvalue())
 
 
-def printed_alone(code: str) -> float:
-    """The number that a snippet prints in a process of its own, where nothing else is imported."""
-    command = [sys.executable, "-I", "-"]
-    return float(subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout)
-
-
 def _number_in_trace(trace: mha.AttentionTrace, name: str, place: dict) -> float:
     """The number in its matrix, computed with one row only: other rows would round differently."""
     row, column = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
@@ -138,30 +118,3 @@ def outcomes(family: str, dtypes: Sequence[torch.dtype], number: int = 0) -> Ite
                 yield str(refusal)[:90]
                 continue
             yield f"WRONG {dtype}, {name} {place}: {wrong}" if wrong else "explained"
-
-
-def wrong_alone(count: int) -> int:
-    """How many of these snippets of a small model print another number in a process of their own."""
-    trace = mha.trace("the old cat saw the new dog", source="mini", h=2, d_model=64)
-    numbers = [mha.explain(trace, name, **place) for name, place in places(trace, count)]
-    return sum(not is_close(one, printed_alone(one.pytorch()), one.value, torch.float32) for one in numbers)
-
-
-def main(families: list[str]) -> None:
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    counts, sound = Counter(), set()
-    for number, family in enumerate(families):
-        for line in outcomes(family, DTYPES, number):
-            counts[line] += 1
-            sound |= {family} if line == "explained" else set()
-            if line.startswith("WRONG"):
-                print(f"{family}: {line}", flush=True)
-    print(f"{counts['explained']} numbers of {len(sound)} families are explained")
-    print(f"{wrong_alone(PROCESSES)} of {PROCESSES} snippets print another number in a process of their own")
-    for line, count in counts.most_common():
-        print(f"{count:6} {line}")
-
-
-if __name__ == "__main__":
-    main(tiny.named(__doc__))

@@ -1,7 +1,4 @@
-"""The explanation of one number: its terms and its code give the number in the trace.
-
-`python -m tests.analysis.cells` does the same for every family of models.
-"""
+"""The explanation of one number: its terms and its code give the number in the trace."""
 
 from dataclasses import replace
 

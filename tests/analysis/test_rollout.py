@@ -46,19 +46,6 @@ def test_the_best_pair_of_heads_reaches_more_than_every_other(trace):
 # Rollout
 
 
-def test_a_rollout_by_hand():
-    """Two layers of one head over two tokens: (0.5 A² + 0.5 I) (0.5 A¹ + 0.5 I)."""
-    weights = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.2, 0.8], [0.0, 1.0]]])[:, None]
-    trace = mha.from_weights(weights, "a b")
-    found = rollout(trace)
-    first, second = [[1.0, 0.0], [0.25, 0.75]], [[0.6, 0.4], [0.0, 1.0]]
-    assert first == rollout(trace, layer=0).to_numpy().round(6).tolist()
-    np.testing.assert_allclose(found, [[0.6 + 0.4 * 0.25, 0.4 * 0.75], [0.25, 0.75]], rtol=1e-6)
-    np.testing.assert_allclose(found, np.array(second) @ first, rtol=1e-6)
-    assert tuple(found.index) == tuple(found.columns) == ("a", "b")
-    assert (found.index.name, found.columns.name) == ("query", "key")
-
-
 @pytest.mark.parametrize("heads", ["mean", "max", "min"])
 @pytest.mark.parametrize("residual", [0, 0.5, 1])
 def test_a_rollout_is_the_product_of_the_joined_layers_and_the_residual(heads, residual):
@@ -72,6 +59,8 @@ def test_a_rollout_is_the_product_of_the_joined_layers_and_the_residual(heads, r
             found = rollout(trace, layer=number, residual=residual, heads=heads)
             np.testing.assert_allclose(found, expected, atol=1e-6)
     np.testing.assert_array_equal(np.triu(found, 1), 0)
+    assert tuple(found.index) == tuple(found.columns) == trace.tokens.labels
+    assert (found.index.name, found.columns.name) == ("query", "key")
     assert residual != 0.5 or heads != "mean" or found.equals(rollout(trace))  # the defaults
 
 

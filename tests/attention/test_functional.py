@@ -90,26 +90,21 @@ def test_no_block_has_more_than_half_of_what_may_be_held_at_once_but_for_a_few_r
     assert sizes == [row * count for count in heights]
 
 
-def test_the_gradient_is_that_of_the_formula(normal):
+def test_the_gradient_is_that_of_the_formula_and_zero_for_a_fully_masked_row(normal):
     q, k, v = (normal(*shape, dtype=torch.float64) for shape in ((2, 3, 5), (1, 5, 5), (1, 5, 3)))
     bias, sinks = normal(2, 3, 5, dtype=torch.float64), normal(2, dtype=torch.float64)
     allowed = torch.ones(3, 5).tril().bool()
+    allowed[1] = False
+    inputs = [t.requires_grad_() for t in (q, k, v, bias, sinks)]
 
     def attended(q, k, v, bias, sinks):
         return attend(q, k, v, ScoreRule(soft_cap=2.0, bias=bias, sinks=sinks, mask=allowed, temperature=1.3))
 
-    assert gradcheck(attended, [t.requires_grad_() for t in (q, k, v, bias, sinks)])
-
-
-def test_a_fully_masked_row_has_a_gradient_and_it_is_zero(normal):
-    q, k, v = (normal(*shape, dtype=torch.float64) for shape in ((2, 3, 5), (2, 7, 5), (2, 7, 2)))
-    allowed = torch.ones(3, 7, dtype=torch.bool)
-    allowed[1] = False
-    inputs = [t.requires_grad_() for t in (q, k, v)]
-    assert gradcheck(lambda q, k, v: attend(q, k, v, ScoreRule(mask=allowed)), inputs)
-    attend(*inputs, ScoreRule(mask=allowed)).sum().backward()
+    assert gradcheck(attended, inputs)
+    for rule in (ScoreRule(mask=allowed), ScoreRule(mask=allowed, sinks=sinks)):
+        attend(q, k, v, rule).sum().backward()
     assert (q.grad[:, 1] == 0).all()
-    assert all(t.grad.isfinite().all() for t in inputs)
+    assert all(t.grad.isfinite().all() for t in (q, k, v, sinks))
 
 
 def test_keys_and_values_that_heads_share_are_not_copied(normal, allocated):

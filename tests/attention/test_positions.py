@@ -35,18 +35,6 @@ def test_rotated_products_depend_only_on_distance(d_k, normal):
     assert (scores[0, 1:] - scores[0, 0]).abs().min() > 1e-6
 
 
-def test_turning_by_hand():
-    """Position 1, d_k 4: dimensions 0 and 2 turn by 1, dimensions 1 and 3 by 1/100."""
-    turned = positions.rotate(torch.tensor([[0.0, 0, 0, 0], [1, 2, 3, 5]]))[1]
-    expected = [
-        math.cos(1) - 3 * math.sin(1),
-        2 * math.cos(0.01) - 5 * math.sin(0.01),
-        3 * math.cos(1) + math.sin(1),
-        5 * math.cos(0.01) + 2 * math.sin(0.01),
-    ]
-    assert turned.tolist() == pytest.approx(expected, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)], ids=str
 )

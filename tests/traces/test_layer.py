@@ -226,20 +226,6 @@ def test_a_column_is_that_of_the_matrix_for_every_rule_also_in_blocks(rule, make
             np.testing.assert_allclose(layer.column(key), whole.weights()[:, :, key], atol=2e-6)
 
 
-def test_a_column_is_computed_once_for_each_head(make_layer, monkeypatch):
-    layer, computed = make_layer(), []
-    real = mha.LayerTrace.masked
-    monkeypatch.setattr(
-        mha.LayerTrace,
-        "masked",
-        lambda layer, head, **rows: computed.append(head) or real(layer, head, **rows),
-    )
-    some = [layer.log_sum_exp(head) for head in (4, 1)]
-    assert np.array_equal(layer.log_sum_exp()[[4, 1]], some)
-    assert np.array_equal(layer.log_sum_exp(), layer.log_sum_exp())
-    assert computed == [4, 1, 0, 2, 3, 5]
-
-
 # Refusals
 
 

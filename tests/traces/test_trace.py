@@ -156,16 +156,6 @@ def test_a_frame_that_does_not_exist_is_refused(arguments, message, own_values, 
 # Answers
 
 
-def test_a_small_model_answers_at_every_token_but_the_first(glass_box):
-    assert [answer is not None for answer in glass_box.answers] == [False] + [True] * 6
-    for answers in glass_box.questions.values():
-        assert [answer is not None for answer in answers] == [False] + [True] * 6
-    assert glass_box.questions["noun"][:-1] == glass_box.answers[:-1]  # the last token is hidden
-    layers, source = glass_box.layers, glass_box.source
-    without = mha.AttentionTrace(glass_box.tokens, layers, source)
-    assert (without.answers, dict(without.questions)) == ((), {})
-
-
 @pytest.mark.parametrize("count", [1, 4, 6])
 def test_answers_for_another_number_of_tokens_are_refused(own_values, count, refused):
     answers = (None,) * count

@@ -203,15 +203,6 @@ def test_torch_agrees_about_two_texts(cross_trace, projected_cross):
     assert split_difference(replace(projected, tensors=bare)) is None
 
 
-def test_the_keys_are_split_from_the_other_texts_input(projected_cross, monkeypatch):
-    split, inputs = verify.project_packed, []
-    monkeypatch.setattr(
-        verify, "project_packed", lambda x, *more: inputs.append(x.shape[1]) or split(x, *more)
-    )
-    split_difference(projected_cross.layers[0])
-    assert inputs == [7, 11, 11]  # Q, K, V
-
-
 def test_weights_only_cannot_be_compared_with_torch(known_by_weights):
     check = mha.against_torch(known_by_weights.layers[0], rows=slice(0, 3))
     assert (check.difference, check.passed) == (None, False)
