@@ -55,28 +55,19 @@ def test_the_kind_of_a_layer_is_read_off_its_mask(mask, kind, size):
     assert kind in KINDS
 
 
-def test_latent_and_gated_layers_have_traits():
+def test_layers_and_mixers_are_in_the_order_of_the_model_with_their_traits():
     gate, latent = OutputGate("sigmoid", "head"), LatentProjection(5)
-    [one, two] = layer_kinds(trace(layer(CAUSAL, gate=gate), layer(gate=gate, latent=latent)))
-    assert (one.traits, two.traits) == (("gated",), ("latent", "gated"))
-
-
-def test_layers_and_mixers_are_in_the_order_of_the_model():
-    kinds = layer_kinds(
-        trace(
-            layer(name="layers.2.self_attn"),
-            layer(name="layers.10.self_attn"),
-            mixers=(
-                mixer("gated delta rule", "layers.1.mixer"),
-                mixer("short convolution", "layers.9.conv", 3),
-            ),
-        )
+    layers = (
+        layer(name="layers.2.self_attn", gate=gate),
+        layer(name="layers.10.self_attn", gate=gate, latent=latent),
     )
-    assert [(kind.kind, kind.layer, kind.mixer, kind.size) for kind in kinds] == [
-        ("linear", None, 0, None),
-        ("full", 0, None, None),
-        ("convolution", None, 1, 3),
-        ("full", 1, None, None),
+    mixers = mixer("gated delta rule", "layers.1.mixer"), mixer("short convolution", "layers.9.conv", 3)
+    kinds = layer_kinds(trace(*layers, mixers=mixers))
+    assert [(kind.kind, kind.layer, kind.mixer, kind.size, kind.traits) for kind in kinds] == [
+        ("linear", None, 0, None, ()),
+        ("full", 0, None, None, ("gated",)),
+        ("convolution", None, 1, 3, ()),
+        ("full", 1, None, None, ("latent", "gated")),
     ]
 
 

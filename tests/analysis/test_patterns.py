@@ -206,17 +206,6 @@ def test_special_tokens_come_from_the_tokenizer_or_their_form(special, unknown, 
     np.testing.assert_array_equal(alone, left.layers[0].weights())
 
 
-def test_padding_distorts_the_measures_and_can_be_left_out():
-    """Three words and two padding tokens that get no weight, against the three words alone."""
-    q, k, v = (torch.from_numpy(random_weights(2, 5, seed)).float() for seed in range(3))
-    mask = torch.tensor([True, True, True, False, False]).expand(5, 5)
-    padded = mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c", "[PAD]", "[PAD]"], mask=mask)
-    alone = mha.from_tensors(q=q[:, :3], k=k[:, :3], v=v[:, :3], tokens=["a", "b", "c"])
-    assert not np.allclose(metrics(padded)["distance"], metrics(alone)["distance"])
-    np.testing.assert_allclose(metrics(padded, without="special"), metrics(alone), rtol=1e-5)
-    np.testing.assert_allclose(similarity(padded, without="special"), similarity(alone), rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -1,5 +1,7 @@
 """The row, column, scores and mixture of one token equal those of the whole matrices."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,104 +18,69 @@ from mha_core.analysis.token import (
     row_of,
     vectors,
 )
-from mha_core.attention import functional, positions
-from mha_core.traces.layer import LayerTrace
-from tests.conftest import assert_close
+from mha_core.attention import functional
+from tests.conftest import DRAWN_MASK, RULES, SETTINGS, assert_close
 
 TEXT = "the old cat saw the new cat"
-LENGTH = 7
-DRAWN = torch.rand(LENGTH, LENGTH, generator=torch.Generator().manual_seed(3)) > 0.4
-DRAWN[2] = False  # the third token may look at nothing
-DRAWN[:, 5] = False  # and nobody at the sixth
-
-ALIBI = {"position": "alibi", "h": 5, "n_kv_heads": 1, "mask": "causal", "layers": 2}
-SETTINGS = {
-    "drawn, one head": {"mask": DRAWN, "h": 1},
-    "rotary, grouped": {"position": "rotary", "d_k": 2, "h": 6, "n_kv_heads": 2},
-    "alibi, one key head, two layers": ALIBI,
-}
 
 
-def normal(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+def by_hand(*layers: mha.LayerTrace) -> mha.AttentionTrace:
+    return mha.AttentionTrace(mha.words(TEXT), layers, {"name": "by hand"})
 
 
-RULES = {
-    "scale, temperature": mha.ScoreRule(scale=0.3, temperature=1.7, mask=DRAWN),
-    "both biases": mha.ScoreRule(
-        bias=normal(6, LENGTH, LENGTH, seed=5), distance_bias=positions.alibi(6, LENGTH, LENGTH)
-    ),
-    "mask of each head": mha.ScoreRule(mask=normal(6, LENGTH, LENGTH, seed=6) > -0.3),
-    "soft cap": mha.ScoreRule(soft_cap=0.5, mask=DRAWN),
-    "sinks": mha.ScoreRule(sinks=normal(6, seed=7), mask=DRAWN),
-}
+WHOLE_RULES = [name for name in RULES if not name.startswith("patches")]
 
 
-def by_hand(rule: mha.ScoreRule, text: str = TEXT, dtype=torch.float32) -> mha.AttentionTrace:
-    """6 heads that share 3 key heads, d_k 5, d_v 13, with a rule that `mha.trace` has no word for."""
-    n = len(text.split())
-    parts = {"q": normal(6, n, 5, seed=1), "k": normal(3, n, 5, seed=2), "v": normal(3, n, 13, seed=3)}
-    layer = LayerTrace({name: part.to(dtype) for name, part in parts.items()}, rule)
-    return mha.AttentionTrace(mha.words(text), (layer,), {"name": "by hand"})
+@pytest.fixture(scope="module", params=[*SETTINGS, *WHOLE_RULES, "glass_box", "cross_trace"])
+def trace(request, settings, rules, make_layer):
+    """Every setting and rule, a small model, and 7 tokens that look at 11 others."""
+    name = request.param
+    if name in settings:
+        return mha.trace(**settings[name])
+    return by_hand(make_layer(rules[name])) if name in rules else request.getfixturevalue(name)
 
 
-TRACES = {
-    **{
-        name: lambda given=given: mha.trace(TEXT, **({"h": 3, "d_model": 11, "d_k": 5, "d_v": 13} | given))
-        for name, given in SETTINGS.items()
-    },
-    **{name: lambda rule=rule: by_hand(rule) for name, rule in RULES.items()},
-    "glass-box": lambda: mha.trace("the cat saw the dog .", source="mini", h=4, d_model=32, trained=False),
-}
-
-
-@pytest.fixture(scope="module", params=TRACES.values(), ids=TRACES)
-def trace(request):
-    return request.param()
-
-
-def everywhere(trace):
-    """Every layer and token of a trace."""
-    return [(layer, token) for layer in range(len(trace.layers)) for token in range(len(trace.tokens))]
+def heads(trace):
+    """Each head of each layer: the layer's number, the layer, the head."""
+    return [(at, layer, head) for at, layer in enumerate(trace.layers) for head in range(layer.n_heads)]
 
 
 # For every rule
 
 
 def test_a_row_and_a_column_are_those_of_the_whole_matrix(trace):
-    for at, token in everywhere(trace):
-        layer = trace.layers[at]
-        row, column = row_of(trace, token, layer=at), column_of(trace, token, layer=at)
-        assert_close(row.weights, layer.weights()[:, token])
-        assert_close(column.weights, layer.weights()[:, :, token])
-        np.testing.assert_array_equal(row.hidden, ~layer.allowed()[:, token])
-        np.testing.assert_array_equal(column.hidden, ~layer.allowed()[:, :, token])
-        for table, axis in ((row.weights, "key"), (column.weights, "query")):
+    queries, keys = trace.sides.queries.labels, trace.sides.keys.labels
+    for at, layer in enumerate(trace.layers):
+        weights, hidden = layer.weights(), ~layer.allowed()
+        for token in range(layer.n_query):
+            row = row_of(trace, token, layer=at)
+            assert_close(row.weights, weights[:, token])
+            np.testing.assert_array_equal(row.hidden, hidden[:, token])
+        for token in range(layer.n_key):
+            column = column_of(trace, token, layer=at)
+            assert_close(column.weights, weights[:, :, token])
+            np.testing.assert_array_equal(column.hidden, hidden[:, :, token])
+        for table, axis, labels in ((row.weights, "key", keys), (column.weights, "query", queries)):
             assert list(table.index) == list(range(1, layer.n_heads + 1))
-            assert tuple(table.columns) == trace.tokens.labels
+            assert tuple(table.columns) == labels
             assert (table.index.name, table.columns.name) == ("head", axis)
 
 
 def test_products_sum_to_the_scores_and_lead_to_the_weights(trace):
-    for at, token in everywhere(trace):
-        layer = trace.layers[at]
-        for head in range(layer.n_heads):
+    for at, layer, head in heads(trace):
+        for token in range(layer.n_query):
             products, numbers = against_keys(trace, token, layer=at, head=head)
+            assert tuple(numbers.index) == trace.sides.keys.labels
             assert_close(products.sum(axis=1), numbers["score"], 1e-5)
-            for name, whole in (
-                ("score", layer.scores(head)),
-                ("scaled", layer.scaled(head)),
-                ("masked", layer.masked(head)),
-                ("weight", layer.weights(head)),
-            ):
-                assert_close(numbers[name], whole[token])
+            for name in ("scores", "scaled", "masked", "weights"):
+                own = "score" if name == "scores" else name.removesuffix("s")
+                assert_close(numbers[own], getattr(layer, name)(head)[token])
             assert_close(numbers["scaled"], numbers["score"] * layer.scale, 1e-5)
 
 
 def test_a_mixture_sums_to_the_output_of_its_head(trace):
-    for at, token in everywhere(trace):
-        layer = trace.layers[at]
-        for head in range(layer.n_heads):
+    for at, layer, head in heads(trace):
+        for token in range(layer.n_query):
             made = mixture(trace, token, layer=at, head=head)
             assert_close(made.weights, layer.weights(head)[token])
             assert_close(made.values, layer.v[layer.kv_head(head)])
@@ -138,19 +105,22 @@ def test_the_mean_over_heads_and_the_strongest_head_are_those_of_the_layer(trace
 
 
 def test_the_own_vectors_are_those_of_the_head_and_its_key_head(trace):
-    layer = trace.layers[0]
-    head = layer.n_heads - 1
-    own, kv = vectors(trace, 2, layer=0, head=head), layer.kv_head(head)
-    for name, expected in {"q": layer.q[head, 2], "k": layer.k[kv, 2], "v": layer.v[kv, 2]}.items():
-        assert_close(own[name].to_numpy()[0], expected)
-        assert own[name].index[0] == trace.tokens.labels[2]
+    for at, layer, head in heads(trace):
+        own, kv = vectors(trace, 2, layer=at, head=head), layer.kv_head(head)
+        expected = {"q": layer.q[head, 2], "k": layer.k[kv, 2], "v": layer.v[kv, 2]}
+        assert [*own] == (["q", "k", "v"] if trace.sides.same else ["q"])
+        for name, frame in own.items():
+            assert_close(frame.to_numpy()[0], expected[name])
+            assert frame.index[0] == trace.sides.queries.labels[2]
 
 
 # For some
 
 
-def test_a_row_of_zeros_makes_an_output_of_zeros_and_has_no_strongest_head():
-    trace = by_hand(RULES["soft cap"])
+def test_a_row_of_zeros_makes_an_output_of_zeros_and_has_no_strongest_head(make_layer):
+    mask = DRAWN_MASK.clone()
+    mask[:, 5] = False
+    trace = by_hand(make_layer(mha.ScoreRule(soft_cap=0.5, mask=mask)))
     made = mixture(trace, 2, layer=0, head=1)
     assert not made.parts.to_numpy().any()
     assert not made.output.any()
@@ -161,8 +131,8 @@ def test_a_row_of_zeros_makes_an_output_of_zeros_and_has_no_strongest_head():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
-def test_other_precisions_work_too(dtype):
-    trace = by_hand(mha.ScoreRule(mask=DRAWN), dtype=dtype)
+def test_other_precisions_work_too(dtype, make_layer):
+    trace = by_hand(make_layer(dtype=dtype))
     made = mixture(trace, 3, layer=0, head=2)
     assert np.isfinite(made.output).all()
     assert made.difference < {torch.float64: 1e-14, torch.float16: 1e-2, torch.bfloat16: 0.1}[dtype]
@@ -195,14 +165,15 @@ def test_no_whole_matrix_is_made(heads, ask, allocated, monkeypatch):
         lambda trace, token, layer: vectors(trace, token, layer=layer, head=0),
     ],
 )
-def test_a_token_and_a_layer_that_do_not_exist_are_refused(ask, refused):
+def test_a_token_and_a_layer_that_do_not_exist_are_refused(ask, cross_trace, refused):
     trace = mha.trace(TEXT, h=3, d_model=12)
-    error = refused(ask, trace, LENGTH, 0)
+    error = refused(ask, trace, 7, 0)
     assert str(error) == "This text has tokens 0 to 6; token 7 was asked for."
     assert error.fixes == ({"token": 6},)
     assert refused(ask, trace, -8, 0).fixes == ({"token": 0},)
     assert "layers 0 to 0; layer 1 was asked for" in str(refused(ask, trace, 0, 1))
     assert "layer -2" in str(refused(ask, trace, 0, -2))
+    assert re.search("tokens 0 to (6|10); token 11", str(refused(ask, cross_trace, 11, 0)))
 
 
 # What is named and what is told together
@@ -235,26 +206,3 @@ def test_the_densest_columns_keep_their_order():
     assert list(densest(table, 2)) == [0, 1]
     assert list(densest(table, 3)) == [0, 1, 3]
     assert list(densest(table, 9)) == [0, 1, 2, 3]
-
-
-# Two texts: 7 tokens look at 11 others
-
-
-def test_a_query_looks_at_the_keys_of_the_other_text(cross_trace, refused):
-    queries, keys = cross_trace.sides.queries.labels, cross_trace.sides.keys.labels
-    row, column = row_of(cross_trace, 6, layer=1).weights, column_of(cross_trace, 10, layer=1).weights
-    assert_close(row, cross_trace.layers[1].weights()[:, 6])
-    assert_close(column, cross_trace.layers[1].weights()[:, :, 10])
-    assert (tuple(row.columns), tuple(column.columns)) == (keys, queries)
-    assert "tokens 0 to 10" in str(refused(column_of, cross_trace, 11, layer=0))
-    assert "tokens 0 to 6" in str(refused(row_of, cross_trace, 7, layer=0))
-    found = against_keys(cross_trace, 5, layer=0, head=4)
-    assert tuple(found.numbers.index) == keys
-    assert_close(found.products.sum(axis=1), cross_trace.layers[0].scores(4)[5], 1e-5)
-    made = mixture(cross_trace, 5, layer=0, head=4)
-    assert made.values.shape == (11, 5)
-    assert made.difference < 1e-6
-    own = vectors(cross_trace, 5, layer=0, head=4)
-    assert [*own] == ["q"]
-    np.testing.assert_array_equal(own["q"].to_numpy()[0], cross_trace.layers[0].q[4, 5])
-    assert over_layers(cross_trace, 9, of="column").mean.shape == (2, 7)

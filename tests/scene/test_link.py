@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.attention.positions import POSITIONS
-from mha_core.focus import focus
 from mha_core.focus.fields import CHARACTERS
 from mha_core.focus.focus import CHOICES, Focus
 from mha_core.scene.changes import write
-from mha_core.scene.link import APP_ONLY, COMPARED, FIELDS, NUMBERS, SETTINGS
+from mha_core.scene.link import APP_ONLY, COMPARED, NUMBERS, SETTINGS
 from mha_core.scene.page import HOME, PAGES, Page, parts
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values, view
 from mha_core.training import checkpoints
@@ -180,11 +179,6 @@ def test_an_invalid_value_is_named_with_the_rule_and_its_replacement(name, value
     assert refused.reason.startswith(reason)
     said = {} if taken in (None, "") else {name: str(taken)}
     assert scene_of_values({**said, "text": "a b", "token": "b"}) == (scene, ())
-
-
-def test_every_field_of_a_scene_and_of_its_focus_has_a_kind():
-    assert {*FIELDS, *NESTED} == {one.name for one in fields(Scene)}
-    assert {*focus.FIELDS} == {one.name for one in fields(Focus)}
 
 
 def test_a_servers_own_limits_are_applied():

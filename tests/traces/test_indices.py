@@ -18,53 +18,39 @@ def test_a_position_is_that_of_numpy_or_refused(count, at, refused):
     assert error.fixes == ({"head": 0 if at < 0 else count - 1},)
 
 
-@pytest.mark.parametrize("at", [[0, 1], "a", 1.0, None, True, np.array([1, 2])])
-def test_a_position_that_is_not_a_whole_number_is_refused(at, refused):
-    assert str(refused(index, "head", at, 3, of="This layer")) == f"head is a whole number; got {at!r}."
-
-
-def test_an_empty_axis_has_no_positions(refused):
-    assert str(refused(index, "layer", -1, 0, of="This trace")) == (
-        "This trace has no layers; layer -1 was asked for."
-    )
-
-
 @pytest.mark.parametrize(
     "picked",
     [
         *(slice(None), slice(2, 5), slice(-3, None), slice(None, 99), slice(5, 2), slice(None, None, -2)),
         *([0, 6], [-1, 2, -7], (3,), range(2, 6), [], np.array([4, -2]), np.arange(7) % 2 == 0, [True] * 7),
+        *(3, -4, np.int64(3)),  # one is a list of one
     ],
     ids=str,
 )
 def test_several_positions_are_those_of_numpy(picked):
     ours, numbers = indices("row", picked, 7, of="This layer"), np.arange(7)
-    as_numpy_reads_it = (
-        picked if isinstance(picked, slice) else np.array(picked, None if len(picked) else int)
-    )
-    expected = numbers[as_numpy_reads_it]
-    np.testing.assert_array_equal(numbers[ours], expected)
+    if not isinstance(picked, slice):
+        picked = np.atleast_1d(picked) if np.size(picked) else np.array([], int)
+    np.testing.assert_array_equal(numbers[ours], numbers[picked])
     if isinstance(ours, slice):
         assert (ours.step or 1) > 0  # tensors know no others
 
 
-@pytest.mark.parametrize("one", [3, -4, np.int64(3)])
-def test_one_position_is_a_list_of_one(one):
-    assert indices("row", one, 7, of="This layer") == [3]
+WHOLE = "rows are a slice, a whole number or a list of them"
 
 
 @pytest.mark.parametrize(
-    ("picked", "message"),
+    ("pick", "picked", "count", "message"),
     [
-        (7, "This layer has rows 0 to 6; row 7 was asked for."),
-        ([0, -8], "This layer has rows 0 to 6; row -8 was asked for."),
-        (np.array([1, 9]), "This layer has rows 0 to 6; row 9 was asked for."),
-        ("ab", "rows are a slice, a whole number or a list of them; got 'ab'."),
-        ([1.5], "rows are a slice, a whole number or a list of them; got [1.5]."),
-        ([[1]], "rows are a slice, a whole number or a list of them; got [[1]]."),
-        ([True, False], "rows are a slice, a whole number or a list of them; got [True, False]."),
+        *((index, at, 7, f"row is a whole number; got {at!r}.") for at in ([0, 1], "a", 1.0, None, True)),
+        (index, np.array([1, 2]), 7, "row is a whole number; got array([1, 2])."),
+        (index, -1, 0, "This layer has no rows; row -1 was asked for."),
+        (indices, 7, 7, "This layer has rows 0 to 6; row 7 was asked for."),
+        (indices, [0, -8], 7, "This layer has rows 0 to 6; row -8 was asked for."),
+        (indices, np.array([1, 9]), 7, "This layer has rows 0 to 6; row 9 was asked for."),
+        *((indices, at, 7, f"{WHOLE}; got {at!r}.") for at in ("ab", [1.5], [[1]], [True, False])),
     ],
     ids=str,
 )
-def test_invalid_positions_are_refused_by_name(picked, message, refused):
-    assert str(refused(indices, "row", picked, 7, of="This layer")) == message
+def test_invalid_positions_are_refused_by_name(pick, picked, count, message, refused):
+    assert str(refused(pick, "row", picked, count, of="This layer")) == message

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.analysis.frames import picture
 from tests.traces.two_texts import SIDES, TARGET, TEXT
 
 
@@ -15,16 +13,6 @@ def test_each_kind_has_the_tokens_that_look_and_those_that_are_looked_at(transla
     assert [layer.sides.same for layer in translation.layers] == [True, True, True, False]
     assert translation.sides == SIDES["encoder"]
     assert translation.kinds == ("encoder", "decoder", "cross")
-
-
-def test_a_frame_of_a_cross_layer_has_both_texts_on_its_axes(translation):
-    frame = translation.frame("weights", layer=3, head=1)
-    assert list(frame.index) == list(TARGET.labels)
-    assert list(frame.columns) == list(TEXT.labels)
-    np.testing.assert_array_equal(frame.to_numpy(), translation.layers[3].weights(1))
-    assert list(translation.frame("q", layer=3, head=0).index) == list(TARGET.labels)
-    assert list(translation.frame("v", layer=3, head=0).index) == list(TEXT.labels)
-    assert picture(translation, "scores", layer=3, head=2).frame.shape == (5, 7)
 
 
 @pytest.mark.parametrize("kind", SIDES)

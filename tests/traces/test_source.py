@@ -91,17 +91,13 @@ def test_a_caption_has_the_distinguishing_facts(source, said):
     assert caption(source.caption_facts()) == said
 
 
-def test_an_edited_source_has_the_facts_of_the_original():
-    edited, unedited = SOURCES[6], SOURCES[1]
-    assert (edited.name, edited.origin, edited.notes) == ("mini", unedited, ())
-    assert [len(source.edits) for source in (edited, FileSource("t", edited), unedited)] == [2, 2, 0]
-
-
-def test_a_file_has_the_facts_of_its_source():
-    *_, file = SOURCES
+def test_a_file_and_an_edited_source_have_the_facts_of_the_original():
+    file, edited = SOURCES[7], SOURCES[6]
     assert (file.name, file.skipped, file.notes) == ("bert", ("pooler: none",), ())
     assert file.origin == FileSource("u", file).origin == SOURCES[3]
     assert SOURCES[0].origin is SOURCES[0]
+    assert (edited.name, edited.origin, edited.notes) == ("mini", SOURCES[1], ())
+    assert [len(source.edits) for source in (edited, FileSource("t", edited), SOURCES[1])] == [2, 2, 0]
     assert isinstance(SOURCES[2], TrainedSource)
     assert not isinstance(SOURCES[2], MiniSource)
 
