@@ -117,14 +117,6 @@ def test_the_window_holds_the_chosen_token_and_is_never_smaller_than_it_may_be(l
         assert expected.stop - expected.start == WINDOW
 
 
-@pytest.mark.parametrize("name", ["scores", "weights", "output"])
-def test_a_part_never_computes_all_queries(name, allocated):
-    n = 400
-    trace = mha.trace("a " * n, h=2, d_model=4, mask="causal")
-    assert max(allocated(lambda: picture(trace, "weights", layer=0, head=1))) >= 4 * n * n
-    assert max(allocated(lambda: picture(trace, name, layer=0, head=1, part=PART))) < n * n
-
-
 # Two texts: 7 tokens look at 11 others
 
 

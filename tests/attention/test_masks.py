@@ -96,31 +96,27 @@ def test_each_accepted_shape_reaches_the_cells_it_names(form, padded, normal):
         ("window:x", "The size of mask 'window:x' must be a whole number, as in 'window:3'."),
         ("prefix:-1", "The size of mask 'prefix:-1' must be a whole number, as in 'prefix:3'."),
         ("padding:1.5", "The size of mask 'padding:1.5' must be a whole number, as in 'padding:3'."),
-        (
-            torch.ones(5, 3, dtype=torch.bool),
-            "The mask has shape (5, 3); expected (3, 5), (1, 3, 5) or (1, 1, 3, 5).",
-        ),
+        (torch.ones(5, 3).bool(), "The mask has shape (5, 3); expected (3, 5), (1, 3, 5) or (1, 1, 3, 5)."),
     ],
 )
 def test_a_name_that_means_nothing_and_a_drawing_that_does_not_fit_are_refused(mask, message, refused):
     assert str(refused(masks.build, mask, 3, 5)) == message
 
 
+SHAPES = "(5, 7), (2, 5, 7), (2, 1, 5, 7) or (2, 3, 5, 7)"
+
+
 @pytest.mark.parametrize(
     ("mask", "padding", "message"),
     [
-        (
-            torch.ones(5, 2, 7).bool(),
-            None,
-            "The mask has shape (5, 2, 7); expected (5, 7), (2, 5, 7), (2, 1, 5, 7) or (2, 3, 5, 7).",
-        ),
-        (None, torch.ones(3, 7).bool(), "The key_padding has shape (3, 7); expected (2, 7)."),
-        (torch.zeros(5, 7), None, "The mask has dtype torch.float32; a mask is boolean, True where a query "),
-        (None, torch.zeros(5, 7), "The key_padding has dtype torch.float32; a mask is boolean, True where "),
+        (torch.ones(5, 2, 7).bool(), None, f"mask has shape (5, 2, 7); expected {SHAPES}."),
+        (None, torch.ones(3, 7).bool(), "key_padding has shape (3, 7); expected (2, 7)."),
+        (torch.zeros(5, 7), None, "mask has dtype torch.float32; a mask is boolean, True where a query "),
+        (None, torch.zeros(5, 7), "key_padding has dtype torch.float32; a mask is boolean, True where "),
     ],
 )
 def test_masks_of_other_shapes_or_of_numbers_are_refused(mask, padding, message, refused):
-    assert str(refused(masks.combine, mask, padding, **SIZES)).startswith(message)
+    assert str(refused(masks.combine, mask, padding, **SIZES)).startswith(f"The {message}")
 
 
 def test_an_unknown_name_comes_with_the_known_ones(refused):

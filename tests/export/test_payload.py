@@ -80,33 +80,6 @@ def test_weights_in_8_bits_keep_small_values_and_hidden_cells(javascript, bits, 
     assert (rows > 0).tolist() == (~np.isnan(weights)).tolist()
 
 
-def test_q_k_v_and_scores_are_sent_on_request(make_layer, javascript):
-    layer = make_layer()
-    code = """
-    const layer = openPayload(file("blob"))[0].layers.get(0);
-    const tensors = [layer.q, layer.k, layer.v].map(({ shape, data }) => [shape, data]);
-    return [[0, 3, 5].map((head) => layer.score(head, 2, 6)), layer.kv, ...tensors];
-    """
-    blob = pack([Panel("a", LABELS, {0: layer})], values=True)
-    scores, kv, *tensors = javascript(["numbers/payload.js"], code, blob=blob)
-    assert scores == pytest.approx([float(layer.scores(h)[2, 6]) for h in (0, 3, 5)], rel=1e-5)
-    assert kv == [layer.kv_head(head) for head in range(6)]
-    for (shape, data), tensor in zip(tensors, (layer.q, layer.k, layer.v), strict=True):
-        assert np.array_equal(np.array(data, np.float32).reshape(shape), tensor)
-
-
-def test_outputs_are_mixed_in_the_browser_or_patched(rule, make_layer, javascript):
-    layer = make_layer(rule)
-    code = """
-    const layer = openPayload(file("blob"))[0].layers.get(0);
-    return layer.heads.map((h) => Array.from({ length: layer.nQuery }, (_, q) => [...layer.output(h, q)]));
-    """
-    outputs = javascript(
-        ["numbers/payload.js"], code, blob=pack([Panel("a", LABELS, {0: layer})], values=True)
-    )
-    np.testing.assert_allclose(outputs, layer.output(), atol=1e-5)
-
-
 def test_four_digits_are_right_where_scores_are_large(javascript, normal):
     """A sink gets almost all of each row, as in real models; the small rest must be exact, too."""
     tensors = {name: normal(2, 300, 64, seed=seed) * 3 for seed, name in enumerate("qkv")}
