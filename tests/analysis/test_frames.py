@@ -91,7 +91,6 @@ def test_a_long_table_has_a_line_for_each_number_also_in_blocks_of_rows(own_valu
 # A part of a long text is the same numbers, computed for it alone
 
 LONG_TEXT = "the cat saw the dog and the dog saw a bird"
-PART = slice(4, 9)
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,8 @@ def test_a_source_survives_saving_pickling_and_copying(source):
     later = [source.to_json()[0], source.to_json()[1] | {"later": 1}]  # of a later release
     if not isinstance(source, ArraySource | EditedSource | FileSource):
         assert read(later) == source
+    whole = ["model", {**SOURCES[3].to_json()[1], "difference": 0}]
+    assert read(whole).difference == 0  # a whole number is a number
 
 
 @each
