@@ -30,10 +30,6 @@ def layer(spec):
     return (LatentAttention if isinstance(spec, LatentSpec) else MultiHeadAttention)(spec)
 
 
-def test_parameters_are_those_of_the_module(spec):
-    assert cost(spec, 5).parameters == sum(parameter.numel() for parameter in layer(spec).parameters())
-
-
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 1), (2, 19)])
 def test_operations_are_those_that_torch_counts(spec, batch, tokens):
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -41,8 +37,9 @@ def test_operations_are_those_that_torch_counts(spec, batch, tokens):
     assert cost(spec, tokens, batch=batch).flops == counter.get_total_flops()
 
 
-def test_shapes_are_those_of_the_tensors_of_a_pass(spec):
+def test_parameters_and_shapes_are_those_of_a_pass(spec):
     module = layer(spec)
+    assert cost(spec, 5).parameters == sum(parameter.numel() for parameter in module.parameters())
     attended = module(torch.randn(2, 5, spec.d_model))
     sizes = {tensor.symbol: tensor.sizes for tensor in shapes(spec, 5, batch=2)}
     assert (sizes["Q"], sizes["K"], sizes["V"]) == (attended.q.shape, attended.k.shape, attended.v.shape)

@@ -15,17 +15,14 @@ def test_an_offered_other_side_reads_back_from_its_link(other):
 
 
 @pytest.mark.parametrize(
-    ("link", "taken", "wrong"),
+    ("link", "offered", "taken", "wrong"),
     [
-        ("", Other(UNTRAINED), False),
-        ("head", Other(HEAD, "2"), False),
-        ("head:9", Other(HEAD, "2"), True),
-        ("nonsense", Other(UNTRAINED), True),
+        ("", OFFERED, Other(UNTRAINED), False),
+        ("head", OFFERED, Other(HEAD, "2"), False),
+        ("head:9", OFFERED, Other(HEAD, "2"), True),
+        ("nonsense", OFFERED, Other(UNTRAINED), True),
+        ("", {TWIN: [""]}, None, False),  # the second sentence is never the first offer
     ],
 )
-def test_an_unavailable_other_side_becomes_the_first_offer(link, taken, wrong):
-    assert Other.of_link(link, OFFERED) == (taken, wrong)
-
-
-def test_the_second_sentence_is_never_the_first_offer():
-    assert Other.of_link("", {TWIN: [""]}) == (None, False)
+def test_an_unavailable_other_side_becomes_the_first_offer(link, offered, taken, wrong):
+    assert Other.of_link(link, offered) == (taken, wrong)

@@ -23,14 +23,12 @@ def test_facts_are_the_same_when_they_have_been_written_and_read(facts):
     assert Facts.of(json.loads(json.dumps(facts.to_json()))) == facts
 
 
-def test_unknown_facts_are_not_written():
+def test_files_name_the_adjustments_as_they_always_did_and_no_unknown_facts():
     assert Facts().to_json() == {}
     assert Facts(latent=LatentProjection(8)).to_json() == {"latent": {"kv_rank": 8}}
-
-
-def test_files_name_the_adjustments_as_they_always_did():
-    facts = Facts(rotary=ROTARY, adjustments=Adjustments(q=(NORM, ROTARY), k=(Factor(0.5),), v=(Clip(2.0),)))
-    assert facts.to_json()["between"] == {
+    adjustments = Adjustments(q=(NORM, ROTARY), k=(Factor(0.5),), v=(Clip(2.0),))
+    assert (bool(adjustments), bool(Adjustments(v=(NORM,))), bool(Adjustments())) == (True, True, False)
+    assert Facts(rotary=ROTARY, adjustments=adjustments).to_json()["between"] == {
         "q": [{"step": "norm", "kind": "RMSNorm", "over": "head"}, {"step": "rotary"}],
         "k": [{"step": "scale", "by": 0.5}],
         "v": [{"step": "clip", "at": 2.0}],
@@ -49,11 +47,3 @@ def test_files_name_the_adjustments_as_they_always_did():
 def test_invalid_facts_are_refused(to_json, error):
     with pytest.raises(error):
         Facts.of(to_json)
-
-
-@pytest.mark.parametrize(
-    ("adjustments", "any_there"), [(Adjustments(), False), (Adjustments(v=(NORM,)), True)]
-)
-def test_adjustments_are_true_where_there_are_some(adjustments, any_there):
-    assert bool(adjustments) == any_there
-    assert [name for name, _ in adjustments.items()] == ["q", "k", "v"]

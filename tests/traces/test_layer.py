@@ -74,6 +74,8 @@ def test_each_matrix_follows_from_the_one_before(setting, trace):
         bias = layer.projections.b_o.numpy() if setting.get("bias", True) else 0
         assert_close(layer.contribution().sum(0) + bias, layer.result(), 1e-5)
         assert_close(layer.concat() @ layer.projections.w_o.numpy() + bias, layer.result(), 1e-5)
+    for layer, following in zip(trace.layers, trace.layers[1:], strict=False):
+        assert_close(layer.result(), following.x, 1e-5)
 
 
 def test_queries_keys_and_values_are_projections_of_x(setting, trace):

@@ -8,11 +8,12 @@ import mha_core as mha
 from tests.traces.two_texts import SIDES, TARGET, TEXT
 
 
-def test_each_kind_has_the_tokens_that_look_and_those_that_are_looked_at(translation):
+def test_each_kind_has_the_tokens_that_look_and_those_that_are_looked_at(translation, known_by_weights):
     assert {layer.kind: layer.sides for layer in translation.layers} == SIDES
     assert [layer.sides.same for layer in translation.layers] == [True, True, True, False]
     assert translation.sides == SIDES["encoder"]
     assert translation.kinds == ("encoder", "decoder", "cross")
+    assert known_by_weights.part("self") is known_by_weights  # the only kind
 
 
 @pytest.mark.parametrize("kind", SIDES)
@@ -24,10 +25,6 @@ def test_a_part_has_the_layers_of_its_kind_and_their_tokens(translation, kind):
     assert part.sides == SIDES[kind]
     assert part.kinds == (("cross",) if kind == "cross" else ("self",))
     assert part.tokens is part.sides.queries
-
-
-def test_the_part_of_the_only_kind_is_the_trace_itself(known_by_weights):
-    assert known_by_weights.part("self") is known_by_weights
 
 
 def test_answers_stay_with_the_text_that_they_are_about(by_kind):

@@ -17,11 +17,6 @@ from tests.conftest import assert_close
 PER_HEAD = ("scores", "scaled", "masked", "weights", "allowed", "output", "contribution")
 
 
-def test_the_result_of_a_layer_is_the_input_of_the_next(trace):
-    for layer, following in zip(trace.layers, trace.layers[1:], strict=False):
-        assert_close(layer.result(), following.x, 1e-5)
-
-
 def readings(trace):
     return [
         array.tobytes()

@@ -15,22 +15,27 @@ from mha_core.traces.verify import Check, against_torch, split_difference
 REASON = "torch's function knows no soft cap and no sinks"
 
 
-def test_every_trace_passes(trace):
+def test_every_trace_passes_and_the_two_views_of_its_split_do_not_differ(trace):
     for layer in trace.layers:
         found = against_torch(layer)
-        assert found.passed
-        assert found.reason == ""
+        assert (found.passed, found.reason) == (True, "")
         assert 0 <= found.difference <= 1e-5
+        assert verify.split_difference(layer) == 0.0
 
 
-def test_rules_made_by_hand_pass_or_say_why_they_cannot(rule, make_layer):
+def test_rules_made_by_hand_pass_or_say_why_they_cannot(rule, make_layer, known_by_weights):
     found = against_torch(make_layer(rule))
-    beyond = rule.soft_cap is not None or rule.sinks is not None
-    if beyond:
+    if rule.soft_cap is not None or rule.sinks is not None:
         assert found == Check(None, reason=REASON)
         assert not found.passed
     else:
         assert found.passed
+    nothing = mha.ScoreRule(mask=torch.zeros(7, 7, dtype=torch.bool))
+    reason = "every row is fully masked, which torch does not define"
+    assert against_torch(make_layer(nothing)) == Check(None, reason=reason)
+    check = against_torch(known_by_weights.layers[0], rows=slice(0, 3))
+    assert (check.difference, check.passed) == (None, False)
+    assert "only the weights" in check.reason
 
 
 def test_other_precisions_are_as_near_as_their_digits_allow(make_layer, normal):
@@ -87,17 +92,7 @@ def test_the_rounding_of_large_scores_is_no_fault():
     assert 2e-5 < max(check.difference for check in found) < 1e-3
 
 
-def test_a_layer_in_which_nothing_can_be_seen_cannot_be_compared(make_layer):
-    nothing = torch.zeros(7, 7, dtype=torch.bool)
-    reason = "every row is fully masked, which torch does not define"
-    assert against_torch(make_layer(mha.ScoreRule(mask=nothing))) == Check(None, reason=reason)
-
-
 # The two views of the split
-
-
-def test_the_two_views_of_the_split_do_not_differ(trace):
-    assert [verify.split_difference(layer) for layer in trace.layers] == [0.0] * len(trace.layers)
 
 
 def test_both_views_of_the_split_agree_where_v_has_an_input_of_its_own(own_values, normal):
@@ -201,9 +196,3 @@ def test_torch_agrees_about_two_texts(cross_trace, projected_cross):
     assert split_difference(projected) < 1e-5
     bare = {name: tensor for name, tensor in projected.tensors.items() if name != "x_v"}
     assert split_difference(replace(projected, tensors=bare)) is None
-
-
-def test_weights_only_cannot_be_compared_with_torch(known_by_weights):
-    check = mha.against_torch(known_by_weights.layers[0], rows=slice(0, 3))
-    assert (check.difference, check.passed) == (None, False)
-    assert "only the weights" in check.reason
