@@ -58,11 +58,13 @@ def test_a_picture_and_a_long_table_are_the_layers_own_matrix(trace, name):
         assert (table["head"] == head + 1).all()
 
 
-@pytest.mark.parametrize(("head", "kv"), [(0, "₁"), (3, "₂"), (5, "₃")])
-def test_shared_keys_and_values_carry_the_number_of_their_own_head(head, kv):
-    trace, own = mha.trace(TEXT, h=6, n_kv_heads=3, d_model=12), "₁₂₃₄₅₆"[head]
-    written = {name: picture(trace, name, layer=0, head=head).symbol for name in ("q", "k", "v", "weights")}
-    assert written == {"q": f"Q{own}", "k": f"K{kv}", "v": f"V{kv}", "weights": f"A{own}"}
+@pytest.mark.parametrize(("head", "own", "kv"), [(0, "₁", "₁"), (3, "₄", "₂"), (11, "₁₂", "₆")])
+def test_a_matrix_is_written_as_in_the_papers_with_the_number_of_its_head(head, own, kv):
+    trace = mha.trace(TEXT, h=12, n_kv_heads=6, d_model=12)
+    written = {"x": "X", "q": f"Q{own}", "k": f"K{kv}", "v": f"V{kv}", "concat": "concat", "result": "Z"}
+    written |= {"scores": f"S{own}", "scaled": f"S{own} / √d_k", "masked": f"S{own} masked"}
+    written |= {"weights": f"A{own}", "output": f"head{own}", "contribution": f"head{own} · Wᴼ{own}"}
+    assert {name: picture(trace, name, layer=0, head=head).symbol for name in written} == written
 
 
 # Long tables

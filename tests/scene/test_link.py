@@ -89,24 +89,35 @@ def test_a_link_has_what_differs_from_the_defaults_and_reads_back_as_its_scene(s
             assert (name in said) == (value != default), name
 
 
-def test_an_empty_link_is_the_default_scene():
+MASKED = DEFAULTS.text.replace("animal", "[MASK]")
+COST = Page("cost", "by-heads", (("cost_h", "3"),))
+CLASSES = Page("embeddings", "relations", (("classes", "animal,food"),))
+
+
+@pytest.mark.parametrize(
+    ("link", "changed"),
+    [
+        *((link, {}) for link in ("", "?", "http://localhost:8501", "lang=zh&word=cat")),
+        # Only the default sentence has a default second one.
+        ("text=a", {"text": "a", "twin": ""}),
+        ("text=a&twin=b", {"text": "a", "twin": "b"}),
+        ("twin=", {"twin": ""}),
+        (f"text={MASKED}", {"text": MASKED}),
+        ("text=Is it? 1 %26 2&head=3", {"text": "Is it? 1 & 2", "twin": "", "focus": Focus(head=3)}),
+        # A page, its heading, and only that page's fields; several values of one field
+        ("http://localhost:8501/base/cost?cost_h=3&operation=scores#by-heads", {"page": COST}),
+        ("steps?operation=scores", {"page": Page("steps", "", (("operation", "scores"),))}),
+        ("embeddings?classes=animal&classes=food#relations", {"page": CLASSES}),
+    ],
+)
+def test_a_link_says_what_differs_from_the_default_scene(link, changed):
+    assert Scene.of_link(link) == (replace(DEFAULTS, **changed), ())
+
+
+def test_the_default_scene_is_written_with_its_text_and_several_values_as_the_app_does():
     assert parts(DEFAULTS.link()).values == {"text": DEFAULTS.text}
-    for link in ("", "?", "http://localhost:8501", "lang=zh&word=cat"):
-        assert Scene.of_link(link) == (DEFAULTS, ())
-
-
-def test_a_link_has_the_page_its_heading_and_only_that_pages_fields():
-    scene, refused = Scene.of_link("http://localhost:8501/base/cost?cost_h=3&operation=scores#by-heads")
-    assert refused == ()
-    assert scene.page == Page("cost", "by-heads", (("cost_h", "3"),))
-    assert Scene.of_link("steps?operation=scores").scene.page == Page("steps", "", (("operation", "scores"),))
-
-
-def test_several_values_of_a_field_are_written_as_the_app_does():
     link = "embeddings?text=the+cat&classes=animal&classes=food#relations"
-    scene = Scene.of_link(link).scene
-    assert scene.page == Page("embeddings", "relations", (("classes", "animal,food"),))
-    assert scene.link() == link
+    assert Scene.of_link(link).scene.link() == link
 
 
 def test_an_unknown_page_is_refused_and_replaced_by_the_home_page():
@@ -127,27 +138,6 @@ def test_an_unknown_page_is_refused_and_replaced_by_the_home_page():
 )
 def test_an_unknown_page_or_field_is_refused_by_name(page, said, refused):
     assert said in str(refused(Page, **page))
-
-
-def test_a_text_may_contain_the_characters_of_links():
-    scene = Scene.of_link("text=Is it? 1 %26 2&head=3").scene
-    assert (scene.text, scene.focus.head) == ("Is it? 1 & 2", 3)
-    scene = replace(DEFAULTS, text="a&b=c#d? +%20\n動", twin="")
-    assert Scene.of_link(f"/?{scene.link()}").scene == scene
-
-
-@pytest.mark.parametrize(
-    ("link", "twin"),
-    [
-        ("", DEFAULTS.twin),
-        ("text=a", ""),
-        ("text=a&twin=b", "b"),
-        ("twin=", ""),
-        (f"text={DEFAULTS.text.replace('animal', '[MASK]')}", DEFAULTS.twin),
-    ],
-)
-def test_only_the_default_sentence_has_a_default_second_one(link, twin):
-    assert Scene.of_link(link).scene.twin == twin
 
 
 @pytest.mark.parametrize(
