@@ -121,46 +121,32 @@ def test_sizes_that_do_not_fit_are_refused(sizes, message, fixes, refused):
 # Products
 
 
+WIDTHS = [(512, 8, 8, 64), (512, 1, 1, 512), (512, 4, 2, 16), (64, 6, 1, 16), (17, 3, 3, 5), (7, 13, 13, 2)]
+
+
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("length", [1, 13, 128])
-@pytest.mark.parametrize(
-    ("d_model", "h", "n_kv", "d_k"),
-    [
-        (512, 8, 8, 64),
-        (512, 1, 1, 512),
-        (512, 4, 2, 16),
-        (64, 6, 1, 16),
-        (17, 3, 3, 5),
-        (7, 13, 13, 2),
-        (1, 1, 1, 1),
-    ],
-)
-def test_the_packed_product_is_that_of_all_heads_of_the_whole_matrix(
-    d_model, h, n_kv, d_k, length, bias, normal
-):
+@pytest.mark.parametrize("widths", [*WIDTHS, (1, 1, 1, 1)])
+def test_the_packed_product_is_that_of_all_heads_of_the_whole_matrix(widths, length, bias, normal):
     """Where d_k = d_v the whole packed matrix can be cut into heads: first of Q, then of K, then of V."""
+    d_model, h, n_kv, d_k = widths
     spec = AttentionSpec(d_model, h, n_kv_heads=n_kv, d_k=d_k, d_v=d_k, bias=bias)
     module = built(MultiHeadAttention(spec), normal)
-    matrices = module.projections()
     for batch in (1, 3):
         x = normal(batch, length, d_model, seed=50)
         whole = project_per_head(x, module.qkv.weight.mT, module.qkv.bias, h + 2 * n_kv)
-        for name, tensor, heads in zip(
-            "qkv", module.project(x), whole.split([h, n_kv, n_kv], 1), strict=True
-        ):
+        parts = whole.split([h, n_kv, n_kv], 1)
+        for name, tensor, heads in zip("qkv", module.project(x), parts, strict=True):
             assert torch.equal(tensor, heads), name
-            alone = x, getattr(matrices, f"w_{name}"), getattr(matrices, f"b_{name}"), tensor.shape[1]
+            alone = x, *own(module, name), tensor.shape[1]
             assert torch.equal(project_packed(*alone), project_per_head(*alone)), name
             # The product with one of the three alone may sum in another order.
             torch.testing.assert_close(tensor, project_packed(*alone), atol=2e-6, rtol=0)
 
 
-def test_each_input_meets_its_own_matrix(module, inputs):
-    """Three different inputs are three products, and then each is that of its matrix in every bit."""
-    matrices = module.projections()
-    for name, tensor, x in zip("qkv", module.project(*inputs), inputs, strict=True):
-        weight, bias = getattr(matrices, f"w_{name}"), getattr(matrices, f"b_{name}")
-        assert torch.equal(tensor, project_packed(x, weight, bias, tensor.shape[1])), name
+def own(module, name):
+    """The matrix and the bias of Q, K or V."""
+    return getattr(module.projections(), f"w_{name}"), getattr(module.projections(), f"b_{name}")
 
 
 @pytest.mark.parametrize(
@@ -175,9 +161,11 @@ def test_inputs_that_are_the_same_change_nothing_but_rounding(same, module, inpu
     if values.shape != context.shape:  # as many values as keys
         context = context[:, : values.shape[1]]
     apart = module.project(named[0], context.clone(), values.clone())
-    for tensor, expected in zip(module.project(*named), apart, strict=True):
-        rows = tensor[..., : expected.shape[2], :]
-        torch.testing.assert_close(rows, expected, atol=2e-6, rtol=0)
+    for name, one, x, made in zip(
+        "qkv", apart, (named[0], context, values), module.project(*named), strict=True
+    ):
+        assert torch.equal(one, project_packed(x, *own(module, name), one.shape[1])), name
+        torch.testing.assert_close(made[..., : one.shape[2], :], one, atol=2e-6, rtol=0)
 
 
 def test_inputs_of_a_wrong_size_are_refused(module, inputs, normal, refused):
