@@ -84,41 +84,31 @@ def test_weight_on_sinks_and_hidden_rows_is_not_redistributed():
     np.testing.assert_allclose(found, [[1, 0, 0], [0, 1, 0], [1 / 7, 1 / 7, 5 / 7]], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"layer": 3}, "layers 0 to 2; layer 3"),
-        ({"layer": -4}, "layer -4"),
-        ({"residual": 1.5}, "residual 1.5 is out of range; 0 to 1 work"),
-        ({"heads": "sum"}, "'sum'; mean, max or min can be used"),
-        ({"without": range(7)}, "All 7 tokens would be left out"),
-    ],
-)
-def test_a_rollout_refuses_missing_layers_and_invalid_residuals(trace, settings, message, refused):
-    assert message in str(refused(rollout, trace, **settings))
-
-
 MIXER = MixerTrace(dict.fromkeys(("v", "output"), torch.ones(2, 7, 3)), "gated delta rule")
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("ask", "settings", "message"),
     [
-        (lambda trace, cross: two_hops(trace, first=0, second=0, layer=0), "has one before it"),
-        (lambda trace, cross: two_hops(trace, first=0, second=0, layer=7), "layer 7 was asked for"),
-        (lambda trace, cross: two_hops(trace, first=0, second=0, layer=-8), "layer -8 was asked for"),
-        (lambda trace, cross: two_hops(cross, first=0, second=0), "look from one text at another"),
-        (lambda trace, cross: best_hops(cross, 0, 0), "look from one text at another"),
-        (lambda trace, cross: rollout(cross), "A rollout stays in one text"),
-        (lambda trace, cross: rollout([1, 2]), "got a list"),
-        (
-            lambda trace, cross: rollout(replace(trace, mixers=(MIXER,))),
-            "1 layers of this model have no weights (gated delta rule)",
-        ),
+        (rollout, {"layer": 3}, "layers 0 to 2; layer 3"),
+        (rollout, {"layer": -4}, "layer -4"),
+        (rollout, {"residual": 1.5}, "residual 1.5 is out of range; 0 to 1 work"),
+        (rollout, {"heads": "sum"}, "'sum'; mean, max or min can be used"),
+        (rollout, {"without": range(7)}, "All 7 tokens would be left out"),
+        (rollout, {"trace": [1, 2]}, "got a list"),
+        (rollout, {"trace": "cross"}, "A rollout stays in one text"),
+        (rollout, {"mixers": (MIXER,)}, "1 layers of this model have no weights (gated delta rule)"),
+        (two_hops, {"first": 0, "second": 0, "layer": 0}, "has one before it"),
+        (two_hops, {"first": 0, "second": 0, "layer": 7}, "layer 7 was asked for"),
+        (two_hops, {"first": 0, "second": 0, "layer": -8}, "layer -8 was asked for"),
+        (two_hops, {"first": 0, "second": 0, "trace": "cross"}, "look from one text at another"),
+        (best_hops, {"query": 0, "key": 0, "trace": "cross"}, "look from one text at another"),
     ],
 )
-def test_paths_that_do_not_exist_are_refused(trace, cross_trace, ask, message, refused):
-    assert message in str(refused(ask, trace, cross_trace))
+def test_paths_that_do_not_exist_are_refused(trace, cross_trace, ask, settings, message, refused):
+    settings = dict(settings)
+    given = settings.pop("trace", replace(trace, mixers=settings.pop("mixers", ())))
+    assert message in str(refused(ask, cross_trace if given == "cross" else given, **settings))
 
 
 def test_two_hops_of_a_long_text_sum_over_all_tokens_for_a_part(monkeypatch):

@@ -51,23 +51,15 @@ def test_axes_are_named_and_figures_with_the_same_ticks_align():
     assert (one.xaxis.range, one.margin, one.height) == (other.xaxis.range, other.margin, other.height)
 
 
-def test_names_that_look_like_tags_are_shown_as_typed():
-    figure = draw(names={"a": "<b>"})
-    assert next(iter(written(figure))).endswith("&lt;b&gt;")
-    assert figure.data[0].name == "&lt;b&gt;"
-
-
-def test_a_level_is_drawn_and_named():
-    figure = draw(level=(0.5, "a coin"))
+def test_a_level_is_drawn_and_named_and_names_that_look_like_tags_are_shown_as_typed():
+    figure = draw(names={"a": "<b>"}, level=(0.5, "a coin"))
     [line] = figure.layout.shapes
-    assert (line.y0, line.y1) == (0.5, 0.5)
-    assert written(figure)["a coin"].y == 0.5
-
-
-def test_a_table_without_rows_is_an_empty_figure():
-    figure = draw(TABLE.iloc[:0])
-    assert not written(figure)
-    assert len(figure.data[0].x) == 0
+    assert (line.y0, line.y1, written(figure)["a coin"].y) == (0.5, 0.5, 0.5)
+    assert figure.data[0].name == "&lt;b&gt;"
+    assert next(iter(written(figure))).endswith("&lt;b&gt;")
+    empty = draw(TABLE.iloc[:0])
+    assert not written(empty)
+    assert len(empty.data[0].x) == 0
 
 
 @pytest.mark.parametrize(
