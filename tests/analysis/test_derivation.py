@@ -74,8 +74,8 @@ def sizes_under(formula: str) -> dict[str, tuple[int, ...]]:
 # Formulas
 
 
-def test_every_formula_is_balanced_and_filled_in(trace):
-    last = trace.layers[0].n_heads - 1
+def test_every_formula_is_balanced_and_filled_in_with_the_sizes_of_its_matrices(trace):
+    layer, last = trace.layers[0], trace.layers[0].n_heads - 1
     for step in steps_by_name(trace, last).values():
         # A brace after a backslash is a character, not a group.
         groups = re.sub(r"\\[{}]", "", step.formula)
@@ -86,11 +86,6 @@ def test_every_formula_is_balanced_and_filled_in(trace):
         left = step.formula.replace(r"\sqrt{d_k}", "")  # the one size that is meant as a letter
         for word in ("d_model", "d_k", "d_v", "n_kv", "scale", "None", "[", "]"):
             assert word not in left, step.name
-
-
-def test_the_sizes_in_the_formulas_are_those_of_the_matrices(trace):
-    layer, last = trace.layers[0], trace.layers[0].n_heads - 1
-    for step in steps_by_name(trace, last).values():
         shapes = {LETTERS[picture.name]: picture.frame.shape for picture in step.before + step.after}
         for letter in "QKVO":
             shapes[f"W^{letter}"] = tuple(getattr(layer.projections, f"w_{letter.lower()}").shape)

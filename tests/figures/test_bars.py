@@ -25,18 +25,16 @@ def test_each_bar_has_its_value_name_and_place():
     assert bars(zeros, words="").layout.xaxis.range[1] > 0
 
 
-def test_only_the_bar_of_several_values_is_hatched():
-    several = bars(table("cat", "sat", "9 others"), words="weight", together=True).data[0]
-    assert list(several.marker.pattern.shape) == ["", "", "/"]
-    single = bars(table("cat", "sat", "mat"), words="weight").data[0]
-    assert list(single.marker.pattern.shape) == ["", "", ""]
-
-
-def test_the_colour_is_a_placeholder_for_a_theme_colour():
+def test_only_the_bar_of_several_values_is_hatched_and_colours_are_those_of_the_theme():
+    for names, together, shapes in (
+        (["cat", "sat", "9 others"], True, ["", "", "/"]),
+        (["cat", "sat", "mat"], False, ["", "", ""]),
+    ):
+        bar = bars(table(*names), words="weight", together=together).data[0]
+        assert list(bar.marker.pattern.shape) == shapes
     colours = [bars(table("cat"), words="", hue=hue).data[0].marker.color for hue in range(11)]
     assert colours[:2] == ["#000001", "#000002"]
-    assert colours[9] == "#000010"
-    assert colours[10] == colours[0]
+    assert (colours[9], colours[10]) == ("#000010", colours[0])
 
 
 def test_names_are_escaped_and_bars_of_equal_short_names_are_kept_apart():

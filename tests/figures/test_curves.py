@@ -23,12 +23,18 @@ def test_every_column_is_a_line_and_only_the_loss_is_on_the_left():
         assert not figure.layout.shapes
 
 
-def test_shares_keep_their_axis_and_the_loss_begins_at_zero():
-    layout = curves(TABLE / 4, names=NAMES, step="steps").layout
-    assert layout.yaxis2.range == curves(TABLE, names=NAMES, step="steps").layout.yaxis2.range
-    assert layout.yaxis2.range[0] == 0 < 1 < layout.yaxis2.range[1]
-    assert layout.yaxis.rangemode == "tozero"
-    assert {layout.xaxis.title.text, layout.xaxis2.title.text} == {"steps"}
+def test_shares_keep_their_axis_and_the_loss_begins_at_zero_beside_or_above_them():
+    wide = curves(TABLE, names=NAMES, step="steps").layout
+    small = curves(TABLE / 4, names=NAMES, step="steps").layout
+    narrow = curves(TABLE, names=NAMES, step="steps", marked=40, narrow=True).layout
+    for layout in (wide, small, narrow):
+        assert layout.yaxis2.range == wide.yaxis2.range
+        assert layout.yaxis.rangemode == "tozero"
+        assert {layout.xaxis.title.text, layout.xaxis2.title.text} == {"steps"}
+    assert wide.yaxis2.range[0] == 0 < 1 < wide.yaxis2.range[1]
+    assert narrow.yaxis.domain[0] > narrow.yaxis2.domain[1]  # on a narrow page they are below
+    assert narrow.xaxis.domain == narrow.xaxis2.domain
+    assert [(mark.xref, mark.x0, mark.x1) for mark in narrow.shapes] == [("x", 40, 40), ("x2", 40, 40)]
 
 
 def test_an_event_has_a_line_in_both_panels_and_its_name_beside_the_loss():
@@ -36,12 +42,3 @@ def test_an_event_has_a_line_in_both_panels_and_its_name_beside_the_loss():
     assert [(mark.xref, mark.x0, mark.x1) for mark in layout.shapes] == [("x", 40, 40), ("x2", 40, 40)]
     named = [(note.text, note.x, note.xref) for note in layout.annotations if note.x == 40]
     assert named == [("all join", 40, "x")]  # what happens at the edge of the curves explains nothing in them
-
-
-def test_on_a_narrow_page_the_shares_are_below_the_loss():
-    figure = curves(TABLE, names=NAMES, step="steps", marked=40, narrow=True)
-    assert [line.xaxis for line in figure.data] == ["x", "x2", "x2"]
-    assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
-    assert figure.layout.xaxis.domain == figure.layout.xaxis2.domain
-    assert [mark.xref for mark in figure.layout.shapes] == ["x", "x2"]
-    assert figure.layout.yaxis2.range == curves(TABLE, names=NAMES, step="steps").layout.yaxis2.range
