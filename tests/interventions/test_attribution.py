@@ -102,32 +102,30 @@ def test_the_frame_has_the_largest_terms_first_and_few_writers_have_the_same_sum
     assert why.largest(len(why.terms)).query_writers == why.query_writers
 
 
-def refusal(trace: mha.AttentionTrace, **settings) -> str:
-    with pytest.raises(mha.MhaError) as caught:
-        mha.attribution(trace, **{"layer": 0, "head": 0, "query": 0, "key": 0} | settings)
-    return str(caught.value)
+PLACE = {"layer": 0, "head": 0, "query": 0, "key": 0}
 
 
-def test_refusals_give_the_reason():
-    arrays = mha.from_weights([np.full((2, 2, 2), 0.5)], tokens=["a", "b"])
-    assert "only its weights are known" in refusal(arrays)
-    trace = mha.trace("How are you?", h=2, d_model=8)
-    assert "runs nothing" in refusal(mha.from_tensors(**vars_of(trace), tokens=["How", "are", "you", "?"]))
-    assert "head" in refusal(trace, head=2)
-    assert "layer" in refusal(trace, layer=1)
-    assert "who" in refusal(trace, query="who")
-
-
-def test_a_text_that_takes_too_much_memory_is_refused_with_the_length_that_fits(monkeypatch):
+def test_refusals_give_the_reason(refused, monkeypatch):
     trace = mha.trace("How are you?", h=2, d_model=8, layers=2)
+    layer, labels = trace.layers[0], ["How", "are", "you", "?"]
+    weights = mha.from_weights([np.full((2, 2, 2), 0.5)], tokens=["a", "b"])
+    arrays = mha.from_tensors(q=[layer.q.copy()], k=[layer.k.copy()], v=[layer.v.copy()], tokens=labels)
+    for given, place, said in (
+        (weights, {}, "only its weights are known"),
+        (arrays, {}, "runs nothing"),
+        (trace, {"head": 2}, "head"),
+        (trace, {"layer": 2}, "layer"),
+        (trace, {"query": "who"}, "who"),
+        *(
+            (wrong, {}, "A trace is needed, as mha.trace(text) returns it")
+            for wrong in (None, 1, "a text", [])
+        ),
+    ):
+        assert said in str(refused(mha.attribution, given, **PLACE | place))
     monkeypatch.setattr("mha_core.interventions.attribution.MAX_NUMBERS", 2 * 8 * 3)
-    assert "16 numbers into each of 4 tokens, too many to hold; 3 tokens" in refusal(trace, layer=1)
-    assert mha.attribution(trace, layer=0, head=0, query=0, key=0).terms.size
-
-
-def vars_of(trace: mha.AttentionTrace) -> dict:
-    layer = trace.layers[0]
-    return {"q": [np.array(layer.q)], "k": [np.array(layer.k)], "v": [np.array(layer.v)]}
+    said = "16 numbers into each of 4 tokens, too many to hold; 3 tokens"
+    assert said in str(refused(mha.attribution, trace, **PLACE | {"layer": 1}))
+    assert mha.attribution(trace, **PLACE).terms.size
 
 
 def adopted(family: str, dtype: str = "float32") -> huggingface.Model:
@@ -153,14 +151,12 @@ def attributions(model: huggingface.Model, trace: mha.AttentionTrace) -> list[mh
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_another_model_and_a_limit_between_are_refused():
-    model = adopted("gpt2")
-    trace = traced(model, tiny.LENGTHS[0])
-    assert "other numbers" in refusal(trace, source=adopted("gpt_neo"))
+def test_another_model_and_a_limit_between_are_refused(refused):
+    trace = traced(adopted("gpt2"), tiny.LENGTHS[0])
+    assert "other numbers" in str(refused(mha.attribution, trace, source=adopted("gpt_neo"), **PLACE))
     squeeze = adopted("squeezebert")
-    assert re.search(
-        r"not linear .*\(convolution\)", refusal(traced(squeeze, tiny.LENGTHS[0]), source=squeeze)
-    )
+    said = str(refused(mha.attribution, traced(squeeze, tiny.LENGTHS[0]), source=squeeze, **PLACE))
+    assert re.search(r"not linear .*\(convolution\)", said)
 
 
 @pytest.mark.slow
@@ -187,10 +183,3 @@ def test_in_half_precision_the_terms_are_the_score_within_its_rounding(family, d
     for why in attributions(model, traced(model, tiny.LENGTHS[0])):
         assert gap(why) <= HALF_SHARE[dtype]
         assert gap(why) > 0
-
-
-@pytest.mark.parametrize("wrong", [None, 1, "a text", []])
-def test_a_value_that_is_not_a_trace_is_refused_by_name(wrong, refused):
-    place = {"layer": 0, "head": 0, "query": 1, "key": 0}
-    for ask in (lambda: mha.attribution(wrong, **place), lambda: mha.effects(wrong)):
-        assert "A trace is needed, as mha.trace(text) returns it; got" in str(refused(ask))

@@ -266,6 +266,8 @@ def test_threads_are_independent():
 
 def test_a_trace_without_effects_is_refused_by_name(refused):
     trace = mha.trace(TIRED, source="mini")
+    for wrong in (None, 1, "a text", []):
+        assert "A trace is needed, as mha.trace(text) returns it" in str(refused(mha.effects, wrong))
     weights = mha.from_weights(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert "(weights) runs nothing" in str(refused(mha.effects, weights))
     assert "(random) answers nothing" in str(refused(mha.effects, mha.trace("a b", h=2, d_model=4)))
