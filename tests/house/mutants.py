@@ -213,7 +213,9 @@ def draw(folder: Path, seed: int, count: int) -> list[dict]:
 def ordered(tests: list[str], file: str, times: dict[str, float]) -> list[str]:
     """Tests of the same room first, quick ones first."""
     room = room_of(file)
-    return sorted(tests, key=lambda test: (times.get(test, 1) > LONG, room_of(test) != room, times.get(test, 1)))
+    return sorted(
+        tests, key=lambda test: (times.get(test, 1) > LONG, room_of(test) != room, times.get(test, 1))
+    )
 
 
 def plant(folder: Path, seed: int, count: int, name: str, processes: int) -> None:
@@ -221,11 +223,18 @@ def plant(folder: Path, seed: int, count: int, name: str, processes: int) -> Non
     drawn = draw(folder, seed, count)
     covered, times = (json.loads((folder / file).read_text()) for file in (LINES, TIMES))
     results = folder / FOUND.format(seed, name)
-    known = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
+    known = (
+        {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
+    )
     copies = [folder / f"copy-{at}" for at in range(processes)]
     for one in copies:
         shutil.rmtree(one, ignore_errors=True)
-        shutil.copytree(ROOT, one, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"), symlinks=True)
+        shutil.copytree(
+            ROOT,
+            one,
+            ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"),
+            symlinks=True,
+        )
     existing = collected(copies[0])
     free = list(copies)
 
@@ -237,7 +246,12 @@ def plant(folder: Path, seed: int, count: int, name: str, processes: int) -> Non
         tests = [test for test in covered[fault["file"]][str(fault["line"])] if test in existing]
         began = time.monotonic()
         by = find(place, fault, ordered(tests, fault["file"], times))
-        line = fault | {"key": key, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
+        line = fault | {
+            "key": key,
+            "by": by,
+            "tests": len(tests),
+            "seconds": round(time.monotonic() - began, 1),
+        }
         with results.open("a") as file:
             file.write(json.dumps(line) + "\n")
         free.append(place)
@@ -303,21 +317,27 @@ class FirstFailure:
 
 
 def main() -> int:
-    reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reader = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reader.add_argument("act", choices=("cover", "record", "plant", "try"))
     reader.add_argument("folder", type=Path)
     reader.add_argument("files", nargs="*")
     reader.add_argument("-m", dest="chosen", default="not slow")
     reader.add_argument("--seed", type=int, default=1)
     reader.add_argument("--count", type=int, default=240)
-    reader.add_argument("--name", default="tests", help="of the tests that are measured, in the file of results")
+    reader.add_argument(
+        "--name", default="tests", help="of the tests that are measured, in the file of results"
+    )
     reader.add_argument("--processes", type=int, default=2)
     args = reader.parse_intermixed_args()
     match args.act:
         case "cover":
             cover(args.folder, args.chosen, args.processes)
         case "record":
-            return pytest.main(["-n0", "-q", "-m", args.chosen, *args.files], plugins=[Recording(args.folder)])
+            return pytest.main(
+                ["-n0", "-q", "-m", args.chosen, *args.files], plugins=[Recording(args.folder)]
+            )
         case "plant":
             plant(args.folder, args.seed, args.count, args.name, args.processes)
         case "try":

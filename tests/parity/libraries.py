@@ -40,6 +40,24 @@ films = lambda n: pictures(n, 32, 6)  # noqa: E731
 large = partial(pictures, size=64)
 
 
+def transformers() -> Iterator[Model]:
+    """Every family that reads one text, by its own code and by torch's kernel."""
+    from tests.parity import tiny
+
+    for family, kind in tiny.families().items():
+        for attention in ("eager", "sdpa") if kind != "seq2seq" else ():
+            yield Model(f"{family}, {attention}", partial(_family, family, attention), ids, LENGTH)
+
+
+def _family(name: str, attention: str) -> nn.Module:
+    from tests.parity import tiny
+
+    model = tiny.model(name)
+    model.set_attn_implementation(attention)
+    model.config.use_cache = False
+    return model
+
+
 def x_transformers() -> Iterator[Model]:
     from x_transformers import Decoder, Encoder, TransformerWrapper
 
@@ -410,6 +428,7 @@ class Blocks(nn.Module):
 
 # By the name of the package, as pip knows it.
 LIBRARIES: dict[str, Callable[[], Iterator[Model]]] = {
+    "transformers": transformers,
     "x-transformers": x_transformers,
     "vit-pytorch": vit_pytorch,
     "timm": timm,

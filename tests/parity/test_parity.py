@@ -228,19 +228,3 @@ def test_the_readmes_agree_with_the_table():
     assert f"{counts['part']} more in all layers" in text
     assert f"{counts['weights only']} give their weights alone, {counts['refused']} are refused" in text
     assert f"of {counts['not built']} others no tiny" in text
-
-
-def test_a_script_over_families_takes_their_names_and_no_other_word(monkeypatch, capsys):
-    def named(*words: str) -> list[str]:
-        monkeypatch.setattr("sys.argv", ["script", *words])
-        return tiny.named("What it does.")
-
-    assert named("gpt2", "t5") == ["gpt2", "t5"]
-    assert named() == list(tiny.families())
-    for words, said in (
-        (["--help"], "What it does."),
-        (["gpt2", "gptt2"], "no family of text models called gptt2"),
-    ):
-        with pytest.raises(SystemExit):
-            named(*words)
-        assert said in "".join(capsys.readouterr())

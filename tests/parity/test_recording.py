@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.traces.layer import LayerTrace
-from tests.parity.libraries import HEADS, LENGTH, Beside, Blocks, Model, vectors
+from tests.parity.libraries import HEADS, LENGTH, Beside, Blocks, Model, transformers, vectors
 from tests.parity.recording import compared
 
 
@@ -51,3 +51,15 @@ def test_attention_neither_shown_nor_named_is_wrong(monkeypatch):
     monkeypatch.setattr("mha_core.sources.recorder._unfollowed", lambda *_: "")
     monkeypatch.setattr("mha_core.capture.token_mixing.TokenMixing._mixes", lambda *_: False)
     assert words(lambda: Blocks(Rows)) == words(lambda: Blocks(Neighbours)) == {"WRONG"}
+
+
+# Shared keys and a window, sinks, tokens in blocks, a layer without softmax beside attention, and alone.
+FAMILIES = {"gemma2": "exact", "gpt_oss": "exact", "canine": "named", "qwen3_next": "named", "rwkv": "named"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_of_transformers_shows_what_flowed_and_names_the_rest(family):
+    [model] = [model for model in transformers() if model.name == f"{family}, eager"]
+    assert {each.word for each in compared(model)} == {FAMILIES[family]}

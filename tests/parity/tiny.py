@@ -5,7 +5,6 @@ Sizes differ wherever they may, so that nothing is right by accident: 11 tokens 
 6 heads over 3 of keys and values, 4 heads in decoders, 2 layers of an encoder and 3 of a decoder.
 """
 
-import argparse
 import importlib
 import inspect
 import re
@@ -141,17 +140,6 @@ def families() -> dict[str, str]:
             ):
                 found.setdefault(family, kind)
     return dict(sorted(found.items()))
-
-
-def named(about: str) -> list[str]:
-    """The families that the command line of a script names, or all; `about` is the script's docstring."""
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=about, formatter_class=form)
-    parser.add_argument("family", nargs="*", help="a model_type of transformers; all of them without one")
-    asked, known = parser.parse_args().family, families()
-    if unknown := [name for name in asked if name not in known]:
-        parser.error(f"there is no family of text models called {', '.join(unknown)}")
-    return asked or list(known)
 
 
 def config(family: str, positions: int = POSITIONS) -> transformers.PretrainedConfig:

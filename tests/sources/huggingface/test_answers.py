@@ -78,20 +78,6 @@ def test_answers_are_the_softmax_of_the_models_own_logits(kind, family):
     assert mha.trace(text, **door | {"answers": False}, **target).answers == ()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "llama"), ("target", "bart")])
-def test_answers_and_effects_work_in_half_precision(kind, family, dtype):
-    built = tiny.model(family).to(dtype)
-    tokenizer = tokenizer_of(built)
-    text, target = texts(kind, (13, 11))
-    target = {} if target is None else {"target": target}
-    trace = mha.trace(text, source=built, tokenizer=tokenizer, answers=True, **target)
-    expected = own_answers(tiny.model(family).to(dtype), tokenizer, trace)
-    for answer, row in zip(trace.answers, expected, strict=True):
-        if answer is not None:
-            np.testing.assert_allclose([share for _, share in answer], row.topk(5).values, atol=2e-2)
-
-
 @pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "gpt2"), ("target", "t5")])
 def test_answers_of_a_folder_come_from_its_trained_head_and_are_saved(kind, family, tmp_path):
     built = tiny.model(family)

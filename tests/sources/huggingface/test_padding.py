@@ -83,22 +83,6 @@ def test_a_padded_text_is_shown_as_the_model_reads_it(family, side):
                     assert not layer.weights()[:, rows][..., ~read].any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("family", ["bert", "llama"])
-def test_a_padded_text_is_exact_in_half_precision(family, dtype):
-    """As close to the float32 result as the model's own run."""
-    model = module(family).to(dtype)
-    precise = copy.deepcopy(model).float()
-    for side in ("left", "right"):
-        ids, mask = padded(BODIES[37], side)
-        exact, own = (of_their_own(one, ids, attention_mask=mask) for one in (precise, model))
-        rows = np.array(mask) == 1
-        theirs = max(
-            np.abs(a[:, rows] - b[:, rows]).max() for a, b in zip(own["self"], exact["self"], strict=True)
-        )
-        assert largest_gap(traced(model, ids, attention_mask=mask), exact, mask) <= 1.5 * theirs
-
-
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "gemma2"])
 def test_positions_are_those_that_the_caller_gives(family):
     model, body = module(family), BODIES[37]
