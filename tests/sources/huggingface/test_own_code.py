@@ -15,12 +15,9 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import own_code
 from mha_core.sources.huggingface.forward_pass import returned
 from mha_core.traces.facts import Rotary
-from tests.sources.tiny import TEXT, fast
+from tests.parity import tiny
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
-GPT = {"n_embd": 52, "n_head": 2, "n_layer": 2, "n_positions": 97}
-PLACES = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "max_relative_positions": 5}
-XLNET = {"d_model": 52, "n_head": 4, "n_layer": 2, "d_inner": 53}
 SPARSE = {"attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1}
 SQUEEZED = {
     "hidden_size": 44,
@@ -31,65 +28,28 @@ SQUEEZED = {
     "v_groups": 2,
 }
 SQUEEZED |= {"post_attention_groups": 1, "intermediate_groups": 1, "output_groups": 1}
-TINY = {
-    "bloom": ("Bloom", {"hidden_size": 39, "n_head": 3, "n_layer": 2}),
-    "falcon": (
-        "Falcon",
-        {"hidden_size": 84, "num_attention_heads": 6, "num_hidden_layers": 2, "multi_query": True},
-    ),
-    "falcon_grouped": (
-        "Falcon",
-        {
-            "hidden_size": 84,
-            "num_attention_heads": 6,
-            "num_hidden_layers": 2,
-            "num_kv_heads": 3,
-            "new_decoder_architecture": True,
-        },
-    ),
-    "gptj": ("GPTJ", GPT | {"rotary_dim": 6}),
-    "gpt_neo": (
-        "GPTNeo",
-        {
-            "hidden_size": 39,
-            "num_heads": 3,
-            "num_layers": 2,
-            "window_size": 5,
-            "attention_types": [[["global", "local"], 1]],
-            "max_position_embeddings": 97,
-        },
-    ),
-    "mpt": ("Mpt", {"d_model": 39, "n_heads": 3, "n_layers": 2}),
-    "openai-gpt": ("OpenAIGPT", GPT),
-    "deberta": ("Deberta", BERT | PLACES),
-    "deberta_v2": ("DebertaV2", BERT | PLACES),
-    "xlnet": ("XLNet", XLNET),
-    "roformer": ("RoFormer", BERT | {"hidden_size": 42, "embedding_size": 42}),
-    "mpnet": ("MPNet", BERT),
-    "xlm": ("XLM", {"emb_dim": 39, "n_heads": 3, "n_layers": 2}),
-    "git": (
-        "Git",
-        BERT | {"vision_config": {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}},
-    ),
-}
-SHARED_KEYS = {"falcon": 1, "falcon_grouped": 3}
-BY_WORDS = {"deberta", "deberta_v2", "xlnet"}
-VOCABULARY = 307
+FAMILIES = (
+    "bloom",
+    "deberta",
+    "deberta-v2",
+    "falcon",
+    "gptj",
+    "gpt_neo",
+    "mpnet",
+    "mpt",
+    "openai-gpt",
+    "xlm",
+    "xlnet",
+)
+BY_WORDS = {"deberta", "deberta-v2", "xlnet"}
+VOCABULARY = 97
+TEXT = tiny.texts((11, 7))[0]
 IDS = {"input_ids": torch.tensor([[5, 17, 8, 41, 29, 3, 17, 11, 23, 2, 37]])}
 
 
-def model_of(family: str, **more: object) -> torch.nn.Module:
-    """A tiny model with weights with which attention is not nearly even."""
-    name, sizes = TINY[family]
-    config = getattr(transformers, f"{name}Config")(vocab_size=VOCABULARY, **sizes, **more)
-    torch.manual_seed(7)
-    module = getattr(transformers, f"{name}Model")._from_config(config, attn_implementation="eager").eval()
-    with torch.no_grad():
-        for name, weight in module.named_parameters():
-            if "embed_positions" in name:  # sines and cosines
-                continue
-            weight.normal_(std=0.3) if weight.dim() > 1 else weight.add_(torch.randn_like(weight) * 0.1)
-    return module
+def model_of(family: str) -> huggingface.Model:
+    built = tiny.model(family)
+    return huggingface.adopt(built, tiny.tokenizer(built), name=family)
 
 
 @pytest.fixture(scope="module")
@@ -99,33 +59,20 @@ def adopted():
 
     def make(family: str):
         if family not in known:
-            model = huggingface.adopt(model_of(family), fast("byte_level"), name=family)
+            model = model_of(family)
             known[family] = model, *huggingface.flow(model, IDS)[:2]
         return known[family]
 
     return make
 
 
-@pytest.mark.parametrize("family", TINY)
-def test_weights_equal_those_the_model_returns(adopted, family):
-    model, layers, skipped = adopted(family)
-    with torch.no_grad():
-        theirs = model_of(family)(**IDS, output_attentions=True).attentions
-    assert model.route.name == "watch"
-    assert skipped == ()
-    assert len(layers) == len(theirs) == 2
-    for layer, weights in zip(layers, theirs, strict=True):
-        assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-5
-        assert weights.std() > 0.02
-        assert layer.kind == "self"
-        assert layer.n_kv_heads == SHARED_KEYS.get(family, layer.n_heads)
-
-
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_output_of_each_head_is_the_models_own(adopted, family):
     """The heads' outputs side by side are the input of W^O."""
-    _, layers, _ = adopted(family)
-    own, seen = model_of(family), []
+    model, layers, skipped = adopted(family)
+    assert (model.route.name, len(layers), skipped) == ("watch", 2, ())
+    assert [layer.about.bias for layer in layers] == [own_code.BY_WORDS if family in BY_WORDS else ""] * 2
+    own, seen = tiny.model(family), []
 
     def keep(*args):
         x = args[1][0] if args[1] else None
@@ -148,55 +95,35 @@ def test_the_output_of_each_head_is_the_models_own(adopted, family):
         assert min((x - concat).abs().max() for x in given) <= 1e-5 * concat.abs().max()
 
 
-@pytest.mark.parametrize("family", TINY)
-def test_a_bias_that_depends_on_words_is_marked(adopted, family):
-    _, layers, _ = adopted(family)
-    said = [layer.about.bias for layer in layers]
-    assert said == [own_code.BY_WORDS if family in BY_WORDS else ""] * 2
-
-
 def test_adjustments_that_are_found_are_in_the_rule(adopted):
     def rules(family):
         return [layer.rule for layer in adopted(family)[1]]
 
     n = IDS["input_ids"].shape[1]
     causal = torch.ones(n, n, dtype=torch.bool).tril()
-    for family in ("bloom", "falcon", "gptj", "mpt", "openai-gpt", "git"):
+    for family in ("bloom", "falcon", "gptj", "mpt", "openai-gpt"):
         for rule in rules(family):
             assert torch.equal(rule.mask.expand(1, n, n)[0], causal)
-    assert rules("bloom")[0].bias.shape == (3, 1, n)  # ALiBi as it is written there: by the key's place alone
-    assert rules("mpnet")[0].distance_bias.shape == (3, 2 * n - 1)
+        one, other = ([t.data_ptr() for t in rule.tensors().values()] for rule in rules(family))
+        assert one == other  # layers share masks and biases
+    assert adopted("falcon")[1][0].n_kv_heads == 1
+    assert [layer.name for layer in adopted("xlm")[1]] == [
+        "transformer.attentions.0",
+        "transformer.attentions.1",
+    ]
+    assert rules("bloom")[0].bias.shape == (6, 1, n)  # ALiBi as it is written there: by the key's place alone
+    assert rules("mpnet")[0].distance_bias.shape == (6, 2 * n - 1)
     assert rules("gpt_neo")[0].scale == 1.0
     assert int(rules("gpt_neo")[1].mask.sum(-1).max()) == 5
-    assert rules("xlm")[0].scale == pytest.approx(13**-0.5)  # its queries are scaled before
-    assert rules("deberta_v2")[0].scale == pytest.approx((13 * 3) ** -0.5)
+    assert rules("xlm")[0].scale == pytest.approx(8**-0.5)  # its queries are scaled before
+    assert rules("deberta-v2")[0].scale == pytest.approx((8 * 3) ** -0.5)
 
 
-@pytest.mark.parametrize("family", ["bloom", "falcon", "gptj", "openai-gpt", "mpnet", "git"])
-def test_layers_share_masks_and_biases(adopted, family):
-    one, other = ([t.data_ptr() for t in layer.rule.tensors().values()] for layer in adopted(family)[1])
-    assert one
-    assert one == other
-
-
-@pytest.mark.parametrize("family", ["bloom", "falcon", "gpt_neo", "mpt", "openai-gpt", "mpnet", "xlm", "git"])
-def test_matrices_give_the_numbers_used(adopted, family):
-    for layer in adopted(family)[1]:
-        p = layer.projections
-        assert None not in (p.w_q, p.w_k, p.w_v, p.w_o)
-        x = layer.tensors["x"]
-        for name, w, b in (("v", p.w_v, p.b_v), ("q", p.w_q, p.b_q)):
-            wanted = layer.tensors.get(f"{name}_raw", layer.tensors[name])
-            by_hand = (x @ w if b is None else x @ w + b).unflatten(1, (wanted.shape[0], -1)).transpose(0, 1)
-            torch.testing.assert_close(by_hand, wanted, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize(("family", "width"), [("gptj", 6), ("roformer", 14)])
-def test_a_rotation_that_is_not_passed_on_is_found(adopted, family, width):
+def test_a_rotation_that_is_not_passed_on_is_found(adopted):
     """Neighbouring pairs are rotated by angles that no argument of the attention module contains."""
-    angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, width, 2) / width)
-    for layer in adopted(family)[1]:
-        assert layer.about.rotary == Rotary("pairs", width)
+    angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, 4, 2) / 4)
+    for layer in adopted("gptj")[1]:
+        assert layer.about.rotary == Rotary("pairs", 4)
         torch.testing.assert_close(layer.tensors["cos"][:, ::2], angles.cos(), atol=1e-5, rtol=0)
         torch.testing.assert_close(layer.tensors["sin"][:, 1::2], angles.sin(), atol=1e-5, rtol=0)
         p, x = layer.projections, layer.tensors["x"]
@@ -206,42 +133,15 @@ def test_a_rotation_that_is_not_passed_on_is_found(adopted, family, width):
         torch.testing.assert_close(layer.tensors["q_raw"], raw, atol=1e-5, rtol=1e-4)
 
 
-def test_names_are_those_of_the_attention_modules(adopted):
-    assert [layer.name for layer in adopted("bloom")[1]] == ["h.0.self_attention", "h.1.self_attention"]
-    assert adopted("deberta")[1][0].name == "encoder.layer.0.attention.self"
-    assert adopted("xlm")[1][1].name == "attentions.1"
-
-
-@pytest.mark.slow
-def test_eight_threads_can_trace_two_models(adopted):
-    models = [adopted(family)[0] for family in ("bloom", "deberta")]
-    texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
-    alone = [huggingface.follow(models[n % 2], text) for n, text in enumerate(texts)]
-
-    def often(n: int) -> int:
-        mixed = 0
-        for _ in range(20):
-            trace = huggingface.follow(models[n % 2], texts[n])
-            same = trace.tokens == alone[n].tokens and len(trace.layers) == len(alone[n].layers)
-            mixed += not same or any(
-                not np.array_equal(one.weights(), other.weights()) or not np.array_equal(one.v, other.v)
-                for one, other in zip(trace.layers, alone[n].layers, strict=True)
-            )
-        return mixed
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(often, range(8))) == 0
-
-
 # Where it is not understood
 
 
 def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so():
     """Heads that take each other's weights: nothing that the rule has a place for."""
-    module = model_of("bloom")
-    for block in module.h:
+    module = tiny.model("bloom")
+    for block in module.transformer.h:
         block.self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
-    model = huggingface.adopt(module, fast("byte_level"))
+    model = huggingface.adopt(module, tiny.tokenizer(module))
     trace = huggingface.follow(model, TEXT)
     layer = trace.layers[0]
     assert not layer.knows("q")
@@ -252,31 +152,35 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
 
 def test_one_layer_that_is_not_understood_is_enough():
     """A part would look like the whole."""
-    module = model_of("bloom")
-    module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    module = tiny.model("bloom")
+    module.transformer.h[1].self_attention.attention_dropout.register_forward_hook(
+        lambda _, __, weights: weights.flip(1)
+    )
     assert huggingface.adopt(module).route.name == "weights"
 
 
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
-    module = model_of("bloom")
+    module = tiny.model("bloom")
     names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
     assert own_code.try_own_code(module, names, ids, [], 1e-4).calls == tuple(
-        f"h.{n}.self_attention" for n in (0, 1)
+        f"transformer.h.{n}.self_attention" for n in (0, 1)
     )
-    module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    module.transformer.h[1].self_attention.attention_dropout.register_forward_hook(
+        lambda _, __, weights: weights.flip(1)
+    )
     assert own_code.try_own_code(module, names, ids, [], 1e-4) is None
 
 
 def test_an_incomplete_reconstruction_is_rejected(monkeypatch):
-    assert huggingface.adopt(model_of("mpnet")).route.name == "watch"
+    assert model_of("mpnet").route.name == "watch"
     monkeypatch.setattr(Scores, "plus", lambda self, term, factor: self)
-    assert huggingface.adopt(model_of("mpnet")).route.name == "weights"
+    assert model_of("mpnet").route.name == "weights"
 
 
 def test_weights_that_differ_from_the_models_are_rejected():
     """If what flowed differs from what is returned, it is not known which is right."""
-    module = model_of("mpt")
-    for block in module.blocks:
+    module = tiny.model("mpt")
+    for block in module.transformer.blocks:
         block.attn.register_forward_hook(lambda _, __, out: (out[0], out[1].flip(-1)))
     assert huggingface.adopt(module).route.name == "weights"
 
@@ -346,14 +250,14 @@ def test_threads_with_long_and_short_texts_do_not_change_the_model_for_each_othe
 
 
 def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
-    module = model_of("bloom")
-    for block in module.h:
+    module = tiny.model("bloom")
+    for block in module.transformer.h:
         block.self_attention.attention_dropout.register_forward_hook(
             lambda _, __, weights: weights.flip(1) if weights.shape[-1] > 9 else weights
         )
-    model = huggingface.adopt(module, fast("byte_level"))
+    model = huggingface.adopt(module, tiny.tokenizer(module))
     assert model.route.name == "watch"
-    assert huggingface.follow(model, "a cat").source.route == "watch"
+    assert huggingface.follow(model, "w5 w6").source.route == "watch"
     trace = huggingface.follow(model, TEXT)
     assert trace.source.route == "weights"
     assert len(trace.layers) == 2
@@ -387,7 +291,7 @@ def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
 
 
 def test_half_precision_is_followed():
-    module = model_of("bloom").to(torch.bfloat16)
+    module = tiny.model("bloom").to(torch.bfloat16)
     model = huggingface.adopt(module)
     assert model.route.name == "watch"
     layers, *_ = huggingface.flow(model, IDS)
@@ -399,7 +303,7 @@ def test_half_precision_is_followed():
 def test_a_follower_that_reads_a_wrong_scale_is_not_believed_in_half_precision(monkeypatch, dtype):
     times = Scores.times
     monkeypatch.setattr(Scores, "times", lambda self, factor: times(self, 1.02 * factor))
-    assert huggingface.adopt(model_of("mpt").to(dtype)).route.name == "weights"
+    assert huggingface.adopt(tiny.model("mpt").to(dtype)).route.name == "weights"
 
 
 class Further(torch.nn.Module):
@@ -419,8 +323,8 @@ class Further(torch.nn.Module):
 
 
 def test_attention_that_only_longer_texts_have_is_named():
-    module = model_of("bloom")
-    module.h[1].self_attention = Further(module.h[1].self_attention)
+    module = tiny.model("bloom")
+    module.transformer.h[1].self_attention = Further(module.transformer.h[1].self_attention)
     model = huggingface.adopt(module)
     assert model.route.name == "watch"
     short = {"input_ids": IDS["input_ids"][:, :8]}
