@@ -40,14 +40,6 @@ def test_the_last_dimensions_of_each_head_are_turned(changed):
             assert (raw[:, 1:, start:] - used[:, 1:, start:]).abs().max() > 0.1
 
 
-def test_all_heads_share_the_key_that_is_turned_and_not_the_query():
-    for layer in deepseek():
-        key, query = (layer.tensors[name][..., 13:] for name in ("k_raw", "q_raw"))
-        assert torch.equal(key, key[:1].expand_as(key))
-        assert (query - query[:1]).abs().max() > 0.1
-        assert layer.about.rotary == Rotary("half", 10, 13)
-
-
 def test_the_latent_vectors_are_the_cache_and_give_k_and_v():
     module = tiny.module("deepseek_v3").requires_grad_(False)
     for layer, block in zip(layers(module), module.layers, strict=True):

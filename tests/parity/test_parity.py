@@ -59,19 +59,7 @@ EVERY_RUN = {
     "t5gemma2": "part",
     "xlnet": "exact",
 }
-OWN_CODE = {
-    *(
-        "big_bird",
-        "bloom",
-        "canine",
-        "deberta-v2",
-        "falcon",
-        "gptj",
-        "led",
-        "prophetnet",
-        "xlnet",
-    ),
-}
+OWN_CODE = {*("big_bird", "bloom", "canine", "deberta-v2", "falcon", "gptj", "led", "prophetnet", "xlnet")}
 DECIDED = ("exact", "part", "weights only", "refused")
 PAIRS = {"exact", "part"}
 UNDERSTOOD = collector.HARMLESS | {

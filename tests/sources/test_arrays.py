@@ -6,7 +6,6 @@ import torch
 from torch.nn import functional as F
 
 import mha_core as mha
-from mha_core.traces.source import ArraySource
 
 TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
 KEYS = ["die", "Katze", "sah", "sie", "nie"]  # 5
@@ -76,22 +75,6 @@ def test_several_layers_come_as_a_list_or_as_one_array(arrays):
             np.testing.assert_array_equal(layer.v, own["v"])
 
 
-def test_a_batch_of_one_is_one_layer_and_numpy_is_as_good_as_torch(arrays):
-    given = arrays()
-    plain = mha.from_tensors(**given, tokens=TOKENS)
-    batch = mha.from_tensors(**{name: t[None].numpy() for name, t in given.items()}, tokens=TOKENS)
-    assert len(batch.layers) == 1
-    np.testing.assert_array_equal(batch.layers[0].weights(), plain.layers[0].weights())
-
-
-def test_the_given_arrays_are_copied(arrays):
-    given = arrays()
-    [layer] = mha.from_tensors(**given, tokens=TOKENS).layers
-    before = layer.weights().copy()
-    given["q"].zero_()
-    np.testing.assert_array_equal(layer.weights(), before)
-
-
 def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
     given, w_o = arrays(), normal(H * D_V, 17, seed=8)
     [layer] = mha.from_tensors(**given, tokens=TOKENS, w_o=w_o).layers
@@ -100,14 +83,6 @@ def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
     np.testing.assert_allclose(layer.result(), expected, atol=1e-4)
     np.testing.assert_allclose(layer.contribution().sum(0), expected, atol=1e-4)
     assert layer.d_model == 17
-
-
-def test_a_saved_trace_of_arrays_loads(arrays, tmp_path):
-    trace = mha.from_tensors(**arrays(5), tokens=TOKENS, keys=KEYS, source={"name": "mine", "step": 3})
-    trace.save(tmp_path / "t.safetensors")
-    loaded = mha.load(tmp_path / "t.safetensors")
-    np.testing.assert_array_equal(loaded.layers[0].weights(), trace.layers[0].weights())
-    assert loaded.source == ArraySource("mine", {"step": 3})
 
 
 @pytest.mark.parametrize(

@@ -376,7 +376,7 @@ def test_the_annotated_transformer():
         trace = recorded(model, source, target, keys=list("abcde"), item=item, of=model)
         one = slice(item, item + 1)
         assert [(layer.name, layer.kind) for layer in trace.layers] == [
-            *(("encoder", "encoder"), ("decoder", "decoder"), ("cross", "cross")),
+            *(("encoder", "encoder"), ("decoder", "decoder"), ("cross", "cross"))
         ]
         assert_flowed(trace, model, source[one], target[one])
         encoder, decoder, cross = trace.layers

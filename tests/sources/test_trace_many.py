@@ -62,16 +62,6 @@ def test_each_trace_equals_that_of_its_text_alone(family, passes):
     assert max(np.abs(t.layers[0].weights()).max() for t in together) > 0.2
 
 
-@pytest.mark.parametrize("family", ["bloom", "falcon", "t5"])
-@pytest.mark.slow
-def test_a_model_that_reads_one_text_at_a_time_gives_the_same(family, folder, passes):
-    alone = [mha.trace(text, source=str(folder(family))) for text in TEXTS[:3]]
-    passes.clear()
-    one_by_one = list(trace_many(TEXTS[:3], source=str(folder(family))))
-    assert set(passes) == {1}
-    assert all(map(assert_same, one_by_one, alone))
-
-
 @pytest.mark.parametrize("settings", [PLAIN, {"source": "mini"}])
 def test_other_sources_trace_many_texts(settings):
     texts = ["The cat saw it.", "The animal"]
@@ -99,11 +89,6 @@ def test_an_endless_iterator_of_texts_is_read_lazily(settings):
     texts = (f"{n} animals" for n in count())
     found = islice(trace_many(texts, **settings), 11)
     assert [trace.tokens.text for trace in found] == [f"{n} animals" for n in range(11)]
-
-
-def test_texts_can_be_ids():
-    found = trace_many([[3, 4, 5], torch.tensor([6, 7])], source=module("gpt2"))
-    assert [trace.tokens.pieces for trace in found] == [("3", "4", "5"), ("6", "7")]
 
 
 def test_each_text_has_its_target():

@@ -36,10 +36,7 @@ CONFIGS = {
         "Gemma2",
         SHARED | {"sliding_window": 5, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 23},
     ),
-    "gpt_oss": (
-        "GptOss",
-        SHARED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5},
-    ),
+    "gpt_oss": ("GptOss", SHARED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}),
     "deepseek_v3": (
         "DeepseekV3",
         {

@@ -183,10 +183,7 @@ class Folding(nn.Module):
         (lambda x: torch.cat([x[:, :1].expand(4, 1, D), x[:, :24].view(4, 6, D)], 1), "have several rows"),
         (lambda x: F.pad(x[:, 1:], (0, 0, 1, 0)).view(4, 7, D), "are of no token, as padding is"),
         (lambda x: x.view(4, 7, D) + torch.randn(4, 7, D), "does not run again, or computes something else"),
-        (
-            lambda x: x[:, :24].reshape(4, 6, D),
-            "4 parts of 6 queries and 6 keys do not make up 28 tokens",
-        ),
+        (lambda x: x[:, :24].reshape(4, 6, D), "4 parts of 6 queries and 6 keys do not make up 28 tokens"),
     ],
 )
 def test_parts_that_do_not_tile_the_tokens_are_named(fold, said, refused):

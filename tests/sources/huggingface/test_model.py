@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.attention.functional import attend, fused
+from mha_core.attention.functional import attend
 from mha_core.capture import collector, special_layers
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
@@ -78,17 +78,6 @@ def kernel(kernel, monkeypatch):
     """A stand-in for torch's own kernel."""
     monkeypatch.setattr(trial, "foreign_functions", lambda *_: [])
     return kernel
-
-
-def test_a_trace_uses_the_tried_route(kernel):
-    asked = kernel(off=0.0)
-    model = huggingface.adopt(module("bert"))
-    tried = len(asked)
-    layers, *_ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
-    assert tried > 0
-    assert len(asked) - tried == len(layers)
-    assert model.route.by is fused
-    assert model.route.difference < 1e-6
 
 
 def test_a_wrong_kernel_is_not_used_for_traces(kernel):

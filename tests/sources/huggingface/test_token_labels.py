@@ -8,14 +8,7 @@ def labels(raw: list[str], letters=None) -> list[str]:
 
 
 def test_letters_that_stand_for_bytes_are_read():
-    assert labels(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], BYTES) == [
-        "The",
-        "animal",
-        "⏎",
-        "␣",
-        "␣x",
-        "é",
-    ]
+    assert labels(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], BYTES) == ["The", "animal", "⏎", "␣", "␣x", "é"]
 
 
 def test_a_character_that_is_cut_is_shown_in_numbered_parts():
