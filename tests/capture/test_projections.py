@@ -400,16 +400,6 @@ def test_an_output_that_was_cut_off_in_place_is_known_as_it_was(texts):
     assert use.unchanged() is None
 
 
-def test_a_module_that_adds_something_is_not_a_matrix(texts):
-    class Louder(nn.Linear):
-        def forward(self, x):
-            return 1.5 * super().forward(x)
-
-    plain, louder = used("query", texts[0]), used("query", texts[0], kind=Louder)
-    assert projections.matrix(plain) is not None
-    assert projections.matrix(louder) is None
-
-
 def test_a_matrix_that_was_proven_is_not_multiplied_again_until_it_lies_elsewhere(texts, monkeypatch):
     use = used("query", texts[0])
     proven = projections.matrix(use)
@@ -420,19 +410,6 @@ def test_a_matrix_that_was_proven_is_not_multiplied_again_until_it_lies_elsewher
         projections.matrix(again(use, texts[1]))
     monkeypatch.undo()
     assert torch.equal(projections.matrix(again(use, texts[1]))[0], use.module.weight.mT)
-
-
-def test_a_matrix_stored_as_in_the_formula_is_not_transposed(texts):
-    class Conv(nn.Linear):  # as GPT-2 has it
-        def __init__(self, n_in, n_out):
-            super().__init__(n_in, n_out)
-            self.weight = nn.Parameter(torch.randn(n_in, n_out))
-
-        def forward(self, x):
-            return x @ self.weight + self.bias
-
-    use = used("c_attn", texts[0], kind=Conv)
-    assert torch.equal(projections.matrix(use)[0], use.module.weight)
 
 
 def test_a_part_of_a_packed_matrix_is_not_copied(texts):

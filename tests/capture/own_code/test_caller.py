@@ -1,4 +1,4 @@
-"""What runs an attention: its line, its modules, its forward pass, and how many texts they read."""
+"""How many texts the module that runs an attention reads."""
 
 import sys
 
@@ -24,33 +24,6 @@ class Probe(nn.Module):
 @pytest.fixture
 def probe():
     return Probe(sys._getframe())
-
-
-def test_a_call_names_its_line_and_modules(probe):
-    model = nn.Sequential(nn.Sequential(probe))
-    probe.block = sys._getframe()
-    model(torch.randn(2, 7, 5))
-    line = Probe.forward.__code__.co_firstlineno + 1
-    assert probe.found.line == f"test_caller.py:{line}"
-    assert probe.found.module is probe.found.innermost is probe
-    assert probe.found.root.called is model
-    probe.model = model[0]
-    model(torch.randn(2, 7, 5))
-    assert probe.found.root.called is model[0]
-
-
-def test_without_modules_the_root_is_the_outermost_function_below_the_block():
-    def attention(block):
-        return caller(block)
-
-    def model(block):
-        return attention(block)
-
-    here = sys._getframe()
-    assert model(here).root.called[0] is model.__code__
-    assert caller(here).root is None
-    assert model(here).module is None
-    assert model(None).root is None
 
 
 @pytest.mark.parametrize(

@@ -199,10 +199,7 @@ def test_an_error_of_the_model_in_a_trial_excludes_only_that_route(monkeypatch):
 
 def test_a_model_without_attention_or_matrix_is_refused_with_the_reason(refused, monkeypatch):
     monkeypatch.delitem(special_layers.WATCHERS, ("class", "FNetFourierTransform"))
-    config = transformers.FNetConfig(
-        hidden_size=20, intermediate_size=28, num_hidden_layers=2, vocab_size=61, pad_token_id=0
-    )
-    message = str(refused(huggingface.adopt, transformers.FNetModel(config)))
+    message = str(refused(huggingface.adopt, tiny.model("fnet").base_model))
     assert message == (
         "Nothing of FNetModel can be shown: encoder.layer.0.fourier: FNetFourierTransform mixes tokens by "
         "other means than attention; encoder.layer.1.fourier: FNetFourierTransform mixes tokens by other "
@@ -210,33 +207,17 @@ def test_a_model_without_attention_or_matrix_is_refused_with_the_reason(refused,
     )
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_layers_without_attention_are_named_beside_those_that_are_shown():
-    config = transformers.Qwen3NextConfig(
-        vocab_size=61,
-        hidden_size=32,
-        intermediate_size=52,
-        num_hidden_layers=2,
-        layer_types=["linear_attention", "full_attention"],
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        linear_num_key_heads=2,
-        linear_num_value_heads=4,
-        linear_key_head_dim=8,
-        linear_value_head_dim=8,
-        num_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=20,
-        shared_expert_intermediate_size=20,
+    model, ids = (
+        huggingface.adopt(tiny.model("qwen3_next").base_model),
+        {"input_ids": torch.arange(3, 16)[None]},
     )
-    torch.manual_seed(3)
-    model = huggingface.adopt(transformers.Qwen3NextModel(config))
-    layers, skipped, mixers = huggingface.flow(model, {"input_ids": torch.arange(3, 16)[None]})
+    layers, skipped, mixers = huggingface.flow(model, ids)
     assert [layer.name for layer in layers] == ["layers.1.self_attn"]
     assert [mixer.name for mixer in mixers] == ["layers.0.linear_attn"]
     assert skipped == ()
-    unproven = replace(model, mixers={})
-    _, skipped, mixers = huggingface.flow(unproven, {"input_ids": torch.arange(3, 16)[None]})
+    _, skipped, mixers = huggingface.flow(replace(model, mixers={}), ids)
     assert mixers == ()
     assert skipped == (
         "layers.0.linear_attn: Qwen3NextGatedDeltaNet mixes tokens by other means than attention",
