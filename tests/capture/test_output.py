@@ -25,6 +25,7 @@ GATES = {
     "hy_v4": OutputGate("sigmoid", "number"),
     "laguna": OutputGate("softplus", "head"),
     "qwen3_next": OutputGate("sigmoid", "number"),
+    **dict.fromkeys(("gpt_neox", "llama", "opt")),
 }
 TEXT = list(range(5, 24))
 
@@ -48,13 +49,15 @@ def test_gated_heads_through_w_o_sum_to_what_the_layer_returned(family):
         layer.name: layer for layer in trace.layers
     }.values():  # some run the same one several times
         assert layer.about.gate == GATES[family]
-        width = layer.d_v if layer.about.gate.over == "number" else 1
-        assert layer.tensor("gate").shape == (layer.n_heads, layer.n_query, width)
+        gate = 1.0
+        if layer.about.gate is not None:
+            gate, width = layer.tensor("gate"), layer.d_v if layer.about.gate.over == "number" else 1
+            assert gate.shape == (layer.n_heads, layer.n_query, width)
         np.testing.assert_allclose(layer.result(), outputs[layer.name], atol=1e-5)
         bias = layer.projections.b_o
         bias = 0.0 if bias is None else bias.numpy()
         np.testing.assert_allclose(layer.contribution().sum(0) + bias, layer.result(), atol=1e-5)
-        gated = layer.output() * layer.tensor("gate")
+        gated = layer.output() * gate
         np.testing.assert_allclose(layer.concat(), gated.transpose(1, 0, 2).reshape(len(TEXT), -1), atol=1e-6)
         part = layer.contribution(1, rows=[2, 5])
         np.testing.assert_allclose(part, layer.contribution(1)[[2, 5]], atol=1e-6)

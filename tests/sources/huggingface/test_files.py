@@ -149,30 +149,29 @@ def test_refusals_of_the_hub_are_explained(hub, refused, name, revision, said):
     assert said in str(refused(huggingface.load, name, revision=revision, endpoint=hub))
 
 
-def test_a_pickled_model_is_refused_before_any_download(hub, monkeypatch, refused):
-    monkeypatch.setattr(Hub, "files", {"config.json": b"{}", "pytorch_model.bin": b"no"})
-    message = str(refused(huggingface.load, "our/tiny", endpoint=hub))
-    assert message.startswith("The weights of our/tiny come as a pickle, which can run any program")
-    assert [path for path in Hub.asked if "/resolve/" in path] == []
+ADAPTER = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}
+GPTQ = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq"}}).encode()
+UNUSABLE = [
+    (
+        {"config.json": b"{}", "pytorch_model.bin": b"no"},
+        "The weights of {} come as a pickle, which can run any",
+    ),
+    (ADAPTER, "{} is an adapter (PEFT), which is no model by itself. Merge it into its model"),
+    ({"config.json": GPTQ, "model.safetensors": b"0" * 4096}, "{} is quantised (gptq)"),
+]
 
 
-def test_an_adapter_is_distinguished_from_a_model(hub, monkeypatch, tmp_path, refused):
-    listed = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}
+@pytest.mark.parametrize(("listed", "said"), UNUSABLE, ids=["pickled", "adapter", "quantised"])
+def test_a_model_that_cannot_be_used_is_refused_before_its_weights_are_downloaded(
+    hub, monkeypatch, tmp_path, refused, listed, said
+):
     monkeypatch.setattr(Hub, "files", listed)
-    said = "is an adapter (PEFT), which is no model by itself. Merge it into its model"
-    assert f"our/tiny {said}" in str(refused(huggingface.load, "our/tiny", endpoint=hub))
-    assert [path for path in Hub.asked if "/resolve/" in path] == []
+    assert said.format("our/tiny") in str(refused(huggingface.load, "our/tiny", endpoint=hub))
+    downloaded = [path for path in Hub.asked if "/resolve/" in path]
+    assert not any(path.endswith((".safetensors", ".bin", "adapter_config.json")) for path in downloaded)
     for name, data in listed.items():
         (tmp_path / name).write_bytes(data)
-    assert f"{tmp_path} {said}" in str(refused(huggingface.load, str(tmp_path)))
-
-
-def test_a_quantised_model_is_refused_before_its_weights_are_downloaded(hub, monkeypatch, refused):
-    config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq"}}).encode()
-    monkeypatch.setattr(Hub, "files", {"config.json": config, "model.safetensors": b"0" * 4096})
-    message = str(refused(huggingface.load, "our/tiny", endpoint=hub))
-    assert message.startswith("our/tiny is quantised (gptq)")
-    assert not any(path.endswith(".safetensors") and "/resolve/" in path for path in Hub.asked)
+    assert said.format(tmp_path) in str(refused(huggingface.load, str(tmp_path)))
 
 
 def test_without_a_network_the_refusal_names_what_still_works(nobody, refused):
@@ -183,14 +182,11 @@ def test_without_a_network_the_refusal_names_what_still_works(nobody, refused):
     assert message.endswith("A folder can be used, or a model that is already here.")
 
 
-@pytest.mark.parametrize("name", ["../x", "/nowhere/at/all", "~/nowhere", "~nobody-here/x", "README.md"])
-def test_a_missing_folder_is_refused(refused, name):
-    assert str(refused(huggingface.load, name)) == f"There is no folder {name}."
-
-
-@pytest.mark.parametrize("name", ["a b", "a/b/c", "a--b", "a..b", "?", "", "x" * 5000, "a\0b"])
-def test_an_invalid_id_is_refused(refused, name):
-    assert "is no model id; ids look like" in str(refused(huggingface.load, name))
+def test_a_missing_folder_and_an_invalid_id_are_refused(refused):
+    for name in ("../x", "/nowhere/at/all", "~/nowhere", "~nobody-here/x", "README.md"):
+        assert str(refused(huggingface.load, name)) == f"There is no folder {name}."
+    for name in ("a b", "a/b/c", "a--b", "a..b", "?", "", "x" * 5000, "a\0b"):
+        assert "is no model id; ids look like" in str(refused(huggingface.load, name))
 
 
 @pytest.mark.parametrize(
@@ -267,11 +263,15 @@ def test_a_pipe_instead_of_a_file_is_refused_at_once(folder, tmp_path, refused, 
         closing.cancel()
 
 
-@pytest.mark.parametrize("revision", ["", "../main", "a\udcff", "a b", "x" * 999, 7, b"main"])
-def test_an_invalid_revision_is_refused_before_any_request(hub, refused, revision):
-    error = refused(huggingface.load, "our/tiny", revision=revision, endpoint=hub)
-    assert "is no revision; one is a commit, a tag or a branch" in str(error)
-    assert error.fixes == ({"revision": None},)
+def test_an_invalid_revision_is_refused_before_any_request(hub, folder, refused):
+    for revision in ("", "../main", "a\udcff", "a b", "x" * 999, 7, b"main"):
+        error = refused(huggingface.load, "our/tiny", revision=revision, endpoint=hub)
+        assert "is no revision; one is a commit, a tag or a branch" in str(error)
+        assert error.fixes == ({"revision": None},)
+    path = str(folder("gpt2"))
+    assert str(refused(huggingface.load, path, revision="main")) == (
+        f"{path} is on this machine as it is; leave revision out."
+    )
 
 
 def test_an_unreadable_folder_is_refused(folder, refused, monkeypatch):
@@ -282,14 +282,6 @@ def test_an_unreadable_folder_is_refused(folder, refused, monkeypatch):
     monkeypatch.setattr(files.Path, "iterdir", forbidden)
     for ask in (files.find, lambda name: huggingface.trace("a b", source=name)):
         assert str(refused(ask, path)) == f"The folder {path} cannot be read: Permission denied."
-
-
-def test_a_folder_has_no_revisions(folder, refused):
-    """A revision would be ignored without notice."""
-    path = str(folder("gpt2"))
-    assert str(refused(huggingface.load, path, revision="main")) == (
-        f"{path} is on this machine as it is; leave revision out."
-    )
 
 
 def test_a_model_without_its_tokenizer_is_refused(folder, tmp_path, refused):
