@@ -44,17 +44,9 @@ def padded(q, k, v):
     return torch.softmax((q @ k.mT).masked_fill(~there[:, None, None], float("-inf")), -1), v
 
 
-def by_words(q, k, v):
-    return torch.softmax(q @ k.mT + torch.sin(v @ q.mT), -1), v
-
-
 def upcast(q, k, v):
     scores = torch.matmul(q, k.transpose(2, 3)) * D_K**-0.5
     return F.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype), v
-
-
-def capped(q, k, v):
-    return torch.softmax(4.0 * torch.tanh(q @ k.mT / 4.0), -1), v
 
 
 def same_keys(q, k, v):
@@ -80,23 +72,6 @@ def stable_by_one_number(q, k, v):
     weights = scores.exp_()
     weights /= weights.sum(-1, keepdim=True)
     return weights, v
-
-
-def logarithm(q, k, v):
-    return F.log_softmax(q @ k.mT * 0.3, dim=-1).exp(), v
-
-
-def special(q, k, v):
-    return torch.special.softmax(q @ k.mT, -1), v
-
-
-def columns(q, k, v):
-    """Keys before queries: each column sums to 1."""
-    return torch.softmax((k @ q.mT).masked_fill(~CAUSAL.mT, -1e9), dim=-2).transpose(-2, -1), v
-
-
-def transposed(q, k, v):
-    return torch.softmax((k @ q.mT).transpose(-1, -2) / 3, -1), v
 
 
 def heads_last(q, k, v):
@@ -151,15 +126,37 @@ def left_padding(q, k, v):
     return torch.softmax(q @ k.mT / D_K**0.5 + added, dim=-1, dtype=wide).to(q.dtype), v
 
 
-WAYS = (
-    *(relative, padded, by_words, upcast, capped, same_keys, exponentials, exponentials_hidden_afterwards),
-    *(stable_by_one_number, logarithm, special, columns, transposed, heads_last, sink, factor_for_each_head),
-    *(values_first, values_by_einsum, overwritten_by_yes_and_no, overwritten_row_by_row, left_padding),
-)
+WAYS = {
+    "relative": relative,
+    "padded": padded,
+    "by words": lambda q, k, v: (torch.softmax(q @ k.mT + torch.sin(v @ q.mT), -1), v),
+    "upcast": upcast,
+    "capped": lambda q, k, v: (torch.softmax(4.0 * torch.tanh(q @ k.mT / 4.0), -1), v),
+    "same keys": same_keys,
+    "exponentials": exponentials,
+    "exponentials hidden afterwards": exponentials_hidden_afterwards,
+    "stable by one number": stable_by_one_number,
+    "logarithm": lambda q, k, v: (F.log_softmax(q @ k.mT * 0.3, dim=-1).exp(), v),
+    "special": lambda q, k, v: (torch.special.softmax(q @ k.mT, -1), v),
+    # Keys before queries: each column sums to 1.
+    "columns": lambda q, k, v: (
+        torch.softmax((k @ q.mT).masked_fill(~CAUSAL.mT, -1e9), dim=-2).transpose(-2, -1),
+        v,
+    ),
+    "transposed": lambda q, k, v: (torch.softmax((k @ q.mT).transpose(-1, -2) / 3, -1), v),
+    "heads last": heads_last,
+    "sink": sink,
+    "factor for each head": factor_for_each_head,
+    "values first": values_first,
+    "values by einsum": values_by_einsum,
+    "overwritten by yes and no": overwritten_by_yes_and_no,
+    "overwritten row by row": overwritten_row_by_row,
+    "left padding": left_padding,
+}
 
 
 def test_every_way_to_a_softmax_is_followed(subtests):
-    for way in WAYS:
+    for name, way in WAYS.items():
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             q, k, v = torch.randn(3, 2, H, L, D_K).to(dtype)
             seen = []
@@ -169,11 +166,11 @@ def test_every_way_to_a_softmax_is_followed(subtests):
                 seen[:] = weights, values
                 return output[0] if output else weights @ values
 
-            with subtests.test(way.__name__, dtype=dtype):
+            with subtests.test(name, dtype=dtype):
                 trace = recorded(model, item=1, batch=2)
                 assert trace.source.skipped == ()
                 [layer] = trace.layers
-                if way is not factor_for_each_head:  # which is then one of its queries
+                if name != "factor for each head":  # which is then one of its queries
                     np.testing.assert_array_equal(layer.q, q[1].float() if dtype.itemsize == 2 else q[1])
                 weights, values = (part[1].double() for part in seen)
                 atol = 1e-6 if dtype.itemsize > 2 else 0.02
@@ -204,40 +201,15 @@ def test_eager_layers_and_torchs_calls_are_in_order():
 # What is not followed
 
 
-def sigmoids(q, k, v):
-    return torch.sigmoid(q @ k.mT) @ v
-
-
-def squares(q, k, v):
-    return (q @ k.mT).relu().square() @ v
-
-
-def no_softmax(q, k, v):
-    return ((q @ k.mT) * CAUSAL) @ v
-
-
 def one_more(q, k, v):
     """One more in the sum: a sink at zero that has no column."""
     weights = (q @ k.mT).exp()
     return (weights / (1 + weights.sum(-1, keepdim=True))) @ v
 
 
-def over_queries(q, k, v):
-    return torch.softmax(q @ k.mT, dim=-2) @ v
-
-
-def over_heads(q, k, v):
-    return torch.softmax(q @ k.mT, dim=1) @ v
-
-
 def talking(q, k, v):
     mixed = torch.einsum("bhij,hg->bgij", q @ k.mT, torch.eye(H) + 0.1)
     return torch.softmax(mixed, -1) @ v
-
-
-def no_product(q, k, v):
-    """Additive attention: there is no product of queries and keys."""
-    return torch.softmax(torch.tanh(q[..., :, None, :] + k[..., None, :, :]).sum(-1), -1) @ v
 
 
 def divided_afterwards(q, k, v):
@@ -257,22 +229,6 @@ def in_blocks(q, k, v):
         weights = (q @ keys.mT).exp()
         output, total = output + weights @ values, total + weights.sum(-1, keepdim=True)
     return output / total
-
-
-def many_at_once(q, k, v):
-    return torch.vmap(lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v)(q, k, v)
-
-
-def own_kernel(q, k, v):
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
-
-
-def operator(q, k, v):
-    return torch.ops.aten.scaled_dot_product_attention(q, k, v)
-
-
-def private(q, k, v):
-    return torch._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
 
 
 def own_dropout(q, k, v):
@@ -316,50 +272,65 @@ def inverse(q, k, v):
     return weights @ (L * torch.eye(L) - weights @ weights) @ v
 
 
-def one_axis(q, k, v):
-    return torch.softmax(q[0] @ k[0].mT, -1) @ v[0]
-
-
 FLASH = "calls the operator _scaled_dot_product_flash_attention_for_cpu itself"
 UNFOLLOWED = {
-    own_kernel: FLASH,
-    operator: "calls the operator scaled_dot_product_attention itself",
-    private: FLASH,
-    sigmoids: "went through sigmoid",
-    squares: "went through relu",
-    no_softmax: "went through no softmax",
-    one_more: "scores that went through div",
-    over_queries: "it sums to 1 over the queries",
-    over_heads: "it sums to 1 over another axis",
-    talking: "7 × 7 tokens was not followed: its weights went through matmul",
-    no_product: "no product of queries and keys",
-    divided_afterwards: "exponentials of scores that are not divided by their sum",
-    in_blocks: "exponentials of scores that are not divided by their sum. (3 times)",
-    many_at_once: "of torch.vmap",
-    renormalised: "its weights went through normalize",
-    own_dropout: "its weights went through mul",
-    sharpened: "its weights went through div",
-    changed_where_torch_does_not_see: "was not followed",
-    column_set: "its scores went through setitem",
-    gated: "attention over 6 × 6 was not followed: its weights went through mul",
-    outlook: "attention over 9 × 9 was not followed: its input is no product of queries and keys",
-    inverse: "its weights are multiplied with weights",
-    one_axis: "3 heads or texts, and it cannot be told",
+    "own kernel": (
+        lambda q, k, v: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0],
+        FLASH,
+    ),
+    "operator": (
+        lambda q, k, v: torch.ops.aten.scaled_dot_product_attention(q, k, v),
+        "calls the operator scaled_dot_product_attention itself",
+    ),
+    "private": (lambda q, k, v: torch._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0], FLASH),
+    "sigmoids": (lambda q, k, v: torch.sigmoid(q @ k.mT) @ v, "went through sigmoid"),
+    "squares": (lambda q, k, v: (q @ k.mT).relu().square() @ v, "went through relu"),
+    "no softmax": (lambda q, k, v: ((q @ k.mT) * CAUSAL) @ v, "went through no softmax"),
+    "one more": (one_more, "scores that went through div"),
+    "over queries": (lambda q, k, v: torch.softmax(q @ k.mT, dim=-2) @ v, "it sums to 1 over the queries"),
+    "over heads": (lambda q, k, v: torch.softmax(q @ k.mT, dim=1) @ v, "it sums to 1 over another axis"),
+    "talking": (talking, "7 × 7 tokens was not followed: its weights went through matmul"),
+    # Additive attention: there is no product of queries and keys.
+    "no product": (
+        lambda q, k, v: torch.softmax(torch.tanh(q[..., :, None, :] + k[..., None, :, :]).sum(-1), -1) @ v,
+        "no product of queries and keys",
+    ),
+    "divided afterwards": (divided_afterwards, "exponentials of scores that are not divided by their sum"),
+    "in blocks": (in_blocks, "exponentials of scores that are not divided by their sum. (3 times)"),
+    "many at once": (
+        lambda q, k, v: torch.vmap(lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v)(q, k, v),
+        "of torch.vmap",
+    ),
+    "renormalised": (renormalised, "its weights went through normalize"),
+    "own dropout": (own_dropout, "its weights went through mul"),
+    "sharpened": (sharpened, "its weights went through div"),
+    "changed where torch does not see": (changed_where_torch_does_not_see, "was not followed"),
+    "column set": (column_set, "its scores went through setitem"),
+    "gated": (gated, "attention over 6 × 6 was not followed: its weights went through mul"),
+    "outlook": (
+        outlook,
+        "attention over 9 × 9 was not followed: its input is no product of queries and keys",
+    ),
+    "inverse": (inverse, "its weights are multiplied with weights"),
+    "one axis": (
+        lambda q, k, v: torch.softmax(q[0] @ k[0].mT, -1) @ v[0],
+        "3 heads or texts, and it cannot be told",
+    ),
 }
 
 
 def test_operations_not_followed_are_named_with_their_place(subtests):
-    for way, words in UNFOLLOWED.items():
+    for name, (way, words) in UNFOLLOWED.items():
         q, k, v = torch.randn(3, 1, H, L, D_K)
-        with subtests.test(way.__name__):
+        with subtests.test(name):
             call = lambda *given, way=way: (F.scaled_dot_product_attention(*given), way(*given))  # noqa: E731
             trace = recorded(call, q, k, v)
             assert len(trace.layers) == 1
             skipped = trace.source.skipped[0]
             assert words in skipped
             place = int(skipped.partition("test_recorder_eager.py:")[2].partition(":")[0])
-            assert 0 < place - way.__code__.co_firstlineno < 6
-        if way is sharpened:
+            assert 0 <= place - way.__code__.co_firstlineno < 6
+        if name == "sharpened":
             with subtests.test("alone"):
                 assert words in refusal(way, q, k, v)
 
