@@ -44,10 +44,6 @@ def scaled_before(q, k, v):
     return F.dropout(weights.view(1, H, L, L).view(H, L, L), p=0.1, training=False), v
 
 
-def keys_scaled_before(q, k, v):
-    return torch.softmax(q @ (k.mT / torch.tensor(3.0)), -1), v
-
-
 def bloom(q, k, v):
     q, k, v = (part.reshape(H, L, D) for part in (q, k, v))
     scores = SLOPES.baddbmm(batch1=q, batch2=k.mT, beta=1.0, alpha=0.3)
@@ -75,19 +71,6 @@ def gpt(q, k, v):
     return F.softmax((q @ k.mT) / math.sqrt(D) * b + -1e4 * (1 - b), dim=-1), v
 
 
-def capped(q, k, v):
-    return F.softmax(torch.tanh(q @ k.mT * 0.7 / 3.0) * 3.0 + FADED, dim=-1), v
-
-
-def added_then_scaled(q, k, v):
-    return F.softmax((FADED + q @ k.mT + T5) / 4.0, dim=-1), v
-
-
-def two_products(q, k, v):
-    """Content and place, each its own product, as in DeBERTa or LiLT."""
-    return F.softmax(q @ k.mT * 0.4 + (q.flip(-1) @ k.mT) / 2, dim=-1), v
-
-
 def infinite(q, k, v):
     scores = (q @ k.mT).masked_fill(~CAUSAL, float("-inf"))
     weights = nn.Softmax(dim=-1)(scores)
@@ -100,10 +83,21 @@ def two_steps(q, k, v):
     return torch.exp(scores - torch.logsumexp(scores, dim=-1, keepdim=True)), v
 
 
-OWN = (
-    *(plain, scaled_before, keys_scaled_before, bloom, in_place, where, gpt, capped, added_then_scaled),
-    *(two_products, infinite, two_steps),
-)
+OWN = {
+    "plain": plain,
+    "scaled before": scaled_before,
+    "keys scaled before": lambda q, k, v: (torch.softmax(q @ (k.mT / torch.tensor(3.0)), -1), v),
+    "bloom": bloom,
+    "in place": in_place,
+    "where": where,
+    "gpt": gpt,
+    "capped": lambda q, k, v: (F.softmax(torch.tanh(q @ k.mT * 0.7 / 3.0) * 3.0 + FADED, dim=-1), v),
+    "added then scaled": lambda q, k, v: (F.softmax((FADED + q @ k.mT + T5) / 4.0, dim=-1), v),
+    # Content and place, each its own product, as in DeBERTa or LiLT.
+    "two products": lambda q, k, v: (F.softmax(q @ k.mT * 0.4 + (q.flip(-1) @ k.mT) / 2, dim=-1), v),
+    "infinite": infinite,
+    "two steps": two_steps,
+}
 
 
 class Own(nn.Module):
@@ -129,45 +123,42 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
 
 
-@pytest.mark.parametrize("way", OWN, ids=lambda way: way.__name__)
-def test_every_way_to_write_attention_is_followed(way):
-    [call], weights, output, seen = followed(way)
-    q, k, v = draw()
-    assert call.q.shape == q.shape
-    torch.testing.assert_close(call.q, q)
-    torch.testing.assert_close(call.k, k)
-    torch.testing.assert_close(call.v, v)
-    torch.testing.assert_close(call.weights()[0], weights)
-    layer = call.layer("self", {})
-    assert np.abs(layer.output() - output.numpy()).max() < 1e-6
-    assert weights.std() > 0.05
-    assert seen.softmaxes == {(L, L): 1}
-    assert seen.gap < 1e-6
+def test_every_way_to_write_attention_is_followed(subtests):
+    for name, way in OWN.items():
+        with subtests.test(name):
+            [call], weights, output, seen = followed(way)
+            for ours, given in zip((call.q, call.k, call.v), draw(), strict=True):
+                torch.testing.assert_close(ours, given)
+            torch.testing.assert_close(call.weights()[0], weights)
+            assert np.abs(call.layer("self", {}).output() - output.numpy()).max() < 1e-6
+            assert weights.std() > 0.05
+            assert seen.softmaxes == {(L, L): 1}
+            assert seen.gap < 1e-6
 
 
 def test_each_finding_is_in_its_field_of_the_rule():
     def rule(way):
-        return followed(way)[0][0].rule
+        return followed(OWN[way])[0][0].rule
 
-    assert rule(plain).scale == pytest.approx(D**-0.5)
-    assert rule(plain).tensors() == {}
-    assert rule(scaled_before).scale == pytest.approx(D**-0.5)
-    assert torch.equal(rule(scaled_before).mask[0, 0], CAUSAL)
-    assert rule(scaled_before).bias is None
-    assert rule(keys_scaled_before).scale == pytest.approx(1 / 3)
-    assert rule(bloom).bias.shape == (1, H, 1, L)
-    assert rule(bloom).mask.shape == (1, 1, L, L)
-    assert rule(in_place).scale == pytest.approx(0.25)
-    torch.testing.assert_close(rule(in_place).bias, FREE * 0.5)
-    torch.testing.assert_close(rule(where).distance_bias, -TABLE)
-    assert torch.equal(rule(where).mask[0, 0], CAUSAL)
-    assert torch.equal(rule(gpt).mask[0, 0], CAUSAL)
-    assert rule(gpt).bias is None
-    assert rule(capped).soft_cap == pytest.approx(3.0)
-    assert rule(capped).scale == pytest.approx(0.7)
-    torch.testing.assert_close(rule(added_then_scaled).distance_bias, TABLE / 4)
-    assert rule(two_products).scale == pytest.approx(0.4)
-    assert rule(two_products).bias.shape == (1, H, L, L)
+    assert rule("plain").scale == pytest.approx(D**-0.5)
+    assert rule("plain").tensors() == {}
+    assert rule("scaled before").scale == pytest.approx(D**-0.5)
+    assert torch.equal(rule("scaled before").mask[0, 0], CAUSAL)
+    assert rule("scaled before").bias is None
+    assert rule("keys scaled before").scale == pytest.approx(1 / 3)
+    assert rule("bloom").bias.shape == (1, H, 1, L)
+    assert rule("bloom").mask.shape == (1, 1, L, L)
+    assert rule("in place").scale == pytest.approx(0.25)
+    torch.testing.assert_close(rule("in place").bias, FREE * 0.5)
+    torch.testing.assert_close(rule("where").distance_bias, -TABLE)
+    assert torch.equal(rule("where").mask[0, 0], CAUSAL)
+    assert torch.equal(rule("gpt").mask[0, 0], CAUSAL)
+    assert rule("gpt").bias is None
+    assert rule("capped").soft_cap == pytest.approx(3.0)
+    assert rule("capped").scale == pytest.approx(0.7)
+    torch.testing.assert_close(rule("added then scaled").distance_bias, TABLE / 4)
+    assert rule("two products").scale == pytest.approx(0.4)
+    assert rule("two products").bias.shape == (1, H, L, L)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +186,7 @@ def test_einsum_is_followed(equation, turn, swapped):
             output = torch.einsum(f"{scores},{other}->{one}", weights, v)
         return weights, output.permute([one.replace("...", "bn").index(axis) for axis in "bnid"])
 
-    [call], weights, output, _ = followed(plain, call=attention)
+    [call], weights, output, _ = followed(None, call=attention)
     layer = call.layer("self", {})
     assert np.abs(layer.output() - output.numpy()).max() < 1e-6
     torch.testing.assert_close(call.q, draw()[0])
@@ -216,12 +207,12 @@ def in_groups(q, k, v):
     return F.softmax(q.view(1, 2, 3, L, D) @ k[:, :, None].mT, dim=-1), v[:, :, None]
 
 
-@pytest.mark.parametrize(("way", "n_kv"), [(repeated, 2), (spread, 1), (in_groups, 2)])
-def test_keys_stay_shared(way, n_kv):
-    [call], weights, output, _ = followed(way, n_kv)
-    assert (call.q.shape[1], call.k.shape[1], call.v.shape[1]) == (6, n_kv, n_kv)
-    torch.testing.assert_close(call.weights()[0], weights)
-    assert np.abs(call.layer("self", {}).output() - output.numpy()).max() < 1e-6
+def test_keys_stay_shared():
+    for way, n_kv in ((repeated, 2), (spread, 1), (in_groups, 2)):
+        [call], weights, output, _ = followed(way, n_kv)
+        assert (call.q.shape[1], call.k.shape[1], call.v.shape[1]) == (6, n_kv, n_kv)
+        torch.testing.assert_close(call.weights()[0], weights)
+        assert np.abs(call.layer("self", {}).output() - output.numpy()).max() < 1e-6
 
 
 # What is not understood.
@@ -233,22 +224,9 @@ def talking(q, k, v):
     return F.softmax(mixed.permute(0, 3, 1, 2), dim=-1), v
 
 
-def times_a_table(q, k, v):
-    return F.softmax(q @ k.mT * FREE, dim=-1), v
-
-
-def sharpened(q, k, v):
-    weights = F.softmax(q @ k.mT, dim=-1) ** 2
-    return weights / weights.sum(-1, keepdim=True), v
-
-
 def thinned(q, k, v):
     weights = F.softmax(q @ k.mT, dim=-1)
     return weights * (weights > 0.1), v
-
-
-def over_queries(q, k, v):
-    return F.softmax(q @ k.mT, dim=-2), v
 
 
 def behind_our_back(q, k, v):
@@ -263,44 +241,32 @@ def keys_changed(q, k, v):
     return weights, v
 
 
-def all_hidden(q, k, v):
-    """A row whose keys are all hidden by the same finite number is even."""
-    return F.softmax((q @ k.mT).masked_fill(torch.arange(L)[:, None] < 2, FINITE), dim=-1), v
+UNSUPPORTED = {
+    "talking": talking,
+    "times a table": lambda q, k, v: (F.softmax(q @ k.mT * FREE, dim=-1), v),
+    "thinned": thinned,
+    "behind our back": behind_our_back,
+    "keys changed": keys_changed,
+    # A row whose keys are all hidden by the same finite number is even.
+    "all hidden": lambda q, k, v: (
+        F.softmax((q @ k.mT).masked_fill(torch.arange(L)[:, None] < 2, FINITE), dim=-1),
+        v,
+    ),
+    "random drops": lambda q, k, v: (F.dropout(F.softmax(q @ k.mT, dim=-1), 0.5, training=True), v),
+    "gated": lambda q, k, v: (F.softmax(q @ k.mT * (FREE > 0), dim=-1), v),
+}
 
 
-def random_drops(q, k, v):
-    return F.dropout(F.softmax(q @ k.mT, dim=-1), 0.5, training=True), v
-
-
-def gated(q, k, v):
-    return F.softmax(q @ k.mT * (FREE > 0), dim=-1), v
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        *(talking, times_a_table, sharpened, thinned, over_queries, behind_our_back, keys_changed),
-        *(all_hidden, random_drops, gated),
-    ],
-    ids=lambda way: way.__name__,
-)
-def test_unsupported_code_is_not_shown(way):
-    calls, _, _, seen = followed(way)
-    assert calls == []
-    if way is not over_queries:
-        assert sum(seen.softmaxes.values()) == 1  # and it is known that there was something
+def test_unsupported_code_is_not_shown(subtests):
+    for name, way in UNSUPPORTED.items():
+        with subtests.test(name):
+            calls, _, _, seen = followed(way)
+            assert calls == []
+            assert sum(seen.softmaxes.values()) == 1  # and it is known that there was something
 
 
 # The same where only some rows are compared, and it happens in another one.
 ROW = torch.arange(L)[:, None] == 1
-
-
-def gated_row(q, k, v):
-    return F.softmax(q @ k.mT * torch.where(ROW, FREE > 0, True), dim=-1), v
-
-
-def hidden_row(q, k, v):
-    return F.softmax((q @ k.mT).masked_fill(ROW, FINITE), dim=-1), v
 
 
 def row_set(q, k, v):
@@ -316,23 +282,27 @@ def row_set_in_a_view(q, k, v):
     return F.softmax(scores, dim=-1), v
 
 
-@pytest.mark.parametrize(
-    "way", [gated_row, hidden_row, row_set, row_set_in_a_view], ids=lambda way: way.__name__
-)
-def test_differences_in_other_rows_are_not_missed(way):
+ROWS_CHANGED = {
+    "gated row": lambda q, k, v: (F.softmax(q @ k.mT * torch.where(ROW, FREE > 0, True), dim=-1), v),
+    "hidden row": lambda q, k, v: (F.softmax((q @ k.mT).masked_fill(ROW, FINITE), dim=-1), v),
+    "row set": row_set,
+    "row set in a view": row_set_in_a_view,
+}
+
+
+def test_differences_in_other_rows_are_not_missed(subtests):
+    """Few rows are compared, and what happens in another one is found all the same."""
     assert ROWS * 2 < L
-    assert followed(way, every_row=False)[0] == []
-
-
-def test_a_few_rows_are_enough_to_find_another_code_out():
-    assert len(followed(plain, every_row=False)[0]) == 1
-    assert followed(behind_our_back, every_row=False)[0] == []
+    assert len(followed(OWN["plain"], every_row=False)[0]) == 1
+    for name, way in {**ROWS_CHANGED, "behind our back": behind_our_back}.items():
+        with subtests.test(name):
+            assert followed(way, every_row=False)[0] == []
 
 
 def test_a_wrong_number_is_found(monkeypatch):
     """A follower that omits a factor reports nothing."""
     monkeypatch.setattr(Scores, "times", lambda self, factor: self)
-    assert followed(plain)[0] == []
+    assert followed(OWN["plain"])[0] == []
 
 
 # What is written in another way, and what goes wrong in our own code
@@ -349,11 +319,11 @@ def masked_by_name(q, k, v):
     return torch.softmax(scores.masked_fill(mask=~CAUSAL, value=-1e9), dim=-1), v
 
 
-@pytest.mark.parametrize("way", [by_names, masked_by_name])
-def test_arguments_may_be_named(way):
-    [call], weights, _, seen = followed(way)
-    torch.testing.assert_close(call.weights()[0], weights)
-    assert seen.error is None
+def test_arguments_may_be_named():
+    for way in (by_names, masked_by_name):
+        [call], weights, _, seen = followed(way)
+        torch.testing.assert_close(call.weights()[0], weights)
+        assert seen.error is None
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice")
@@ -401,7 +371,7 @@ def test_an_internal_error_is_reported_and_the_model_unchanged(monkeypatch):
         raise IndexError("ours")
 
     monkeypatch.setattr(following, "followed_attention", broken)
-    calls, weights, _, seen = followed(plain)
+    calls, weights, _, seen = followed(OWN["plain"])
     assert calls == []
     assert weights.shape[-2:] == (L, L)
     with pytest.warns(UserWarning, match=r"by an error of ours: IndexError\('ours'\)"):
