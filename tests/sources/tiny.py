@@ -23,13 +23,11 @@ BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "in
 CONFIGS = {
     "bert": ("Bert", BERT),
     "roberta": ("Roberta", BERT | {"pad_token_id": 1, "max_position_embeddings": 514}),
-    "distilbert": ("DistilBert", {"dim": 39, "n_heads": 3, "n_layers": 2, "hidden_dim": 53}),
     "gpt2": ("GPT2", {"n_embd": 39, "n_head": 3, "n_layer": 2, "n_positions": 97}),
     "gpt_neox": ("GPTNeoX", BERT | {"hidden_size": 60, "num_attention_heads": 5, "rotary_pct": 0.5}),
     "llama": ("Llama", SHARED),
     "mistral": ("Mistral", SHARED | {"sliding_window": 5}),
     "qwen3": ("Qwen3", SHARED),
-    "phi3": ("Phi3", SHARED | {"hidden_size": 84}),
     "cohere": ("Cohere", SHARED | {"hidden_size": 84}),
     "glm": ("Glm", SHARED | {"head_dim": 12, "partial_rotary_factor": 0.5}),
     "gemma2": (
@@ -82,22 +80,6 @@ CONFIGS = {
             "bos_token_id": 0,
             "eos_token_id": 2,
             "decoder_start_token_id": 2,
-        },
-    ),
-    "marian": (
-        "Marian",
-        {
-            "d_model": 42,
-            "encoder_layers": 1,
-            "decoder_layers": 2,
-            "encoder_attention_heads": 3,
-            "decoder_attention_heads": 6,
-            "encoder_ffn_dim": 53,
-            "decoder_ffn_dim": 47,
-            "max_position_embeddings": 97,
-            "pad_token_id": 1,
-            "eos_token_id": 2,
-            "decoder_start_token_id": 1,
         },
     ),
 }
@@ -168,7 +150,6 @@ def module(family: str, seed: int = 7, **changed):
     config = getattr(transformers, f"{prefix}Config")(**{"vocab_size": 557} | settings | changed)
     torch.manual_seed(seed)
     kind = f"{prefix}ForConditionalGeneration" if family in ("t5", "bart") else f"{prefix}Model"
-    kind = "MarianMTModel" if family == "marian" else kind
     made = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
         for parameter in made.parameters():

@@ -270,41 +270,31 @@ def test_an_adapter_that_adds_tokens_is_refused(refused):
     assert "prompt learning" in str(refused(mha.trace, TEXT, source=wrapped, tokenizer=fast()))
 
 
-def switched_off(model):
-    model.layers[0].self_attn.q_proj.active_adapters.clear()
+CHANGES = {
+    "switched off": lambda model: model.layers[0].self_attn.q_proj.active_adapters.clear(),
+    "trained": torch.no_grad()(lambda model: model.layers[0].self_attn.q_proj.base_layer.weight.mul_(1.5)),
+    "replaced": lambda model: setattr(
+        model.layers[0].self_attn, "q_proj", module("llama", 8).layers[0].self_attn.q_proj
+    ),
+    "configured": lambda model: setattr(model.layers[0].self_attn, "scaling", 0.01),
+    "hooked": lambda model: model.layers[0].self_attn.q_proj.register_forward_hook(
+        lambda _, __, out: out * 1.5
+    ),
+    "converted": lambda model: model.to(torch.float64),
+}
 
 
-def trained_further(model):
-    with torch.no_grad():
-        model.layers[0].self_attn.q_proj.base_layer.weight.mul_(1.5)
-
-
-def replaced(model):
-    model.layers[0].self_attn.q_proj = model.layers[0].self_attn.q_proj.base_layer
-
-
-def configured(model):
-    model.layers[0].self_attn.scaling = 0.01
-
-
-def hooked(model):
-    model.layers[0].self_attn.q_proj.register_forward_hook(lambda _, __, out: out * 1.5)
-
-
-def converted(model):
-    model.to(torch.float64)
-
-
-@pytest.mark.parametrize("change", [switched_off, trained_further, replaced, configured, hooked, converted])
-def test_a_model_that_has_changed_since_is_traced_as_it_is_now(change):
-    model, ids = with_lora(), list(range(3, 16))
-    before = mha.trace(ids, source=model)
-    change(model)
-    after = mha.trace(ids, source=model)
-    [theirs, _] = of_their_own(model, {"input_ids": torch.tensor([ids])}, "self")
-    assert np.abs(after.layers[0].weights() - theirs).max() <= 1e-5
-    if change is not converted:
-        assert np.abs(after.layers[0].weights() - before.layers[0].weights()).max() > 1e-3
+def test_a_model_that_has_changed_since_is_traced_as_it_is_now(subtests):
+    for name, change in CHANGES.items():
+        with subtests.test(name):
+            model, ids = with_lora(), list(range(3, 16))
+            before = mha.trace(ids, source=model)
+            change(model)
+            after = mha.trace(ids, source=model)
+            [theirs, _] = of_their_own(model, {"input_ids": torch.tensor([ids])}, "self")
+            assert np.abs(after.layers[0].weights() - theirs).max() <= 1e-5
+            if name != "converted":
+                assert np.abs(after.layers[0].weights() - before.layers[0].weights()).max() > 1e-3
 
 
 def test_a_model_is_tried_once_and_freed_with_its_owner(monkeypatch):
