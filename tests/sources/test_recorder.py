@@ -1,5 +1,6 @@
 """Any torch code is recorded exactly, computes the same as before, and threads are kept apart."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -43,6 +44,50 @@ def x(normal):
 class ByHand(nn.Module):
     def forward(self, x):
         return torch.softmax(x @ x.mT / D**0.5, dim=-1) @ x
+
+
+HIDDEN = torch.ones(L, L, dtype=torch.bool).triu(1)
+LOWEST = torch.finfo(torch.float32).min
+# By their names the masks of a call of two texts.
+MASKS = {
+    "of all": lambda normal: normal(L, L) > -0.5,
+    "of an item": lambda normal: normal(2, 1, L, L) > -0.5,
+    "of a head": lambda normal: normal(1, H, L, L) > -0.5,
+    "of keys": lambda normal: (normal(2, 1, 1, L) > -0.5) | (torch.arange(L) == 0),
+    "added": lambda normal: normal(2, H, L, L),
+    "added and −∞": lambda normal: normal(L, L).masked_fill(HIDDEN, -torch.inf),
+    "the lowest number": lambda normal: torch.zeros(2, 1, L, L).masked_fill(HIDDEN, LOWEST),
+}
+
+
+def test_calls_of_torchs_function_are_read(normal, subtests):
+    q, k, v = normal(2, 6, L, D_K), normal(2, 6, L, D_K, seed=1), normal(2, 6, L, 5, seed=2)
+    calls = {
+        name: ((q[:, :H], k[:, :H], v[:, :H]), {"attn_mask": mask(normal)}) for name, mask in MASKS.items()
+    }
+    calls |= {
+        "shared keys": ((q, k[:, :2], v[:, :2]), {"enable_gqa": True}),
+        "keys given once": ((q, k[:, :1], v[:1]), {}),
+    }
+    for name, (given, options) in calls.items():
+        with subtests.test(name):
+            call = lambda given=given, options=options: F.scaled_dot_product_attention(*given, **options)  # noqa: E731
+            [layer] = recorded(call, item=1).layers
+            seen = layer.allowed().any(-1)  # a row with all hidden is torch's to define
+            assert seen.any()
+            np.testing.assert_allclose(layer.output()[seen], call()[1][seen], atol=1e-5)
+            assert layer.n_kv_heads == {"shared keys": 2, "keys given once": 6}.get(name, H)
+    mask = normal(1, 2, L, L) > -0.5
+    heads_first = (part.transpose(0, 1).contiguous() for part in (q, k, v))
+    call = functools.partial(F.scaled_dot_product_attention, *heads_first, attn_mask=mask)
+    [layer] = recorded(call, item=1, batch=2).layers
+    seen = mask[0, 1].any(-1)
+    np.testing.assert_allclose(layer.output()[:, seen], call()[:, 1][:, seen], atol=1e-5)
+    added = torch.zeros(L, L).masked_fill(HIDDEN, LOWEST)
+    added[3] = LOWEST  # it hides, unless all of a row have it
+    [layer] = recorded(lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=added)).layers
+    assert not layer.allowed(0)[2, 3:].any()
+    assert layer.allowed(0)[3].all()
 
 
 @pytest.mark.filterwarnings("ignore:Lower right causal bias")
