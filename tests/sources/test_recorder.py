@@ -349,13 +349,13 @@ def test_what_runs_outside_the_recorded_model_is_left_out_and_named(x):
         "it runs outside the model that is recorded. (3 times)",
         *["it runs outside the model that is recorded."] * 2,
     ]
-    with mha.record(student.h[0], tokens=TOKENS, item=1) as rec:
-        student.h[0].forward(x)
+    with mha.record(student.h[0].attn, tokens=TOKENS, item=1) as rec:
+        student.h[0].attn.forward(x)
     assert len(rec.trace.layers) == 1
     with mha.record(tokens=TOKENS, item=1) as rec:  # a part of a model alone
-        student.h[1](x)
+        student.h[1].attn(x)
     with mha.record(student, tokens=TOKENS, item=1) as of_part:
-        student.h[1](x)
+        student.h[1].attn(x)
     np.testing.assert_array_equal(rec.trace.layers[0].q, of_part.trace.layers[0].q)
 
 
