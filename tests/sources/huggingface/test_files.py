@@ -151,27 +151,32 @@ def test_refusals_of_the_hub_are_explained(hub, refused, name, revision, said):
 
 ADAPTER = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}
 GPTQ = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq"}}).encode()
-UNUSABLE = [
-    (
+UNUSABLE = {
+    "pickled": (
         {"config.json": b"{}", "pytorch_model.bin": b"no"},
-        "The weights of {} come as a pickle, which can run any",
+        "The weights of {} come as a pickle, which can run any program",
     ),
-    (ADAPTER, "{} is an adapter (PEFT), which is no model by itself. Merge it into its model"),
-    ({"config.json": GPTQ, "model.safetensors": b"0" * 4096}, "{} is quantised (gptq)"),
-]
+    "adapter": (ADAPTER, "{} is an adapter (PEFT), which is no model by itself. Merge it into its model"),
+    "quantised": ({"config.json": GPTQ, "model.safetensors": b"0" * 4096}, "{} is quantised (gptq)"),
+}
 
 
-@pytest.mark.parametrize(("listed", "said"), UNUSABLE, ids=["pickled", "adapter", "quantised"])
-def test_a_model_that_cannot_be_used_is_refused_before_its_weights_are_downloaded(
-    hub, monkeypatch, tmp_path, refused, listed, said
+def test_an_unusable_model_is_refused_before_its_weights_are_downloaded(
+    hub, monkeypatch, tmp_path, refused, subtests
 ):
-    monkeypatch.setattr(Hub, "files", listed)
-    assert said.format("our/tiny") in str(refused(huggingface.load, "our/tiny", endpoint=hub))
-    downloaded = [path for path in Hub.asked if "/resolve/" in path]
-    assert not any(path.endswith((".safetensors", ".bin", "adapter_config.json")) for path in downloaded)
-    for name, data in listed.items():
-        (tmp_path / name).write_bytes(data)
-    assert said.format(tmp_path) in str(refused(huggingface.load, str(tmp_path)))
+    for kind, (listed, said) in UNUSABLE.items():
+        with subtests.test(kind):
+            monkeypatch.setattr(Hub, "files", listed)
+            assert said.format("our/tiny") in str(refused(huggingface.load, "our/tiny", endpoint=hub))
+            downloaded = [path for path in Hub.asked if "/resolve/" in path]
+            assert not any(
+                path.endswith((".safetensors", ".bin", "adapter_config.json")) for path in downloaded
+            )
+            (tmp_path / kind).mkdir()
+            for name, data in listed.items():
+                (tmp_path / kind / name).write_bytes(data)
+            path = str(tmp_path / kind)
+            assert said.format(path) in str(refused(huggingface.load, path))
 
 
 def test_without_a_network_the_refusal_names_what_still_works(nobody, refused):
