@@ -73,27 +73,27 @@ def test_an_argument_that_the_source_does_not_have_is_named(settings, message, f
         assert error.fixes == fixes
 
 
-@pytest.mark.parametrize("source", [None, 3, ["mini"], object()])
-def test_an_invalid_source_is_refused_by_name(source, refused):
-    message = str(refused(mha.trace, "x", source=source))
-    assert message.startswith(
-        "source is 'random', 'mini', the id or the folder of a Hugging Face model, or a"
-    )
-    assert message.endswith("got None." if source is None else f"got a {type(source).__name__}.")
-
-
-@pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
-@pytest.mark.parametrize("text", [None, 3, {"a": 1}])
-def test_an_invalid_text_is_refused_before_a_model_is_loaded(source, text, refused):
-    told = "got None." if text is None else f"got a {type(text).__name__}."
-    assert str(refused(mha.trace, text, source=source)).endswith(told)
-
-
-@pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_several_texts_are_for_trace_many(source, kind, refused):
-    message = str(refused(mha.trace, kind(["One text.", "And another."]), source=source))
-    assert message == "mha.trace takes one text; mha.trace_many(texts) takes several."
+def test_an_invalid_source_or_text_is_refused_by_name_before_a_model_is_loaded(refused):
+    for source in (None, 3, ["mini"], object()):
+        message = str(refused(mha.trace, "x", source=source))
+        told = "source is 'random', 'mini', the id or the folder of a Hugging Face model, or a"
+        assert message.startswith(told)
+        assert message.endswith("got None." if source is None else f"got a {type(source).__name__}.")
+    for source in ("random", "mini", "gpt2"):
+        for text in (None, 3, {"a": 1}):
+            told = "got None." if text is None else f"got a {type(text).__name__}."
+            assert str(refused(mha.trace, text, source=source)).endswith(told)
+        for kind in (list, tuple):
+            message = str(refused(mha.trace, kind(["One text.", "And another."]), source=source))
+            assert message == "mha.trace takes one text; mha.trace_many(texts) takes several."
+        for limit in (0, -5, 2.5, "9", None, True):
+            message = f"limit is a number of tokens, at least 1; got {limit!r}."
+            assert str(refused(mha.trace, "a b", source=source, limit=limit)) == message
+    # A model needs a limit of bytes for answers; elsewhere a wrong one would be ignored without an error.
+    for source in ("random", tiny.model("gpt2")):
+        for value in (0, -5, float("nan"), "9", None, True):
+            message = f"max_bytes is a number of bytes, at least 1; got {value!r}."
+            assert str(refused(mha.trace, "a b", source=source, max_bytes=value)) == message
 
 
 @pytest.mark.parametrize("source", ["random", "mini"])
@@ -110,18 +110,3 @@ def test_ids_are_for_models_alone(refused):
     found = mha.trace_many(["fine", [1, 2]], h=1, d_model=2)
     assert next(found).tokens.text == "fine"
     assert str(refused(next, found)) == "Text 2: The text must be a string; got a list."
-
-
-@pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
-@pytest.mark.parametrize("limit", [0, -5, 2.5, "9", None, True])
-def test_an_invalid_limit_is_refused_by_name(source, limit, refused):
-    message = f"limit is a number of tokens, at least 1; got {limit!r}."
-    assert str(refused(mha.trace, "a b", source=source, limit=limit)) == message
-
-
-@pytest.mark.parametrize("value", [0, -5, float("nan"), "9", None, True])
-def test_a_limit_of_bytes_is_a_number_also_where_little_is_computed(value, refused):
-    """A model needs it for answers; elsewhere a wrong one would be ignored without an error."""
-    message = f"max_bytes is a number of bytes, at least 1; got {value!r}."
-    for source in ("random", tiny.model("gpt2")):
-        assert str(refused(mha.trace, "a b", source=source, max_bytes=value)) == message
