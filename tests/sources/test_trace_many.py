@@ -154,43 +154,33 @@ class Mixing(torch.nn.Module):
         return self.inner(x) + x.mean(0, keepdim=True)
 
 
-def test_texts_that_would_affect_each_other_are_traced_one_by_one(passes):
-    model, tokenizer = module("gpt2"), fast()
+def traced_one_by_one(passes, texts, **settings) -> list[int]:
+    """How many texts were in each pass, after their traces were found to be those of each text alone."""
+    alone = [mha.trace(text, **settings) for text in texts]
+    passes.clear()
+    assert all(map(assert_same, trace_many(texts, **settings), alone))
+    return passes
+
+
+def test_texts_that_would_affect_each_other_are_traced_one_by_one(passes, monkeypatch):
+    model = module("gpt2")
     model.h[0].mlp = Mixing(model.h[0].mlp)
-    alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
-    passes.clear()
-    assert all(map(assert_same, trace_many(TEXTS, source=model, tokenizer=tokenizer), alone))
-    assert passes == [2, 1, 1] + [1] * len(TEXTS)
-
-
-def test_a_model_that_does_not_mask_padding_is_traced_one_by_one(passes, monkeypatch):
-    model = module("bert")
-    forward = transformers.BertModel.forward
-    monkeypatch.setattr(
-        transformers.BertModel, "forward", lambda self, attention_mask=None, **more: forward(self, **more)
-    )
-    alone = [mha.trace(ids, source=model) for ids in ([3, 4, 5], [6, 7])]
-    passes.clear()
-    assert all(map(assert_same, trace_many([[3, 4, 5], [6, 7]], source=model), alone))
-    assert passes == [2, 1, 1, 1]  # of the two that are tried, the first one says it
-
-
-@pytest.mark.parametrize(
-    "rope", [{"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "longrope", "factor": 2.0}]
-)
-def test_a_rotary_encoding_that_depends_on_the_longest_text_is_traced_one_by_one(rope, passes):
-    if rope["rope_type"] == "longrope":
-        rope = rope | {
-            "short_factor": [1.0] * 7,
-            "long_factor": [1.5] * 7,
-            "original_max_position_embeddings": 9,
-        }
-    model = module("llama", rope_parameters={"rope_theta": 10_000.0} | rope, max_position_embeddings=97)
-    texts = [list(range(3, 3 + n)) for n in (4, 11, 5)]
-    alone = [mha.trace(ids, source=model) for ids in texts]
-    passes.clear()
-    assert all(map(assert_same, trace_many(texts, source=model), alone))
-    assert passes == [1, 1, 1]
+    found = traced_one_by_one(passes, TEXTS, source=model, tokenizer=fast())
+    assert found == [2, 1, 1] + [1] * len(TEXTS)
+    for rope in (
+        {"rope_type": "dynamic"},
+        {"rope_type": "longrope", "short_factor": [1.0] * 7, "long_factor": [1.5] * 7}
+        | {"original_max_position_embeddings": 9},
+    ):  # the codes depend on the longest text
+        codes = {"rope_theta": 10_000.0, "factor": 2.0} | rope
+        model = module("llama", rope_parameters=codes, max_position_embeddings=97)
+        texts = [list(range(3, 3 + n)) for n in (4, 11, 5)]
+        assert traced_one_by_one(passes, texts, source=model) == [1, 1, 1]
+    forward = transformers.BertModel.forward  # which does not mask padding
+    unmasked = lambda self, attention_mask=None, **more: forward(self, **more)  # noqa: E731
+    monkeypatch.setattr(transformers.BertModel, "forward", unmasked)
+    found = traced_one_by_one(passes, [[3, 4, 5], [6, 7]], source=module("bert"))
+    assert found == [2, 1, 1, 1]  # of the two that are tried, the first one says it
 
 
 def test_a_pass_that_does_not_keep_its_texts_apart_is_not_cut():
@@ -201,8 +191,6 @@ def test_a_pass_that_does_not_keep_its_texts_apart_is_not_cut():
 
 
 def test_texts_are_traced_one_by_one_after_a_pass_that_mixes_them(monkeypatch, passes):
-    model, tokenizer = module("gpt2"), fast()
-    alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
     add = Batch.add
 
     def fails(self, *args):
@@ -211,6 +199,5 @@ def test_texts_are_traced_one_by_one_after_a_pass_that_mixes_them(monkeypatch, p
         add(self, *args)
 
     monkeypatch.setattr(Batch, "add", fails)
-    passes.clear()
-    assert all(map(assert_same, trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=6), alone))
-    assert passes == [2, 1, 1, 1, 5] + [1] * 5
+    found = traced_one_by_one(passes, TEXTS, source=module("gpt2"), tokenizer=fast())
+    assert found == [2, 1, 1, 1, 5] + [1] * 5  # one has a single token
