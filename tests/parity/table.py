@@ -78,18 +78,8 @@ class Row:
     keywords: tuple[str, ...] = ()
 
     TITLES = (
-        *("family", "kind", "verdict", "door", "layers", "route", "weights 11", "output 11"),
-        *(
-            "weights 41",
-            "output 41",
-            "mixing 41",
-            "bf16",
-            "fp16",
-            "edits",
-            "beside",
-            "known",
-            "what is missing, and notes",
-        ),
+        *("family", "kind", "verdict", "door", "layers", "route", "weights 11", "output 11", "weights 41"),
+        *("output 41", "mixing 41", "bf16", "fp16", "edits", "beside", "known", "what is missing, and notes"),
     )
 
 

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 import mha_core as mha
-from mha_core.sources import arrays, recorder
+from mha_core.sources import arrays, random_weights, recorder
 from mha_core.sources.huggingface import batches
 from mha_core.traces import storage
 from mha_core.training import checkpoints
@@ -176,6 +176,8 @@ def read_texts(batch: int) -> list[mha.AttentionTrace]:
 DOORS = [
     (arrays, "check_finite", lambda: mha.from_tensors(q=Q, k=Q, v=Q, tokens=["a", "b"]), WHOLE),
     (arrays, "check_weights", lambda: mha.from_weights(torch.eye(2)[None], ["a", "b"]), WHOLE),
+    (random_weights, "normal", lambda: mha.trace("a"), "needs more memory than this machine has free"),
+    (random_weights, "normal", lambda: list(mha.trace_many(["a"])), "Text 1: This trace needs more memory"),
     (recorder.Caller, "packed_heads", record, "Its recording needs more memory"),
     (recorder.RecordedCall, "layer", record, "This trace needs more memory"),
     (batches, "trace_of", lambda: read_texts(2), "Text 1: Its trace needs more memory"),

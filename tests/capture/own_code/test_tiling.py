@@ -7,6 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
+from tests.sources.recorded import recorded as recorded_call
+from tests.sources.recorded import refusal
 
 D, H, D_K = 12, 3, 4
 SIDE, WINDOW = 8, 4
@@ -67,15 +69,12 @@ def _seeded():
     torch.manual_seed(0)
 
 
-def recorded(model, x, tokens=TOKENS, part="all", **options):
+def recorded(model, x, tokens=TOKENS, part="all", of=None):
+    draws = torch.get_rng_state()
     with torch.no_grad():
-        expected = model(x)
-        draws = torch.get_rng_state()
-        with mha.record(model, tokens=tokens, part=part, **options) as rec:
-            output = model(x)
-        assert torch.equal(output, expected)
-        assert torch.equal(torch.get_rng_state(), draws)
-    return rec.trace
+        trace = recorded_call(model, x, tokens=tokens, of=of or model, part=part)
+    assert torch.equal(torch.get_rng_state(), draws)
+    return trace
 
 
 @pytest.mark.parametrize("way", ["kernel", "by hand", "torch"])
@@ -176,67 +175,56 @@ class Folding(nn.Module):
         return self.attn(y, y[:, self.order], y)[0]
 
 
-@pytest.mark.parametrize(
-    ("fold", "said"),
-    [
-        (lambda x: (x + x.roll(1, 1)).view(4, 7, D), "are made of several tokens each"),
-        (lambda x: torch.cat([x[:, :1].expand(4, 1, D), x[:, :24].view(4, 6, D)], 1), "have several rows"),
-        (lambda x: F.pad(x[:, 1:], (0, 0, 1, 0)).view(4, 7, D), "are of no token, as padding is"),
-        (lambda x: x.view(4, 7, D) + torch.randn(4, 7, D), "does not run again, or computes something else"),
-        (lambda x: x[:, :24].reshape(4, 6, D), "4 parts of 6 queries and 6 keys do not make up 28 tokens"),
-    ],
-)
-def test_parts_that_do_not_tile_the_tokens_are_named(fold, said, refused):
-    with mha.record(model := Folding(fold), tokens=TOKENS[:28], part="all") as rec:
-        model(torch.randn(1, 28, D))
-    assert said in str(refused(lambda: rec.trace))
+class Locked(Folding):
+    def __deepcopy__(self, memo):
+        raise TypeError("not this one")
 
 
-def test_parts_whose_keys_are_in_another_order_are_named(refused):
-    model = Folding(lambda x: x.view(4, 7, D), torch.arange(7).roll(1))
-    with mha.record(model, tokens=TOKENS[:28], part="all") as rec:
-        model(torch.randn(1, 28, D))
-    assert "have the tokens in different orders" in str(refused(lambda: rec.trace))
+class Sinks(Folding):
+    def forward(self, x):
+        q = self.fold(x).view(4, 7, H, D_K).transpose(1, 2)
+        scores = torch.cat([q @ q.mT, self.order.view(4, 1, 1, 1).expand(4, H, 7, 1)], dim=-1)
+        return torch.softmax(scores, dim=-1)[..., :-1] @ q
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_sinks_are_those_of_all_parts_or_refused(shared, refused):
-    class Sinks(Folding):
-        def forward(self, x):
-            q = self.fold(x).view(4, 7, H, D_K).transpose(1, 2)
-            sinks = torch.tensor([1.0] * 4 if shared else [0.0, 1.0, 2.0, 3.0]).view(4, 1, 1, 1)
-            scores = torch.cat([q @ q.mT, sinks.expand(4, H, 7, 1)], dim=-1)
-            return torch.softmax(scores, dim=-1)[..., :-1] @ q
-
-    with mha.record(model := Sinks(lambda x: x * 1), tokens=TOKENS[:28], part="all") as rec:
-        output = model(torch.randn(1, 28, D))
-    if shared:
-        one = rec.trace.layers[0].output(rows=slice(7, 14))
-        np.testing.assert_allclose(one, output[1], atol=1e-6)
-    else:
-        assert "its parts have different sinks" in str(refused(lambda: rec.trace))
+def four(x):
+    return x.view(4, 7, D)
 
 
-def test_a_module_that_cannot_be_copied_is_named(refused, recwarn):
-    class Locked(Folding):
-        def __deepcopy__(self, memo):
-            raise TypeError("not this one")
+MISFITS = [
+    (Folding(lambda x: four(x + x.roll(1, 1))), "are made of several tokens each"),
+    (
+        Folding(lambda x: torch.cat([x[:, :1].expand(4, 1, D), x[:, :24].view(4, 6, D)], 1)),
+        "have several rows",
+    ),
+    (Folding(lambda x: four(F.pad(x[:, 1:], (0, 0, 1, 0)))), "are of no token, as padding is"),
+    (Folding(lambda x: four(x) + torch.randn(4, 7, D)), "does not run again, or computes something else"),
+    (
+        Folding(lambda x: x[:, :24].reshape(4, 6, D)),
+        "4 parts of 6 queries and 6 keys do not make up 28 tokens",
+    ),
+    (Folding(four, torch.arange(7).roll(1)), "have the tokens in different orders"),
+    (Sinks(torch.clone, torch.arange(4.0)), "its parts have different sinks"),
+    (Locked(four), "does not run again"),
+]
 
-    with mha.record(model := Locked(lambda x: x.view(4, 7, D)), tokens=TOKENS[:28], part="all") as rec:
-        model(torch.randn(1, 28, D))
-    assert "does not run again" in str(refused(lambda: rec.trace))
+
+def test_parts_that_cannot_be_shown_as_one_layer_are_named(refused, recwarn):
+    x = torch.randn(1, 28, D)
+    for model, said in MISFITS:
+        assert said in refusal(model, x, tokens=TOKENS[:28], of=model, part="all")
     assert list(recwarn) == []
-
-
-def test_all_parts_are_named_where_one_was_looked_for_and_other_words_are_refused(refused):
-    model, x = Folding(lambda x: x.view(4, 7, D)), torch.randn(1, 28, D)
-    with mha.record(model, tokens=TOKENS[:28]) as rec:
-        model(x)
-    assert 'part="all" shows its 4 parts as one layer.' in str(refused(lambda: rec.trace))
+    model = Folding(four)  # where one part was looked for
+    assert 'part="all" shows its 4 parts as one layer.' in refusal(model, x, tokens=TOKENS[:28], of=model)
+    two = refusal(Folding(lambda x: x.reshape(8, 7, D)), x.expand(2, -1, -1), tokens=TOKENS[:28], part="all")
+    assert "record one item at a time" in two
     assert str(refused(mha.record, tokens=TOKENS, part="every")).startswith("part is the number of a part")
-    with mha.record(tokens=TOKENS[:28], part="all") as rec:
-        Folding(lambda x: x.reshape(8, 7, D))(x.expand(2, -1, -1))
-    assert "record one item at a time" in str(refused(lambda: rec.trace))
+
+
+def test_sinks_are_those_of_all_parts():
+    model, x = Sinks(torch.clone, torch.ones(4)), torch.randn(1, 28, D)
+    [layer] = recorded(model, x, TOKENS[:28], of=model).layers
+    np.testing.assert_allclose(layer.output(rows=slice(7, 14)), model(x)[1], atol=1e-6)
 
 
 def test_what_is_read_in_one_part_is_shown_as_it_is():

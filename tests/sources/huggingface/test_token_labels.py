@@ -1,6 +1,5 @@
 """Labels of tokenizer pieces as a person reads them: no Ġ, no ▁, no �."""
 
-
 from mha_core.sources.huggingface.token_labels import BYTES, readable
 
 LABELS = [
