@@ -6,9 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
-
-D, L = 12, 7
-TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]
+from tests.sources.recorded import TOKENS, D, L, recorded
 
 
 class Attention(nn.Module):
@@ -88,9 +86,9 @@ class Itself(nn.MultiheadAttention):
         return super().forward(x, x, x, need_weights=False)[0]
 
 
-def recorded(inner, *, train=True, **options):
+def residual(inner, **options):
     torch.manual_seed(0)
-    model = nn.Sequential(Residual(Attention()), Residual(inner), Residual(Attention())).train(train)
+    model = nn.Sequential(Residual(Attention()), Residual(inner), Residual(Attention()))
     x = torch.randn(2, L, D)
     torch.manual_seed(1)
     expected = model(x)
@@ -105,18 +103,17 @@ def recorded(inner, *, train=True, **options):
     return rec.trace.source
 
 
-@pytest.mark.parametrize("name", MIXERS)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_modules_that_mix_tokens_are_named_once(name):
-    [named] = recorded(MIXERS[name], check="mixing").skipped
-    assert named == "1.inner: it mixes tokens by what it computes, which is not shown."
-
-
-@pytest.mark.parametrize("name", HARMLESS)
-def test_modules_that_mix_no_tokens_are_not_named(name):
-    source = recorded(HARMLESS[name], check="mixing")
-    assert [reason for reason in source.skipped if "1." in reason] == []
-    assert source.notes == ()
+def test_modules_that_mix_tokens_are_named_once_and_no_others(subtests):
+    for name, module in MIXERS.items():
+        with subtests.test(name):
+            [named] = residual(module, check="mixing").skipped
+            assert named == "1.inner: it mixes tokens by what it computes, which is not shown."
+    for name, module in HARMLESS.items():
+        with subtests.test(name):
+            source = residual(module, check="mixing")
+            assert [reason for reason in source.skipped if "1." in reason] == []
+            assert source.notes == ()
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -136,20 +133,14 @@ def test_of_a_picture_rows_and_columns_count_tokens(last):
             return self.attention(x.flatten(1, 2) if last else x.flatten(2).mT)
 
     model, x = Picture(), torch.randn(2, 3, 5, D) if last else torch.randn(2, D, 3, 5)
-    with mha.record(model, tokens=[str(at) for at in range(15)], item=1, check="mixing") as rec:
-        model(x)
-    assert rec.trace.source.skipped == ("pool: it mixes tokens by what it computes, which is not shown.",)
+    tokens = [str(at) for at in range(15)]
+    trace = recorded(model, x, tokens=tokens, item=1, of=model, check="mixing")
+    assert trace.source.skipped == ("pool: it mixes tokens by what it computes, which is not shown.",)
 
 
-def test_code_around_attention_is_distinguished_from_the_attention():
-    class Shifted(Residual):
-        def forward(self, x):
-            return super().forward(x).roll(1, dims=1)
-
-    model, x = nn.Sequential(Shifted(Itself()), nn.Identity()), torch.randn(1, L, D)
-    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
-        model(x)
-    assert rec.trace.source.skipped == ("0: it mixes tokens by what it computes, which is not shown.",)
+class Shifted(Residual):
+    def forward(self, x):
+        return super().forward(x).roll(1, dims=1)
 
 
 class Beside(Attention):
@@ -175,77 +166,64 @@ class Beside(Attention):
 KERNEL = torch.full((D, 1, 3), 0.2)
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize(
-    ("where", "function", "said"),
-    [
-        ("k", lambda x: F.conv1d(x.mT, KERNEL, padding=1, groups=D).mT, "before its attention, in its keys,"),
-        ("qv", lambda x: x.cumsum(1), "before its attention, in its queries and values,"),
-        ("o", lambda x: x.roll(1, dims=1), "behind its attention,"),
-        ("qkvo", torch.tanh, None),
-    ],
-)
-def test_what_mixes_tokens_before_or_behind_the_heads_of_a_module_is_named(where, function, said, fused):
-    model = nn.Sequential(Beside(where, function, fused))
-    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
-        model(torch.randn(2, L, D))
-    named = f"0: it mixes tokens {said} which is not shown."
-    assert rec.trace.source.skipped == (() if said is None else (named,))
+BESIDE = [
+    ("k", lambda x: F.conv1d(x.mT, KERNEL, padding=1, groups=D).mT, "before its attention, in its keys,"),
+    ("qv", lambda x: x.cumsum(1), "before its attention, in its queries and values,"),
+    ("o", lambda x: x.roll(1, dims=1), "behind its attention,"),
+    ("qkvo", torch.tanh, None),
+]
 
 
-def test_keys_of_another_text_are_not_checked():
-    """Its tokens are not those that were changed."""
+class Reading(nn.Module):
+    """Keys of another text, whose tokens are not those that are changed."""
 
-    class Reading(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = Beside("", torch.tanh, fused=True)
+    def __init__(self):
+        super().__init__()
+        self.inner, self.memory = Beside("", torch.tanh, fused=True), torch.randn(2, 3, L, 4)
 
-        def forward(self, x):
-            return self.inner(x, self.memory)
-
-    model = Reading()
-    model.memory = torch.randn(2, 3, L, 4)
-    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
-        model(torch.randn(2, L, D))
-    assert "inner: it was not checked for mixing tokens beside its attention." in rec.trace.source.skipped
+    def forward(self, x):
+        return self.inner(x, self.memory)
 
 
-def test_beside_attention_that_is_not_followed_nothing_is_checked():
-    class Two(Attention):
-        def forward(self, x):
-            seen = super().forward(x)
-            return seen + torch.softmax(x @ x.mT, dim=-1).sqrt() @ x
+class Two(Attention):
+    """Attention that is followed and attention that is not."""
 
-    model = nn.Sequential(Two())
-    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
-        model(torch.randn(2, L, D))
-    unfollowed, beside = rec.trace.source.skipped
+    def forward(self, x):
+        return super().forward(x) + torch.softmax(x @ x.mT, dim=-1).sqrt() @ x
+
+
+class Reader(nn.Module):
+    """It reads ids, which are changed to others that it knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.attention = nn.Embedding(9, D), Attention()
+
+    def forward(self, ids):
+        x = self.words(ids) + self.words(ids.roll(1, dims=1))
+        return x + self.attention(x)
+
+
+def test_what_is_around_attention_is_checked_or_said_not_to_be():
+    def skipped(model, x=None):
+        x = torch.randn(2, L, D) if x is None else x
+        source = recorded(model, x, of=model, check="mixing").source
+        assert source.notes == ()
+        return source.skipped
+
+    for where, function, said in BESIDE:
+        for fused in (True, False):
+            named = () if said is None else (f"0: it mixes tokens {said} which is not shown.",)
+            assert skipped(nn.Sequential(Beside(where, function, fused))) == named
+    computed = "it mixes tokens by what it computes, which is not shown."
+    assert skipped(nn.Sequential(Shifted(Itself()), nn.Identity())) == (f"0: {computed}",)
+    assert f"Reader: {computed}" in skipped(Reader(), torch.arange(L)[None])
+    assert skipped(nn.TransformerEncoderLayer(D, 3, 2 * D, dropout=0, batch_first=True)) == ()
+    unchecked = "it was not checked for mixing tokens beside its attention."
+    assert f"inner: {unchecked}" in skipped(Reading())
+    unfollowed, beside = skipped(nn.Sequential(Two()))
     assert "its weights went through sqrt" in unfollowed
-    assert beside == "0: it was not checked for mixing tokens beside its attention."
-
-
-def test_torchs_own_encoder_is_checked_whole():
-    layer = nn.TransformerEncoderLayer(D, 3, 2 * D, batch_first=True)
-    with mha.record(layer, tokens=TOKENS, check="mixing") as rec:
-        layer(torch.randn(2, L, D))
-    assert rec.trace.source.skipped == rec.trace.source.notes == ()
-
-
-def test_ids_are_changed_to_others_that_the_model_knows():
-    class Reader(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.attention = nn.Embedding(9, D), Residual(nn.Identity())
-            self.attention.inner = Attention()
-
-        def forward(self, ids):
-            return self.attention(self.words(ids) + self.words(ids.roll(1, dims=1)))
-
-    model = Reader()
-    with mha.record(model, tokens=TOKENS, check="mixing") as rec:
-        model(torch.arange(L)[None])
-    assert "Reader: it mixes tokens by what it computes, which is not shown." in rec.trace.source.skipped
+    assert beside == f"0: {unchecked}"
 
 
 def test_the_check_does_not_disturb_a_model(recwarn):
@@ -283,7 +261,7 @@ def test_the_check_does_not_disturb_a_model(recwarn):
 
 
 def test_without_the_check_the_trace_says_that_nothing_was_checked(refused):
-    [note] = recorded(nn.Identity()).notes
+    [note] = residual(nn.Identity()).notes
     assert "was not checked" in note
     assert "of a model" in str(refused(mha.record, tokens=TOKENS, check="mixing"))
     assert "mixing" in str(refused(mha.record, nn.Identity(), tokens=TOKENS, check="all"))
