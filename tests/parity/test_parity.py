@@ -10,9 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("transformers", reason="Hugging Face models come with an extra")
-
 import torch
 import transformers
 

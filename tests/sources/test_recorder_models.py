@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.nn import functional as F
 
@@ -735,7 +736,6 @@ def test_the_module_of_an_exported_program_is_recorded(fused, refused):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", ["mistral", "gpt2"])
 def test_generation_of_a_model_of_transformers_is_recorded(family, implementation):
-    transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
     if family == "gpt2":
         config = transformers.GPT2Config(n_embd=D, n_layer=2, n_head=H, n_positions=LONG, **sizes)
@@ -764,7 +764,6 @@ def test_generation_of_a_model_of_transformers_is_recorded(family, implementatio
 @pytest.mark.parametrize(("heads", "kv_heads", "window", "batch"), [(4, 2, 2, 1), (4, 2, 2, 2), (6, 1, 4, 1)])
 def test_a_decoding_step_that_lays_heads_beside_each_other_has_one_query(heads, kv_heads, window, batch):
     """As many heads share a key as there are keys and tokens: its queries are heads of one token."""
-    transformers = pytest.importorskip("transformers")
     config = transformers.MistralConfig(
         hidden_size=8 * heads, head_dim=8, intermediate_size=11, num_hidden_layers=1, vocab_size=VOCABULARY,
         num_attention_heads=heads, num_key_value_heads=kv_heads, sliding_window=window, pad_token_id=0,

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("transformers", reason="Hugging Face models come with an extra")
-
 ROOT = Path(__file__).parents[3]
 # Traces a tiny random model of each family, and prints the files of own_code/ that are loaded by then.
 TRACES = """

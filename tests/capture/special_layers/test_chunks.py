@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("transformers", reason="Hugging Face models come with an extra")
-
 import torch
 
 from mha_core.capture.special_layers import chunks

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-pytest.importorskip("transformers", reason="Hugging Face models come with an extra")
-
 import torch
 import transformers
 
