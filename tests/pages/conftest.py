@@ -93,6 +93,12 @@ def go_to(app: AppTest, page: str) -> None:
     app.switch_page(page).run()
 
 
+def refused_by_link(app: AppTest) -> list[str]:
+    """The lines about invalid values of the link, without marks of escape."""
+    said = [caption.value for caption in app.caption if "The link says" in caption.value]
+    return [line.replace("\\", "").replace("\u2060", "") for line in said]
+
+
 @pytest.fixture
 def opened():
     """`opened("numbers", h=8, …)`: the app as of a link with these values, the folds of those keys open."""
