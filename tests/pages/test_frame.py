@@ -23,7 +23,7 @@ from tests.pages.conftest import refused_by_link
 
 STEPS = "understand/steps.py"
 ATLAS = "models/atlas.py"
-WITHOUT_HEADS = ("learn/train.py", "learn/cases.py")
+WITHOUT_HEADS = ("learn/train.py", "learn/cases.py", "understand/cost.py")
 TOKEN = "see/token.py"
 
 # Each control with a value.
@@ -296,6 +296,10 @@ def test_what_replaces_an_invalid_value_is_what_its_control_says(opened):
             "train_h = 9999, which is not possible. Using 4.",
         ),
         ("learn/train.py", {"train_d_model": "<b>"}, "train_d_model = <b>, which is not possible. Using 64."),
+        *(
+            ("understand/cost.py", {"case": case}, "which is not possible. Using none.")
+            for case in ("0", "18", "x", "9" * 400)
+        ),
         ("learn/cases.py", {"kind": ["w", "zzz"]}, "kind = w,zzz, which is not possible. Using zzz."),
     ],
 )

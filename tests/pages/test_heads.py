@@ -1,6 +1,5 @@
 """The page Heads sends the browser everything to draw a head, follows it, and offers the numbers."""
 
-import json
 from io import BytesIO
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import patterns
-from mha_core.analysis.frames import long_table
 from mha_core.export.payload import size
 from mha_core.scene.scene import Scene
 from pages._kit import head_view, matrices, overview, why
@@ -48,23 +46,22 @@ def test_the_page_runs_alone_with_the_defaults(alone, shows):
     shows(app, mha.trace(**Scene().settings()), layer=1, head=0)
 
 
-def badge(app) -> str:
-    [found] = [element.value for element in app.markdown if "badge" in element.value]
-    return found
-
-
-def test_the_numbers_are_compared_with_torch_on_the_page(opened, english, monkeypatch):
-    found = badge(opened("numbers"))
-    assert found.startswith(":green-badge[:material/check: ")
-    assert english("check.passed", difference="").strip() in found
-    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(0.25))
-    found = badge(opened("numbers"))
-    assert found.startswith(":red-badge[")
-    assert english("check.failed", difference=literal("0.25")) in found
-    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(None, reason="a reason"))
-    found = badge(opened("numbers"))
-    assert found.startswith(":gray-badge[")
-    assert english("check.impossible", reason="a reason") in found
+@pytest.mark.parametrize(
+    ("check", "colour", "said", "values"),
+    [
+        (None, "green-badge[:material/check: ", "passed", {"difference": ""}),
+        (mha.Check(0.25), "red-badge[", "failed", {"difference": literal("0.25")}),
+        (mha.Check(None, reason="a reason"), "gray-badge[", "impossible", {"reason": "a reason"}),
+    ],
+)
+def test_the_numbers_are_compared_with_torch_on_the_page(
+    opened, english, monkeypatch, check, colour, said, values
+):
+    if check is not None:
+        monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: check)
+    [found] = [element.value for element in opened("numbers").markdown if "badge" in element.value]
+    assert found.startswith(f":{colour}")
+    assert english(f"check.{said}", **values).strip() in found
 
 
 # What is closed is not computed
@@ -84,10 +81,6 @@ def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
     assert not app.main.download_button
 
 
-def drawn_keys(app) -> set[str | None]:
-    return {one.key for kind in ("selectbox", "plotly_chart", "bidi_component") for one in app.get(kind)}
-
-
 @pytest.mark.parametrize(
     ("fold", "shown"),
     [
@@ -98,8 +91,10 @@ def drawn_keys(app) -> set[str | None]:
     ],
 )
 def test_an_open_fold_computes_what_is_in_it_and_nothing_else(opened, fold, shown):
-    app = opened(fold, layers=2)
-    assert drawn_keys(app) - drawn_keys(opened(layers=2)) == shown
+    app, closed = opened(fold, layers=2), opened(layers=2)
+    kinds = ("selectbox", "plotly_chart", "bidi_component")
+    drawn, drawn_always = ({one.key for kind in kinds for one in page.get(kind)} for page in (app, closed))
+    assert drawn - drawn_always == shown
     assert len(app.dataframe) == (fold != "why")
 
 
@@ -112,25 +107,17 @@ def test_an_open_fold_names_its_head(opened, english, fold, move):
         assert english("overview.name", layer=layer + 1, head=head + 1) in [c.value for c in app.caption]
 
 
-def test_the_page_says_that_random_weights_mean_nothing(opened, english):
-    assert english("model.random") in [caption.value for caption in opened().caption]
-
-
-def test_each_layer_has_a_note_about_its_input(opened, eye, english):
-    header, _ = eye(opened(layers=2))
-    assert header["notes"] == ["", english("heads.stacked", layer=2, layers=2, before=1)]
-
-
-def test_each_collapsed_layer_has_a_note(opened, eye, english):
+def test_each_layer_says_what_it_is_given_and_whether_it_has_collapsed(opened, eye, english):
     """In the view, which knows the layer that it shows; the server may not have heard of it."""
-    notes = eye(opened(layers=6, layer=4))[0]["notes"]
+    first, *notes = eye(opened(layers=6, layer=4))[0]["notes"]
+    assert first == ""
     spreads = [patterns.collapse(layer) for layer in trace(layers=6).layers]
     assert None in spreads[1:]
     assert spreads[3] is not None
-    for note, spread in zip(notes[1:], spreads[1:], strict=True):
+    for before, (note, spread) in enumerate(zip(notes, spreads[1:], strict=True), start=1):
+        stacked = english("heads.stacked", layer=before + 1, layers=6, before=before)
         said = "" if spread is None else english("heads.collapsed", share=f"{100 * spread:.2g}")
-        assert note.endswith(said)
-        assert ("rank collapse" in note) == bool(said)
+        assert note == f"{stacked} {said}".strip()
 
 
 # What the browser is given of a head
@@ -160,22 +147,16 @@ def test_the_browser_gets_the_six_matrices_of_every_head(opened, eye, shows, lin
         np.testing.assert_allclose(shown["weights"], of.weights(), atol=2e-5)
 
 
-def test_a_choice_in_the_pictures_moves_layer_head_and_token(opened, move, place, shows):
+def test_a_choice_in_the_pictures_holds_on_every_page(opened, move, place, shows, choose, rows, strip):
     app = move(opened(layers=2), layer=2, head=3, token="the")
     assert place(app) == (1, 2, 4)
     shows(app, trace(layers=2), layer=1, head=2)
     assert place(move(app, head=1)) == (1, 0, 4)
-    app.run()
-    assert place(app) == (1, 0, 4)
-
-
-def test_a_choice_in_the_pictures_holds_on_other_pages(opened, move, choose, rows, strip):
-    app = move(opened(layers=2), layer=2, head=3, token="the")
     app.switch_page("see/token.py").run()
-    assert (rows(app), strip(app)["chosen"]) == ({"layer": (2, 2), "head": (3, 4)}, 4)
-    choose(app, head=1)
+    assert (rows(app), strip(app)["chosen"]) == ({"layer": (2, 2), "head": (1, 4)}, 4)
+    choose(app, head=3)
     app.switch_page("see/heads.py").run()
-    assert json.loads(app.get_by_key("head_view").proto.json)[0]["head"] == 1
+    assert place(app) == (1, 3, 4)
 
 
 def test_moving_the_focus_sends_the_same_bytes(opened, move):
@@ -186,15 +167,18 @@ def test_moving_the_focus_sends_the_same_bytes(opened, move):
 
 def test_layers_that_did_not_fit_are_loaded_when_chosen(opened, eye, move, monkeypatch):
     monkeypatch.setattr(head_view, "BUDGET", 1000)  # not even a head
-    app = opened(layers=2, layer=1, head=2)
+    app = opened(layers=2, layer=1, head=2, seed=5)  # of which nothing is cached
     numbers = [(layer["number"], layer["heads"]) for layer in eye(app)[1][0]["layers"]]
     assert numbers == [(0, [1])]
     app = move(app, layer=2, head=4)
     assert [(layer["number"], layer["heads"]) for layer in eye(app)[1][0]["layers"]] == [(1, [3])]
 
 
-def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye):
-    header, _ = eye(opened())
+def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye, english):
+    app = opened()
+    header, _ = eye(app)
+    assert english("model.random") in [caption.value for caption in app.caption]
+    assert header["groups"] == [None]  # without split words there is no switch for pieces
     assert header["strips"] is header["matrices"] is header["brief"] is header["follows"] is True
     assert (header["answers"], header["hides"]) == ([[]], [[]])
     assert header["roles"] == {"0": [["", ""]] * 4}
@@ -206,29 +190,15 @@ def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye):
 
 @pytest.mark.parametrize("name", HEAD_MATRICES)
 def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
-    app = opened("numbers", mask="causal", head=2)
+    app = opened("numbers", mask="causal", head=4, n_kv_heads=2)
+    assert [option.split()[0] for option in app.selectbox(key="table").options[:3]] == ["Q₄", "K₂", "V₂"]
     app.selectbox(key="table").set_value(name).run()
+    app.main.download_button[0].click().run()
     assert not app.exception
-    expected = trace(mask="causal").frame(name, layer=0, head=1)
+    expected = trace(mask="causal", n_kv_heads=2).frame(name, layer=0, head=3)
     shown = app.dataframe[-1].value
     np.testing.assert_allclose(shown.to_numpy(), expected.to_numpy())
     assert [*shown.index] == [*expected.index]
-
-
-def test_the_menu_of_tables_names_shared_keys_as_the_pictures_do(opened):
-    app = opened("numbers", h=4, n_kv_heads=2, head=4)
-    options = app.selectbox(key="table").options
-    written = [option.split()[0] for option in options[:3]]
-    assert written == ["Q₄", "K₂", "V₂"]
-
-
-def read(table: bytes) -> pd.DataFrame:
-    words = {"query": str, "key": str}
-    return pd.read_csv(BytesIO(table), encoding="utf-8-sig", dtype=words, lineterminator="\n")
-
-
-def test_a_table_for_spreadsheets_starts_with_the_mark_of_utf8():
-    assert csv(pd.DataFrame({"word": ["小猫"]})) == b"\xef\xbb\xbfword\n" + "小猫\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -237,26 +207,14 @@ def test_a_table_for_spreadsheets_starts_with_the_mark_of_utf8():
 )
 def test_a_word_that_looks_like_a_formula_is_escaped(start):
     word = f"{start}cmd|'/c calc'!A1"
-    table = pd.DataFrame({"head": [1, -1], "key": [word, "plain"], "weights": [-0.5, 0.5]})
-    before = table.copy()
-    back = read(csv(table))
-    assert [*read(csv(table.rename(columns={"weights": word})))] == ["head", "key", f"'{word}"]
-    assert [*back["key"]] == [f"'{word}", "plain"]
-    # Numbers stay numbers, also below zero.
-    assert [*back["weights"]] == [-0.5, 0.5]
-    assert [*back["head"]] == [1, -1]
+    table = pd.DataFrame({"head": [1, -1], "key": [word, "小猫"], word: [-0.5, 0.5]})
+    before, file = table.copy(), csv(table)
+    assert file.startswith(b"\xef\xbb\xbf")  # by which spreadsheets know UTF-8
+    back = pd.read_csv(BytesIO(file), encoding="utf-8-sig", dtype={"key": str}, lineterminator="\n")
+    assert [*back] == ["head", "key", f"'{word}"]
+    assert [*back["key"]] == [f"'{word}", "小猫"]
+    assert back[["head", f"'{word}"]].to_numpy().tolist() == [[1, -0.5], [-1, 0.5]]  # numbers stay numbers
     pd.testing.assert_frame_equal(table, before)
-
-
-def test_a_sentence_of_punctuation_keeps_its_numbers_in_a_spreadsheet():
-    recorded = mha.trace('=1+1 @x -y "quoted, twice" 小猫', h=2, d_model=4)
-    table = long_table(recorded, "scores", layer=0, heads=range(2))
-    back = read(csv(table))
-    assert [*back.columns] == [*table.columns]
-    np.testing.assert_array_equal(back["scores"].to_numpy(np.float32), table["scores"].to_numpy())
-    assert not back["key"].str.startswith(("=", "+", "-", "@")).any()
-    harmless = ["'" + word if word[0] in "=+-@" else word for word in recorded.tokens.labels]
-    assert [*back["key"][: len(harmless)]] == harmless
 
 
 @pytest.mark.parametrize(
@@ -272,24 +230,6 @@ def test_file_names_are_valid_on_every_system(parts, name):
     assert file_name(*parts) == name
 
 
-def test_the_download_can_be_pressed(opened):
-    app = opened("numbers")
-    app.main.download_button[0].click().run()
-    assert not app.exception
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"d_model": 96}, {"d_k": 5}, {"mask": "causal"}, {"n_kv_heads": 2}, {"position": "none"}],
-    ids=str,
-)
-def test_the_head_view_has_the_numbers_of_its_own_settings(opened_on_random, eye, change):
-    """The same sentence and seed are not the same weights."""
-    one, other = (eye(opened_on_random(**link))[1][0]["layers"][0]["weights"] for link in ({}, change))
-    assert one.shape == other.shape
-    assert not np.allclose(one, other, atol=1e-3)
-
-
 # One text that looks at another
 
 
@@ -300,9 +240,3 @@ def test_the_view_gets_both_texts_and_their_six_matrices(on_translation, transla
     assert panel["tokens"] == [*translation.sides.queries.labels]
     assert panel["keys"] == [*translation.sides.keys.labels]
     assert (header["answers"], header["hides"]) == ([[]], [[]])
-
-
-def test_a_key_of_the_other_text_is_chosen_in_the_view(on_translation, move, strip):
-    app = move(on_translation("see/heads.py"), token=3, key_token=9)
-    app.switch_page("see/token.py").run()
-    assert [strip(app, side)["chosen"] for side in (0, 1)] == [2, 8]

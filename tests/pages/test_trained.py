@@ -21,12 +21,6 @@ def trained(text: str = TIRED, **settings) -> mha.AttentionTrace:
 # The first visit
 
 
-def test_the_controls_start_at_the_scene_and_offer_what_the_model_takes(opened, controls):
-    scene, app = Scene(), opened("advanced")
-    names = ("text", "twin", "h", "d_model", "architecture")
-    assert controls(app) == {name: getattr(scene, name) for name in names} | {"source": scene.source}
-
-
 def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened, eye, english):
     app = opened()
     assert not app.exception
@@ -49,11 +43,7 @@ def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened
         assert decider.startswith(trace.questions["decider"][it][0][0])
 
 
-def test_the_matrices_are_those_of_the_first_sentence(opened, shows):
-    shows(opened(), trained(), layer=1, head=0)
-
-
-def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
+def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, move, place):
     header, panels = eye(opened())
     for panel, text in zip(panels, (TIRED, WIDE), strict=True):
         trace = trained(text)
@@ -70,6 +60,10 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
         [[0], [0]],
     ]  # of each sentence, those that look and are looked at
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
+    assert header["texts"] == head_view.texts("en")  # with their places to fill in
+    panels = eye(opened(twin="The dog was tired.", token=9))[1]
+    assert [len(panel["tokens"]) for panel in panels] == [13, 6]
+    assert place(move(opened(), layer=1, head=1, token="")) == (0, 0, 8)  # the token stays
 
 
 @pytest.mark.parametrize(
@@ -83,28 +77,6 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
 def test_a_caption_names_the_settings_in_the_language_of_the_page(opened, eye, link, said):
     header, _ = eye(opened(lang="zh", text="How are you?", twin="", **link))
     assert header["source"].startswith(said)
-
-
-def test_opening_a_scene_without_a_token_keeps_the_token(opened, move, place):
-    assert place(move(opened(), layer=1, head=1, token="")) == (0, 0, 8)
-
-
-def test_every_text_of_the_view_arrives_with_its_places_to_fill_in(opened, eye):
-    assert eye(opened())[0]["texts"] == head_view.texts("en")
-
-
-def test_a_second_sentence_may_be_shorter(opened, eye):
-    app = opened(twin="The dog was tired.", token=9)
-    assert not app.exception
-    header, panels = eye(app)
-    assert header["token"] == 8
-    assert [len(panel["tokens"]) for panel in panels] == [13, 6]
-
-
-def test_the_measured_roles_of_every_layer_are_under_its_heads(opened, eye, english):
-    roles = eye(opened())[0]["roles"]
-    assert [len(labels) for labels in roles.values()] == [4, 4]
-    assert all(roles["1"])
 
 
 # What the model is
@@ -133,38 +105,25 @@ def test_the_page_describes_the_training_and_its_scores(opened, english, link):
 
 
 @pytest.mark.parametrize(
-    ("link", "kinds"), [({}, ("block", "lookup")), ({"architecture": "standard"}, ("block", "block"))]
+    ("kind", "key", "value"),
+    [
+        ("selectbox", "shown_architecture", "standard"),
+        ("selectbox", "shown_architecture", "one-layer"),
+        ("number_input", "h", 8),
+    ],
 )
-def test_each_layer_names_its_input_and_what_follows(opened, eye, english, link, kinds):
-    notes = eye(opened(**link))[0]["notes"]
-    said = [english(f"model.layer.{kind}", layer=n, layers=2) for n, kind in enumerate(kinds, start=1)]
-    assert notes == said
-
-
-def test_the_architecture_changes_what_is_computed(opened, shows):
+def test_the_controls_choose_the_model_and_each_layer_says_what_it_is_given(
+    opened, shows, eye, english, kind, key, value
+):
     app = opened("advanced")
-    app.selectbox(key="shown_architecture").set_value("standard").run()
-    expected = trained(architecture="standard")
-    shows(app, expected, layer=1, head=0)
-    assert not np.array_equal(expected.layers[1].weights(0), trained().layers[1].weights(0))
-
-
-def test_the_one_layer_model_gives_both_sentences_the_same_answer(opened, shows, eye):
-    app = opened("advanced")
-    app.selectbox(key="shown_architecture").set_value("one-layer").run()
-    assert not app.exception
+    getattr(app, kind)(key=key).set_value(value).run()
     assert not app.error
-    shows(app, trained(architecture="one-layer"))
-    header, _ = eye(app)
-    assert (header["layers"], header["layer"]) == (1, 0)
-
-
-@pytest.mark.parametrize("h", [2, 8])
-def test_the_number_of_heads_changes_what_is_computed(opened, shows, h):
-    app = opened()
-    app.number_input(key="h").set_value(h).run()
-    assert not app.error
-    shows(app, trained(h=h), layer=1, head=0)
+    expected = trained(**{key.removeprefix("shown_"): value})
+    layers = len(expected.layers)
+    shows(app, expected, layer=layers - 1)
+    kinds = {"standard": ("block", "block"), "one-layer": ("lookup",)}.get(value, ("block", "lookup"))
+    said = [english(f"model.layer.{name}", layer=n, layers=layers) for n, name in enumerate(kinds, start=1)]
+    assert eye(app)[0]["notes"] == said
 
 
 def test_chinese_goes_to_the_chinese_model(opened, eye):
@@ -178,41 +137,3 @@ def test_chinese_goes_to_the_chinese_model(opened, eye):
     assert answers == ["小猫", "马路"]
     said = [of_sentence[7][0][1] for of_sentence in header["answers"]]
     assert [words.startswith(answer) for answer, words in zip(answers, said, strict=True)] == [True] * 2
-
-
-# What is not shipped
-
-
-@pytest.mark.parametrize(
-    ("link", "h", "d_model"),
-    [
-        ({"h": 6, "d_model": 60}, 8, 64),
-        ({"h": 8, "architecture": "standard"}, 4, 64),
-        ({"h": 4, "d_model": 32, "architecture": "one-layer"}, 4, 64),
-        ({"h": 16} | CHINESE, 8, 64),
-    ],
-    ids=["sizes", "standard", "one-layer", "Chinese"],
-)
-def test_without_a_model_of_this_size_the_nearest_is_shown(opened, eye, link, h, d_model):
-    app = opened(**link)
-    assert not app.exception
-    assert not app.error
-    header, panels = eye(app)
-    assert header["source"].startswith(f"mini, {link.get('architecture', 'glass-box')}, h={h}")
-    assert len(panels[0]["layers"]) == (1 if "one" in str(link) else 2)
-    [line] = [element.value for element in app.markdown if "No trained" in element.value]
-    assert f"h = {link['h']} and d_model = {link.get('d_model', 64)}" in line
-    app.button(key="instead_sizes").click().run()
-    assert not app.error
-    assert "instead_sizes" not in [button.key for button in app.button]
-    assert eye(app)[0]["source"] == header["source"]
-
-
-# A text that is too long
-
-
-def test_a_text_too_long_for_a_model_is_fine_for_random_weights(opened, tokens):
-    app = opened(text="the animal was tired and " * 8)
-    app.selectbox(key="shown_source").set_value("random").run()
-    assert not app.error
-    assert len(tokens(app)[0]) == 40
