@@ -1,5 +1,6 @@
 """Fixtures of the page tests: the app opened by a link, and readers of its screen."""
 
+import base64
 import contextlib
 import functools
 import itertools
@@ -97,6 +98,12 @@ def refused_by_link(app: AppTest) -> list[str]:
     """The lines about invalid values of the link, without marks of escape."""
     said = [caption.value for caption in app.caption if "The link says" in caption.value]
     return [line.replace("\\", "").replace("\u2060", "") for line in said]
+
+
+def numbers(values) -> np.ndarray:
+    """Numbers of a Plotly figure, which it packs where they are many."""
+    packed = isinstance(values, dict)
+    return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"]) if packed else np.array(values)
 
 
 @pytest.fixture

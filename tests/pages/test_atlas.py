@@ -1,6 +1,5 @@
 """The page Atlas: what it says and draws are the atlas's numbers, and its texts open on other pages."""
 
-import base64
 import json
 import re
 
@@ -13,6 +12,7 @@ from mha_core.atlases import library, measures
 from mha_core.scene.scene import Scene
 from pages._kit import compute
 from pages._kit.text import literal
+from tests.pages.conftest import numbers
 
 ATLAS = "models/atlas.py"
 TEXTS = [f"The {one} saw the {other}." for one in ("cat", "dog", "bird", "fox") for other in "abcde"]
@@ -41,12 +41,6 @@ def figure(app, key: str) -> dict:
 
 def trace_of(figure: dict, name: str) -> dict:
     return next(trace for trace in figure["data"] if trace.get("name") == name)
-
-
-def numbers(values) -> np.ndarray:
-    if isinstance(values, dict):
-        return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
-    return np.array(values)
 
 
 def link_to_atlas(app) -> list[str]:

@@ -1,6 +1,5 @@
 """The page Embeddings: the vectors of the weights in use, and sentences about computed facts only."""
 
-import base64
 import json
 from itertools import combinations
 
@@ -14,6 +13,7 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import compute
 from pages._kit.text import literal, signed
 from pages.understand._embeddings.words import SHOWN
+from tests.pages.conftest import numbers
 
 GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
 
@@ -33,15 +33,9 @@ def points(app, key: str = "words_map") -> dict[str, tuple]:
     found = {}
     for trace in figure(app, key)["data"]:
         if trace["mode"] == "markers" and trace.get("customdata"):
-            axes = [_numbers(trace[letter]) for letter in "xyz" if letter in trace]
+            axes = [numbers(trace[letter]) for letter in "xyz" if letter in trace]
             found |= dict(zip(trace["customdata"], zip(*axes, strict=True), strict=True))
     return found
-
-
-def _numbers(values) -> np.ndarray:
-    if isinstance(values, dict):
-        return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
-    return np.array(values)
 
 
 def written_words(app, key: str = "words_map", *, small: bool = False) -> set[str]:

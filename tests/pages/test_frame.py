@@ -278,6 +278,7 @@ def test_what_replaces_an_invalid_value_is_what_its_control_says(opened):
     ("page", "link", "said"),
     [
         (STEPS, {"operation": "zzz"}, "operation = zzz, which is not possible. Using project."),
+        *((TOKEN, {"component": value}, "which is not possible. Using 1.") for value in ("17", "-1", "x")),
         (STEPS, {"steps_view": "zzz"}, "steps_view = zzz, which is not possible. Using steps."),
         ("understand/steps.py?steps_view=layers", {"hop1": "9" * 5000}, "which is not possible. Using 4."),
         ("understand/embeddings.py", {"word": "zzz"}, "word = zzz, which is not possible. Using none."),
