@@ -8,12 +8,12 @@ import torch
 
 import mha_core as mha
 from mha_core import resources
-from mha_core.traces.source import ArraySource, FileSource, RecordedSource
+from mha_core.traces.source import ArraySource, FileSource
 from mha_core.traces.tokens import Sides
 from pages._kit import refusals, uploads
 from pages._kit.answers import in_words
 from pages._kit.text import isolated, literal
-from tests.pages.conftest import go_to
+from tests.pages.conftest import go_to, refused_by_link
 
 pytestmark = pytest.mark.slow
 
@@ -94,11 +94,12 @@ def test_every_page_shows_the_opened_file(open_file, eye, shows, place, said, en
     assert panel["tokens"] == list(trace.tokens.labels)
     np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
     assert header["source"].startswith("my *model* (file)")
-    about = english(
-        "file.about", file=literal("mine.safetensors"), name=literal("my *model*"), layers=2, heads=3
-    )
-    assert about in said(app)
+    names = {"file": literal("mine.safetensors"), "name": literal("my *model*")}
+    assert english("file.about", **names, layers=2, heads=3) in said(app)
     assert (header["layers"], header["heads"]) == (2, 3)
+    area = app.text_area(key="file_text")
+    assert (area.value, area.disabled, area.help) == (" ".join(TEXT), True, english("file.text_help"))
+    assert "text" not in {widget.key for widget in app.text_area}
 
 
 def edits_file():
@@ -138,7 +139,7 @@ def test_the_edits_of_a_file_are_said(open_file, eye, said, in_chinese):
 
 
 def test_why_something_is_missing_in_a_recorded_trace_is_said_in_the_language_of_the_page(
-    open_file, said, in_chinese
+    open_file, said, english, in_chinese
 ):
     def attend(x):
         torch.nn.functional.scaled_dot_product_attention(x, x, x)
@@ -147,20 +148,13 @@ def test_why_something_is_missing_in_a_recorded_trace_is_said_in_the_language_of
     with mha.record(tokens=["the", "old", "cat"], batch=1) as recorder:
         attend(torch.randn(1, 2, 3, 4))
     lines = [literal(line) for line in (*recorder.trace.source.skipped, *recorder.trace.source.notes)]
-    assert set(lines) <= set(said(open_file(recorder.trace)))
+    app = open_file(recorder.trace)
+    assert set(lines) <= set(said(app))
+    assert english("real.skipped", count=1) in [fold.label for fold in app.expander]
     in_chinese()
     chinese = said(open_file(recorder.trace))
     assert any("没能追踪到底：它的分数经过了 sigmoid。" in line for line in chinese)
     assert any("没有检查列出的注意力之外" in line for line in chinese)
-
-
-def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):
-    app = open_file(tensors_file())
-    area = app.text_area(key="file_text")
-    assert area.value == " ".join(TEXT)
-    assert area.disabled
-    assert area.help == english("file.text_help")
-    assert "text" not in {widget.key for widget in app.text_area}
 
 
 def test_the_typed_text_is_kept_for_other_sources(open_file, opened):
@@ -209,22 +203,7 @@ def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, six, tok
     assert app.text_area(key="file_keys").value == " ".join(TEXT)
 
 
-BAD = {
-    "empty": b"",
-    "no trace": b"not a trace",
-    "no header": b"\x08\0\0\0\0\0\0\0{}      ",
-    "a pickle": b"\x80\x04K\x01.",
-}
-
-
-def test_gaps_of_a_recording_are_shown(open_file, english):
-    sentence = "Of *all* softmaxes one could not be followed."
-    app = open_file(replace(tensors_file(), source=RecordedSource(skipped=(sentence,))))
-    assert english("real.skipped", count=1) in [fold.label for fold in app.expander]
-    assert literal(sentence) in [words.value for words in app.markdown]
-
-
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("bad", [b"", b"not a trace", b"\x08\0\0\0\0\0\0\0{}      ", b"\x80\x04K\x01."])
 def test_a_wrong_file_is_refused_by_name_and_nothing_is_lost(open_file, tokens, bad):
     app = open_file(tensors_file())
     app = open_file(bad, app, name="bad <b>.safetensors")
@@ -257,12 +236,6 @@ def test_claims_of_a_file_about_itself_are_not_trusted(tmp_path, english):
     assert part.answers == ((("a", 0.5),),) * 7
     for [said], word in zip(in_words(part), part.tokens.labels, strict=True):
         assert said == (english("answer.any", query=isolated(word)), "a 50%")
-
-
-def test_a_file_without_a_layer_is_refused(tmp_path, refused):
-    bare = mha.AttentionTrace(tensors_file().tokens, (), {"name": "t"})
-    said = str(refused(uploads.read, "a.safetensors", content(bare, tmp_path / "t.safetensors")))
-    assert "a.safetensors holds no layer" in said
 
 
 def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, eye):
@@ -331,8 +304,7 @@ def test_a_link_to_a_missing_kind_of_attention_is_reported(started_with, opened,
     started_with(translation())
     app = opened(source="file", kind=kind)
     assert app.segmented_control(key="shown_kind").value == (kind if kind == "cross" else "encoder")
-    lines = [caption.value for caption in app.caption if "The link says" in caption.value]
-    assert [said in line for line in lines] == ([True] if said else [])
+    assert [said in line for line in refused_by_link(app)] == ([True] if said else [])
 
 
 def test_a_link_to_a_file_of_another_visit_is_reported(opened, said, english):
@@ -362,20 +334,16 @@ def test_an_upload_has_the_limits_of_a_trace(tmp_path, monkeypatch, refused):
     message = str(refused(uploads.read, "mine", file))
     assert message.startswith("mine cannot be opened: the scores of its layers (512) take 1,168.2 billion")
     assert uploads.read("mine", amplified(tmp_path / "t.safetensors", layers=2)).parts
+    amplified(path := tmp_path / "t.safetensors", layers=20)
+    assert uploads.on_disk(str(path), 0).parts  # the file of the command is the owner's
 
 
-def test_a_file_as_long_and_wide_as_the_hosted_app_traces_opens(tmp_path, monkeypatch):
+def test_a_file_as_long_and_wide_as_the_hosted_app_traces_opens(tmp_path, monkeypatch, refused):
     monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
     draw = torch.Generator().manual_seed(0)
     for layers, heads, d in ((12, 12, 64), (6, 64, 1), (6, 8, 64)):
         q, k, v = (torch.randn(layers, heads, 512, d, generator=draw).half() for _ in "qkv")
-        path = tmp_path / "t.safetensors"
-        mha.from_tensors(q=q, k=k, v=v, tokens=["a"] * 512).save(path)
-        assert uploads.read("mine", path.read_bytes()).parts
-
-
-def test_the_file_of_the_command_has_larger_limits(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
-    path = tmp_path / "t.safetensors"
-    amplified(path, layers=20)
-    assert uploads.on_disk(str(path), 0).parts
+        trace = mha.from_tensors(q=q, k=k, v=v, tokens=["a"] * 512)
+        assert uploads.read("mine", content(trace, tmp_path / "t.safetensors")).parts
+    bare = content(mha.AttentionTrace(trace.tokens, (), {"name": "t"}), tmp_path / "t.safetensors")
+    assert "a.safetensors holds no layer" in str(refused(uploads.read, "a.safetensors", bare))
