@@ -96,17 +96,8 @@ def test_both_maps_know_which_of_their_words_a_token_is(open_embeddings):
 
 
 @pytest.mark.slow
-def test_without_a_class_there_are_the_words_of_the_sentence(open_embeddings):
-    app = open_embeddings()
-    app.multiselect(key="shown_classes").set_value([]).run()
-    assert not app.exception
-    assert {"it", "animal"} <= written_words(app) <= set(points(app))
-
-
-@pytest.mark.slow
 def test_three_axes_have_a_third_number(open_embeddings):
     app = open_embeddings(axes="3-D")
-    assert not app.exception
     assert {len(place) for place in points(app).values()} == {3}
     assert {len(place) for place in points(app, "pairs_map").values()} == {2}
 
@@ -142,16 +133,6 @@ def test_without_words_nearer_than_chance_the_page_says_so(open_embeddings, engl
     assert not app.table
     said = english("words.none_nearer", cosine=f"{limit:.2f}", count=f"{lexicon().n_words:,}")
     assert said in [one.value for one in app.main.markdown]
-
-
-@pytest.mark.slow
-def test_another_word_can_be_chosen_and_an_unknown_one_is_dropped(open_embeddings):
-    app = open_embeddings(word="xyzzy")
-    assert not app.exception
-    assert app.selectbox(key="word").value is None
-    app.selectbox(key="word").set_value("tired").run()
-    assert {"weak", "exhausted", "sleepy"} & {*app.table[0].value["word"]}
-    assert "tired" in written_words(app)
 
 
 def test_the_differences_and_their_reading_are_computed_now(open_embeddings, english, vectors, heatmaps):
@@ -203,19 +184,6 @@ def test_a_chinese_sentence_has_its_own_words_and_pairs(open_embeddings):
     app = open_embeddings(text="小猫没有过马路，因为它太累了。", twin="", token=2)
     assert "小猫" in written_words(app)
     assert written_words(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
-
-
-def test_a_refusal_replaces_the_map(open_embeddings):
-    app = open_embeddings(source="random", d_model=63)
-    assert len(app.error) == 1
-    assert not app.table
-
-
-def test_without_a_model_of_this_size_the_nearest_is_drawn(open_embeddings):
-    app = open_embeddings(d_model=63)
-    assert not app.error
-    assert any("No trained" in one.value for one in app.markdown)
-    assert app.table[0].value.equals(open_embeddings().table[0].value)
 
 
 def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):

@@ -46,9 +46,10 @@ def of(**settings) -> tuple[mha.AttentionTrace, Overview]:
     return trace, overview(trace)
 
 
-def test_one_layer_has_no_overview(layered):
-    with pytest.raises(KeyError):
-        layered(layers=1).get_by_key("overview")
+def test_one_layer_has_no_overview_two_are_a_click_away_and_more_are_open(layered, english):
+    for layers, expanded in ((1, []), (2, [False]), (3, [True])):
+        folds = [fold for fold in layered(layers=layers).expander if fold.label == english("overview.title")]
+        assert [fold.proto.expanded for fold in folds] == expanded
 
 
 def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered):
@@ -129,15 +130,6 @@ def test_the_table_has_the_same_numbers(layered, english):
         np.testing.assert_allclose(column, seen.table[name], atol=0.0005)
 
 
-@pytest.mark.slow
-def test_many_layers_are_open_at_once_and_two_are_a_click_away(layered, english):
-    def fold(app):
-        return next(e for e in app.expander if e.label == english("overview.title"))
-
-    assert fold(layered()).proto.expanded
-    assert not fold(layered(layers=2)).proto.expanded
-
-
 def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
     asked = []
 
@@ -159,19 +151,3 @@ def test_a_missing_measure_is_null_and_not_0(layered):
     _, measures = component_heads(layered(mask="causal"))
     assert measures["next token"].isna().all()
     assert measures[list(MEASURES)].drop(columns="next token").notna().all(axis=None)
-
-
-def test_the_drawing_and_the_six_pictures_are_above_all_heads(layered):
-    named = [place.key for place in layered().main if place.key]
-    assert named.index("head_view") < named.index("overview_open")
-
-
-def test_a_closed_overview_computes_nothing(layered, monkeypatch):
-    monkeypatch.setattr(kit, "overview", lambda trace: pytest.fail("computed for nobody"))
-    app = layered("advanced", layers=1, text="closed by the one who looks")
-    app.session_state["overview_open"] = False
-    app.number_input(key="layers").set_value(3).run()
-    assert not app.exception
-    assert app.get_by_key("head_view")
-    with pytest.raises(KeyError):
-        app.get_by_key("overview")

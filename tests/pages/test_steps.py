@@ -1,7 +1,5 @@
 """The page Steps: nine steps with this sentence's numbers, for the chosen head and layer."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -40,16 +38,8 @@ def test_there_are_nine_steps_each_with_its_title(alone, open_steps, english, wh
     titles = [f"{i}. {english(f'steps.{name}.title')}" for i, name in enumerate(NAMES, start=1)]
     assert [heading.value for heading in app.header] == titles
     assert len(app.latex) == 9
-
-
-def test_the_page_is_checked_against_torch(open_steps):
-    [badge] = [m.value for m in open_steps().markdown if "badge" in m.value]
-    assert badge.startswith(":green-badge[:material/check: ")
-
-
-def test_the_page_names_its_head_and_layer(open_steps, english):
-    app = open_steps(layers=2, layer=2, head=3)
-    assert english("steps.intro", head=3, layer=2) in [caption.value for caption in app.caption]
+    [badge] = [text.value for text in app.markdown if "badge" in text.value]
+    assert badge.startswith(":green-badge[:material/check: ")  # compared with torch
 
 
 @pytest.mark.parametrize(
@@ -64,11 +54,14 @@ def test_the_page_names_its_head_and_layer(open_steps, english):
     ],
     ids=["defaults", "causal, alibi", "wide values", "shared keys, second layer", "one token", "hidden"],
 )
-def test_every_step_shows_its_formula_and_its_matrices(open_steps, heatmaps, component, link, layer, head):
+def test_every_step_shows_its_formula_and_its_matrices(
+    open_steps, heatmaps, component, english, link, layer, head
+):
     app = open_steps(**link)
     assert not app.exception
     settings = {name: value for name, value in link.items() if name not in ("head", "layer")}
     expected = steps(trace(**settings), layer=layer, head=head)
+    assert english("steps.intro", head=head + 1, layer=layer + 1) in [words.value for words in app.caption]
     shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
     assert {name for group in groups.values() for name in group["matrices"]} == set(shown)  # each sent once
     symbols = [formula for formula in app.latex if "smallmatrix" in formula.value]
@@ -122,20 +115,15 @@ def test_small_weights_are_brought_out_up_to_the_largest_of_all_heads(open_steps
     assert [one["end"] for one in empty.values() if not one["signed"]] == [1.0, 1.0]
 
 
-def focus(app) -> tuple[str, str]:
-    held = app.session_state.focus
-    return held.token, held.key_token
-
-
 def test_a_click_on_a_cell_chooses_its_tokens(open_steps, click, strip):
     app = open_steps(layers=2)
-    app = click(app, "steps", {"row": 6, "column": 9})
-    assert focus(app) == ("because", "too")
-    app = click(app, "steps", {"row": 2, "column": None})
-    assert focus(app) == ("didn't", "too")
-    for odd in (-1, "2", 1.5):  # what no picture can have sent
-        app = click(app, "steps", {"row": odd, "column": odd})
-        assert focus(app) == ("didn't", "too")
+    for row, column, chosen in (
+        (6, 9, ("because", "too")),
+        (2, None, ("didn't", "too")),
+        *((odd, odd, ("didn't", "too")) for odd in (-1, "2", 1.5)),  # what no picture can have sent
+    ):
+        app = click(app, "steps", {"row": row, "column": column})
+        assert (app.session_state.focus.token, app.session_state.focus.key_token) == chosen
     app = click(app, "steps", {"row": 10**9, "column": 10**9})
     assert not app.exception
     assert strip(app)["chosen"] == 11
@@ -151,27 +139,33 @@ def test_the_linked_step_is_shown(open_steps):
         assert [other for other in NAMES if f"st-key-step-{other} " in style] == [name]
 
 
-def sentences(app) -> list[str]:
-    return [sentence for markdown in app.main.markdown for sentence in markdown.value.split("\n\n")]
+@pytest.fixture
+def sentences(open_steps):
+    """`sentences(h=8)`: the sentences of the page that a link opens."""
+
+    def read(**link) -> list[str]:
+        texts = open_steps(**link).main.markdown
+        return [sentence for markdown in texts for sentence in markdown.value.split("\n\n")]
+
+    return read
 
 
-def test_the_sentences_carry_the_numbers_of_the_sentence(open_steps, english):
-    app = open_steps(mask="causal", head=2)
-    said = sentences(app)
+def test_the_sentences_carry_the_numbers_of_the_sentence(sentences, english):
+    said = sentences(mask="causal", head=2)
     facts = {step.name: step.facts for step in steps(trace(mask="causal"), layer=0, head=1)}
-
-    def sentence(name: str, **values: object) -> str:
-        return english(f"steps.{name}.why", **{key: literal(value) for key, value in values.items()})
-
-    scores = facts["scores"]
-    assert sentence("mask", hidden=66, cells=144) in said
-    assert sentence("scores", score=number(scores["score"]), query=scores["query"], key=scores["key"]) in said
-    scale = facts["scale"]
-    spreads = {key: number(scale[key]) for key in ("spread_before", "spread_after")}
-    assert sentence("scale", d_k=16, scale="0.25", **spreads) in said
-    assert sentence("split", d_k=16, h=4, i=2, difference="0") in said
-    assert sentence("softmax", deviation=number(facts["softmax"]["deviation"])) in said
-    assert sentence("concat", h=4, d_v=16, i=2) in said
+    scores, scale = facts["scores"], facts["scale"]
+    expected = {
+        "mask": {"hidden": 66, "cells": 144},
+        "scores": {"score": number(scores["score"]), "query": scores["query"], "key": scores["key"]},
+        "scale": {"d_k": 16, "scale": "0.25"}
+        | {key: number(scale[key]) for key in ("spread_before", "spread_after")},
+        "split": {"d_k": 16, "h": 4, "i": 2, "difference": "0"},
+        "softmax": {"deviation": number(facts["softmax"]["deviation"])},
+        "concat": {"h": 4, "d_v": 16, "i": 2},
+    }
+    for name, values in expected.items():
+        values = {key: literal(value) for key, value in values.items()}
+        assert english(f"steps.{name}.why", **values) in said
 
 
 @pytest.mark.parametrize(
@@ -185,19 +179,10 @@ def test_the_sentences_carry_the_numbers_of_the_sentence(open_steps, english):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_notes_are_shown_only_where_they_hold(open_steps, english, link, note, values):
+def test_notes_are_shown_only_where_they_hold(sentences, english, link, note, values):
     sentence = english(f"steps.{note}", **values)
-    assert sentence in sentences(open_steps(**link))
-    other = {"mask": "causal"} if note == "mask.none" else {}
-    assert sentence not in sentences(open_steps(**other))
-
-
-def test_words_in_the_sentences_are_shown_as_typed(open_steps):
-    app = open_steps(text="*a* *a* *a*")
-    assert not app.exception
-    [scores] = [said for said in sentences(app) if "dot product of a query" in said]
-    word = rf"“(a|{re.escape(literal('*'))})\u2009[₁-₆]”"
-    assert re.search(f"{word} to {word}", scores)
+    assert sentence in sentences(**link)
+    assert sentence not in sentences(**({"mask": "causal"} if note == "mask.none" else {}))
 
 
 def test_the_steps_of_two_texts_explain_y_and_a_cell_chooses_tokens_of_both(

@@ -101,13 +101,6 @@ def test_every_model_of_two_layers_explains_the_product(on_layers, english, arch
     assert (english("two_layers.standard") in said) == (architecture == "standard")
 
 
-def test_a_link_sets_both_heads(on_layers, shown_by):
-    app = on_layers(architecture="standard", hop1=3, hop2=1)
-    shown = trace(architecture="standard")
-    np.testing.assert_array_equal(shown_by(app)["first"], shown.layers[0].weights(2))
-    np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[1].weights(0))
-
-
 @pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
 def test_a_model_of_one_layer_gets_an_offer_of_another(on_layers, english, rows, link):
     app = on_layers(**link)
@@ -116,12 +109,6 @@ def test_a_model_of_one_layer_gets_an_offer_of_another(on_layers, english, rows,
     assert not app.exception
     assert not app.info
     assert set(rows(app)) == {"hop1", "hop2"}
-
-
-def test_random_weights_of_two_layers_work_too(on_layers, shown_by):
-    app = on_layers(source="random", layers=2, token=8, text="The animal was tired", twin="")
-    assert not app.error
-    assert shown_by(app)["product"].shape == (4, 4)
 
 
 def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_text):
