@@ -61,24 +61,13 @@ def test_the_edits_of_numbers_are_in_their_caption_and_file_name():
     many = [mha.edits.Hide(layer=0, rows=row, keys=0) for row in (1, 2)] * 20
     [*_, said] = charts.caption(frames.origin(mha.trace("the cat saw", **options, edits=many)))
     assert "40 changes: " in said
+    [sentence, _] = charts.caption(frames.Origin(ArraySource("mine"), "word " * 1000))
+    assert (len(sentence), sentence[-2:]) == (charts.MAX_TEXT + 2, "…”")  # a long one is cut
     names = [charts.described("weights", "", frames.origin(one))["file"] for one in (before, found)]
     assert ["edited" in name for name in names] == [False, True]
 
 
-def test_a_long_sentence_is_cut_in_the_caption():
-    text = "word " * 1000
-    [sentence, _] = charts.caption(frames.Origin(ArraySource("mine"), text))
-    assert len(sentence) == charts.MAX_TEXT + 2
-    assert sentence.endswith("…”")
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "understand/embeddings.py",
-        "learn/train.py?train_view=heads",
-    ],
-)
+@pytest.mark.parametrize("page", ["understand/embeddings.py", "learn/train.py?train_view=heads"])
 def test_every_figure_of_every_page_can_be_saved_under_a_name(opened_on, page):
     app = opened_on(page, source="mini", layer=2)
     figures = list(app.get("plotly_chart"))

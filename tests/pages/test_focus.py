@@ -27,25 +27,17 @@ class Session(dict):
                 self.left = None
                 raise Stopped
 
-    def __getitem__(self, name):
-        self._access()
-        return super().__getitem__(name)
 
-    def __setitem__(self, name, value):
-        self._access()
-        super().__setitem__(name, value)
+def _stopping(name: str):
+    def method(session: Session, *arguments):
+        session._access()
+        return getattr(dict, name)(session, *arguments)
 
-    def __contains__(self, name):
-        self._access()
-        return super().__contains__(name)
+    return method
 
-    def get(self, name, default=None):
-        self._access()
-        return super().get(name, default)
 
-    def pop(self, name, default=None):
-        self._access()
-        return super().pop(name, default)
+for _name in ("__getitem__", "__setitem__", "__contains__", "get", "pop"):
+    setattr(Session, _name, _stopping(_name))
 
 
 class Link(dict):
@@ -53,58 +45,48 @@ class Link(dict):
         return [self[name]]
 
 
-def stopped_and_again(run, session: Session, before: int) -> bool:
-    """Whether the run was stopped, after which it runs a second time."""
-    session.left = before
-    try:
-        run()
-    except Stopped:
-        run()
-        return True
-    session.left = None
-    return False
+TEXT = "The dog slept because it was tired"
+SENT = {"count": 1, "link": Focus(token="animal", head=2).link()}
 
 
-@pytest.fixture
-def open_session(monkeypatch):
-    def begin(link: dict[str, str], **held) -> Session:
+def sent() -> None:
+    state.begin()
+    st.session_state["address"] = {"focus": SENT}
+
+
+@pytest.mark.parametrize(
+    ("link", "held", "before", "run", "token", "head"),
+    [
+        ({}, {}, sent, state.focus, "animal", 2),
+        # A link whose heads are others.
+        ({"token": "animal", "head": "2", "weights": "0"}, {}, None, state.begin, "animal", 1),
+        (
+            {"token": "dog"},
+            {"text": TEXT, "texts_of_token": (DEFAULTS.text, ""), "twin": ""},
+            state.begin,
+            lambda: state.name_tokens(mha.trace(TEXT, source="mini")),
+            "dog",
+            1,
+        ),
+    ],
+    ids=["sent by the browser", "of a link", "named in a link with its text"],
+)
+def test_a_focus_is_taken_up_after_a_stop(monkeypatch, link, held, before, run, token, head):
+    stops = 0
+    for left in range(ACCESSES):
         session = Session(held)
         monkeypatch.setattr(st, "session_state", session)
         monkeypatch.setattr(st, "query_params", Link(link))
-        return session
-
-    return begin
-
-
-def test_a_focus_that_the_browser_sent_is_taken_up_after_a_stop(open_session):
-    sent = {"count": 1, "link": Focus(token="animal", head=2).link()}
-    stops = 0
-    for before in range(ACCESSES):
-        session = open_session({})
-        state.begin()
-        session["address"] = {"focus": sent}
-        stops += stopped_and_again(state.focus, session, before)
-        assert (state.focus().token, state.focus().head) == ("animal", 2)
-        assert state.address()["received"]["token"] == "animal"
-    assert 0 < stops < ACCESSES
-
-
-def test_a_link_is_taken_up_after_a_stop(open_session):
-    stops = 0
-    for before in range(ACCESSES):
-        session = open_session({"token": "animal", "head": "2", "weights": "0"})  # whose heads are others
-        stops += stopped_and_again(state.begin, session, before)
-        assert (state.focus().token, state.focus().head) == ("animal", 1)
-    assert 0 < stops < ACCESSES
-
-
-def test_a_token_that_a_link_names_with_its_text_stays_after_a_stop(open_session):
-    text = "The dog slept because it was tired"
-    trace = mha.trace(text, source="mini")
-    stops = 0
-    for before in range(ACCESSES):
-        session = open_session({"token": "dog"}, text=text, texts_of_token=(DEFAULTS.text, ""), twin="")
-        state.begin()
-        stops += stopped_and_again(lambda: state.name_tokens(trace), session, before)
-        assert state.focus().token == "dog"
+        if before is not None:
+            before()
+        session.left = left
+        try:
+            run()
+        except Stopped:
+            stops += 1
+            run()
+        session.left = None
+        assert (state.focus().token, state.focus().head) == (token, head)
+        if before is sent:
+            assert state.address()["received"]["token"] == token
     assert 0 < stops < ACCESSES

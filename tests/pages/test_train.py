@@ -37,12 +37,15 @@ def on_train(opened_on):
     return partial(opened_on, PAGE)
 
 
-def finished(plan: Plan):
-    end = time.monotonic() + 600
-    while (job := compute.trainings().find(plan)) is None or job.state not in ("finished", "failed"):
+def started(app, **settings):
+    """The job of a training that is started on a page, once it has ended; the page shows it."""
+    app.button(key="start").click().run()
+    end, plan_ = time.monotonic() + 600, plan(**settings)
+    while (job := compute.trainings().find(plan_)) is None or job.state not in ("finished", "failed"):
         assert time.monotonic() < end, "it never ended"
         time.sleep(0.02)
     assert job.state == "finished", job.error
+    app.run()
     return job
 
 
@@ -59,9 +62,7 @@ def test_before_a_training_the_page_explains_start(on_train, english):
 @pytest.mark.slow
 def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, opened, shows, place):
     app = on_train(train_h=2, train_d_model=32, train_seed=3)
-    app.button(key="start").click().run()
-    job = finished(plan(h=2, d_model=32, seed=3))
-    app.run()
+    job = started(app, h=2, d_model=32, seed=3)
     app.select_slider(key="train_step").set_value(7).run()
     app.button(key="look").click().run()
     assert not app.exception
@@ -83,21 +84,9 @@ def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, o
 
 
 @pytest.mark.slow
-def test_the_curves_mark_the_step_where_all_sentences_join(on_train, english, monkeypatch):
-    monkeypatch.setitem(LIVE, "bare", 4)
-    app = on_train(train_h=2, train_d_model=32, train_seed=5)
-    app.button(key="start").click().run()
-    finished(plan(h=2, d_model=32, seed=5))
-    app.run()
-    [chart] = app.get("plotly_chart")
-    assert english("train.all_join") in chart.proto.spec
-
-
-@pytest.mark.slow
 def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_train, opened, english):
     app, other = on_train(), opened()
-    app.button(key="start").click().run()
-    job = finished(plan())
+    job = started(app)
     for visitor in (app, other):
         visitor.switch_page("see/heads.py").run()
     offered = [english("source.run") in one.selectbox(key="shown_source").options for one in (app, other)]
@@ -128,11 +117,12 @@ def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_train, opened, engli
 
 
 @pytest.mark.slow
-def test_every_recorded_step_can_be_chosen(on_train, english):
+def test_every_recorded_step_can_be_chosen(on_train, english, monkeypatch):
+    monkeypatch.setitem(LIVE, "bare", 4)
     app = on_train()
-    app.button(key="start").click().run()
-    job = finished(plan())
-    app.run()
+    job = started(app)
+    [chart] = app.get("plotly_chart")
+    assert english("train.all_join") in chart.proto.spec  # the step where all sentences join
     slider = app.select_slider(key="train_step")
     assert [int(option) for option in slider.options] == [record.step for record in job.records]
     slider.set_value(0).run()
@@ -144,9 +134,7 @@ def test_every_recorded_step_can_be_chosen(on_train, english):
 @pytest.mark.slow
 def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
     app = on_train()
-    app.button(key="start").click().run()
-    job = finished(plan())
-    app.run()
+    job = started(app)
     for record in (job.records[-1], job.records[0]):
         app.select_slider(key="train_step").set_value(record.step).run()
         header, panels = eye(app, "train_heads")
@@ -160,20 +148,12 @@ def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
 
 def test_two_visitors_share_one_training(on_train):
     first, second = on_train(), on_train()
-    first.button(key="start").click().run()
-    job = finished(plan())
+    job = started(first)
     second.run()
     assert compute.trainings().find(plan()) is job
-    assert second.button(key="look")
-    assert second.select_slider(key="train_step")
-
-
-def test_a_reload_finds_the_run_again_by_its_link(on_train):
-    app = on_train(train_h=2, train_d_model=32)
-    app.button(key="start").click().run()
-    finished(plan(h=2, d_model=32))
-    again = on_train(train_h=2, train_d_model=32)
-    assert again.button(key="look")
+    for page in (second, on_train()):  # and again after a reload
+        assert page.button(key="look")
+        assert page.select_slider(key="train_step")
 
 
 def test_waiting_visitors_see_their_place(on_train, english, monkeypatch):
@@ -194,8 +174,7 @@ def test_waiting_visitors_see_their_place(on_train, english, monkeypatch):
 @pytest.mark.slow
 def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_train, opened, english):
     app = on_train()
-    app.button(key="start").click().run()
-    job = finished(plan())
+    job = started(app)
     bytes_ = training.file_of(job.trained)
     app.run()
     app.file_uploader(key="opened").set_value(("mine.safetensors", bytes_, "application/octet-stream")).run()

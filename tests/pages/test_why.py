@@ -22,8 +22,8 @@ def lines(app) -> list[str]:
     return found.splitlines()
 
 
-def captions(app) -> str:
-    return " ".join(caption.value for caption in app.main.caption)
+def captions(app) -> list[str]:
+    return [caption.value for caption in app.main.caption]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -57,7 +57,9 @@ def test_scores_that_cannot_be_split_are_reported(open_fold, english):
     assert english("why.hidden") in captions(app)
     trace = mha.trace(**Scene(source="random", h=2, d_model=8, position="alibi", mask="causal").settings())
     bias = mha.attribution(trace, layer=0, head=0, query=1, key=3).bias
-    assert english("why.bias_added", bias=literal(f"−{-bias:.4g}")) in captions(app)
+    assert english("why.bias_added", bias=literal(f"−{-bias:.4g}")) in " ".join(
+        caption.value for caption in app.main.caption
+    )
 
 
 def test_many_writers_are_drawn_as_the_largest_and_the_rest(open_fold, heatmaps, english):
@@ -65,23 +67,3 @@ def test_many_writers_are_drawn_as_the_largest_and_the_rest(open_fold, heatmaps,
     drawn = heatmaps(open_fold("see/heads.py", **link), "why-terms")["why"]
     assert len(drawn["rows"]) == len(drawn["columns"]) == 13
     assert drawn["rows"][-1] == english("why.rest")
-
-
-def test_a_refusal_is_shown_with_its_reason(open_fold, monkeypatch):
-    def refused(*_, **__):
-        raise mha.MhaError("Queries are not linear.")
-
-    monkeypatch.setattr("pages._kit.why.attribution", refused)
-    app = open_fold("understand/steps.py", source="random", text="What is refused?")
-    assert literal("Queries are not linear.") in [info.value for info in app.info]
-    assert not app.exception
-
-
-def test_the_score_of_an_unknown_word_is_split_too(open_fold, heatmaps):
-    text = "The zyzzyva slept"
-    app = open_fold("see/heads.py", source="mini", text=text, layer=2, head=1, token="slept", twin="")
-    assert not app.exception
-    trace = mha.trace(text, source="mini")
-    key = int(trace.layers[1].weights(0)[3].argmax())
-    why = mha.attribution(trace, layer=1, head=0, query="slept", key=key)
-    np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-5)

@@ -53,10 +53,6 @@ def test_sizes_come_from_the_link(open_word_order):
     assert meeting["end"] == pytest.approx(1)
 
 
-def test_a_link_with_an_empty_encoding_shows_the_first(open_word_order):
-    assert pictures(open_word_order(code=""))[0]["symbol"] == "PE"
-
-
 def test_an_odd_rotary_width_is_refused(arrived):
     app = arrived("understand/steps.py?steps_view=order", code="rotary", positions_width=9)
     assert not app.exception
