@@ -22,8 +22,8 @@ def lines(app) -> list[str]:
     return found.splitlines()
 
 
-def captions(app) -> list[str]:
-    return [caption.value for caption in app.main.caption]
+def captions(app) -> str:
+    return " ".join(caption.value for caption in app.main.caption)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,8 +8,9 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.scene.scene import Scene
-from pages._kit import compute, opened_link, uploads
+from pages._kit import compute, uploads
 from pages._server import limits
+from tests.pages.conftest import refused_by_link
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,19 +26,6 @@ def test_the_environment_chooses_the_limits(monkeypatch, value, hosted):
     if value is not None:
         monkeypatch.setenv(limits.HOSTED, value)
     assert limits.current().hosted == hosted
-
-
-def test_limits_of_strangers_are_at_most_those_of_the_owner():
-    for name in (
-        *opened_link.SIZES,
-        "characters",
-        "tokens",
-        "trace_bytes",
-        "trace_flops",
-        "upload_megabytes",
-        "waiting",
-    ):
-        assert getattr(limits.STRANGERS, name) <= getattr(limits.OWN, name), name
 
 
 def test_a_slow_trace_is_refused_for_strangers(hosted):
@@ -62,13 +50,9 @@ def test_a_file_is_accepted_up_to_the_limit_of_the_server(hosted):
 @pytest.mark.slow
 def test_a_link_beyond_the_limits_is_reduced_to_them_and_says_so(hosted, opened_on_random, eye):
     link = {"h": 64, "d_model": 1024, "d_k": 1024, "layers": 16, "text": "old " * 3000}
-    app = opened_on_random(**link)
-    assert not app.exception
-    (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
-    line = line.replace("\\", "").replace("\u2060", "")
+    (line,) = refused_by_link(opened_on_random(**link))
     for name in ("d_model", "d_k", "layers"):
-        most = getattr(limits.STRANGERS, name)
-        assert f"{name} = {link[name]}, but the limit is {most}. " in line
+        assert f"{name} = {link[name]}, but the limit is {getattr(limits.STRANGERS, name)}. " in line
     assert f"the limit is {limits.STRANGERS.characters:,} characters. " in line
     app = opened_on_random(text="old " * 600)
     assert len(eye(app)[1][0]["tokens"]) == compute.max_tokens("random") == limits.STRANGERS.tokens

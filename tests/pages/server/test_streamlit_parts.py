@@ -40,6 +40,13 @@ def test_streamlit_still_has_the_private_parts(bundle):
     assert len(names()) > 12
     missing = [name for name in sorted(names()) if not re.search(rf"{name}(?![A-Za-z])", bundle)]
     assert missing == []
+    kinds = ("primary", "tertiary")  # of buttons, whose names end with them
+    assert "stBaseButton-" in bundle
+    assert [kind for kind in kinds if not re.search(rf"""["'`]{kind}["'`]""", bundle)] == []
+    folder = Path(server_util.__file__).parent
+    server = "".join(file.read_text(encoding="utf-8") for file in folder.rglob("*.py"))
+    assert [path for path in ("_stcore/agent/", "{BASE_ROUTE_CORE}/metrics") if path not in server] == []
+    assert "is_history_navigation" in {field.name for field in fields(ScriptRunContext)}
 
 
 def test_streamlit_still_writes_these_words_by_itself(bundle):
@@ -56,22 +63,6 @@ def test_streamlit_still_writes_these_words_by_itself(bundle):
     }
     assert {name for name, parts in pieces.items() for part in parts if part not in bundle} == set()
     assert {f"streamlit.{name}" for name in words} == {key for key in english if key.startswith("streamlit.")}
-
-
-def test_buttons_still_have_their_names(bundle):
-    assert "stBaseButton-" in bundle  # and the kind
-    for kind in ("primary", "tertiary"):
-        assert re.search(rf"""["'`]{kind}["'`]""", bundle)
-
-
-def test_streamlits_closed_addresses_are_unchanged():
-    folder = Path(server_util.__file__).parent
-    server = "".join(file.read_text(encoding="utf-8") for file in folder.rglob("*.py"))
-    assert [path for path in ("_stcore/agent/", "{BASE_ROUTE_CORE}/metrics") if path not in server] == []
-
-
-def test_a_run_still_knows_whether_it_follows_the_history():
-    assert "is_history_navigation" in {field.name for field in fields(ScriptRunContext)}
 
 
 def test_private_parts_are_used_in_no_other_file():
