@@ -12,48 +12,19 @@ from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
+from tests.parity import tiny as parity
 from tests.sources.tiny import fast
 
 PAGE = "models/real.py"
-COMMON = {"vocab_size": 557, "hidden_size": 60, "pad_token_id": None}
-ATTENTION = {"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 14, "intermediate_size": 52}
-EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
-SIZES = {
-    "Qwen3Next": {
-        **COMMON,
-        **ATTENTION,
-        **EXPERTS,
+# What differs from the tiny models of tests/parity.
+CHANGED = {
+    "qwen3_next": {
         "num_hidden_layers": 4,
         "layer_types": ["linear_attention", "full_attention"] * 2,
-        "linear_num_key_heads": 2,
         "linear_num_value_heads": 4,
-        "linear_key_head_dim": 11,
-        "linear_value_head_dim": 13,
-        "shared_expert_intermediate_size": 28,
     },
-    "DeepseekV32": {
-        **COMMON,
-        "intermediate_size": 40,
-        "moe_intermediate_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 6,
-        "q_lora_rank": 12,
-        "kv_lora_rank": 10,
-        "qk_nope_head_dim": 8,
-        "qk_rope_head_dim": 4,
-        "v_head_dim": 8,
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "n_group": 1,
-        "topk_group": 1,
-        "n_shared_experts": 1,
-        "first_k_dense_replace": 1,
-        "index_n_heads": 2,
-        "index_head_dim": 8,
-        "index_topk": 5,
-    },
-    "Mamba": {**COMMON, "num_hidden_layers": 2, "state_size": 5},
+    "deepseek_v32": {"index_topk": 5},
+    "mamba": {},
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # inside of other people's models
@@ -61,18 +32,17 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # inside of other people's mo
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """`folder("Mamba")`: the path of a folder with a tiny model, made once."""
+    """`folder("mamba")`: the path of a folder with a tiny model, made once."""
     made = {}
 
     def make(name: str) -> str:
         if name not in made:
+            config = parity.config(name)
+            for key, value in {"vocab_size": 557, **CHANGED[name]}.items():
+                setattr(config, key, value)
             torch.manual_seed(3)
-            config = getattr(transformers, f"{name}Config")(**SIZES[name])
-            model = getattr(transformers, f"{name}Model")(config)
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    if parameter.dim() == 2:
-                        parameter.normal_(std=0.2)
+            model = transformers.AutoModel.from_config(config)
+            parity.enliven(model)
             made[name] = str(tmp_path_factory.mktemp(name))
             model.save_pretrained(made[name])
             fast("sentence_piece").save_pretrained(made[name])
@@ -83,7 +53,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def on(opened, folder, no_other_model, monkeypatch):
-    """`on("Mamba")`: the page about a model, opened on that model."""
+    """`on("mamba")`: the page about a model, opened on that model."""
 
     def open_(name: str, page: str = PAGE, **link: object):
         monkeypatch.setenv(model_source.FOLDERS, folder(name))
@@ -101,7 +71,7 @@ def traced(folder, name: str):
 
 @pytest.mark.slow
 def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
-    strip = on("Qwen3Next").get_by_key("place")
+    strip = on("qwen3_next").get_by_key("place")
     linear, full = english("layers.kind_linear"), english("layers.kind_full")
     gated = f"{full}, {english('layers.trait_gated')}"
     assert strip.options == [f"1 {linear}", f"2 {gated}", f"3 {linear}", f"4 {gated}"]
@@ -112,11 +82,11 @@ def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
 def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows(
     on, folder, english, heatmaps, drawn, click
 ):
-    app = on("Qwen3Next")
+    app = on("qwen3_next")
     app.get_by_key("place").set_value(3).run()
     app.number_input(key="mixer_head").set_value(4).run()
     assert not app.exception
-    matrix = traced(folder, "Qwen3Next").mixers[1].mixing(3)
+    matrix = traced(folder, "qwen3_next").mixers[1].mixing(3)
     pictures = heatmaps(app, "mixing")
     shown = pictures["mixing"]["values"]
     assert (shown < 0).any()
@@ -127,11 +97,11 @@ def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows
     click(app, "mixing", {"row": 4, "column": None})
     assert {picture["row"] for picture in heatmaps(app, "mixing").values()} == {4}
     app.get_by_key("place").set_value(2).run()
-    assert drawn(app, "gate").shape == (len(matrix), 14)
+    assert drawn(app, "gate").shape == (len(matrix), parity.config("qwen3_next").head_dim)
 
 
 def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
-    app = on("Qwen3Next")
+    app = on("qwen3_next")
     app.get_by_key("place").set_value(2).run()
     assert app.session_state.focus.layer == 1
     app.session_state.focus = Focus(layer=2)
@@ -144,13 +114,13 @@ def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     app.run()
     assert app.get_by_key("place").value == 2
     assert "place" not in app.query_params
-    assert on("Qwen3Next", place=3).get_by_key("place").value == 3  # as the link says
+    assert on("qwen3_next", place=3).get_by_key("place").value == 3  # as the link says
 
 
 def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights(on, said, place):
-    app = on("Qwen3Next", "see/heads.py")
+    app = on("qwen3_next", "see/heads.py")
     strip = app.get_by_key("place")
-    assert strip.options == on("Qwen3Next").get_by_key("place").options
+    assert strip.options == on("qwen3_next").get_by_key("place").options
     strip.set_value(2).run()
     assert place(app)[:2] == (0, 0)
     assert not app.get("page_link")[:-2]  # the last two lead on to other pages
@@ -163,21 +133,21 @@ def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights
 
 @pytest.mark.slow
 def test_a_model_without_attention_has_a_page_and_others_explain(on, said, english):
-    app = on("Mamba")
+    app = on("mamba")
     assert app.get_by_key("place").options == [f"{n} {english('layers.kind_linear')}" for n in (1, 2)]
     assert app.number_input(key="mixer_head").max > 6
-    hybrid = on("Qwen3Next", "see/heads.py")
+    hybrid = on("qwen3_next", "see/heads.py")
     assert english("real.mixers", count=2, rules="gated delta rule") in said(hybrid)
-    heads = on("Mamba", "see/heads.py")
+    heads = on("mamba", "see/heads.py")
     assert any("No layer of this model has attention weights" in text for text in said(heads))
 
 
 @pytest.mark.slow
 def test_an_index_has_three_pictures_and_its_share_of_the_weight(on, folder, heatmaps, english, said):
-    app = on("DeepseekV32", layer=2, head=3, token=9)
+    app = on("deepseek_v32", layer=2, head=3, token=9)
     latent = english("layers.trait_latent")
     assert app.get_by_key("place").options[1] == f"2 {english('layers.kind_index', size=5)}, {latent}"
-    layer = traced(folder, "DeepseekV32").layers[1]
+    layer = traced(folder, "deepseek_v32").layers[1]
     chosen = layer.index.chosen[0]
     shown = {name: picture["values"] for name, picture in heatmaps(app, "index").items()}
     np.testing.assert_array_equal(shown["chosen"], chosen)
