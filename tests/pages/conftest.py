@@ -34,6 +34,21 @@ ADDRESSES = {"understand/what_if.py": "what-if", "models/real.py": "model"}  # o
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_run_fails():
+    """Every run of a page in these tests, first or after an act, ends without an exception."""
+    run = AppTest._run
+
+    def checked(app: AppTest, *arguments: object, **named: object) -> AppTest:
+        run(app, *arguments, **named)
+        assert not app.exception
+        return app
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AppTest, "_run", checked)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _begun_once():
     """Share between all runs, as a server does, what Streamlit's tester repeats for each, half of its work.
 
@@ -119,12 +134,6 @@ def opened_on_random():
 
 
 @pytest.fixture
-def arrived():
-    """`arrived("learn/train.py", h=2)`: a page in its frame that is the first one sees of the app."""
-    return lambda page, **link: run(FRAME, link, page)
-
-
-@pytest.fixture
 def alone():
     """`alone("pages/…")`: a page without the frame, and so without controls."""
     return lambda file: run(file, {})
@@ -132,14 +141,8 @@ def alone():
 
 @pytest.fixture
 def opened_on():
-    """`opened_on("learn/train.py", "fold", h=2)`: a page in its frame, opened by a link, no failure."""
-
-    def open_(page: str, *folds: str, **link: object) -> AppTest:
-        app = run(FRAME, link, page, folds)
-        assert not app.exception
-        return app
-
-    return open_
+    """`opened_on("learn/train.py", "fold", h=2)`: a page in its frame, opened by a link."""
+    return lambda page, *folds, **link: run(FRAME, link, page, folds)
 
 
 @pytest.fixture(scope="session")

@@ -111,13 +111,13 @@ class OpenedCase:
 
 
 @pytest.fixture
-def opened(arrived, heatmaps):
+def opened(opened_on, heatmaps):
     """`opened("masks")`: what the link of a case opens."""
 
     def open_(name: str) -> OpenedCase:
         path, query, section = urlsplit(CASES[name].address)[2:]
-        app = arrived(FILES[path.removeprefix("./") or HOME], **dict(parse_qsl(query)))
-        assert not [*app.exception, *app.error]
+        app = opened_on(FILES[path.removeprefix("./") or HOME], **dict(parse_qsl(query)))
+        assert not app.error
         return OpenedCase(app, lambda key: heatmaps(app, key), section, t(f"case.{name}.notice"))
 
     return open_
@@ -344,9 +344,8 @@ def test_no_link_names_a_default():
         ] == []
 
 
-def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(arrived, english):
-    app = arrived("learn/cases.py")
-    assert not app.exception
+def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(opened_on, english):
+    app = opened_on("learn/cases.py")
     links = re.findall(r"\]\((\./[^)]*)\)", " ".join(one.value for one in app.main.header))
     assert len(links) == len(CASES)
     for address, case in zip(links, CASES.values(), strict=True):
@@ -357,9 +356,9 @@ def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(arrived, eng
     assert len({*pictures}) == len(CASES)
 
 
-def test_the_pictures_are_in_the_language_of_the_page_whoever_opened_it_first(arrived):
+def test_the_pictures_are_in_the_language_of_the_page_whoever_opened_it_first(opened_on):
     for language in ("zh", "en"):
-        bodies = [html.body for html in arrived("learn/cases.py", lang=language).main.get("html")]
+        bodies = [html.body for html in opened_on("learn/cases.py", lang=language).main.get("html")]
         pictures = [body for body in bodies if "<img" in body]
         for name, word in (("widths", "输出"), ("pronoun", "动物")):
             body = pictures[CASES[name].number - 1]
@@ -401,9 +400,9 @@ def test_a_picture_has_the_numbers_of_its_scene():
     assert len(both) == 2 * layer.result().size
 
 
-def test_the_page_names_its_case_and_links_to_the_neighbours(arrived, component, english):
+def test_the_page_names_its_case_and_links_to_the_neighbours(opened_on, component, english):
     case = CASES["relations"]
-    app = arrived(FILES[HOME], case=11, **parts(case.link).values)
+    app = opened_on(FILES[HOME], case=11, **parts(case.link).values)
     said = component(app, "case")
     assert said["place"] == "Case 11 of 17"
     assert "".join(said["title"]) == english("case.relations.title")
@@ -414,7 +413,7 @@ def test_the_page_names_its_case_and_links_to_the_neighbours(arrived, component,
 
 
 @pytest.mark.parametrize(("number", "beside"), [(1, ["next"]), (17, ["previous"])])
-def test_the_first_case_has_none_before_it_and_the_last_none_after_it(arrived, component, number, beside):
-    app = arrived("understand/cost.py", case=number)
+def test_the_first_case_has_none_before_it_and_the_last_none_after_it(opened_on, component, number, beside):
+    app = opened_on("understand/cost.py", case=number)
     ways = {"previous": "‹ previous", "next": "next ›"}
     assert [one["text"] for one in component(app, "case")["beside"]] == [ways[name] for name in beside]

@@ -1,6 +1,7 @@
 """The page Embeddings: the vectors of the weights in use, and sentences about computed facts only."""
 
 import json
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -46,16 +47,8 @@ def written_words(app, key: str = "words_map", *, small: bool = False) -> set[st
 
 
 @pytest.fixture
-def open_embeddings(opened):
-    """`open_embeddings(h=8, …)`: the page in its frame, opened by a link."""
-
-    def open_(**link):
-        app = opened(**link)
-        app.switch_page("understand/embeddings.py").run()
-        assert not app.exception
-        return app
-
-    return open_
+def open_embeddings(opened_on):
+    return partial(opened_on, "understand/embeddings.py")
 
 
 def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_them(open_embeddings, vectors):
@@ -75,7 +68,6 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
 
 def test_other_classes_make_another_map(open_embeddings):
     app = open_embeddings(classes="cue")
-    assert not app.exception
     found, kinds = points(app), lexicon().kinds
     assert {word for word in found if kinds[word] == "cue"} == {
         w for w, kind in kinds.items() if kind == "cue"
@@ -191,6 +183,5 @@ def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):
     app = open_embeddings(text="The animal was tired.")
     before = compute.caches["results"].bytes
     app.text_area("text").set_value("The street was wide.").run()
-    assert not app.exception
     _, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
     assert 0 < compute.caches["results"].bytes - before < matrix.nbytes / 2

@@ -110,19 +110,17 @@ def test_a_number_beyond_a_limit_of_the_server_becomes_the_nearest_that_works(
     shows(app.run(), expected(d_model=d_model, h=12))
 
 
-def test_a_new_second_sentence_resets_the_focus(arrived, component):
-    app = arrived("see/heads.py", sentence=2, token="wide")
-    assert not app.exception
+def test_a_new_second_sentence_resets_the_focus(opened_on, component):
+    app = opened_on("see/heads.py", sentence=2, token="wide")
     focus = component(app, "address")["focus"]
     assert (focus["sentence"], focus["token"], focus["head"]) == ("2", "wide", "1")
     app.text_area(key="text").set_value("The dog saw it.").run()
-    assert not app.exception
     assert component(app, "address")["focus"]["sentence"] == "1"
-    app = arrived("see/heads.py", sentence=2, token="wide")
+    app = opened_on("see/heads.py", sentence=2, token="wide")
     app.text_area(key="twin").set_value("The dog saw it.").run()
     focus = component(app, "address")["focus"]
     assert (focus["sentence"], focus["token"]) == ("1", "it")
-    app = arrived("see/heads.py", token="tired")
+    app = opened_on("see/heads.py", token="tired")
     app.text_area(key="twin").set_value("The dog saw it.").run()
     assert component(app, "address")["focus"]["token"] == "tired"
 
@@ -147,7 +145,6 @@ def test_any_text_is_shown_as_it_was_typed_on_every_page(opened, said, tokens, t
     assert tokens(app) == [[*labels], [*mha.words(text[::-1]).labels]]
     for page in ("see/heads.py", STEPS, TOKEN):
         app.switch_page(page).run()
-        assert not app.exception
         assert not app.error
         assert app.text_area(key="text").value == text
         # Of the marks that make text something else, our own words use none of these.
@@ -161,7 +158,6 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
     app = opened()
     app.text_area(key="text").set_value("my own words").run()
     app.number_input(key="d_model").set_value(30).run()
-    assert not app.exception
     [error] = app.error
     assert error.value == literal(
         "d_model 30 cannot be split into 4 heads; 28 or 32 can. With d_model 30, 3 or 5 heads work."
@@ -203,7 +199,6 @@ def test_a_value_beyond_the_largest_is_not_offered_and_the_largest_is_named(
 def test_a_refusal_is_shown_on_every_page(opened, offers):
     app = opened(d_model=30)
     app.switch_page(STEPS).run()
-    assert not app.exception
     assert len(app.error) == 1
     offers(app)[0].click().run()
     assert not app.error
@@ -260,7 +255,6 @@ def test_similar_settings_are_distinguished():
 )
 def test_an_invalid_value_of_a_link_is_reported_with_its_replacement(opened, link, said):
     app = opened(**link)
-    assert not app.exception
     (line,) = refused_by_link(app)
     assert said in line
     app.run()
@@ -304,9 +298,8 @@ def test_what_replaces_an_invalid_value_is_what_its_control_says(opened):
         ("learn/cases.py", {"kind": ["w", "zzz"]}, "kind = w,zzz, which is not possible. Using zzz."),
     ],
 )
-def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(arrived, page, link, said):
-    app = arrived(page, head=77, lang="en", **link)
-    assert not app.exception
+def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(opened_on, page, link, said):
+    app = opened_on(page, head=77, lang="en", **link)
     (line,) = refused_by_link(app)
     assert said in line
     assert page in WITHOUT_HEADS or "head = 77, which is not possible. Using 4." in line
@@ -327,9 +320,8 @@ def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(arrived
         "understand/embeddings.py",
     ],
 )
-def test_an_empty_page_keeps_its_heading(arrived, page, link):
-    app = arrived(page, **link)
-    assert not app.exception
+def test_an_empty_page_keeps_its_heading(opened_on, page, link):
+    app = opened_on(page, **link)
     assert len(app.title) == 1
 
 
@@ -344,16 +336,16 @@ def test_an_empty_page_keeps_its_heading(arrived, page, link):
         ("", "a:b"),
     ],
 )
-def test_an_invalid_revision_is_reported_and_not_used(arrived, model, revision):
-    app = arrived("see/heads.py", source="model", model=model, revision=revision, lang="en")
+def test_an_invalid_revision_is_reported_and_not_used(opened_on, model, revision):
+    app = opened_on("see/heads.py", source="model", model=model, revision=revision, lang="en")
     (line,) = refused_by_link(app)
     assert line == f"The link says revision = {revision[:40]}, which is not possible. Using none."
     assert model_source.revision_of(Scene(source="model", model=model or None, revision=revision)) is None
 
 
 @pytest.mark.parametrize("revision", ["zzz", "refs/pr/3", "v1.0", "e" * 40])
-def test_a_revision_of_the_hub_is_named_before_it_is_fetched(arrived, revision):
-    app = arrived("see/heads.py", source="model", model="gpt2", revision=revision, lang="en")
+def test_a_revision_of_the_hub_is_named_before_it_is_fetched(opened_on, revision):
+    app = opened_on("see/heads.py", source="model", model="gpt2", revision=revision, lang="en")
     assert not refused_by_link(app)
     (offer,) = (info.value.replace("\\", "").replace("\u2060", "") for info in app.info)
     assert offer.startswith(f"gpt2 at revision {revision} is not on this machine.")
@@ -401,13 +393,12 @@ FILES = {
     ("weights", "said"), [("2", "older_weights"), ("4", "other_weights"), ("x", "other_weights")]
 )
 def test_a_link_to_a_head_of_other_weights_opens_a_head_with_an_answer(
-    arrived, component, english, monkeypatch, weights, said
+    opened_on, component, english, monkeypatch, weights, said
 ):
     monkeypatch.setattr(checkpoints, "edition", lambda: 3)
     text = "The dog slept because it was hungry."
     link = {"text": text, "h": 8, "token": "slept", "layer": 1, "head": 99, "heads": "2,99"}
-    app = arrived("see/heads.py", lang="en", weights=weights, **link)
-    assert not app.exception
+    app = opened_on("see/heads.py", lang="en", weights=weights, **link)
     assert english(f"link.{said}") in [caption.value for caption in app.caption]
     trace = mha.trace(text, source="mini", h=8)
     expected = focus_on_answer(Focus(token="slept"), trace, position(trace.tokens, "slept"))
@@ -419,12 +410,13 @@ def test_a_link_to_a_head_of_other_weights_opens_a_head_with_an_answer(
     assert "link" not in " ".join(caption.value for caption in app.caption)
 
 
-def test_a_link_to_changes_in_heads_of_other_weights_keeps_only_other_changes(arrived, english, monkeypatch):
+def test_a_link_to_changes_in_heads_of_other_weights_keeps_only_other_changes(
+    opened_on, english, monkeypatch
+):
     monkeypatch.setattr(checkpoints, "edition", lambda: 3)
     edits = "cut,from=9,to=3;off,layer=2,head=2"
-    app = arrived("understand/what_if.py", lang="en", edits=edits, against="head:3", weights=2)
+    app = opened_on("understand/what_if.py", lang="en", edits=edits, against="head:3", weights=2)
     for _ in range(2):
-        assert not app.exception
         assert app.query_params["edits"] == "cut,from=9,to=3"
         assert "against" not in app.query_params
         app.run()
@@ -441,7 +433,7 @@ OWN_CONTROLS = {
 
 
 @pytest.mark.slow
-def test_every_field_of_a_page_is_part_of_a_scene(arrived):
+def test_every_field_of_a_page_is_part_of_a_scene(opened_on):
     assert FILES.keys() == PAGES.keys()
     views = {"steps": {"operation", "steps_view"}, "train": {"train_view"}}  # whose control is not bound
     acts = {"lessons": {*PAGES["lessons"]}}  # on pictures, which write the link
@@ -449,6 +441,6 @@ def test_every_field_of_a_page_is_part_of_a_scene(arrived):
     for page, file in FILES.items():
         bound = set()
         for link in OWN_CONTROLS.get(file, ({},)):
-            drawn = [getattr(one, "proto", None) for one in arrived(file, **link)]
+            drawn = [getattr(one, "proto", None) for one in opened_on(file, **link)]
             bound |= {getattr(proto, "query_param_key", "") for proto in drawn}
         assert bound - {"", "lang", *CONTROLS} == {*PAGES[page]} - elsewhere.get(page, set()), page

@@ -141,7 +141,6 @@ def test_a_size_and_a_score_are_said_and_shown_in_the_matrices_that_have_them(
     lesson_, screen, answer, matrices, own, opened_on, component, act
 ):
     app = act(opened_on(PAGE, lesson=lesson_, screen=screen), do="lock", answer=answer)
-    assert not app.exception
     assert told(component, app)[1] == own
     assert [one["name"] for one in component(app, "lesson_view")["matrices"]] == matrices
     app = act(opened_on(PAGE, lesson=lesson_, screen=screen, projector=1), do="lock", answer=answer)
@@ -173,7 +172,6 @@ def test_a_locked_answer_is_run_and_stands_in_the_link(kind, lesson, component, 
     marks = {right: "lessons.right", wrong: "lessons.other"}
     for answer in filter(None, (right, wrong)):
         app = act(lesson(NUMBERS[kind]), do="lock", answer=answer)
-        assert not app.exception
         assert answers.read(link(app)) == {NUMBERS[kind]: answer}
         reveal = component(app, "lesson_reveal")
         assert reveal["mark"] == ("" if kind == "why" else english(marks[answer]))

@@ -43,6 +43,7 @@ PAGES = (
     "learn/train.py?train_view=heads",
     "learn/cases.py",
 )
+WHAT_IF = "understand/what_if.py"
 pytestmark = pytest.mark.usefixtures("no_other_model")
 
 
@@ -57,14 +58,12 @@ def given(folder, monkeypatch):
 
 
 @pytest.fixture
-def on_model(opened, folder, given):
-    """`on_model("bert", head=2)`: the app on a tiny model, opened by a link."""
+def on_model(opened_on, folder, given):
+    """`on_model("bert", head=2)`: the page Heads, or another, on a tiny model, opened by a link."""
 
-    def open_(family: str, **link):
+    def open_(family: str, page: str = "see/heads.py", **link):
         given(family)
-        app = opened(source="model", model=folder(family), **link)
-        assert not app.exception
-        return app
+        return opened_on(page, source="model", model=folder(family), **link)
 
     return open_
 
@@ -103,7 +102,6 @@ def test_every_page_works_with_every_kind_of_model(on_model, family):
     app = on_model(family)
     for page in PAGES:
         go_to(app, page)
-        assert not app.exception, page
         assert not app.error, page
 
 
@@ -134,7 +132,6 @@ def test_a_score_of_a_real_model_is_split_by_its_writers(opened, given, folder, 
     whole = huggingface.follow(model, Scene.text, target="The street.")
     for kind, number in {"encoder": 1, "decoder": 4, "cross": 5}.items():
         app = opened("why", kind=kind, **two, **link | {"token": 2})
-        assert not app.exception
         why = mha.attribution(whole, layer=number, head=2, query=1, key=1, source=model).largest(12)
         drawn = heatmaps(app, "why-terms")["why"]
         np.testing.assert_allclose(drawn["values"], why.terms, atol=1e-4)
@@ -144,9 +141,7 @@ def test_a_score_of_a_real_model_is_split_by_its_writers(opened, given, folder, 
 
 
 def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):
-    app = on_model("t5", target="The street.", kind="cross", edits="cut,layer=2,from=1,to=1")
-    app.switch_page("understand/what_if.py").run()
-    assert not app.exception
+    app = on_model("t5", WHAT_IF, target="The street.", kind="cross", edits="cut,layer=2,from=1,to=1")
     assert not app.error
     cut = [edits.Hide(kind="cross", layer=1, rows=0, keys=0)]
     model = huggingface.load(folder("t5"))
@@ -162,7 +157,6 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     assert np.isfinite(reached["values"][1]).tolist() == [True] + [False] * (len(reached["columns"]) - 1)
     app.toggle(key="ask_model").set_value(True).run()
     app.button(key="measure_effects").click().run()
-    assert not app.exception
     answered = huggingface.follow(model, Scene.text, target="The street.", answers=True, edits=cut)
     frame = mha.effects(answered, source=model)
     drawn = heatmaps(app, "what-if-effects")["effect"]
@@ -176,8 +170,7 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
 
 def test_a_change_in_one_kind_of_attention_affects_the_others(on_model, heatmaps):
     """Cross layers keep a row to itself; the decoder's own layers carry it to later tokens."""
-    app = on_model("t5", target="The street.", kind="cross", edits="cut,layer=1,from=2,to=1")
-    app.switch_page("understand/what_if.py").run()
+    app = on_model("t5", WHAT_IF, target="The street.", kind="cross", edits="cut,layer=1,from=2,to=1")
     first, second = np.isfinite(heatmaps(app, "what-if-reached")["reached"]["values"])
     assert first.tolist() == [False, True] + [False] * (len(first) - 2)
     assert second.tolist() == [False] + [True] * (len(second) - 1)
@@ -188,9 +181,7 @@ def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, fo
     swapped = Scene.text.replace("animal", "x").replace("street", "animal").replace("x", "street")
     before, after = (huggingface.follow(model, text, answers=True) for text in (Scene.text, swapped))
     animal, street = (before.tokens.pieces.index(piece) for piece in ("an", "street"))
-    app = on_model("gpt2", ask_model="true", edits=f"swap,from={animal + 1},to={street + 1}")
-    app.switch_page("understand/what_if.py").run()
-    assert not app.exception
+    app = on_model("gpt2", WHAT_IF, ask_model="true", edits=f"swap,from={animal + 1},to={street + 1}")
     words = swaps.places(before.tokens)
     pieces = next(place.tokens for place in words if swaps.word(before.tokens, place) == "animal")
     partners = [*range(animal), street, *range(pieces[-1] + 1, street), *pieces]
@@ -211,9 +202,7 @@ def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, fo
 
 def test_differently_split_pieces_are_not_compared(on_model, folder, english, heatmaps):
     """The first word has no space before it: elsewhere it is split differently."""
-    app = on_model("gpt2", ask_model="true", edits="swap,from=1,to=2")
-    app.switch_page("understand/what_if.py").run()
-    assert not app.exception
+    app = on_model("gpt2", WHAT_IF, ask_model="true", edits="swap,from=1,to=2")
     assert english("what_if.unpaired") in [one.value for one in app.caption]
     assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
     assert [*app.dataframe[0].value] == ["word", "after"]
@@ -228,7 +217,6 @@ def test_answers_of_a_model_are_below_the_sentences(on_model, folder, eye, engli
     app = on_model("gpt2")
     assert eye(app)[0]["answers"] == [[], []]
     app.toggle(key="ask_model").set_value(True).run()
-    assert not app.exception
     assert app.query_params["ask_model"] == "true"
     model = huggingface.load(folder("gpt2"), answers=True)
     for said, text in zip(eye(app)[0]["answers"], (Scene.text, Scene.twin), strict=True):
@@ -264,8 +252,7 @@ def test_a_long_text_of_a_model_and_the_writers_of_a_score_wait_for_their_turn(o
 
 
 def test_effects_of_a_models_heads_wait_for_their_turn(on_model, monkeypatch):
-    app = on_model("t5", target="The street.", ask_model="true")
-    app.switch_page("understand/what_if.py").run()
+    app = on_model("t5", WHAT_IF, target="The street.", ask_model="true")
     seen, effects = [], changed_answers.effects
 
     def in_turn(*given, **more):
@@ -274,13 +261,11 @@ def test_effects_of_a_models_heads_wait_for_their_turn(on_model, monkeypatch):
 
     monkeypatch.setattr(changed_answers, "effects", in_turn)
     app.button(key="measure_effects").click().run()
-    assert not app.exception
     assert seen == [1]
 
 
 def test_without_a_model_the_page_says_what_to_install_and_type(opened, english):
     app = opened(source="model")
-    assert not app.exception
     assert english("real.none") in infos(app)
     assert files.INSTALL_PACKAGE in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
@@ -325,7 +310,6 @@ def test_the_beginning_of_a_text_beyond_the_limit_is_used_on_all_pages(
     given("gpt2")
     link = {"source": "model", "model": folder("gpt2"), "text": "a bird " * 60, "ask_model": "true"}
     app = opened("why", **link, twin="a cat " * 60, layer=2, head=1, token=3)
-    assert not app.exception
     assert infos(app) == []
     assert any("first 97 tokens" in caption.value for caption in app.caption)
     assert app.text_area(key="text").value == link["text"]
@@ -346,7 +330,6 @@ def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, en
     app.query_params["source"], app.query_params["model"] = "model", name
     app.session_state["model_stopped"] = ModelKey(name)
     app.run()
-    assert not app.exception
     assert any("You stopped loading" in info for info in infos(app))
     assert model_source.loaded().find(ModelKey(name)) is None
     app.button(key="fetch_model").click().run()
@@ -416,11 +399,11 @@ def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
 @pytest.mark.parametrize(
     "page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/steps.py?steps_view=layers"]
 )
-def test_a_link_with_answers_opens_on_a_page_without_them(given, folder, arrived, monkeypatch, page):
+def test_a_link_with_answers_opens_on_a_page_without_them(given, folder, opened_on, monkeypatch, page):
     given("gpt2")
     model_source.loaded.clear()
-    app = arrived(page, source="model", model=folder("gpt2"), ask_model="true")
-    assert not [*app.exception, *app.error]
+    app = opened_on(page, source="model", model=folder("gpt2"), ask_model="true")
+    assert not app.error
     assert app.query_params["ask_model"] == "true"  # for the next page
     app.switch_page("see/heads.py").run()
     assert app.toggle(key="ask_model").value
@@ -484,20 +467,20 @@ def navigation(monkeypatch):
 
 @pytest.mark.parametrize("library", [True, False])
 def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_says_so(
-    opened, arrived, navigation, monkeypatch, english, library
+    opened, opened_on, navigation, monkeypatch, english, library
 ):
     monkeypatch.setattr(model_source, "library", lambda: library)
     for hosted in ("0", "1"):
         monkeypatch.setenv(limits.HOSTED, hosted)
-        app = arrived("understand/cost.py")
+        app = opened_on("understand/cost.py")
         links = [link.proto.page for link in app.get("page_link")]
         assert ("real.py" in navigation, "model" in links) == (hosted == "0", hosted == "0")
     options = opened().selectbox(key="shown_source").options
     assert (len(navigation), english("source.model") in options) == (11, False)
     for link in ({}, {"source": "model"}, {"source": "model", "model": "openai-community/gpt2"}):
-        app = arrived("models/real.py", **link)
+        app = opened_on("models/real.py", **link)
         assert [words.value for words in app.info] == [english("real.none_hosted")]
-        assert not [*app.exception, *app.error, *app.code, *app.dataframe, *app.header]
+        assert not [*app.error, *app.code, *app.dataframe, *app.header]
         ways = [*app.get("page_link"), *(button for button in app.button if button.key.startswith("use_"))]
         assert len(ways) == (2 if link else 1)
     app.button(key="use_mini").click().run()
@@ -515,17 +498,17 @@ def packaged(folder, monkeypatch):
 
 @pytest.mark.parametrize("hosted", ["1", "0"])
 def test_a_first_visit_of_the_page_opens_the_packaged_model(
-    packaged, arrived, navigation, monkeypatch, hosted
+    packaged, opened_on, navigation, monkeypatch, hosted
 ):
     monkeypatch.setenv(limits.HOSTED, hosted)
-    app = arrived("models/real.py")
-    assert not [*app.exception, *app.error, *app.info]
+    app = opened_on("models/real.py")
+    assert not [*app.error, *app.info]
     assert "real.py" in navigation
     assert app.header[0].value == literal(files.PACKAGE)
     assert app.selectbox(key="shown_source").value == app.query_params["source"] == "model"
-    app = arrived("models/real.py", source="random")  # a link that names another source keeps it
+    app = opened_on("models/real.py", source="random")  # a link that names another source keeps it
     assert app.selectbox(key="shown_source").value == "random"
-    app = arrived("see/heads.py")
+    app = opened_on("see/heads.py")
     app.switch_page("models/real.py").run()  # and so does a visit that has looked at another
     assert app.selectbox(key="shown_source").value == "mini"
     app.button(key="take_model").click().run()
@@ -548,7 +531,7 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
     assert english("unknown.line") in said(app)
     app.button(key="read_with_package").click().run()
     assert place(app)[:2] == (1, 2)
-    assert not [*app.exception, *app.error]
+    assert not app.error
     assert tokens(app) == [list(trace_of_family("bert", folder, UNKNOWN).tokens.labels)]
     assert app.selectbox(key="model").value == files.PACKAGE
     assert "read_with_package" not in keys(app)
@@ -583,7 +566,6 @@ def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, 
     app = opened(text=UNKNOWN, twin=UNKNOWN, source=source)
     for page in PAGES:
         go_to(app, page)
-        assert not app.exception, page
         texts = [*said(app), *infos(app), *(code.value for code in app.code)]
         assert not re.search(r"\binstall", " ".join(texts)), page
 
@@ -595,7 +577,6 @@ def test_choosing_a_model_downloads_nothing_unasked(opened_on, english):
     button = app.button(key=f"model_{chosen}")
     assert button.label == literal(names[chosen])
     button.click().run()
-    assert not app.exception
     assert app.selectbox(key="shown_source").value == "model"
     assert app.selectbox(key="model").value == names[chosen]
     assert app.button(key="fetch_model")
@@ -618,11 +599,9 @@ def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_els
 
 @pytest.mark.slow
 def test_steps_say_why_some_are_left_out(on_model, english):
-    app = on_model("deepseek_v3")
-    app.switch_page("understand/steps.py").run()
+    app = on_model("deepseek_v3", "understand/steps.py")
     assert any(english("real.no_start") in info for info in infos(app))
-    app = on_model("bert")
-    app.switch_page("understand/steps.py").run()
+    app = on_model("bert", "understand/steps.py")
     assert not app.info
     assert len([head for head in app.header if head.value[:1].isdigit()]) == 9
 
@@ -669,8 +648,7 @@ def test_for_a_model_with_weights_only_they_are_drawn(on_model, folder, english,
 
 @pytest.mark.slow
 def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said):
-    app = on_model("llama")
-    app.switch_page("models/real.py").run()
+    app = on_model("llama", "models/real.py")
     words = said(app)
     entry = model_source.loaded().find(ModelKey(folder("llama")))
     assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
@@ -724,12 +702,11 @@ def test_a_failure_in_half_precision_offers_float32(on_model, folder, monkeypatc
     assert tokens(app)[0]
 
 
-def test_two_models_on_one_sentence_are_compared_word_by_word(arrived, folder, given, heatmaps):
+def test_two_models_on_one_sentence_are_compared_word_by_word(opened_on, folder, given, heatmaps):
     given("bert", "gpt2")
     link = {"source": "model", "model": folder("bert"), "against": f"model:{folder('gpt2')}"}
     link |= {"layer": 1, "head": 1}
-    app = arrived("see/compare.py", **link)
-    assert not app.exception
+    app = opened_on("see/compare.py", **link)
     assert not app.error
     first, second = (trace_of_family(family, folder).layers[0] for family in ("bert", "gpt2"))
     compared = comparison.compare(first, second, heads=(0, 0))
@@ -737,8 +714,7 @@ def test_two_models_on_one_sentence_are_compared_word_by_word(arrived, folder, g
     np.testing.assert_allclose(drawn["first"]["values"], compared.first, atol=1e-6)
     np.testing.assert_allclose(np.nan_to_num(drawn["second"]["values"]), compared.second, atol=1e-6)
     assert list(drawn["first"]["rows"]) == list(compared.first.index)
-    app = arrived(
+    app = opened_on(
         "see/compare.py", against=f"model:{folder('gpt2')}", text=Scene.text
     )  # beside a small model
-    assert not app.exception
     assert heatmaps(app, "compare-words")["second"]["values"].shape[0] >= 10

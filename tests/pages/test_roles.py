@@ -23,7 +23,6 @@ def table_with(app, column: str):
 @pytest.mark.parametrize("layer", [1, 2])
 def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, layer):
     app = opened("measurements", layer=layer, h=2)  # without an atlas
-    assert not app.exception
     plan = mini.find("en", "glass-box", 2, 64)
     table = roles.shipped(plan)
     named = roles.labels(table)
@@ -87,7 +86,6 @@ def test_similarity_of_a_long_text_uses_some_of_its_rows(opened, english, drawn,
     monkeypatch.setattr(measurements, "MAX_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
     app = opened("likeness", source="random", text=words, twin="", h=3, d_model=12)
-    assert not app.exception
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
     alike = patterns.similarity(trace.layers[0], max_rows=measurements.MIN_ROWS).to_numpy()
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))

@@ -86,7 +86,6 @@ def test_a_language_without_examples_begins_with_the_english_ones(opened, monkey
     """As one that somebody begins to translate into."""
     monkeypatch.setattr("pages._kit.controls.EXAMPLES", {"en": EXAMPLES})
     app = opened("examples", lang="zh")
-    assert not app.exception
     assert typed_sentences(app) == (EXAMPLES[0]["text"], EXAMPLES[0]["twin"])
     offered = [button.label for button in app.button if str(button.key).startswith("example_")]
     assert offered == [example["text"] for example in EXAMPLES]
@@ -126,7 +125,6 @@ PAGES = ("see/token.py", "understand/steps.py", "understand/steps.py?steps_view=
 @pytest.mark.parametrize("text", UNKNOWN_WORDS.values(), ids=UNKNOWN_WORDS)
 def test_any_words_are_read_by_the_trained_model(opened, said, eye, english, text):
     app = opened(text=text, twin="")
-    assert not app.exception
     assert not app.error
     assert typed_sentences(app)[0] == text
     header, [panel] = eye(app)
@@ -147,7 +145,6 @@ def test_one_line_explains_dotted_words_on_every_page(opened, english):
     assert page_text(app).count(english("unknown.line")) == 1
     for page in PAGES:
         go_to(app, page)
-        assert not app.exception
         assert page_text(app).count(english("unknown.line")) == 1
     assert english("unknown.line") not in page_text(opened())
 
@@ -210,7 +207,6 @@ def test_a_long_text_is_read_in_parts(opened, tokens, english, word):
 
 def test_a_second_sentence_that_is_long_is_read_in_parts_too(opened, english, tokens):
     app = opened(twin=STORY)
-    assert not app.exception
     assert tokens(app)[1][2] == "dog"
     app.selectbox(key="part_twin").select_index(1).run()
     assert typed_sentences(app)[0] == TYPED
@@ -239,7 +235,6 @@ def hide(click, move):
     def send(app, word: int, panel: int = 0, **chosen: int):
         move(app, token=word + 1, sentence=panel + 1, **chosen)
         app = click(app, "head_view", {"panel": panel, "word": word}, "hidden")
-        assert not app.exception
         assert not app.error
         return app
 
@@ -394,7 +389,6 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, n
     example = EXAMPLES[number]
     app = opened()
     app.button(key=f"example_{number}").click().run()
-    assert not app.exception
     assert not app.error
     assert not app.warning
     assert typed_sentences(app) == (example["text"], example.get("twin", ""))
@@ -425,7 +419,6 @@ def test_without_a_model_of_this_size_the_nearest_is_shown_with_three_offers(
     opened, eye, english, asked, nearest, buttons
 ):
     app = opened(**asked)
-    assert not app.exception
     assert not app.error
     h, d_model = nearest
     sizes = zip(("h", "d_model"), nearest, strict=True)
@@ -536,7 +529,6 @@ def test_the_source_in_the_link_has_its_short_name(opened, english):
 )
 def test_a_link_sets_what_it_names(opened, shows, link):
     app = opened("advanced", **link)
-    assert not app.exception
     assert not app.error
     scene = Scene(**{key: value for key, value in link.items() if key in CONTROLS}, focus=Focus.of_link(link))
     assert app.selectbox(key="shown_source").value == scene.source

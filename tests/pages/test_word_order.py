@@ -15,10 +15,10 @@ def pictures(app) -> list[dict]:
 
 
 @pytest.fixture
-def open_word_order(arrived):
+def open_word_order(opened_on):
     def open_(**link):
-        app = arrived("understand/steps.py?steps_view=order", **link)
-        assert not [*app.exception, *app.error]
+        app = opened_on("understand/steps.py?steps_view=order", **link)
+        assert not app.error
         return app
 
     return open_
@@ -53,9 +53,8 @@ def test_sizes_come_from_the_link(open_word_order):
     assert meeting["end"] == pytest.approx(1)
 
 
-def test_an_odd_rotary_width_is_refused(arrived):
-    app = arrived("understand/steps.py?steps_view=order", code="rotary", positions_width=9)
-    assert not app.exception
+def test_an_odd_rotary_width_is_refused(opened_on):
+    app = opened_on("understand/steps.py?steps_view=order", code="rotary", positions_width=9)
     assert "must be even" in app.error[0].value.replace("\\", "")
 
 
