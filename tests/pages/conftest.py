@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-import torch
 from streamlit.components.v2 import manifest_scanner
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
@@ -115,6 +114,11 @@ def refused_by_link(app: AppTest) -> list[str]:
     return [line.replace("\\", "").replace("\u2060", "") for line in said]
 
 
+def sent(app: AppTest, key: str) -> dict:
+    """The input of one of our components, as JSON."""
+    return json.loads(app.get_by_key(key).proto.json)[0]
+
+
 def numbers(values) -> np.ndarray:
     """Numbers of a Plotly figure, which it packs where they are many."""
     packed = isinstance(values, dict)
@@ -182,7 +186,7 @@ def offers():
 @pytest.fixture(scope="session")
 def strip():
     """`strip(app)`: the sentence on a page where it is chosen from, or the other text: `strip(app, 1)`."""
-    return lambda app, nth=0: json.loads(app.get_by_key("chooser").proto.json)[0]["strips"][nth]
+    return lambda app, nth=0: sent(app, "chooser")["strips"][nth]
 
 
 @pytest.fixture(scope="session")
@@ -190,7 +194,7 @@ def rows():
     """`rows(app)`: of the rows above the sentence, by field, the chosen number and how many there are."""
 
     def read(app: AppTest) -> dict[str, tuple[int, int]]:
-        given = json.loads(app.get_by_key("chooser").proto.json)[0]["rows"]
+        given = sent(app, "chooser")["rows"]
         return {row["field"]: (row["chosen"] + row["first"], row["count"]) for row in given}
 
     return read
@@ -207,7 +211,7 @@ def eye():
     """`eye(app)`: the header of the head view and the panels of its payload with their weights."""
 
     def read(app: AppTest, key: str = "head_view") -> tuple[dict, list[dict]]:
-        header = json.loads(app.get_by_key(key).proto.json)[0]
+        header = sent(app, key)
         said, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
         assert json.loads(said) == {"name": header["name"], "digest": header["digest"]}
         assert blob[:4] == b"mha0"
@@ -344,7 +348,7 @@ def place():
     """`place(app)`: layer, head and token that the Heads page looks at, from 0."""
 
     def read(app: AppTest) -> tuple[int, int, int]:
-        header = json.loads(app.get_by_key("head_view").proto.json)[0]
+        header = sent(app, "head_view")
         return header["layer"], header["head"], header["token"]
 
     return read
@@ -359,7 +363,7 @@ def tokens(eye):
 @pytest.fixture(scope="session")
 def component():
     """`component(app, "river")`: the input of one of our components, as JSON."""
-    return lambda app, key: json.loads(app.get_by_key(key).proto.json)[0]
+    return sent
 
 
 @pytest.fixture(scope="session")
@@ -367,7 +371,7 @@ def heatmaps():
     """`heatmaps(app, "steps")`: the matrices of a component by name, as described and with their `values`."""
 
     def read(app: AppTest, key: str) -> dict[str, dict]:
-        data = json.loads(app.get_by_key(key).proto.json)[0]
+        data = sent(app, key)
         name, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
         assert json.loads(name) == {"name": key, "digest": data["digest"]}
         assert len({matrix["name"] for matrix in data["matrices"]}) == len(data["matrices"])
@@ -436,32 +440,13 @@ def main_text():
 
 # One text that looks at another: 7 tokens at 11 others
 
-TRANSLATION = mha.Sides(
-    mha.words("the old cat saw a dog ."),
-    mha.words("die alte graue Katze sah gestern im Garten einen Hund ."),
-)
-
 
 @pytest.fixture(scope="session")
-def translation():
-    """A trace of two layers of 3 heads of which both inputs and all matrices but W^O are known."""
-
-    def layer(seed: int) -> mha.LayerTrace:
-        draw = torch.Generator().manual_seed(seed)
-        x, y = (
-            torch.randn(len(side), 15, generator=draw) for side in (TRANSLATION.queries, TRANSLATION.keys)
-        )
-        matrices = [torch.randn(15, 3 * width, generator=draw) / 3 for width in (5, 5, 2)]
-        q, k, v = (
-            (inputs @ matrix).unflatten(1, (3, -1)).transpose(0, 1).contiguous()
-            for inputs, matrix in zip((x, y, y), matrices, strict=True)
-        )
-        tensors = {"q": q, "k": k, "v": v, "x": x, "x_v": y}
-        projections = mha.Projections(*matrices)
-        return mha.LayerTrace(tensors, projections=projections, kind="cross", sides=TRANSLATION)
-
-    source = {"name": "random", "h": 3, "d_model": 15, "seed": 0}
-    return mha.AttentionTrace(TRANSLATION.queries, (layer(0), layer(1)), source)
+def translation(cross_trace, projected_cross):
+    """A trace of two layers of 6 heads; of the second one both inputs and all matrices are known."""
+    [known] = projected_cross.layers
+    source = {"name": "random", "h": 6, "d_model": 13, "seed": 0}
+    return mha.AttentionTrace(known.sides.queries, (cross_trace.layers[0], known), source)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from mha_core.focus.focus import Focus
 from mha_core.scene.scene import DEFAULTS
 from pages._kit.state import CONTROLS
-from tests.pages.conftest import go_to
 
 VIEWS = ("steps_view", "train_view")
 SIZES = ("h", "d_model")
@@ -67,24 +66,6 @@ def test_a_setting_in_the_closed_menu_keeps_its_value_and_its_place_in_the_link(
         app.session_state["advanced"] = True
         app.run()
         assert (controls(app)["layers"], controls(app)["bias"]) == (3, False)
-
-
-@pytest.mark.slow
-def test_hidden_controls_keep_their_value_and_are_in_the_link(opened, move, place):
-    app = opened()
-    app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
-    app.number_input(key="h").set_value(8).run()
-    move(app, head=3)
-    chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "h": "8", "head": "3"}
-    for page in PAGES:
-        go_to(app, page)
-        assert linked(app) == chosen, page
-        app.run()  # also while one stays there
-        assert linked(app) == chosen, page
-    app.switch_page("see/heads.py").run()
-    assert app.text_area(key="text").value == chosen["text"]
-    assert (app.number_input(key="h").value, place(app)[1]) == (8, 2)
-    assert app.text_area(key="twin").value == ""
 
 
 # Links

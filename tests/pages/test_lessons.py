@@ -95,16 +95,6 @@ def test_a_lesson_file_of_the_server_that_is_none_is_named(
     assert [card["name"] for card in component(app, "lesson_cards")["lessons"]] == list(shipped())
 
 
-def test_two_pictures_are_compared_where_the_question_looks(opened_on, component, act):
-    app = act(opened_on(PAGE, lesson="several-heads", screen=3), do="lock", answer="1")  # tired and wide
-    assert told(component, app)[1].startswith("In your picture the weight of it on ")
-
-
-def test_heads_in_order_are_said_with_what_they_are_ordered_by(opened_on, component, act):
-    app = act(opened_on(PAGE, lesson="several-heads", screen=4), do="lock", answer="1,2,7")
-    assert told(component, app)[1].startswith("By entropy (spread), the order is head 7 (")
-
-
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("lesson_", shipped().values(), ids=lambda lesson: lesson.name)
 def test_no_screen_asks_for_weights_that_an_answer_before_it_has_shown(lesson_, language):
@@ -132,19 +122,22 @@ def seen(item: Item) -> tuple:
 @pytest.mark.parametrize(
     ("lesson_", "screen", "answer", "matrices", "own"),
     [
+        ("several-heads", 3, "1", None, "In your picture the weight of it on "),  # of tired and wide
+        ("several-heads", 4, "1,2,7", None, "By entropy (spread), the order is head 7 ("),
         ("query-key-value", 1, "32", ["q", "k"], "Each query and each key of this head has 16 numbers."),
         ("query-key-value", 3, "1", ["scaled"], "The score of booked and room is 7.961."),
         ("what-is-kept", 1, "64", ["k", "v"], "This layer keeps 128 numbers of each token."),
     ],
 )
-def test_a_size_and_a_score_are_said_and_shown_in_the_matrices_that_have_them(
+def test_what_the_model_says_is_said_and_shown_where_the_question_looks(
     lesson_, screen, answer, matrices, own, opened_on, component, act
 ):
     app = act(opened_on(PAGE, lesson=lesson_, screen=screen), do="lock", answer=answer)
-    assert told(component, app)[1] == own
-    assert [one["name"] for one in component(app, "lesson_view")["matrices"]] == matrices
-    app = act(opened_on(PAGE, lesson=lesson_, screen=screen, projector=1), do="lock", answer=answer)
-    assert component(app, "lesson_reveal")["sides"] == []
+    assert told(component, app)[1].startswith(own)
+    if matrices is not None:
+        assert [one["name"] for one in component(app, "lesson_view")["matrices"]] == matrices
+        app = opened_on(PAGE, lesson=lesson_, screen=screen, projector=1)
+        assert component(act(app, do="lock", answer=answer), "lesson_reveal")["sides"] == []
 
 
 def test_every_kind_of_question_has_a_screen_here():
