@@ -79,14 +79,6 @@ def test_an_explanation_closes_with_its_matrix(on_page, click, move):
     assert explanation(app) is None
 
 
-def test_a_choice_in_the_view_moves_the_figures(on_page, heatmaps, move):
-    app = move(on_page(), layer=1, head=2, token=3)
-    shown = mha.trace(Scene().text, source="mini", h=4, d_model=64)
-    np.testing.assert_array_equal(
-        heatmaps(app, "compare-weights")["after"]["values"], shown.layers[0].weights(1)
-    )
-
-
 def test_two_heads_are_drawn_over_each_other_and_their_difference_and_divergence_shown(
     on_page, eye, heatmaps, english
 ):

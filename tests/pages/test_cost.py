@@ -89,12 +89,6 @@ def test_a_well_known_model_is_the_layer_that_its_controls_describe(open_cost, e
         assert kept in set(kinds[english("cost.column_kept")])
 
 
-def test_heads_of_one_width_cost_the_same(open_cost, english):
-    [table] = [one.value for one in open_cost().table if "d_k" in one.value]
-    assert [*table[english("cost.column_h")]] == ["1", "2", "4", "8", "16", "32"]
-    assert table[english("cost.parameters")].nunique() == table[english("cost.flops")].nunique() == 1
-
-
 def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(open_cost, english):
     app = open_cost(kv_rank=256, n_kv_heads=2)
     keys = {control.key for control in app.number_input}
@@ -105,6 +99,16 @@ def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(open_cost,
     assert tensors(app)["W^UK"] == "256 × 512"
     [kinds] = [table.value for table in app.table if english("cost.column_kept") in table.value]
     assert [*kinds[english("cost.column_share")]] == ["100.0%", "25.0%", "12.5%", "28.1%"]
+
+
+def test_sizes_that_do_not_fit_are_refused_with_those_that_do_and_texts_are_an_axis(open_cost, english):
+    app = open_cost(h=7, batch=3)
+    assert "d_model 512 cannot be split into 7 heads" in app.error[0].value.replace("\\", "")
+    [button] = [one for one in app.button if one.label == english("error.use", what="h 8")]
+    button.click().run()
+    assert not app.error
+    shapes = tensors(app)
+    assert (shapes["Q"], shapes["X"], shapes["W^Q"]) == ("3 × 8 × 10 × 64", "3 × 10 × 512", "512 × 512")
 
 
 def test_small_models_of_each_kind_are_compared(open_cost, english):

@@ -143,10 +143,3 @@ def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
     app.number_input(key="seed").set_value(7).run()
     assert len(asked) == 2
     assert asked[0] is not asked[1]
-
-
-def test_a_missing_measure_is_null_and_not_0(layered):
-    """Under a causal mask no query sees the next token."""
-    _, measures = component_heads(layered(mask="causal"))
-    assert measures["next token"].isna().all()
-    assert measures[list(MEASURES)].drop(columns="next token").notna().all(axis=None)

@@ -93,17 +93,3 @@ def test_similarity_of_a_long_text_uses_some_of_its_rows(opened, english, drawn,
     np.testing.assert_allclose(drawn(app, "alike"), alike, atol=1e-6)
     some = english("roles.alike_some", rows=measurements.MIN_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]
-
-
-def test_similarity_is_measured_once_for_a_layer(opened, move, monkeypatch):
-    asked, measure = [], patterns.similarity
-    monkeypatch.setattr(
-        patterns, "similarity", lambda layer, **how: asked.append(layer) or measure(layer, **how)
-    )
-    text = "a text that only this test has"
-    app = opened("measurements", source="random", text=text, twin="", layers=2, layer=1)
-    assert len(asked) == 1
-    move(app, head=2)
-    assert len(asked) == 1
-    move(app, layer=2)
-    assert len(asked) == 2

@@ -9,13 +9,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
-from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import names
 from mha_core.scene.scene import Scene
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from pages._kit.answers import in_words
-from pages._kit.state import CONTROLS
 from pages._kit.text import ASSETS
 from tests.pages.conftest import go_to
 
@@ -147,10 +145,6 @@ def test_one_line_explains_dotted_words_on_every_page(opened, english):
         go_to(app, page)
         assert page_text(app).count(english("unknown.line")) == 1
     assert english("unknown.line") not in page_text(opened())
-
-
-def test_a_second_sentence_alone_has_unknown_words(opened, english):
-    assert page_text(opened(twin=MISSPELT)).count(english("unknown.line")) == 1
 
 
 def test_with_an_unknown_cue_the_model_guesses(opened, english):
@@ -398,12 +392,6 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, n
     assert {panel[at] for panel in tokens(app)} <= {example["token"], "she"}
 
 
-def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, word, tokens, place):
-    app = opened_on_random()
-    app.button(key="example_1").click().run()
-    assert word(app) == tokens(app)[1][place(app)[2]] == EXAMPLES[1]["token"]
-
-
 # Sizes of which there is no model
 
 
@@ -515,28 +503,6 @@ def test_the_source_in_the_link_has_its_short_name(opened, english):
 
 
 # Links
-
-
-@pytest.mark.parametrize(
-    "link",
-    [
-        {"source": "random", "token": 3},
-        {"source": "mini", "twin": "The dog was wide."},
-        {"architecture": "standard", "head": 2, "layer": 1},
-        {"source": "random", "architecture": "standard", "twin": "a b c", "seed": 4},
-    ],
-    ids=lambda link: " ".join(link),
-)
-def test_a_link_sets_what_it_names(opened, shows, link):
-    app = opened("advanced", **link)
-    assert not app.error
-    scene = Scene(**{key: value for key, value in link.items() if key in CONTROLS}, focus=Focus.of_link(link))
-    assert app.selectbox(key="shown_source").value == scene.source
-    assert typed_sentences(app) == (scene.text, scene.twin)
-    if scene.source == "mini":
-        assert app.selectbox(key="shown_architecture").value == scene.architecture
-    trace = mha.trace(**scene.settings())
-    shows(app, trace, layer=min(scene.focus.layer, len(trace.layers)) - 1, head=scene.focus.head - 1)
 
 
 # Text stays text

@@ -77,14 +77,6 @@ def test_every_step_shows_its_formula_and_its_matrices(
         assert group["results"] == (group["matrices"][made:][: len(step.after)] if made else [])
 
 
-def test_the_output_of_a_step_is_the_input_of_the_next(open_steps, component):
-    groups = component(open_steps(), "steps")["steps"]
-    [weights] = groups["softmax"]["results"]
-    assert weights == groups["mix"]["matrices"][0]
-    assert groups["scores"]["matrices"][:2] == groups["split"]["matrices"][:2]
-    assert groups["output"]["matrices"][0] == groups["concat"]["results"][0]
-
-
 @pytest.mark.parametrize("token", [3, 12])
 def test_the_row_of_the_token_is_framed_and_axis_labels_can_be_clicked(open_steps, heatmaps, token):
     shown = {matrix["symbol"]: matrix for matrix in heatmaps(open_steps(token=token), "steps").values()}

@@ -248,13 +248,6 @@ def test_the_chosen_component_is_framed_and_clamped_when_values_get_narrower(on_
     assert any(said.startswith("Dimension 3,") for said in plain(app))
 
 
-def test_controls_above_the_page_move_it_and_its_link(on_token, choose, strip, rows):
-    app = choose(on_token(), token=2, head=0)
-    assert (strip(app)["chosen"], rows(app)) == (2, {"layer": (2, 2), "head": (1, 4)})
-    assert "animal" in app.title[0].value
-    assert (app.session_state.focus.token, app.session_state.focus.head) == ("animal", 1)
-
-
 @pytest.mark.parametrize(("points", "token"), [([{"customdata": 3}], 4), ([{"customdata": [0]}], 1),
                                                ([{"customdata": -1}], 2), ([], 2)])  # fmt: skip
 def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):

@@ -75,13 +75,6 @@ def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_layers, shown_by, r
     assert dict(app.query_params) == {"architecture": "standard", "steps_view": "layers"}
 
 
-def test_the_sentence_is_shaded_by_two_hop_weights(on_layers, strip, rows):
-    app = on_layers(architecture="standard")
-    first, second = (rows(app)[hop][0] - 1 for hop in ("hop1", "hop2"))
-    product = two_hops(trace(architecture="standard"), first=first, second=second).to_numpy()
-    np.testing.assert_allclose(strip(app)["weights"], product[8], rtol=1e-3)
-
-
 def test_the_second_hop_can_be_in_any_layer_after_the_first(on_layers, rows, choose, shown_by):
     link = {"source": "random", "layers": 3, "layer": 1, "twin": "", "h": 3, "d_model": 15}
     app = on_layers(**link)

@@ -318,13 +318,6 @@ def test_other_changes_act_on_the_words_as_they_stand_after_a_swap(on_page, heat
     assert app.query_params["edits"] == f"{SWAP};off,layer=2,head=1"
 
 
-def test_under_a_causal_mask_a_swap_reaches_no_word_before_it(on_page, heatmaps):
-    app = on_page(edits="swap,from=6,to=7", source="random", mask="causal", layers=2)
-    reached = heatmaps(app, "what-if-reached")["reached"]["values"]
-    assert np.isnan(reached[:, :5]).all()
-    assert (reached[:, 5:] > 0).all()
-
-
 @pytest.mark.parametrize("swap", ["swap,from=1,to=3", "swap,from=3,to=99"])
 def test_a_token_that_is_not_a_word_cannot_be_swapped(on_page, swap):
     app = on_page(edits=swap)

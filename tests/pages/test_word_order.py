@@ -47,12 +47,6 @@ def test_alibi_shows_the_chosen_head(open_word_order):
     assert meeting["end"] == pytest.approx(np.abs(expected).max())
 
 
-def test_sizes_come_from_the_link(open_word_order):
-    table, meeting = pictures(open_word_order(code="rotary", positions_length=7, positions_width=10))
-    assert (len(table["rows"]), table["columns"]) == (7, 5)
-    assert meeting["end"] == pytest.approx(1)
-
-
 def test_an_odd_rotary_width_is_refused(opened_on):
     app = opened_on("understand/steps.py?steps_view=order", code="rotary", positions_width=9)
     assert "must be even" in app.error[0].value.replace("\\", "")
