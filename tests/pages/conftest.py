@@ -256,6 +256,20 @@ def _array(body: bytes, at: dict) -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
+def draws(eye):
+    """`draws(app, trace, other)`: the panels of a head view have the tokens and weights of these traces."""
+
+    def compare(app: AppTest, *traces: mha.AttentionTrace, key: str = "head_view") -> None:
+        for panel, trace in zip(eye(app, key)[1], traces, strict=True):
+            assert panel["tokens"] == [*trace.tokens.labels]
+            for layer in panel["layers"]:
+                expected = trace.layers[layer["number"]].weights()
+                np.testing.assert_allclose(layer["weights"], expected, atol=2e-5)
+
+    return compare
+
+
+@pytest.fixture(scope="session")
 def six(eye):
     """`six(app)`: the six matrices of the chosen head on the page Heads, NaN where a mask hides.
 

@@ -80,13 +80,12 @@ def keys(app):
     return {button.key for button in app.button}
 
 
-def test_a_model_is_loaded_named_and_its_numbers_are_what_is_drawn(on_model, folder, shows, eye, said):
+def test_a_model_is_loaded_named_and_its_numbers_are_what_is_drawn(on_model, folder, shows, draws, eye, said):
     app = on_model("bert", layer=2, head=3)
     trace = trace_of_family("bert", folder)
     shows(app, trace, layer=1, head=2)
-    header, [panel, _] = eye(app)
-    assert panel["tokens"] == list(trace.tokens.labels)
-    np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
+    draws(app, trace, trace_of_family("bert", folder, Scene.twin))
+    header, _ = eye(app)
     assert header["special"][0] == [list(trace.tokens.special)] * 2
     of = word_groups(trace.tokens).of
     assert [header["groups"][0][side]["of"] for side in ("query", "key")] == [list(of)] * 2
@@ -148,8 +147,7 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     edited = huggingface.follow(model, Scene.text, target="The street.", edits=cut).part("cross")
     assert (edited.layers[1].weights()[:, 0, 0] == 0).all()
     assert edited.layers[0].weights()[:, 0, 0].all()
-    _, panels = eye(app, "what_if_view")
-    for packed, layer in zip(panels[1]["layers"], edited.layers, strict=True):
+    for packed, layer in zip(eye(app, "what_if_view")[1][1]["layers"], edited.layers, strict=True):
         np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
     reached = heatmaps(app, "what-if-reached")["reached"]
     assert reached["columns"] == list(edited.sides.queries.labels)

@@ -93,6 +93,8 @@ def test_who_joins_is_known_to_the_desk_and_comes_back_by_the_token(
     assert len(desk.students()) == 1
     app = act(app, do="leave")
     assert "heading" in component(app, "room")
+    app = act(app, do="join", name="x" * 41)
+    assert "at most 40 characters; this one has 41" in component(app, "room")["problem"]
     app = act(app, do="join", name="")
     assert component(app, "room")["you"] == "You are student 2"
     assert link(app, "room") == invitation  # which stands in the address instead of the code

@@ -1,6 +1,5 @@
 """Trained weights: the first page of the app, and the answers of the model."""
 
-import numpy as np
 import pytest
 
 import mha_core as mha
@@ -42,15 +41,13 @@ def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened
         assert decider.startswith(trace.questions["decider"][it][0][0])
 
 
-def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, move, place):
-    header, panels = eye(opened())
+def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, draws, move, place):
+    header, panels = eye(app := opened())
     for panel, text in zip(panels, (TIRED, WIDE), strict=True):
-        trace = trained(text)
-        assert (panel["title"], tuple(panel["tokens"])) == (text, trace.tokens.labels)
-        assert [layer["number"] for layer in panel["layers"]] == [0, 1]
-        for shown, layer in zip(panel["layers"], trace.layers, strict=True):
-            assert shown["heads"] == [0, 1, 2, 3]
-            np.testing.assert_allclose(shown["weights"], layer.weights(), atol=2e-5)
+        assert panel["title"] == text
+        given = [(layer["number"], layer["heads"]) for layer in panel["layers"]]
+        assert given == [(0, [0, 1, 2, 3]), (1, [0, 1, 2, 3])]
+    draws(app, trained(TIRED), trained(WIDE))
     assert (header["layers"], header["heads"]) == (2, 4)
     assert (header["layer"], header["head"], header["token"]) == (1, 0, 8)
     assert header["on"] == [0]  # the chosen head alone

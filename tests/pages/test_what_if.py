@@ -34,6 +34,18 @@ def answers(app) -> list[str]:
     return [one.rpartition(" ")[0] for one in said]
 
 
+@pytest.fixture
+def pictured(heatmaps):
+    """`pictured(app, "what-if-output", before=…)`: these matrices are drawn."""
+
+    def compare(app, key: str, **expected: np.ndarray) -> None:
+        drawn = heatmaps(app, key)
+        for name, values in expected.items():
+            np.testing.assert_allclose(drawn[name]["values"], values, atol=1e-5, err_msg=name)
+
+    return compare
+
+
 def other() -> str:
     """The line on the answer without the edge from the pronoun to its noun."""
     cut = edits.Hide(layer=1, rows=8, keys=2)
@@ -71,15 +83,12 @@ def test_all_changes_are_removed_at_once(on_page):
     assert "edits" not in app.query_params
 
 
-def test_the_view_shows_what_was_computed_with_the_changes(on_page, eye, heatmaps):
+def test_the_view_shows_what_was_computed_with_the_changes(on_page, draws, heatmaps):
     app = on_page(edits=f"{CUT};off,layer=1,head=2")
     changes = [edits.Hide(layer=1, rows=8, keys=2), edits.Output(layer=0, heads=1)]
     before = mha.trace(Scene.text, source="mini")
     after = mha.trace(Scene.text, source="mini", edits=changes)
-    _, panels = eye(app, "what_if_view")
-    for panel, trace in zip(panels, (before, after), strict=True):
-        for packed, layer in zip(panel["layers"], trace.layers, strict=True):
-            np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    draws(app, before, after, key="what_if_view")
     weights = heatmaps(app, "what-if-weights")["difference"]["values"]
     assert weights[8, 2] == pytest.approx(-before.layers[1].weights(0)[8, 2])
 
@@ -100,15 +109,14 @@ def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize("change", ["concatenated", "position,code=none", "position,code=alibi"])
-def test_w_o_and_the_position_encoding_of_our_own_modules_are_changed(on_page, heatmaps, source, change):
+def test_w_o_and_the_position_encoding_of_our_own_modules_are_changed(on_page, pictured, source, change):
     app = on_page(source=source, edits=change, layer=2)
     assert not app.error
     assert app.button(key=f"lift_{change}").label
     code = change.partition("=")[2]
     edit = edits.Position(code=code) if code else edits.Concatenation()
-    settings = Scene(source=source).settings()
-    layer = mha.trace(**settings, edits=[edit]).layers[-1]
-    np.testing.assert_allclose(heatmaps(app, "what-if-result")["after"]["values"], layer.result(), atol=1e-6)
+    layer = mha.trace(**Scene(source=source).settings(), edits=[edit]).layers[-1]
+    pictured(app, "what-if-result", after=layer.result())
 
 
 def test_every_mask_is_offered_and_with_sizes_where_it_has_one(on_page, english):
@@ -250,7 +258,7 @@ SWAPPED = Scene.text.replace("animal", "x").replace("street", "animal").replace(
 PARTNERS = [0, 1, 6, 3, 4, 5, 2, *range(7, 13)]  # "animal" was token 2 and is token 6, from 0
 
 
-def test_swapping_two_words_is_a_change(opened, eye, english):
+def test_swapping_two_words_is_a_change(opened, eye, draws, english):
     app = opened().switch_page(PAGE).run()  # from Heads, which has a second sentence
     twin = app.session_state["twin"]
     app.selectbox(key="swap_one").select_index(1)
@@ -260,34 +268,29 @@ def test_swapping_two_words_is_a_change(opened, eye, english):
     assert (app.session_state["text"], app.session_state["twin"]) == (Scene.text, twin)
     assert app.button(key=f"lift_{SWAP}").label == "“animal” and “street” swapped"
     assert english("what_if.swapped") in [one.value for one in app.caption]
-    _, panels = eye(app, "what_if_view")
-    assert [SWAPPED in panel["title"] for panel in panels] == [False, True]
-    assert panels[1]["tokens"] == list(mha.trace(SWAPPED, source="mini").tokens.labels)
+    assert [SWAPPED in panel["title"] for panel in eye(app, "what_if_view")[1]] == [False, True]
+    draws(app, *(mha.trace(text, source="mini") for text in (Scene.text, SWAPPED)), key="what_if_view")
     app.button(key=f"lift_{SWAP}").click().run()
     assert "edits" not in app.query_params
 
 
-def test_swapped_words_are_compared_with_themselves(on_page, heatmaps):
+def test_swapped_words_are_compared_with_themselves(on_page, pictured, heatmaps):
     app = on_page(edits=SWAP)
     before, after = (mha.trace(text, source="mini") for text in (Scene.text, SWAPPED))
     old, new = (trace.layers[1].weights(0) for trace in (before, after))
-    drawn = heatmaps(app, "what-if-weights")
-    np.testing.assert_allclose(drawn["before"]["values"], old, atol=1e-6)
-    np.testing.assert_allclose(drawn["after"]["values"], new, atol=1e-6)
     expected = new - old[np.ix_(PARTNERS, PARTNERS)]
-    np.testing.assert_allclose(drawn["difference"]["values"], expected, atol=1e-6)
+    pictured(app, "what-if-weights", before=old, after=new, difference=expected)
+    drawn = heatmaps(app, "what-if-weights")
     assert drawn["difference"]["rows"] == list(after.tokens.labels)
     assert [drawn[side]["paints"] for side in ("before", "after", "difference")] == [False, True, False]
-    outputs = [trace.layers[1].output(0) for trace in (before, after)]
-    difference = heatmaps(app, "what-if-output")["difference"]["values"]
-    np.testing.assert_allclose(difference, outputs[1] - outputs[0][PARTNERS], atol=1e-6)
-    concats = [trace.layers[0].concat() for trace in (before, after)]
+    old, new = (trace.layers[1].output(0) for trace in (before, after))
+    pictured(app, "what-if-output", difference=new - old[PARTNERS])
+    old, new = (trace.layers[0].concat() for trace in (before, after))
     reached = heatmaps(app, "what-if-reached")["reached"]
-    moved = np.linalg.norm(concats[1] - concats[0][PARTNERS], axis=-1)
-    np.testing.assert_allclose(reached["values"][0], moved, atol=1e-5)
+    np.testing.assert_allclose(reached["values"][0], np.linalg.norm(new - old[PARTNERS], axis=-1), atol=1e-5)
     assert reached["columns"] == list(after.tokens.labels)
-    weights = [trace.layers[0].weights() for trace in (before, after)]
-    largest = np.abs(weights[1] - weights[0][:, PARTNERS][:, :, PARTNERS]).max()
+    old, new = (trace.layers[0].weights() for trace in (before, after))
+    largest = np.abs(new - old[:, PARTNERS][:, :, PARTNERS]).max()
     [shown] = [one.value[LARGEST] for one in app.dataframe if LARGEST in one.value]
     assert shown[1] == pytest.approx(largest, rel=1e-5)
 
@@ -304,12 +307,11 @@ def test_the_focus_follows_a_swapped_word(on_page, heatmaps):
     assert "“animal”" in app.button(key="try_0").label
 
 
-def test_other_changes_act_on_the_words_as_they_stand_after_a_swap(on_page, heatmaps, english):
+def test_other_changes_act_on_the_words_as_they_stand_after_a_swap(on_page, heatmaps, pictured):
     app = on_page(edits=f"{SWAP};{CUT}")
     assert "“it” blocked from “street”" in app.button(key=f"lift_{CUT}").label
     trace = mha.trace(SWAPPED, source="mini", edits=[edits.Hide(layer=1, rows=8, keys=2)])
-    drawn = heatmaps(app, "what-if-output")["after"]["values"]
-    np.testing.assert_allclose(drawn, trace.layers[1].output(0), atol=1e-6)
+    pictured(app, "what-if-output", after=trace.layers[1].output(0))
     app.button(key="measure_effects").click().run()
     frame = mha.effects(trace, method="ablation").set_index(["layer", "head"])
     effects = heatmaps(app, "what-if-effects")["effect"]["values"]
@@ -335,18 +337,12 @@ def test_a_swap_in_a_long_text_has_no_difference_matrix(on_page, heatmaps, engli
 
 
 @pytest.mark.parametrize(("h", "said"), [(1, "z_is_head"), (4, "z_is_heads")])
-def test_without_w_o_the_result_is_the_concatenated_heads(on_page, heatmaps, english, h, said):
+def test_without_w_o_the_result_is_the_concatenated_heads(on_page, pictured, english, h, said):
     settings = {"text": "How are you?", "source": "random", "h": h, "d_model": 64}
     app = on_page(**settings, edits="concatenated")
-    before = mha.trace(**settings).layers[0]
+    before = mha.trace(**settings).layers[0].result()
     after = mha.trace(**settings, edits=[edits.Concatenation()]).layers[0]
-    drawn = heatmaps(app, "what-if-result")
-    for name, expected in {
-        "before": before.result(),
-        "after": after.concat(),
-        "difference": after.concat() - before.result(),
-    }.items():
-        np.testing.assert_allclose(drawn[name]["values"], expected, atol=1e-6)
+    pictured(app, "what-if-result", before=before, after=after.concat(), difference=after.concat() - before)
     gap = np.abs(after.result() - after.concat()).max()
     assert gap < 1e-6
     assert english(f"what_if.{said}", gap=literal(number(gap))) in [one.value for one in app.markdown]
@@ -362,17 +358,19 @@ def test_without_w_o_the_result_is_the_concatenated_heads(on_page, heatmaps, eng
         "temperature,by=3": edits.Temperature(temperature=3.0),
     }.items(),
 )
-def test_every_change_updates_all_pictures(on_page, heatmaps, change, edit):
+def test_every_change_updates_all_pictures(on_page, pictured, heatmaps, change, edit):
     """Also the layer's output before, after, and the difference."""
     app = on_page(edits=change)
     before, after = (mha.trace(Scene.text, source="mini", edits=given).layers[1] for given in ([], [edit]))
     for name, of_head in {"output": [0], "result": []}.items():
         old, new = (getattr(layer, name)(*of_head) for layer in (before, after))
-        drawn = heatmaps(app, f"what-if-{name}")
-        np.testing.assert_allclose(drawn["before"]["values"], old, atol=1e-6)
-        np.testing.assert_allclose(drawn["after"]["values"], new, atol=1e-6)
-        np.testing.assert_allclose(drawn["difference"]["values"], new - old, atol=1e-6)
-        assert drawn["before"]["end"] == drawn["after"]["end"]
+        pictured(app, f"what-if-{name}", before=old, after=new, difference=new - old)
+        assert (
+            len(
+                {one["end"] for side, one in heatmaps(app, f"what-if-{name}").items() if side != "difference"}
+            )
+            == 1
+        )
         assert np.abs(new - old).max() > 1e-3
 
 
@@ -399,14 +397,19 @@ def test_an_unchanged_matrix_is_named_and_not_drawn(
     assert (english("what_if.unmoved") in said) == ("reached" not in drawn)
 
 
-def test_an_improbable_answer_is_not_shown_as_one():
-    """Before, after, or both: the model does not know."""
-    sure, unsure, other = (("cat", 0.3), ("dog", 0.2)), (("cat", 0.29), ("dog", 0.2)), (("dog", 0.9),)
-    unknown = "**the model does not know** :small[(cat 0.29)]"
-    said = "The answer at **it** changes: "
-    assert became("it", sure, other) == f"{said}**cat** 0.30 → **dog** 0.90"
-    assert became("it", sure, unsure) == f"{said}**cat** 0.30 → {unknown}"
-    assert became("it", unsure, other) == f"{said}{unknown} → **dog** 0.90"
-    assert became("it", sure, sure) == "The answer at **it** stays **cat**: 0.30 → 0.30"
-    neither = "At **it** **the model does not know**, before and after :small[(cat 0.29 → cat 0.29)]"
-    assert became("it", unsure, unsure) == neither
+SURE, UNSURE, OTHER = (("cat", 0.3), ("dog", 0.2)), (("cat", 0.29), ("dog", 0.2)), (("dog", 0.9),)
+UNKNOWN = "**the model does not know**"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (SURE, OTHER, "The answer at **it** changes: **cat** 0.30 → **dog** 0.90"),
+        (SURE, UNSURE, f"The answer at **it** changes: **cat** 0.30 → {UNKNOWN} :small[(cat 0.29)]"),
+        (UNSURE, OTHER, f"The answer at **it** changes: {UNKNOWN} :small[(cat 0.29)] → **dog** 0.90"),
+        (SURE, SURE, "The answer at **it** stays **cat**: 0.30 → 0.30"),
+        (UNSURE, UNSURE, f"At **it** {UNKNOWN}, before and after :small[(cat 0.29 → cat 0.29)]"),
+    ],
+)
+def test_an_improbable_answer_is_not_shown_as_one(before, after, said):
+    assert became("it", before, after) == said
