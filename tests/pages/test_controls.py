@@ -15,10 +15,7 @@ ADVANCED = ("architecture", "layers", "seed", "mask", "position", "d_k", "d_v", 
 MINI = (*SENTENCE, *SIZES, "architecture")
 RANDOM = (*SENTENCE, *SIZES, *ADVANCED[1:])
 PAGES = {
-    "see/heads.py": {
-        "mini": (*MINI, "twin"),
-        "random": (*RANDOM, "twin"),
-    },
+    "see/heads.py": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
     "see/token.py": {"mini": MINI, "random": RANDOM},
     "see/compare.py": {"mini": MINI, "random": RANDOM},
     "models/real.py": {"mini": ("source",), "random": ("source",)},

@@ -96,11 +96,7 @@ def test_three_axes_have_a_third_number(open_embeddings):
 
 @pytest.mark.parametrize(
     ("link", "word", "near"),
-    [
-        ({}, "it", ["they", "she", "he"]),
-        ({"token": 3}, "animal", None),
-        ({"word": "tired"}, "tired", None),
-    ],
+    [({}, "it", ["they", "she", "he"]), ({"token": 3}, "animal", None), ({"word": "tired"}, "tired", None)],
 )
 def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chance(
     open_embeddings, english, vectors, link, word, near

@@ -200,8 +200,7 @@ def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
 
 
 @pytest.mark.parametrize(
-    "start",
-    ["=", "+", "-", "@", "\t", "\r", "\n=", " =", "\u3000-", "＝", "＋", "－", "＠", "\ufeff\u200b="],
+    "start", ["=", "+", "-", "@", "\t", "\r", "\n=", " =", "\u3000-", "＝", "＋", "－", "＠", "\ufeff\u200b="]
 )
 def test_a_word_that_looks_like_a_formula_is_escaped(start):
     word = f"{start}cmd|'/c calc'!A1"
