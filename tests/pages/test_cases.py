@@ -366,9 +366,6 @@ def test_the_pictures_are_in_the_language_of_the_page_whoever_opened_it_first(op
             assert (word in svg) is (language == "zh")
 
 
-# Pictures
-
-
 def drawn(name: str) -> ElementTree.Element:
     return ElementTree.fromstring(picture(CASES[name]))
 

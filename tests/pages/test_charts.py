@@ -22,9 +22,6 @@ def on_steps(opened_on):
     return lambda **link: opened_on(STEPS, **start | link)
 
 
-# What a figure carries into its files
-
-
 def test_a_matrix_carries_its_sentence_weights_layer_and_head(on_steps, heatmaps):
     app = on_steps(text=NASTY, layers=2, layer=2, head=3, h=4, seed=7)
     for matrix in heatmaps(app, "steps").values():

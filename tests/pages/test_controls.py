@@ -65,8 +65,6 @@ def test_a_setting_in_the_closed_menu_keeps_its_value_and_its_place_in_the_link(
         assert (controls(app)["layers"], controls(app)["bias"]) == (3, False)
 
 
-# Links
-
 LINK = {
     "text": "How are\nyou?",
     "twin": "Who are you?",

@@ -204,14 +204,8 @@ def test_a_refusal_is_shown_on_every_page(opened, offers):
     assert len(app.header) == 9
 
 
-# Between the pages
-
-
 def test_the_frame_says_where_it_computes(opened):
     assert compute.device().reason in opened().selectbox(key="shown_source").help
-
-
-# What is computed once
 
 
 def test_looking_at_another_head_layer_or_token_computes_nothing_new():
@@ -301,21 +295,10 @@ def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(opened_
 
 
 @pytest.mark.parametrize("link", [{"source": "random", "h": 7, "d_model": 64}, {"source": "file"}])
-@pytest.mark.parametrize(
-    "page",
-    [
-        "see/heads.py",
-        "see/token.py",
-        "see/compare.py",
-        STEPS,
-        "understand/what_if.py",
-        "understand/steps.py?steps_view=layers",
-        "understand/embeddings.py",
-    ],
-)
-def test_an_empty_page_keeps_its_heading(opened_on, page, link):
-    app = opened_on(page, **link)
-    assert len(app.title) == 1
+def test_an_empty_page_keeps_its_heading(opened_on, link):
+    pages = ("see/heads.py", TOKEN, "see/compare.py", STEPS, f"{STEPS}?steps_view=layers")
+    for page in (*pages, "understand/what_if.py", "understand/embeddings.py"):
+        assert len(opened_on(page, **link).title) == 1, page
 
 
 @pytest.mark.parametrize(

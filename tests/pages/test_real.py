@@ -655,9 +655,6 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     assert len(rows) == 3  # for each head, by groups, one
 
 
-# With how many bits it computes
-
-
 @pytest.mark.slow
 def test_a_model_computes_in_the_dtype_of_the_link(on_model, folder, said, six):
     app = on_model("llama", dtype="bfloat16", layer=1, head=2)

@@ -58,16 +58,6 @@ def test_labels_come_from_the_atlas_where_the_model_has_one(opened, eye, english
     assert asked[0] == english("head_view.question_noun")  # the last layer's heads are asked
 
 
-def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
-    app = opened("measurements", source="random")
-    assert eye(app)[0]["roles"] == {"0": [["", ""]] * 4}
-    trace = mha.trace(**Scene(source="random").settings())
-    expected = patterns.metrics(trace.layers[0])
-    assert table_with(app, "entropy")["entropy"].tolist() == pytest.approx(
-        expected["entropy"].round(3).tolist()
-    )
-
-
 def test_roles_are_shipped_or_measured_once(monkeypatch):
     asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
     monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)

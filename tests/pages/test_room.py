@@ -69,9 +69,6 @@ def written(desk) -> list[tuple[int, int, int, str]]:
     return [(one.student, one.screen, one.vote, one.answer) for one in desk.answers()]
 
 
-# Joining
-
-
 def test_a_code_is_typed_as_one_likes_and_opens_the_room(opened_on, component, desk, invitation):
     app = opened_on(PAGE)
     app.text_input(key="room_typed").set_value(f" {desk.code[:3].lower()}-{desk.code[3:].lower()} ")
@@ -158,9 +155,6 @@ def test_a_server_that_cannot_open_its_database_says_so(opened_on, component, mo
     monkeypatch.setenv(room_module.DATABASE, "mysql://nowhere")
     monkeypatch.setattr(server_rooms, "_opened", [])
     assert "SQLite or PostgreSQL" in component(opened_on(PAGE, room="AAAAAA"), "room")["problem"]
-
-
-# Answers
 
 
 def test_an_answer_is_kept_once_and_named_as_kept(component, act, desk, seated):
@@ -257,9 +251,6 @@ def test_who_has_not_voted_again_sees_the_first_answer_once_it_is_revealed(compo
     assert component(app, "lesson_reveal")["right"] is False
 
 
-# The class
-
-
 def test_the_teacher_takes_the_class_to_a_screen_and_lets_it_go(component, act, desk, seated):
     app = act(seated(screen=2), "lesson", do="go", number=4)
     desk.set_pace(Pace(3))
@@ -311,9 +302,6 @@ def test_the_end_has_a_receipt_that_the_desk_can_check(component, act, desk, sea
     assert (checked.number, checked.answered, checked.day) == (1, 2, datetime.now(UTC).date())
     assert receipt["lines"][:2] == ["Ada", f"2 of {len(HEADS.screens)} screens answered"]
     assert component(app, "lesson_end")["then"] is None
-
-
-# What may go wrong
 
 
 def test_without_the_database_the_screen_stays_and_the_answer_waits(component, act, desk, gone, seated):

@@ -51,9 +51,6 @@ def word(eye):
     return read
 
 
-# The second sentence
-
-
 def test_an_empty_second_sentence_is_left_out(opened, tokens):
     app = opened()
     assert len(tokens(app)) == 2
@@ -101,9 +98,6 @@ def test_a_link_names_a_token_of_its_second_sentence_in_any_words(opened, eye):
     assert header["asked"] == {"nth": 1, "query": [["the", 4], ["cow", 8]], "key": [["the", 4], ["cow", 8]]}
     header, _ = eye(opened(twin=twin, sentence=1, token="the"))
     assert "asked" not in header
-
-
-# Words that the small model does not know
 
 
 UNKNOWN_WORDS = {
@@ -169,8 +163,6 @@ def test_the_map_of_words_leaves_unknown_ones_out(opened, english):
     assert "zxqv" not in page_text(app)
 
 
-# A text that is too long
-
 STORY = "The dog chased the cat because he was hungry. " + "The man saw the woman near the house. " * 8
 
 
@@ -210,9 +202,6 @@ def test_without_a_sentence_the_page_says_what_to_do(opened, source, english, to
     app.button(key="example_text").click().run()
     assert typed_sentences(app)[0] == Scene().text
     assert tokens(app)
-
-
-# Hidden words
 
 
 @pytest.fixture
@@ -368,9 +357,6 @@ def test_a_model_trained_on_pronouns_only_answers_at_no_other_word(english):
     assert old[4] == [(english("answer.pronoun", query="it"), "dog 90%")]
 
 
-# Examples
-
-
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, number, tokens, word):
     example = EXAMPLES[number]
@@ -383,9 +369,6 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, n
     assert len(tokens(app)) == 1 + ("twin" in example)
     at = tokens(app)[0].index(example["token"])
     assert {panel[at] for panel in tokens(app)} <= {example["token"], "she"}
-
-
-# Sizes of which there is no model
 
 
 @pytest.mark.parametrize(
@@ -429,28 +412,6 @@ def test_a_missing_architecture_of_a_language_is_replaced(opened, eye):
     assert app.selectbox(key="shown_architecture").value == "glass-box"
 
 
-# The word that is looked at in a new sentence
-
-
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("The nurse helped the doctor because she was tired.", "she"),
-        ("The hungry dog [MASK] the old bread.", "[MASK]"),
-        ("我昨天在图书馆看书。", "看"),
-        ("!? ...", "!"),
-    ],
-)
-def test_a_new_sentence_opens_at_its_pronoun_verb_or_another_word(opened, word, text, first):
-    app = write(opened(), "The bus was late so we walked to school.")
-    assert word(app) == "walked"
-    write(app, text)
-    assert word(app) == first
-    assert word(opened(text=text, twin="")) == first
-    write(app, TYPED)
-    assert word(app) == "it"
-
-
 def test_a_new_sentence_drops_the_chosen_words(opened, move, word):
     app = move(opened(), token="animal")
     app.text_area(key="text").set_value("The old theory was approved by the animal.")
@@ -470,9 +431,6 @@ def test_a_word_that_was_chosen_stays_while_the_sentence_does(opened, move, word
     assert word(app) == "booked"  # named with the new sentence, which has a pronoun besides
 
 
-# Another source
-
-
 def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word, eye):
     app = opened()
     for source, token in (("random", 8), ("mini", 9), ("random", 8)):
@@ -482,24 +440,7 @@ def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word, eye
         assert eye(app)[0]["random"] is (source == "random")
 
 
-def test_the_source_in_the_link_has_its_short_name(opened, english):
-    app = opened()
-    weights = app.selectbox(key="shown_source")
-    assert weights.options == [english(f"source.{name}") for name in ("mini", "random", "model", "file")]
-    assert (weights.value, "source" in app.query_params) == ("mini", False)
-    weights.set_value("random").run()
-    assert app.query_params["source"] == "random"
-    app.selectbox(key="shown_source").set_value("mini").run()
-    assert "source" not in app.query_params
-
-
-# Links
-
-
 # Text stays text
-
-
-# One text that looks at another
 
 
 def test_the_text_that_is_looked_at_is_shaded(on_translation, translation, main_text, strip):

@@ -67,9 +67,6 @@ def ranked(weights) -> dict[str, str]:
     return {label: number(value) for label, value in order.items() if value}
 
 
-# What is shown are the numbers of the trace
-
-
 def test_the_first_visit_shows_the_pronoun_in_the_trained_model(on_token, heatmaps, looks, english, strip):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
@@ -155,9 +152,6 @@ def test_small_weights_are_summed_in_one_entry(on_token, english):
     assert sentence.endswith(f"{literal(number(rest))}\u00a0·\u00a0{english('one.others', count=count)}")
 
 
-# Where there is little or nothing to draw
-
-
 def test_a_fully_hidden_row_is_reported_and_not_drawn(on_random, heatmaps, english):
     app, _ = on_random(text="two words", mask="padding")
     for text in ("one.looks_nowhere", "one.seen_nowhere"):
@@ -205,9 +199,6 @@ def test_with_a_sink_weights_are_not_said_to_sum_to_1(on_random, english, monkey
     assert not any(english("one.sum_row") in said for said in plain(app))
 
 
-# Every script, and words that look like markup
-
-
 def test_words_that_look_like_markup_are_shown_as_typed(on_random, english):
     app, trace = on_random(text="<b> $x$ *a* [l](u) :red[x]", token=1)
     assert trace.tokens.labels[0].rstrip("₁₂₃₄₅₆\u2009") == "<b>"
@@ -224,9 +215,6 @@ def test_words_from_right_to_left_do_not_turn_the_numbers_around_them(on_random)
     [looks] = [said for said in plain(app) if said.startswith("In head 1")]
     assert looks.count("\u2068") == looks.count("\u2069") == 4
     assert not any("\u2068" in said for said in plain(on_random(text=HOTEL)[0]))  # other words have no marks
-
-
-# Links and clicks
 
 
 def test_a_link_sets_token_layer_head_and_component(on_random, english):
@@ -255,9 +243,6 @@ def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     monkeypatch.setattr(weights.st, "session_state", state)
     weights.clicked("bars")
     assert state["focus"].token == str(token)
-
-
-# Alternatives to seeing
 
 
 def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on, english):
@@ -303,9 +288,6 @@ def test_tables_are_saved_as_csv_without_formulas(opened_on, monkeypatch):
     )
 
 
-# One text that looks at another
-
-
 @pytest.mark.parametrize("key_token", [None, 1, 11])
 def test_a_token_of_the_other_text_has_its_column(
     on_translation, translation, key_token, main_text, choose, heatmaps
@@ -324,9 +306,6 @@ def test_a_token_of_the_other_text_has_its_column(
     assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
     assert len(heatmaps(app, "one-heads")["seen"]["columns"]) == 7
     assert f"sums to {column.sum():.2f}; an even share is 0.636" in said  # 7 / 11
-
-
-# Where numbers come from
 
 
 def test_a_page_says_once_what_a_click_does(on_token):

@@ -17,9 +17,6 @@ def trained(text: str = TIRED, **settings) -> mha.AttentionTrace:
     return mha.trace(**(Scene().settings(text) | settings))
 
 
-# The first visit
-
-
 def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened, eye, english):
     app = opened()
     assert not app.error
@@ -73,9 +70,6 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, d
 def test_a_caption_names_the_settings_in_the_language_of_the_page(opened, eye, link, said):
     header, _ = eye(opened(lang="zh", text="How are you?", twin="", **link))
     assert header["source"].startswith(said)
-
-
-# What the model is
 
 
 @pytest.mark.parametrize(

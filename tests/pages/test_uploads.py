@@ -255,9 +255,6 @@ def test_answers_of_a_third_party_model_are_shown_at_its_tokens(open_file, eye, 
     assert cross[0][0][0] == english("answer.next", query=TARGET[0])  # who looks at another text writes
 
 
-# A server that `headscope open` started
-
-
 @pytest.fixture
 def started_with(monkeypatch, tmp_path):
     """`started_with(trace)`: the server of `headscope open` with that trace on disk."""

@@ -66,14 +66,6 @@ def test_the_first_offer_blocks_the_deciding_edge_and_can_be_undone(on_page):
     assert not answers(app)
 
 
-def test_without_answers_only_attention_is_shown(on_page, eye, english):
-    app = on_page(source="random", edits="off,layer=1,head=1")
-    assert len(eye(app, "what_if_view")[1]) == 2
-    headings = [one.value for one in app.header]
-    assert english("what_if.layers") in headings
-    assert english("what_if.effects") not in headings
-
-
 def test_all_changes_are_removed_at_once(on_page):
     app = on_page(edits="temperature,by=2")
     app.button(key="try_1").click().run()
@@ -198,7 +190,7 @@ def test_pictures_of_heads_show_their_contribution_and_which_are_off(on_page, he
     np.testing.assert_allclose(drawn, expected, rtol=1e-5)
 
 
-def test_a_part_of_a_long_text_is_drawn_and_measured(on_page, heatmaps):
+def test_a_part_of_a_long_text_is_drawn_and_measured(on_page, heatmaps, english):
     """Each of its matrices of all pairs would take 4 MB for each head."""
     app = on_page(source="random", twin="", text="word " * 1000, edits="temperature,by=3", h=8)
     drawn = heatmaps(app, "what-if-weights")
@@ -207,6 +199,7 @@ def test_a_part_of_a_long_text_is_drawn_and_measured(on_page, heatmaps):
     [largest] = [one.value[LARGEST] for one in app.dataframe if LARGEST in one.value]
     assert (largest > 0).all()
     assert heatmaps(app, "what-if-reached")["reached"]["values"].shape == (1, WINDOW)
+    assert english("what_if.effects") not in [one.value for one in app.header]  # without answers
 
 
 def test_words_that_look_like_markup_stay_words_on_the_buttons():

@@ -1,6 +1,7 @@
 """The view Word order of Steps: two pictures of each encoding, and sizes from the link."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,12 +17,7 @@ def pictures(app) -> list[dict]:
 
 @pytest.fixture
 def open_word_order(opened_on):
-    def open_(**link):
-        app = opened_on("understand/steps.py?steps_view=order", **link)
-        assert not app.error
-        return app
-
-    return open_
+    return partial(opened_on, "understand/steps.py?steps_view=order")
 
 
 def test_the_sinusoidal_encoding_comes_first(open_word_order, english):
@@ -47,21 +43,14 @@ def test_alibi_shows_the_chosen_head(open_word_order):
     assert meeting["end"] == pytest.approx(np.abs(expected).max())
 
 
-def test_an_odd_rotary_width_is_refused(opened_on):
-    app = opened_on("understand/steps.py?steps_view=order", code="rotary", positions_width=9)
+def test_an_odd_rotary_width_is_refused(open_word_order):
+    app = open_word_order(code="rotary", positions_width=9)
     assert "must be even" in app.error[0].value.replace("\\", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("sinusoidal", position_codes.sinusoidal(9, 64)),
-        ("rotary", position_codes.rotary(9, 64)),
-        ("ALiBi", position_codes.alibi(9, 8, 0)),
-    ],
-    ids=["sinusoidal", "rotary", "ALiBi"],
-)
-def test_each_encoding_has_its_formula_source_and_torch_code(open_word_order, english, name, code):
+@pytest.mark.parametrize("name", ["sinusoidal", "rotary", "ALiBi"])
+def test_each_encoding_has_its_formula_source_and_torch_code(open_word_order, english, name):
+    code = getattr(position_codes, name.lower())(9, *((8, 0) if name == "ALiBi" else (64,)))
     app = open_word_order(code=name, positions_length=9)
     [formula], [lines] = app.latex, app.code
     assert code.formula in formula.value

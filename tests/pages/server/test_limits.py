@@ -20,14 +20,6 @@ def hosted(monkeypatch):
     monkeypatch.setenv(limits.HOSTED, "1")
 
 
-@pytest.mark.parametrize(("value", "hosted"), [("", False), ("0", False), ("1", True), (None, False)])
-def test_the_environment_chooses_the_limits(monkeypatch, value, hosted):
-    monkeypatch.delenv(limits.HOSTED, raising=False)
-    if value is not None:
-        monkeypatch.setenv(limits.HOSTED, value)
-    assert limits.current().hosted == hosted
-
-
 def test_a_slow_trace_is_refused_for_strangers(hosted):
     sizes = {"h": 64, "d_model": 256, "n_kv_heads": 1, "d_k": 16, "d_v": 128, "layers": 6}
     limit = r"at least [\d.]+ s on this processor \(layers 6, tokens 512\); the limit is 30\.0 billion"

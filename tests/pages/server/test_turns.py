@@ -121,20 +121,3 @@ def test_a_long_text_waits_for_its_turn_unless_cached(opened, hold_turn, monkeyp
     short = opened(**link | {"text": "a b"})
     assert not short.error
     compute.caches["large traces"].clear()
-
-
-def test_large_traces_are_limited_in_bytes(monkeypatch):
-    monkeypatch.setattr(compute, "is_large", lambda scene, text: True)
-    traces = compute.caches["large traces"]
-    traces.clear()
-
-    def read(seed: int) -> int:
-        compute.trace(compute.Scene(source="random", text="a b", h=1, d_model=2, seed=seed))
-        return traces.bytes
-
-    monkeypatch.setattr(traces, "max_bytes", 3 * read(0))
-    for seed in range(1, 5):
-        read(seed)
-        assert traces.bytes <= traces.max_bytes
-    assert 1 < len(traces) < 5
-    traces.clear()
