@@ -152,11 +152,7 @@ def opened_on():
 @pytest.fixture(scope="session")
 def english():
     """`english("heads.title")`: a text of the catalogue, its placeholders filled in."""
-
-    def text(key: str, /, **values: object) -> str:
-        return catalogue("en")[key].format(**values)
-
-    return text
+    return lambda key, /, **values: catalogue("en")[key].format(**values)
 
 
 @pytest.fixture(scope="session")
@@ -175,12 +171,7 @@ def controls():
 @pytest.fixture(scope="session")
 def offers():
     """`offers(app)`: the buttons of a page, without those above it."""
-
-    def read(app: AppTest) -> list:
-        above = [button.key for button in app.get_by_key("controls").button]
-        return [button for button in app.button if button.key not in above]
-
-    return read
+    return lambda app: [one for one in app.button if one not in app.get_by_key("controls").button]
 
 
 @pytest.fixture(scope="session")
@@ -192,12 +183,9 @@ def strip():
 @pytest.fixture(scope="session")
 def rows():
     """`rows(app)`: of the rows above the sentence, by field, the chosen number and how many there are."""
-
-    def read(app: AppTest) -> dict[str, tuple[int, int]]:
-        given = sent(app, "chooser")["rows"]
-        return {row["field"]: (row["chosen"] + row["first"], row["count"]) for row in given}
-
-    return read
+    return lambda app: {
+        row["field"]: (row["chosen"] + row["first"], row["count"]) for row in sent(app, "chooser")["rows"]
+    }
 
 
 @pytest.fixture(scope="session")
@@ -360,12 +348,7 @@ def move():
 @pytest.fixture(scope="session")
 def place():
     """`place(app)`: layer, head and token that the Heads page looks at, from 0."""
-
-    def read(app: AppTest) -> tuple[int, int, int]:
-        header = sent(app, "head_view")
-        return header["layer"], header["head"], header["token"]
-
-    return read
+    return lambda app: tuple(sent(app, "head_view")[name] for name in ("layer", "head", "token"))
 
 
 @pytest.fixture(scope="session")
@@ -407,25 +390,18 @@ def heatmaps():
 
 @pytest.fixture(scope="session")
 def drawn(heatmaps):
-    """`drawn(app, "short-k")`: the numbers of a heatmap on the screen, NaN where they are hidden."""
-
-    def read(app: AppTest, key: str) -> np.ndarray:
-        [matrix] = heatmaps(app, key).values()
-        return matrix["values"]
-
-    return read
+    """`drawn(app, "short-k")`: the numbers of the one matrix of a component, NaN where they are hidden."""
+    return lambda app, key: next(iter(heatmaps(app, key).values()))["values"]
 
 
 @pytest.fixture(scope="session")
 def said():
     """`said(app)`: every text on the screen that is rendered as Markdown."""
-
-    def read(app: AppTest) -> list[str]:
-        kinds = (app.markdown, app.caption, app.title, app.header, app.error, app.warning)
-        texts = [element.value for kind in kinds for element in kind]
-        return texts + [button.label for button in app.button]
-
-    return read
+    kinds = ("markdown", "caption", "title", "header", "error", "warning")
+    return lambda app: [
+        *(element.value for kind in kinds for element in getattr(app, kind)),
+        *(button.label for button in app.button),
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -444,12 +420,8 @@ def click():
 @pytest.fixture(scope="session")
 def main_text():
     """`main_text(app)`: the texts of the page."""
-
-    def read(app: AppTest) -> str:
-        kinds = (app.main.markdown, app.main.caption, app.main.info)
-        return "\n".join(element.value for kind in kinds for element in kind)
-
-    return read
+    kinds = ("markdown", "caption", "info")
+    return lambda app: "\n".join(element.value for kind in kinds for element in getattr(app.main, kind))
 
 
 # One text that looks at another: 7 tokens at 11 others

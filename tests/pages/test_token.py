@@ -2,10 +2,8 @@
 
 import json
 from functools import partial
-from io import BytesIO
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -264,28 +262,6 @@ def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on, english):
     assert scores.shape == (13, 6 + 16)
     assert mixed.shape == (13 + 1, 3 + 16)
     np.testing.assert_allclose(mixed.iloc[:-1, 3:].sum(), mixed.iloc[-1, 3:].astype(float), atol=1e-6)
-
-
-def test_tables_are_saved_as_csv_without_formulas(opened_on, monkeypatch):
-    files = {}
-
-    def button(label, data, *, file_name, **options):
-        files[file_name] = data()
-
-    monkeypatch.setattr("streamlit.download_button", button)
-    link = {**RANDOM, "text": "=1 @x", "token": 1, "layers": 2}
-    opened_on(PAGE, *(f"{name}_table" for name in ("heads", "layers", "scores", "mixture")), **link)
-    trace = mha.trace("=1 @x", source="random", h=4, d_model=64, layers=2)
-    files = {name.removesuffix("-token-1-.csv"): files[name] for name in files if "-token-1-" in name}
-    assert set(files) == {f"headscope-{part}" for part in ("heads", "layers", "scores", "mixture")}
-    for content in files.values():
-        table = pd.read_csv(BytesIO(content), encoding="utf-8-sig")
-        assert set(table["token"]) - {"output"} == {"'=", "1", "'@", "x"}
-    heads = pd.read_csv(BytesIO(files["headscope-heads"]), encoding="utf-8-sig")
-    np.testing.assert_allclose(heads["weight given"], trace.layers[0].weights()[:, 0].ravel(), atol=1e-7)
-    np.testing.assert_allclose(
-        heads["weight received"], trace.layers[0].weights()[:, :, 0].ravel(), atol=1e-6
-    )
 
 
 @pytest.mark.parametrize("key_token", [None, 1, 11])
