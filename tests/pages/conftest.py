@@ -29,6 +29,12 @@ from tests.conftest import six_matrices
 
 ROOT = Path(__file__).parents[2]
 FRAME = "pages/frame.py"
+# The pages about a trace, and all pages, each in each of its views.
+OF_TRACE = ("see/heads.py", "see/token.py", "see/compare.py", "understand/steps.py", "understand/what_if.py")
+OF_TRACE += ("understand/steps.py?steps_view=layers", "understand/embeddings.py")
+PAGES = (*OF_TRACE, "understand/steps.py?steps_view=order", "understand/cost.py", "learn/train.py")
+PAGES += ("learn/train.py?train_view=heads", "learn/cases.py", "learn/lessons.py")
+PAGES += ("models/real.py", "models/atlas.py")
 ADDRESSES = {"understand/what_if.py": "what-if", "models/real.py": "model"}  # of pages named otherwise
 
 

@@ -10,15 +10,7 @@ from mha_core.analysis.derivation import steps
 from mha_core.analysis.token import against_keys, column_of, mixture, row_of, vectors
 from mha_core.scene.scene import Scene
 from pages._kit import compute
-
-PAGES_OF_A_SENTENCE = (
-    "see/heads.py",
-    "see/token.py",
-    "understand/what_if.py",
-    "understand/steps.py",
-    "understand/steps.py?steps_view=layers",
-    "see/compare.py",
-)
+from tests.pages.conftest import OF_TRACE
 
 
 @pytest.fixture
@@ -74,8 +66,8 @@ def uncached_traces() -> set[int]:
 
 def test_an_open_page_keeps_no_trace_alive(opened_on):
     before, text = uncached_traces(), "The dog chased the cat because it was hungry."
-    apps = {page: opened_on(page, text=text) for page in PAGES_OF_A_SENTENCE}
-    assert len(apps) == len(PAGES_OF_A_SENTENCE)
+    apps = [opened_on(page, text=text) for page in OF_TRACE]
+    assert len(apps) == len(OF_TRACE)
     assert uncached_traces() <= before
 
 

@@ -18,7 +18,7 @@ from pages._kit import chooser, compute, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import isolated, literal
 from pages._server import limits
-from tests.pages.conftest import refused_by_link
+from tests.pages.conftest import OF_TRACE, refused_by_link
 
 STEPS = "understand/steps.py"
 ATLAS = "models/atlas.py"
@@ -296,8 +296,7 @@ def test_values_that_only_a_page_can_check_are_reported_in_the_same_line(opened_
 
 @pytest.mark.parametrize("link", [{"source": "random", "h": 7, "d_model": 64}, {"source": "file"}])
 def test_an_empty_page_keeps_its_heading(opened_on, link):
-    pages = ("see/heads.py", TOKEN, "see/compare.py", STEPS, f"{STEPS}?steps_view=layers")
-    for page in (*pages, "understand/what_if.py", "understand/embeddings.py"):
+    for page in OF_TRACE:
         assert len(opened_on(page, **link).title) == 1, page
 
 

@@ -14,7 +14,7 @@ from mha_core import device, edits
 from mha_core.analysis import comparison
 from mha_core.scene import swaps
 from mha_core.scene.scene import Scene
-from mha_core.sources.huggingface import catalogue, files, own_code
+from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.loaded import LoadedModels, Loading, ModelKey
 from mha_core.traces.facts import Facts
@@ -25,24 +25,9 @@ from pages._kit.text import literal
 from pages._server import limits, turns
 from pages._server.turns import Turns
 from pages.understand._what_if import changed_answers
-from tests.pages.conftest import FRAME, ROOT, go_to, refused_by_link
+from tests.pages.conftest import FRAME, PAGES, ROOT, go_to, refused_by_link
 from tests.sources import tiny
 
-PAGES = (
-    "see/heads.py",
-    "see/token.py",
-    "models/real.py",
-    "understand/steps.py",
-    "understand/what_if.py",
-    "understand/steps.py?steps_view=layers",
-    "understand/embeddings.py",
-    "understand/steps.py?steps_view=order",
-    "understand/cost.py",
-    "learn/train.py",
-    "see/compare.py",
-    "learn/train.py?train_view=heads",
-    "learn/cases.py",
-)
 WHAT_IF = "understand/what_if.py"
 pytestmark = pytest.mark.usefixtures("no_other_model")
 
@@ -204,10 +189,6 @@ def test_differently_split_pieces_are_not_compared(on_model, folder, english, he
     assert english("what_if.unpaired") in [one.value for one in app.caption]
     assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
     assert [*app.dataframe[0].value] == ["word", "after"]
-    text = Scene.text.replace("The animal", "animal The")
-    after = huggingface.follow(huggingface.load(folder("gpt2"), answers=True), text, answers=True)
-    assert len(after.tokens) > len(trace_of_family("gpt2", folder).tokens)
-    assert [*app.dataframe[0].value["word"]] == list(after.tokens.labels)
 
 
 def test_answers_of_a_model_are_below_the_sentences(on_model, folder, eye, english):
@@ -272,9 +253,13 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
 
 
 @pytest.mark.slow
-def test_a_model_is_downloaded_only_on_request(opened, english, monkeypatch):
+def test_a_model_is_downloaded_only_on_request(opened_on, english, monkeypatch):
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded unasked"))
-    app = opened(source="model", model="openai-community/gpt2")
+    names = [*model_source.local_models(), *model_source.downloadable()]
+    button = (app := opened_on("models/real.py")).button(key=f"model_{names.index('openai-community/gpt2')}")
+    assert button.label == literal("openai-community/gpt2")
+    button.click().run()
+    assert app.selectbox(key="shown_source").value == "model"
     assert english("real.fetch_sized", size="548 MB") in [b.label for b in app.button]
     asked = []
 
@@ -568,18 +553,6 @@ def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, 
         assert not re.search(r"\binstall", " ".join(texts)), page
 
 
-def test_choosing_a_model_downloads_nothing_unasked(opened_on, english):
-    app = opened_on("models/real.py")
-    names = [*model_source.local_models(), *model_source.downloadable()]
-    chosen = names.index("openai-community/gpt2")
-    button = app.button(key=f"model_{chosen}")
-    assert button.label == literal(names[chosen])
-    button.click().run()
-    assert app.selectbox(key="shown_source").value == "model"
-    assert app.selectbox(key="model").value == names[chosen]
-    assert app.button(key="fetch_model")
-
-
 def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_else(
     opened, opened_on, folder, monkeypatch, english, offers
 ):
@@ -629,19 +602,6 @@ def test_the_page_says_how_a_model_was_traced_and_what_it_left_out(
     assert told[1] == english(f"real.{explained}")
     model_info.skipped(trace)
     assert told[2:] == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
-
-
-@pytest.mark.slow
-def test_for_a_model_with_weights_only_they_are_drawn(on_model, folder, english, six, monkeypatch):
-    monkeypatch.setattr(own_code, "try_own_code", lambda *_: None)  # as of code that is not understood
-    model_source.loaded.clear()
-    app = on_model("bloom", layer=1, head=2)
-    [(name, weights)] = six(app).items()
-    assert name == "weights"
-    np.testing.assert_allclose(weights, trace_of_family("bloom", folder).layers[0].weights(1), atol=2e-5)
-    app.switch_page("understand/steps.py").run()
-    model_source.loaded.clear()
-    assert english("real.unknown") in infos(app)
 
 
 @pytest.mark.slow

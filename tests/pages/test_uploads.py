@@ -13,22 +13,12 @@ from mha_core.traces.tokens import Sides
 from pages._kit import refusals, uploads
 from pages._kit.answers import in_words
 from pages._kit.text import isolated, literal
-from tests.pages.conftest import go_to, refused_by_link
+from tests.pages.conftest import PAGES, go_to, refused_by_link
 
 pytestmark = pytest.mark.slow
 
 TEXT = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]  # 7
 TARGET = ["the", "old", "cat", "saw", "it"]  # 5
-PAGES = (
-    "see/heads.py",
-    "see/token.py",
-    "understand/steps.py",
-    "understand/steps.py?steps_view=layers",
-    "understand/embeddings.py",
-    "learn/train.py",
-    "see/compare.py",
-    "learn/train.py?train_view=heads",
-)
 
 
 def content(trace, path) -> bytes:
