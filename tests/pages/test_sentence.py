@@ -51,11 +51,12 @@ def word(eye):
     return read
 
 
-def test_an_empty_second_sentence_is_left_out(opened, tokens):
-    app = opened()
-    assert len(tokens(app)) == 2
+def test_a_typed_second_sentence_stays_and_an_empty_one_is_left_out(opened, tokens):
+    app = write(opened(), "The dog was wide.", "twin")
+    write(app, "The dog was tired.")
+    assert typed_sentences(app) == ("The dog was tired.", "The dog was wide.")
+    assert "wide" in tokens(app)[1]
     write(app, "", "twin")
-    assert not app.error
     assert not app.warning
     assert len(tokens(app)) == 1
 
@@ -82,13 +83,6 @@ def test_a_language_without_examples_begins_with_the_english_ones(opened, monkey
     assert typed_sentences(app) == (EXAMPLES[0]["text"], EXAMPLES[0]["twin"])
     offered = [button.label for button in app.button if str(button.key).startswith("example_")]
     assert offered == [example["text"] for example in EXAMPLES]
-
-
-def test_a_typed_second_sentence_stays(opened, tokens):
-    app = write(opened(), "The dog was wide.", "twin")
-    write(app, "The dog was tired.")
-    assert typed_sentences(app) == ("The dog was tired.", "The dog was wide.")
-    assert "wide" in tokens(app)[1]
 
 
 def test_a_link_names_a_token_of_its_second_sentence_in_any_words(opened, eye):
@@ -181,13 +175,10 @@ def test_a_long_text_is_read_in_parts(opened, tokens, english, word):
     assert typed_sentences(app)[0] == STORY
     write(app, "The dog slept.")
     assert "part_text" not in [box.key for box in app.selectbox]
-
-
-def test_a_second_sentence_that_is_long_is_read_in_parts_too(opened, english, tokens):
-    app = opened(twin=STORY)
+    app = write(app, STORY, "twin")  # and so is a second one
     assert tokens(app)[1][2] == "dog"
     app.selectbox(key="part_twin").select_index(1).run()
-    assert typed_sentences(app)[0] == TYPED
+    assert typed_sentences(app)[0] == "The dog slept."
     assert tokens(app)[1][2] == "man"
 
 
@@ -405,7 +396,6 @@ def test_without_a_model_of_this_size_the_nearest_is_shown_with_three_offers(
 
 def test_a_missing_architecture_of_a_language_is_replaced(opened, eye):
     app = opened("advanced", text="小猫没有过马路，因为它太累了。", twin="", architecture="standard")
-    assert not app.error
     assert "glass-box" in eye(app)[0]["source"]
     app.button(key="instead_sizes").click().run()
     assert app.selectbox(key="shown_architecture").value == "glass-box"
@@ -434,39 +424,28 @@ def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word, eye
     app = opened()
     for source, token in (("random", 8), ("mini", 9), ("random", 8)):
         app.selectbox(key="shown_source").set_value(source).run()
-        assert not app.error
         assert word(app) == tokens(app)[1][token - 1] == "it"
         assert eye(app)[0]["random"] is (source == "random")
 
 
-# Text stays text
-
-
-def test_the_text_that_is_looked_at_is_shaded(on_translation, translation, main_text, strip):
+def test_the_text_that_is_looked_at_is_shaded_and_a_click_on_either_goes_to_its_token(
+    on_translation, translation, main_text, strip, choose
+):
     app = on_translation("see/token.py")
-    row = translation.layers[1].weights(2)[5]
+    row, keys = translation.layers[1].weights(2)[5], translation.sides.keys
     looks, looked_at = strip(app), strip(app, 1)
-    assert (looks["tokens"], looks["weights"], looks["chosen"]) == (
-        [*translation.sides.queries.labels],
-        None,
-        5,
-    )
-    assert looked_at["tokens"] == [*translation.sides.keys.labels]
-    both = translation.sides.queries, translation.sides.keys
-    assert [looks["names"], looked_at["names"]] == [[*names(tokens)] for tokens in both]
+    assert (looks["weights"], looks["chosen"], looked_at["query"]) == (None, 5, "dog")
+    for shown, side in ((looks, translation.sides.queries), (looked_at, keys)):
+        assert (shown["tokens"], shown["names"]) == ([*side.labels], [*names(side)])
     np.testing.assert_allclose(looked_at["weights"], row, rtol=1e-3)
     assert looked_at["chosen"] == row.argmax()
-    assert looked_at["query"] == "dog"
-    assert f"**{translation.sides.keys.labels[row.argmax()]}** {row.max():.2f}" in main_text(app)
-
-
-def test_a_click_on_a_token_of_either_text_goes_to_it(on_translation, main_text, strip, choose):
-    assert strip(on_translation("see/token.py", key_token=11), 1)["chosen"] == 10  # as the link says
-    app = choose(on_translation("see/token.py"), key_token=8)
+    assert f"**{keys.labels[row.argmax()]}** {row.max():.2f}" in main_text(app)
+    app = choose(app, key_token=8)
     assert strip(app, 1)["chosen"] == 8
     assert "**Garten**" in main_text(app)
     app = choose(app, token=2)
     assert (strip(app)["chosen"], strip(app, 1)["chosen"]) == (2, 8)
+    assert strip(on_translation("see/token.py", key_token=11), 1)["chosen"] == 10  # as a link says
 
 
 def test_a_causal_model_also_guesses_a_hidden_word(english):
