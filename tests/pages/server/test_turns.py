@@ -1,6 +1,7 @@
 """Long texts are computed one at a time: visitors see their place, and leaving gives it back."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,36 +14,16 @@ LONG = " ".join(f"w{number}" for number in range(40))
 
 
 @pytest.fixture
-def hold_turn(monkeypatch):
-    """`hold_turn(queue)`: another visitor has the turn until `leave()`."""
+def other(monkeypatch):
+    """Another visitor, who has a turn from `other.enter_context(queue.turn(print))` until `other.close()`."""
     monkeypatch.setattr(turns, "POLL_SECONDS", 0.01)
-    left, threads = threading.Event(), []
-
-    def hold(queue: Turns) -> None:
-        begun = threading.Event()
-
-        def work():
-            with queue.turn(lambda place: None):
-                begun.set()
-                left.wait(60)
-
-        threads.append(threading.Thread(target=work))
-        threads[-1].start()
-        begun.wait(60)
-
-    def leave() -> None:
-        left.set()
-        for thread in threads:
-            thread.join()
-
-    hold.leave = leave
-    yield hold
-    leave()
+    with ExitStack() as held:
+        yield held
 
 
-def test_turns_are_in_order_and_places_count_down(hold_turn):
+def test_turns_are_in_order_and_places_count_down(other):
     queue, places, order = Turns(5), {}, []
-    hold_turn(queue)
+    other.enter_context(queue.turn(print))
 
     def wait(name: int, next_one: threading.Event):
         def show(place):
@@ -58,7 +39,7 @@ def test_turns_are_in_order_and_places_count_down(hold_turn):
         threads.append(threading.Thread(target=wait, args=(name, waits)))
         threads[-1].start()
         assert waits.wait(60)
-    hold_turn.leave()
+    other.close()
     for thread in threads:
         thread.join()
     assert order == [0, 1, 2]
@@ -70,9 +51,9 @@ class Left(BaseException):
     """Raised as Streamlit ends a run whose visitor has left or requested something else."""
 
 
-def test_leaving_frees_the_place_and_too_many_are_refused(hold_turn):
+def test_leaving_frees_the_place_and_too_many_are_refused(other):
     queue = Turns(1)
-    hold_turn(queue)
+    other.enter_context(queue.turn(print))
 
     def in_vain(place):
         pytest.fail("more wait than may")
@@ -86,35 +67,35 @@ def test_leaving_frees_the_place_and_too_many_are_refused(hold_turn):
     for _ in range(2):
         with pytest.raises(Left), queue.turn(leave):
             pytest.fail("it is not its turn")
-    hold_turn.leave()
+    other.close()
     with queue.turn(lambda place: pytest.fail("nobody is before")):
         pass
 
 
-def test_a_waiting_visitor_sees_the_place_and_then_the_result(hold_turn, monkeypatch, english):
+def test_a_waiting_visitor_sees_the_place_and_then_the_result(other, monkeypatch, english):
     queue, seen = Turns(1), []
     monkeypatch.setattr(turns, "heavy_work", queue)
 
     def info(said: str, **_: str) -> None:
         seen.append(said)
-        hold_turn.leave()
+        other.close()
 
     place = turns.st.empty()
     monkeypatch.setattr(place, "info", info)
     monkeypatch.setattr(turns.st, "empty", lambda: place)
-    hold_turn(queue)
+    other.enter_context(queue.turn(print))
     assert turns.in_turn(lambda: len(queue)) == 1
     assert set(seen) == {english("long.waiting", count=1)}
     assert len(queue) == 0
 
 
-def test_a_long_text_waits_for_its_turn_unless_cached(opened, hold_turn, monkeypatch, english):
+def test_a_long_text_waits_for_its_turn_unless_cached(opened, other, monkeypatch, english):
     monkeypatch.setattr(turns, "heavy_work", Turns(0))
     monkeypatch.setattr(compute, "is_large", lambda scene, text: text == LONG)
     compute.caches["large traces"].clear()
     link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
     assert not opened(**link).error
-    hold_turn(turns.heavy_work)
+    other.enter_context(turns.heavy_work.turn(print))
     assert not opened(**link).error
     [refusal] = (error.value for error in opened(**link | {"h": 1}).error)
     assert "at most 0 wait" in refusal
