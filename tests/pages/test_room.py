@@ -45,18 +45,15 @@ def seated(opened_on, act, invitation):
 @pytest.fixture
 def gone(rooms, monkeypatch):
     """`gone()`: from now on the database does not answer; `gone(False)`: it does again."""
-    reading, writing = rooms._reading, rooms._writing
-
-    def fail():
-        raise OperationalError("select", {}, Exception("no connection"))
+    real = {name: getattr(rooms, name) for name in ("_reading", "_writing")}
 
     def failing():
         with room_module._answering():
-            fail()
+            raise OperationalError("select", {}, Exception("no connection"))
 
     def set_gone(is_gone: bool = True) -> None:
-        monkeypatch.setattr(rooms, "_reading", failing if is_gone else reading)
-        monkeypatch.setattr(rooms, "_writing", failing if is_gone else writing)
+        for name, answering in real.items():
+            monkeypatch.setattr(rooms, name, failing if is_gone else answering)
 
     return set_gone
 
@@ -117,6 +114,10 @@ def test_a_wrong_code_is_refused_in_a_sentence(code, rooms, opened_on, component
 def test_wrong_codes_are_few_a_minute_and_invitations_always_open(
     rooms, opened_on, component, desk, invitation, monkeypatch
 ):
+    for code in (desk.code, "AAAAAA"):  # a wrong invitation tells nothing and is not counted
+        with pytest.raises(room_module.Unknown):
+            server_rooms.find(f"{code}-AAAAAAAA")
+    assert not server_rooms._wrong
     for _ in range(server_rooms.MAX_WRONG):
         with pytest.raises(room_module.Unknown):
             server_rooms.find("AAAAAA")
@@ -128,13 +129,6 @@ def test_wrong_codes_are_few_a_minute_and_invitations_always_open(
     assert "What is a head?" in component(opened_on(PAGE, room=desk.code), "room")["heading"]
 
 
-def test_a_wrong_invitation_tells_nothing_and_is_not_counted(rooms, desk):
-    for code in (desk.code, "AAAAAA"):
-        with pytest.raises(room_module.Unknown):
-            server_rooms.find(f"{code}-AAAAAAAA")
-    assert not server_rooms._wrong
-
-
 @pytest.mark.parametrize("token", ["1-AAAAAAAAAAAAAAAAAAAAAAAAAA", "", "1", "<b>", "9" * 400, "none"])
 def test_a_forged_token_joins_again(token, opened_on, component, act, desk, invitation, seated):
     seated("Ada")
@@ -144,13 +138,10 @@ def test_a_forged_token_joins_again(token, opened_on, component, act, desk, invi
     assert "token" not in data
 
 
-def test_a_server_without_rooms_says_how_to_turn_them_on(opened_on, monkeypatch):
+def test_a_server_without_rooms_or_their_database_says_so(opened_on, component, monkeypatch):
     monkeypatch.delenv(server_rooms.ROOMS, raising=False)
     assert "HEADSCOPE_ROOMS=1" in opened_on(PAGE, room="AAAAAA").info[0].value
     assert not [one for one in opened_on(PAGE).text_input if one.key == "room_typed"]
-
-
-def test_a_server_that_cannot_open_its_database_says_so(opened_on, component, monkeypatch):
     monkeypatch.setenv(server_rooms.ROOMS, "1")
     monkeypatch.setenv(room_module.DATABASE, "mysql://nowhere")
     monkeypatch.setattr(server_rooms, "_opened", [])
@@ -304,9 +295,13 @@ def test_the_end_has_a_receipt_that_the_desk_can_check(component, act, desk, sea
     assert component(app, "lesson_end")["then"] is None
 
 
-def test_without_the_database_the_screen_stays_and_the_answer_waits(component, act, desk, gone, seated):
+def test_without_the_database_the_screen_stays_and_the_answer_waits(
+    opened_on, component, act, desk, gone, invitation, seated
+):
     app = seated()
     gone()
+    data = component(opened_on(PAGE, room=invitation), "room")  # a page that begins now
+    assert (data["asks_again"], "does not answer now" in data["problem"]) == (True, True)
     app = lock(act, app, "3")
     assert component(app, "lesson")["question"]["kind"] == "point"
     assert component(app, "room")["kept"] == {}
@@ -315,13 +310,6 @@ def test_without_the_database_the_screen_stays_and_the_answer_waits(component, a
     app = lock(act, app, "3")
     assert component(app, "room")["kept"] == {"1.1": "3"}
     assert written(desk) == [(1, 1, 1, "3")]
-
-
-def test_a_page_that_begins_without_the_database_asks_again(opened_on, component, act, gone, invitation):
-    gone()
-    data = component(opened_on(PAGE, room=invitation), "room")
-    assert data["asks_again"]
-    assert "does not answer now" in data["problem"]
 
 
 def test_a_room_that_is_deleted_says_so_and_leaves_the_answers_to_take_along(component, act, desk, seated):

@@ -87,6 +87,9 @@ def test_every_page_shows_the_opened_file(open_file, eye, draws, shows, place, s
     area = app.text_area(key="file_text")
     assert (area.value, area.disabled, area.help) == (" ".join(TEXT), True, english("file.text_help"))
     assert "text" not in {widget.key for widget in app.text_area}
+    app.switch_page("understand/steps.py").run()
+    assert english("file.partly", count=2) in infos(app)  # steps whose inputs are missing
+    assert len([head for head in app.header if head.value[:1].isdigit()]) == 7
 
 
 def edits_file():
@@ -166,13 +169,6 @@ def test_a_file_with_weights_only_shows_them(open_file, english, six):
     for page in ("see/token.py", "understand/steps.py"):
         app.switch_page(page).run()
         assert english("file.unknown") in infos(app)
-
-
-def test_steps_with_missing_inputs_are_counted(open_file, english):
-    app = open_file(tensors_file())
-    app.switch_page("understand/steps.py").run()
-    assert english("file.partly", count=2) in infos(app)
-    assert len([head for head in app.header if head.value[:1].isdigit()]) == 7
 
 
 def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, six, tokens):
@@ -276,19 +272,16 @@ def test_a_link_to_another_source_keeps_the_file(started_with, opened, tokens):
     assert len(tokens(app)[0]) == len(TEXT)
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"), [("nobody", "kind = nobody, which is not possible. Using encoder."), ("cross", "")]
-)
-def test_a_link_to_a_missing_kind_of_attention_is_reported(started_with, opened, kind, said):
+def test_a_link_to_a_missing_kind_or_to_a_file_of_another_visit_is_reported(
+    started_with, opened
+):
+    said = "The link says {} = {}, which is not possible. Using {}."
+    assert refused_by_link(opened(source="file", file="0123")) == [said.format("file", "0123", "none")]
     started_with(translation())
-    app = opened(source="file", kind=kind)
-    assert app.segmented_control(key="shown_kind").value == (kind if kind == "cross" else "encoder")
-    assert [said in line for line in refused_by_link(app)] == ([True] if said else [])
-
-
-def test_a_link_to_a_file_of_another_visit_is_reported(opened, said, english):
-    lines = said(opened(source="file", file="0123456789abcdef"))
-    assert english("link.refused", name="file", value="0123456789abcdef", taken=english("link.none")) in lines
+    for kind, taken in (("nobody", "encoder"), ("cross", "cross")):
+        app = opened(source="file", kind=kind)
+        assert app.segmented_control(key="shown_kind").value == taken
+        assert refused_by_link(app) == [said.format("kind", kind, taken)] * (kind != taken)
 
 
 def test_a_dropped_file_is_reported(started_with, opened):
