@@ -138,18 +138,14 @@ def test_the_differences_and_their_reading_are_computed_now(open_embeddings, eng
     assert spread in said
     assert literal("man→woman") in said
     assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 6
-
-
-def test_a_relation_no_better_than_chance_is_named_last_and_not_drawn(open_embeddings, english, vectors):
+    # A relation no better than chance is named last and not drawn.
     [[cosine]] = agreement(vectors, [("walking", "walked"), ("swimming", "swam")]).to_numpy()[:1, 1:]
     limit = chance(*vectors.shape).pair
     assert cosine < limit
-    app = open_embeddings()
     assert not written_words(app, "pairs_map") & {"walking", "walked", "swimming", "swam"}
-    said = [m.value for m in app.main.markdown if f"±{limit:.2f}" in m.value]
-    assert len(said) == 3
-    assert said[-1].startswith(f"**{english('words.relation_tense')}**")
-    assert "no shared direction" in said[-1]
+    *_, last = read = [m.value for m in app.main.markdown if f"±{limit:.2f}" in m.value]
+    assert (len(read), "no shared direction" in last) == (3, True)
+    assert last.startswith(f"**{english('words.relation_tense')}**")
 
 
 def test_the_page_says_that_random_vectors_mean_nothing(open_embeddings, english):

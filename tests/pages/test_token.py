@@ -17,6 +17,7 @@ from pages.see._token.subject import word
 from tests.pages.conftest import numbers
 
 PAGE = "see/token.py"
+PICTURES = ("heads", "layers", "vectors", "products", "mixture")
 HOTEL = "He booked a room at a hotel."
 RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1}
 
@@ -65,7 +66,9 @@ def ranked(weights) -> dict[str, str]:
     return {label: number(value) for label, value in order.items() if value}
 
 
-def test_the_first_visit_shows_the_pronoun_in_the_trained_model(on_token, heatmaps, looks, english, strip):
+def test_the_first_visit_shows_the_pronoun_in_the_trained_model(
+    on_token, heatmaps, looks, english, strip, component
+):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
     assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=1)]
@@ -84,6 +87,10 @@ def test_the_first_visit_shows_the_pronoun_in_the_trained_model(on_token, heatma
     np.testing.assert_array_equal(way["scores"]["values"], numbers[["score", "masked"]])
     np.testing.assert_array_equal(way["weights"]["values"], numbers[["weight"]])
     assert english("one.sum_row") in plain(app)
+    for _ in range(2):  # what a click does is said once
+        hints = [component(app, f"one-{key}")["texts"]["how"] for key in PICTURES]
+        assert hints == ["Hover over a cell to see its value. Click to see where it comes from.", *[""] * 4]
+        app.run()
 
 
 @pytest.mark.parametrize(
@@ -282,15 +289,6 @@ def test_a_token_of_the_other_text_has_its_column(
     assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
     assert len(heatmaps(app, "one-heads")["seen"]["columns"]) == 7
     assert f"sums to {column.sum():.2f}; an even share is 0.636" in said  # 7 / 11
-
-
-def test_a_page_says_once_what_a_click_does(on_token):
-    app = on_token()
-    for _ in range(2):
-        keys = ("one-heads", "one-layers", "one-vectors", "one-products", "one-mixture")
-        hints = [json.loads(app.get_by_key(key).proto.json)[0]["texts"]["how"] for key in keys]
-        assert hints == ["Hover over a cell to see its value. Click to see where it comes from.", *[""] * 4]
-        app.run()
 
 
 def test_a_masked_score_of_a_hidden_key_is_explained(on_random, click):

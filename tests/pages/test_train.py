@@ -114,24 +114,13 @@ def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_train, opened, engli
 
 
 @pytest.mark.slow
-def test_every_recorded_step_can_be_chosen(on_train, english, monkeypatch):
+def test_each_recorded_step_can_be_chosen_and_is_shown(on_train, english, eye, monkeypatch):
     monkeypatch.setitem(LIVE, "bare", 4)
-    app = on_train()
-    job = started(app)
+    job = started(app := on_train())
     [chart] = app.get("plotly_chart")
     assert english("train.all_join") in chart.proto.spec  # the step where all sentences join
     slider = app.select_slider(key="train_step")
     assert [int(option) for option in slider.options] == [record.step for record in job.records]
-    slider.set_value(0).run()
-    first = job.records[0]
-    told = english("train.now", step="0", answer=f"{100 * first.answer:.0f}", right=f"{first.right:.2f}")
-    assert told in [markdown.value for markdown in app.markdown]
-
-
-@pytest.mark.slow
-def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
-    app = on_train()
-    job = started(app)
     for record in (job.records[-1], job.records[0]):
         app.select_slider(key="train_step").set_value(record.step).run()
         header, panels = eye(app, "train_heads")
@@ -141,6 +130,8 @@ def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
         assert header["source"] == f"{job.name}, step {record.step:,}"
         assert panels[0]["tokens"][header["token"]] == "it"
         assert header["follows"] is False  # there is no page below that could follow
+    told = english("train.now", step="0", answer=f"{100 * record.answer:.0f}", right=f"{record.right:.2f}")
+    assert told in [markdown.value for markdown in app.markdown]
 
 
 def test_two_visitors_share_one_training(on_train):

@@ -272,9 +272,7 @@ def test_a_link_to_another_source_keeps_the_file(started_with, opened, tokens):
     assert len(tokens(app)[0]) == len(TEXT)
 
 
-def test_a_link_to_a_missing_kind_or_to_a_file_of_another_visit_is_reported(
-    started_with, opened
-):
+def test_a_link_to_a_missing_kind_or_to_a_file_of_another_visit_is_reported(started_with, opened):
     said = "The link says {} = {}, which is not possible. Using {}."
     assert refused_by_link(opened(source="file", file="0123")) == [said.format("file", "0123", "none")]
     started_with(translation())

@@ -56,7 +56,7 @@ def other() -> str:
     return f"The answer at **it** changes: **animal** {share:.2f} → **{after}**"
 
 
-def test_the_first_offer_blocks_the_deciding_edge_and_can_be_undone(on_page):
+def test_an_offered_change_blocks_the_deciding_edge_and_can_be_undone(on_page):
     app = on_page()
     assert not answers(app)
     app.button(key="apply_change").click().run()
@@ -64,14 +64,11 @@ def test_the_first_offer_blocks_the_deciding_edge_and_can_be_undone(on_page):
     assert answers(app) == [other()]
     app.button(key=f"lift_{CUT}").click().run()
     assert not answers(app)
-
-
-def test_all_changes_are_removed_at_once(on_page):
     app = on_page(edits="temperature,by=2")
     app.button(key="try_1").click().run()
     assert app.query_params["edits"] == "cut,layer=2,head=1,from=9,to=3"
     assert "try_1" not in {button.key for button in app.button}
-    app.button(key="reset_changes").click().run()
+    app.button(key="reset_changes").click().run()  # all changes at once
     assert "edits" not in app.query_params
 
 
