@@ -29,6 +29,15 @@ from tests.conftest import six_matrices
 
 ROOT = Path(__file__).parents[2]
 FRAME = "pages/frame.py"
+# The file of each page by its name in a link.
+FILES = {
+    **{name: f"see/{name}.py" for name in ("heads", "token", "compare")},
+    **{name: f"understand/{name}.py" for name in ("steps", "embeddings", "cost")},
+    **{name: f"learn/{name}.py" for name in ("train", "lessons", "cases")},
+    "what-if": "understand/what_if.py",
+    "model": "models/real.py",
+    "atlas": "models/atlas.py",
+}
 # The pages about a trace, and all pages, each in each of its views.
 OF_TRACE = ("see/heads.py", "see/token.py", "see/compare.py", "understand/steps.py", "understand/what_if.py")
 OF_TRACE += ("understand/steps.py?steps_view=layers", "understand/embeddings.py")

@@ -25,19 +25,9 @@ from mha_core.sources import mini
 from pages._kit.cases import cases
 from pages._kit.text import number, t
 from pages.learn._cases.pictures import picture
-from tests.pages.conftest import refused_by_link
+from tests.pages.conftest import FILES, refused_by_link
 
 CASES = {case.name: case for case in cases()}
-FILES = {
-    HOME: "see/heads.py",
-    "token": "see/token.py",
-    "steps": "understand/steps.py",
-    "what-if": "understand/what_if.py",
-    "embeddings": "understand/embeddings.py",
-    "cost": "understand/cost.py",
-    "train": "learn/train.py",
-    "compare": "see/compare.py",
-}
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -1,6 +1,7 @@
 """A page shows the controls that change something on it; hidden ones keep their value."""
 
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -65,25 +66,10 @@ def test_a_setting_in_the_closed_menu_keeps_its_value_and_its_place_in_the_link(
         assert (controls(app)["layers"], controls(app)["bias"]) == (3, False)
 
 
-LINK = {
-    "text": "How are\nyou?",
-    "twin": "Who are you?",
-    "source": "random",
-    "architecture": "standard",
-    "h": "8",
-    "d_model": "32",
-    "seed": "0",  # as it is without a link
-    "layers": "3",
-    "d_k": "6",
-    "n_kv_heads": "2",
-    "position": "alibi",
-    "mask": "causal",
-    "bias": "false",
-    "layer": "3",
-    "head": "7",
-    "token": "are",
-    "key_token": "How",
-}
+ADDRESS = "text=How are\nyou?&twin=Who are you?&source=random&architecture=standard&h=8&d_model=32&seed=0"
+ADDRESS += "&layers=3&d_k=6&n_kv_heads=2&position=alibi&mask=causal&bias=false&layer=3&head=7&token=are"
+LINK = dict(parse_qsl(f"{ADDRESS}&key_token=How"))
+# The seed is that of a link without one.
 SAID = {key: value for key, value in LINK.items() if key != "seed"}
 
 

@@ -18,7 +18,7 @@ from pages._kit import chooser, compute, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import isolated, literal
 from pages._server import limits
-from tests.pages.conftest import OF_TRACE, refused_by_link
+from tests.pages.conftest import FILES, OF_TRACE, refused_by_link
 
 STEPS = "understand/steps.py"
 ATLAS = "models/atlas.py"
@@ -39,19 +39,8 @@ CHANGES = {
     "n_kv_heads": ("number_input", 2),
     "bias": ("toggle", False),
 }
-ALL = {
-    "text": "one two three four",
-    "h": 6,
-    "d_model": 30,
-    "seed": 5,
-    "layers": 3,
-    "d_k": 7,
-    "d_v": 4,
-    "n_kv_heads": 3,
-    "position": "learned",
-    "mask": "causal",
-    "bias": False,
-}
+ALL = {"text": "one two three four", "h": 6, "d_model": 30, "seed": 5, "layers": 3, "d_k": 7, "d_v": 4}
+ALL |= {"n_kv_heads": 3, "position": "learned", "mask": "causal", "bias": False}
 
 
 @pytest.fixture
@@ -352,16 +341,6 @@ def test_a_missing_head_leaves_the_link(opened, move, component):
     names = ("head", "layer", "heads", "hop1", "pins", "key_token")
     assert [focus[name] for name in names] == ["2", "2", "2", "2", "", ""]
     assert not refused_by_link(opened(h=2, layers=2, text="a d", **focus))
-
-
-FILES = {
-    **{name: f"see/{name}.py" for name in ("heads", "token", "compare")},
-    **{name: f"understand/{name}.py" for name in ("steps", "embeddings", "cost")},
-    **{name: f"learn/{name}.py" for name in ("train", "lessons", "cases")},
-    "what-if": "understand/what_if.py",
-    "model": "models/real.py",
-    "atlas": "models/atlas.py",
-}
 
 
 @pytest.mark.parametrize(

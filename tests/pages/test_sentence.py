@@ -19,7 +19,6 @@ from tests.pages.conftest import OF_TRACE, go_to
 
 BY_LANGUAGE = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 EXAMPLES = BY_LANGUAGE["en"]
-MISSPELT = "The anmal didn't cross the street because it was too tired."
 TYPED = Scene().text
 UNKNOWN = "Hello my frend, the zxqv is here."
 
@@ -94,18 +93,10 @@ def test_a_link_names_a_token_of_its_second_sentence_in_any_words(opened, eye):
     assert "asked" not in header
 
 
-UNKNOWN_WORDS = {
-    "name": "Beyoncé flew to Zurich because she loves Swiss chocolate.",
-    "misspelt": MISSPELT,
-    "Arabic": "القط على السجادة",
-    "emoji": "I like it😀",
-    "marks": "<b> * `x` $y$ [CLS]",
-    "code": "def f(x): return x ** 2",
-    "Chinese": "外面下雨了，别忘了带饕餮",
-}
+UNKNOWN_WORDS = ["القط على السجادة", "<b> * `x` $y$ [CLS] def f(x): return x ** 2", "饕餮和 I like it😀"]
 
 
-@pytest.mark.parametrize("text", UNKNOWN_WORDS.values(), ids=UNKNOWN_WORDS)
+@pytest.mark.parametrize("text", UNKNOWN_WORDS)
 def test_any_words_are_read_by_the_trained_model(opened, said, eye, draws, english, text):
     app = opened(text=text, twin="")
     assert not app.error
