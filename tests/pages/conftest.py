@@ -197,7 +197,7 @@ def strip():
 
 @pytest.fixture(scope="session")
 def rows():
-    """`rows(app)`: of the rows above the sentence, by field, the chosen number and how many there are."""
+    """`rows(app)`: for each row above the sentence, by field, the chosen number and how many there are."""
     return lambda app: {
         row["field"]: (row["chosen"] + row["first"], row["count"]) for row in sent(app, "chooser")["rows"]
     }

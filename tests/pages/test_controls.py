@@ -102,7 +102,7 @@ def test_a_link_has_no_defaults(opened_on, page):
     assert linked(opened_on(page, **defaults)) == {}
 
 
-# Of a number below the least the link has the least.
+# A number below the least becomes the least in the link.
 @pytest.mark.parametrize("value", ["many", "-1", "1e9", "", "<b>"])
 def test_an_invalid_value_leaves_the_link_even_if_not_shown(opened_on, value):
     left = {"h": "1", "d_k": "1"} if value == "-1" else {}

@@ -220,7 +220,7 @@ def test_a_database_that_is_away_leaves_the_desk_as_it_was(rooms, room, desk_of,
     assert component(later.run(), "desk")["code"] == room.code
 
 
-def test_the_table_is_saved_without_formulas(rooms, room, desk_of):
+def test_the_table_is_saved_without_formulas(rooms, room):
     answered(rooms, room, "=1+1", point="3", why="=HYPERLINK(1)")
     from pages.learn._lessons import desk_after
 

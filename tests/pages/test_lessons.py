@@ -262,7 +262,7 @@ def test_a_question_that_cannot_be_asked_is_named_and_the_others_go_on(
     assert component(app, "lesson")["question"]["kind"] == "point"
 
 
-def test_the_end_says_what_one_can_do_and_where_to_look_around(opened_on, component, english):
+def test_the_end_says_what_one_can_do_and_where_to_look_around(opened_on, component):
     count = len(shipped()["heads"].screens)
     app = opened_on(PAGE, lesson="heads", screen=count + 1, answers="1-3")
     data = component(app, "lesson_end")

@@ -11,7 +11,7 @@ from pages._kit.state import CONTROLS
 from pages._kit.text import catalogue
 from tests.pages.conftest import FRAME, OF_TRACE, PAGES, refused_by_link, run
 
-# Of each field values that every page and every trace can have.
+# For each field, values that every page and every trace can have.
 NUMBERS = ("layer", "head", "sentence", "hop1", "hop2", "heads", "lines")
 CAN_BE = {
     **dict.fromkeys((*NUMBERS, "token", "component", "place"), ("1",)),
@@ -49,10 +49,10 @@ JUNK = ["zzz", "nan", "inf", "-inf", "1e999", "-1", "1.5", "\u0664", "<b>x</b>",
 JUNK += ["{x}", *(n * "9" for n in (9, 30, 400, 5000)), "-" + "9" * 400, "zzz" * 4000]
 TEXTS = {"text", "twin", "target", "edits", "against", "run", "file", "kind", "model"}
 TEXTS |= {"revision", "step", "dtype"}
-# What is wrong whatever the page draws, and what is with a trace alone.
+# Fields whose junk is refused whatever the page draws, and those refused only where there is a trace.
 ALWAYS = {*CONTROLS, *CHOICES, "lines"} - TEXTS
 WITH_TRACE = {*["layer", "head", "sentence", "token", "key_token", "pins", "heads", "hop1", "hop2"]}
-# Of the junk what is a number that the field can have.
+# Junk that is a number which the field can have.
 NUMBER_OF = {"threshold": {"1.5", "\u0664", "9" * 9, "9" * 30}, "seed": {"9" * 9}}
 
 values = st.one_of(

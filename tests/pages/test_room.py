@@ -130,7 +130,7 @@ def test_wrong_codes_are_few_a_minute_and_invitations_always_open(
 
 
 @pytest.mark.parametrize("token", ["1-AAAAAAAAAAAAAAAAAAAAAAAAAA", "", "1", "<b>", "9" * 400, "none"])
-def test_a_forged_token_joins_again(token, opened_on, component, act, desk, invitation, seated):
+def test_a_forged_token_joins_again(token, opened_on, component, act, invitation, seated):
     seated("Ada")
     data = component(act(opened_on(PAGE, room=invitation), do="enter", token=token), "room")
     assert data["is_refused"]

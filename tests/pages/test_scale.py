@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-# Of each page a link to it, and the keys of its pictures of weights.
+# For each page a link to it, and the keys of its pictures of weights.
 PAGES = {
     "see/token.py": ({"layers": 2}, ("one-heads", "one-layers", "one-products")),
     "see/compare.py": ({}, ("compare-weights",)),
@@ -16,7 +16,7 @@ PAGES = {
         ("hops-first",),
     ),
 }
-# What the words above a page are shaded by.
+# Pages with words above them that are shaded by the weights.
 STRIPS = PAGES.keys() - {"see/compare.py", "understand/what_if.py"}
 
 

@@ -118,7 +118,7 @@ def test_one_line_explains_dotted_words_on_every_page(opened, english):
     assert english("unknown.line") not in page_text(opened())
 
 
-def test_with_an_unknown_cue_the_model_guesses(opened, english):
+def test_with_an_unknown_cue_the_model_guesses(english):
     text = "The animal didn't cross the street because it was too flonk."
     trace = mha.trace(text, source="mini")
     it = trace.tokens.index("it")
@@ -150,7 +150,7 @@ def test_the_map_of_words_leaves_unknown_ones_out(opened, english):
 STORY = "The dog chased the cat because he was hungry. " + "The man saw the woman near the house. " * 8
 
 
-def test_a_long_text_is_read_in_parts(opened, tokens, english, word):
+def test_a_long_text_is_read_in_parts(opened, tokens, english):
     parts = lexicon("en").sentences(STORY, limit=MAX_WORDS)
     app = opened(text=STORY, twin="")
     assert not app.error

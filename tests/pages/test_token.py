@@ -250,7 +250,7 @@ def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     assert state["focus"].token == str(token)
 
 
-def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on, english):
+def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on):
     app = opened_on(PAGE)
     assert not app.get("plotly_chart")
     assert not app.dataframe

@@ -182,7 +182,7 @@ def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_train, open
     assert difference.abs().max() < 1e-2  # it travelled in half precision
 
 
-def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_train, monkeypatch, english):
+def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_train, monkeypatch):
     monkeypatch.setattr(queues.Trainings, "ensure_thread", lambda self: None)  # all of them wait
     app = on_train(train_h=2, train_d_model=32, lang="en")
     app.button(key="start").click().run()

@@ -229,7 +229,7 @@ def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, eye):
 
 
 def test_answers_of_a_third_party_model_are_shown_at_its_tokens(open_file, eye, english):
-    """Of the decoder's text, as a link chooses it; long words are cut, and none is looked up."""
+    """A link chooses the decoder's text; long words are cut, and none is looked up."""
     words = [((f"<b>{at}", 0.5), ("y" * 999, 0.25)) for at in range(len(TARGET) - 1)]
     trace = replace(translation(), answers=(*words, None))
     app = open_file(trace, kind="decoder", token=2)

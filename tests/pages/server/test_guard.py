@@ -154,7 +154,7 @@ def test_a_full_server_speaks_the_language_of_its_visitor(query, headers, code):
     assert "{" not in page.partition("</style>")[2]
 
 
-def test_a_file_that_is_broken_off_while_it_is_sent_is_no_failure(monkeypatch):
+def test_a_file_that_is_broken_off_while_it_is_sent_is_no_failure():
     async def reading(scope, receive, send):
         await Request(scope, receive).body()
 

@@ -89,7 +89,7 @@ def test_a_waiting_visitor_sees_the_place_and_then_the_result(other, monkeypatch
     assert len(queue) == 0
 
 
-def test_a_long_text_waits_for_its_turn_unless_cached(opened, other, monkeypatch, english):
+def test_a_long_text_waits_for_its_turn_unless_cached(opened, other, monkeypatch):
     monkeypatch.setattr(turns, "heavy_work", Turns(0))
     monkeypatch.setattr(compute, "is_large", lambda scene, text: text == LONG)
     compute.caches["large traces"].clear()
