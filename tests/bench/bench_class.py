@@ -6,27 +6,18 @@ opens Heads, waits for about `THINK` seconds, and types another sentence (40 %),
 heads, width or source (20 %), or opens another page (40 %). Actions that the browser handles alone (heads,
 words, layers, drawings) cost the server nothing and are not included.
 
-The baseline is a page with one slider and one line, with the same options of Streamlit, in the same run; the
-same page with Streamlit's defaults is printed beside it. Each ratio is the median of `--rounds` lessons, each
-followed by one of the baseline, since the speed of a machine varies. Processor seconds are those of the
-server's process (Linux). The students share the machine with the server.
-
-    python tests/bench/bench_class.py                  # 1, 20, 50 and 100 students, 17 minutes
-    python tests/bench/bench_class.py --lang zh        # in Chinese
-    python tests/bench/bench_class.py --lesson         # all do the first lesson: a screen, its answer, …
-    python tests/bench/bench_class.py --soak 600       # does the memory of a server with 50 students grow?
-    python tests/bench/bench_class.py --behind         # how long a short text waits behind a long one
+The baseline is a page with one slider and one line, with the same options of Streamlit, in the same run. Each
+ratio is the median of `ROUNDS` classes, each followed by one of the baseline, since the speed of a machine
+varies. Processor seconds are those of the server's process (Linux). The students share the machine with the
+server.
 """
 
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import random
-import resource
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -36,18 +27,14 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from chromium import Server
+from measuring import ROOT, memory, report
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = (
-    "--runner.postScriptGC",
-    "false",
-    "--server.fileWatcherType",
-    "none",
-)  # as in .streamlit/config.toml
+# As in .streamlit/config.toml.
+OPTIONS = ("--runner.postScriptGC", "false", "--server.fileWatcherType", "none")
 TRIVIAL = """
 import streamlit as st
 
@@ -56,54 +43,35 @@ st.write(st.slider("number", 0, 1000, key="number"))
 THINK = 4.0  # seconds, on average
 OPENING = 2.0  # seconds during which all students open the page
 LIMIT = 120  # seconds after which an answer counts as an error
+ROUNDS = 3
 SENTENCES = [
     "The animal didn't cross the street because it was too tired.",
     "The animal didn't cross the street because it was too wide.",
     "The trophy didn't fit in the box because it was too big.",
-    "The trophy didn't fit in the box because it was too small.",
     "The dog chased the cat because it was hungry.",
-    "The man lost the key because it was small.",
     "The child ate the apple because it was sweet.",
     "The teacher read the book because it was short.",
 ]
-SIZES = [
-    ("h", 1),
-    ("h", 2),
-    ("h", 4),
-    ("h", 8),
-    ("d_model", 32),
-    ("d_model", 64),
-    ("shown_source", "random"),
-    ("shown_source", "trained"),
-]
-SOURCES = {"random": "random", "trained": "mini"}  # in the link
+SIZES = [("h", 1), ("h", 2), ("h", 4), ("h", 8), ("d_model", 32), ("d_model", 64)]
+SOURCES = {"random": "random", "trained": "mini"}  # by what is chosen, in the link
 PAGES = ["", "token", "steps", "what-if", "embeddings", "compare"]
-MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = (
-    6,
-    15,
-    30,
-)  # times the trivial page: processor, median, 95th percentile
+# Times the trivial page: processor, median, 95th percentile.
+TARGETS = {"processor": 6, "p50": 15, "p95": 30}
+ONE_SERVER = 50  # most students for whom the slowest answers have a target ratio
 # For the largest class: seconds of the 95th percentile, and the added seconds to the first picture.
 MAX_ANSWER, MAX_OPENING = 2, 3
-# Students, seconds before memory is measured, and its growth. After a minute the cache of traces is full; the
-# results computed from them follow, until about 3,000 answers.
-SOAKING, WARM, MAX_GROWTH = 50, 240, 1.05
+MAX_GROWTH = 1.05  # of the memory, with visits that go (tests/browser/test_class.py)
 # One answer to each screen of the first lesson; of the numbers of words any will do.
-LESSON = {"lesson": "heads"}
 ANSWERS = ["{}", "{}", "{}", "5,{}", "3:60,7:40", SENTENCES[1], "It finds the noun."]
-LONG_TEXT = "word " * 4096
-ONE_SERVER = 50  # most students for whom the slowest answers have a target ratio
-MAX_BEHIND = 2  # multiples of the usual time
 
 
 class BenchServer(NamedTuple):
-    """A server: its script, Streamlit's options, where it runs, whether it is ours; what its links say."""
+    """A server: its script, Streamlit's options, where it runs, whether it is ours, and does a lesson."""
 
     script: Path
     options: tuple[str, ...]
     folder: Path
     ours: bool
-    link: tuple[tuple[str, str], ...] = ()
     is_lesson: bool = False
 
 
@@ -116,15 +84,25 @@ class Measured:
     received: int = 0
     errors: list[str] = field(default_factory=list)
 
+    def summary(self) -> dict[str, float]:
+        answered = self.answered or [LIMIT]
+        return {
+            "p50": statistics.median(answered),
+            "p95": percentile(answered, 0.95),
+            "opened_p95": percentile(self.opened or [LIMIT], 0.95),
+            "answers": len(self.opened) + len(self.answered),
+            "errors": len(self.errors),
+        }
+
 
 class Student:
     """One open page: the state that a browser keeps and the messages it sends."""
 
-    def __init__(self, kind: BenchServer, measured: Measured, seed: int, think: float = THINK):
-        self.kind, self.measured, self.draw, self.think = kind, measured, random.Random(seed), think
+    def __init__(self, kind: BenchServer, measured: Measured, seed: int):
+        self.kind, self.measured, self.draw = kind, measured, random.Random(seed)
         self.ids: dict[str, str] = {}  # of the controls on the page, by their keys
         self.values: dict[str, dict] = {}  # what was chosen in them, by their ids
-        self.query: dict[str, str] = dict(kind.link)
+        self.query: dict[str, str] = {}
         self.pages: dict[str, str] = {}
         self.page = ""
         self.cached: set[str] = set()
@@ -133,10 +111,9 @@ class Student:
     async def attend(self, address: str, until: float) -> None:
         """Open the page, and interact until the lesson ends."""
         try:
-            url = address.replace("http", "ws") + "/_stcore/stream"
-            async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
+            async with connected(address) as socket:
                 self.measured.opened.append(await self.ask(socket))
-                while (pause := self.draw.uniform(0.5, 1.5) * self.think) + time.monotonic() < until:
+                while (pause := self.draw.uniform(0.5, 1.5) * THINK) + time.monotonic() < until:
                     await asyncio.sleep(pause)
                     self.choose()
                     self.measured.answered.append(await self.ask(socket))
@@ -144,27 +121,22 @@ class Student:
             self.measured.errors.append(repr(error))
 
     def choose(self) -> None:
+        act = self.draw.random()
         if not self.kind.ours:
             self.set("number", double_array_value={"data": [self.draw.randrange(1000)]})
-            return
-        if self.kind.is_lesson:
+        elif self.kind.is_lesson:
             self.go_on()
-            return
-        act = self.draw.random()
-        if act < 0.4 and "text" in self.ids:
-            sentence = self.draw.choice(SENTENCES)
-            self.query["text"] = sentence
-            self.set("text", string_value=sentence)
-        elif act < 0.6 and "shown_source" in self.ids:
-            name, value = self.draw.choice(SIZES)
-            if name not in self.ids:
-                return
-            if name == "shown_source":
-                self.query["source"] = SOURCES[value]
-                self.set(name, string_value=value)
-            else:
-                self.query[name] = str(value)
-                self.set(name, double_value=value)
+        elif act < 0.4 and "text" in self.ids:
+            self.query["text"] = self.draw.choice(SENTENCES)
+            self.set("text", string_value=self.query["text"])
+        elif act < 0.5 and "shown_source" in self.ids:
+            chosen = self.draw.choice([*SOURCES])
+            self.query["source"] = SOURCES[chosen]
+            self.set("shown_source", string_value=chosen)
+        elif act < 0.6 and "h" in self.ids:
+            name, value = self.draw.choice([size for size in SIZES if size[0] in self.ids])
+            self.query[name] = str(value)
+            self.set(name, double_value=value)
         else:
             self.page = self.draw.choice([page for page in PAGES if page != self.page])
             self.values.clear()  # they are in the link now
@@ -176,7 +148,7 @@ class Student:
         screen %= len(ANSWERS)
         self.steps += 1
         self.page = "lessons"
-        self.query = dict(self.kind.link) | LESSON | {"screen": str(screen + 1)}
+        self.query = {"lesson": "heads", "screen": str(screen + 1)}
         if is_answered:
             answer = ANSWERS[screen].format(self.draw.randint(1, 13))
             self.query["answers"] = f"{screen + 1}-{answer}"
@@ -207,14 +179,13 @@ class Student:
         return time.perf_counter() - start
 
     async def _receive(self, socket) -> None:
-        heard = set()
+        heard: set[str] = set()
         while True:
             data = await socket.recv()
             self.measured.received += len(data)
             message = ForwardMsg.FromString(data)
-            heard.add(
-                message.ref_hash or message.hash if message.metadata.cacheable or message.ref_hash else ""
-            )
+            if message.metadata.cacheable or message.ref_hash:
+                heard.add(message.ref_hash or message.hash)
             what = message.WhichOneof("type")
             self.hear(message)
             if what == "delta":
@@ -224,7 +195,7 @@ class Student:
                     page.url_pathname: page.page_script_hash for page in message.navigation.app_pages
                 }
             elif what == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
-                self.cached = heard - {""}
+                self.cached = heard
                 return
 
     def hear(self, message: ForwardMsg) -> None:
@@ -235,20 +206,23 @@ class Student:
         if what == "exception":
             raise RuntimeError(f"{element.exception.type}: {element.exception.message}")
         key = getattr(getattr(element, what), "id", "") if what else ""
-        name = key.rpartition("-")[2]
-        if key and name in ("text", "shown_source", "h", "d_model", "number"):
-            self.ids[name] = key
+        self.ids |= {key.rpartition("-")[2]: key} if key else {}
 
 
-async def lesson(
-    kind: BenchServer, address: str, students: int, seconds: float, *, think: float = THINK
-) -> Measured:
+def connected(address: str, **headers):
+    """The socket of a page of a server."""
+    url = address.replace("http", "ws") + "/_stcore/stream"
+    how = {"subprotocols": ["streamlit"], "max_size": None, "open_timeout": LIMIT}
+    return connect(url, additional_headers=headers, **how)
+
+
+async def lesson(kind: BenchServer, address: str, students: int, seconds: float) -> Measured:
     """This many students for this many seconds after all have opened the page."""
     measured, until = Measured(), time.monotonic() + OPENING + seconds
 
     async def come(number: int) -> None:
         await asyncio.sleep(OPENING * number / students)
-        await Student(kind, measured, number, think).attend(address, until)
+        await Student(kind, measured, number).attend(address, until)
 
     await asyncio.gather(*(come(number) for number in range(students)))
     return measured
@@ -263,159 +237,73 @@ def running(kind: BenchServer) -> Iterator[Server]:
         server.stop()
 
 
+@contextlib.contextmanager
+def trivial() -> Iterator[BenchServer]:
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.py"
+        page.write_text(TRIVIAL, encoding="utf-8")
+        yield BenchServer(page, OPTIONS, Path(folder), False)
+
+
 def processor(pid: int) -> float:
     """Processor seconds that a process has used."""
     parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def memory(pid: int) -> float:
-    """Resident memory of a process in megabytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
-
-
 def percentile(seconds: list[float], share: float) -> float:
     return sorted(seconds)[min(int(share * len(seconds)), len(seconds) - 1)]
 
 
-def measure(name: str, kind: BenchServer, students: int, seconds: float) -> dict:
+def told(name: str, figures: dict[str, float], measured: Measured) -> None:
+    print(name, "  ".join(f"{what} {value:,.3f}" for what, value in figures.items()), flush=True)
+    for error in measured.errors[:3]:
+        print("   ", error[:300])
+
+
+def measure(name: str, kind: BenchServer, students: int, seconds: float) -> dict[str, float]:
     """One class on a fresh server after one visit."""
     with running(kind) as server:
         pid = server.process.pid
         asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))  # warm up the server
         before = processor(pid)
         measured = asyncio.run(lesson(kind, server.address, students, seconds))
-        count = len(measured.opened) + len(measured.answered)
-        found = {
-            "processor": (processor(pid) - before) / max(count, 1),
-            "p50": statistics.median(measured.answered or [LIMIT]),
-            "p95": percentile(measured.answered or [LIMIT], 0.95),
-            "opened_p95": percentile(measured.opened or [LIMIT], 0.95),
-            "kB": measured.received / max(count, 1) / 1000,
-            "MB": memory(pid),
-            "answers": count,
-            "errors": len(measured.errors),
-        }
-    figures = "  ".join(
-        f"{what} {value:,.3f}" if isinstance(value, float) else f"{what} {value}"
-        for what, value in found.items()
-    )
-    print(f"{name:18} {students:3}  {figures}", flush=True)
-    for error in measured.errors[:3]:
-        print("   ", error[:300])
+        found = measured.summary()
+        count = max(found["answers"], 1)
+        found |= {"processor": (processor(pid) - before) / count, "MB": memory(pid) / 1e6}
+        found["kB"] = measured.received / count / 1000
+    told(f"{name:18} {students:3}", found, measured)
     return found
-
-
-async def soak(kind: BenchServer, server: Server, students: int, warm: float, seconds: float, **more) -> dict:
-    """Megabytes of a server after the warm-up and at the end, each the mean of ten samples; and errors."""
-    samples: list[tuple[float, float]] = []
-
-    async def sample() -> None:
-        while True:
-            samples.append((time.monotonic(), memory(server.process.pid)))
-            await asyncio.sleep(seconds / 100)
-
-    start, sampling = time.monotonic(), asyncio.create_task(sample())
-    measured = await lesson(kind, server.address, students, warm + seconds, **more)
-    sampling.cancel()
-    after = [megabytes for moment, megabytes in samples if moment > start + warm]
-    before, end = statistics.mean(after[:10]), statistics.mean(after[-10:])
-    return {"before": before, "end": end, "errors": measured.errors, "answers": len(measured.answered)}
-
-
-async def behind(kind: BenchServer, address: str) -> float:
-    """The median time of a short text while long ones are computed, as a multiple of its time alone."""
-    options = {"uri": address.replace("http", "ws") + "/_stcore/stream", "subprotocols": ["streamlit"]}
-    sizes = {"source": "random", "twin": "", "h": "8", "d_model": "512"}
-    numbers = iter(range(10**6))
-
-    async def short() -> float:
-        student.set("text", string_value=f"a short text, number {next(numbers)}")
-        return await student.ask(socket)
-
-    async def long(seed: int) -> float:
-        """A long text that nobody has computed, opened by its link: a session takes its link once."""
-        other = Student(kind, Measured(), seed)
-        other.query = sizes | {"text": LONG_TEXT, "seed": str(seed)}
-        async with connect(**options, max_size=None) as own:
-            return await other.ask(own)
-
-    student = Student(kind, Measured(), 0)
-    student.query = sizes
-    async with connect(**options, max_size=None) as socket:
-        await student.ask(socket)
-        alone = [await short() for _ in range(30)]
-        together, long_ones = [], []
-        for seed in range(5):
-            task = asyncio.create_task(long(seed))
-            while not task.done():
-                together.append(await short())
-            long_ones.append(task.result())
-    medians = (statistics.median(seconds) for seconds in (alone, together, long_ones))
-    print(
-        "short text alone {:.3f} s, behind long ones {:.3f} s; a long one {:.1f} s".format(*medians),
-        flush=True,
-    )
-    return statistics.median(together) / statistics.median(alone)
-
-
-def line(name: str, value: float, target: float) -> None:
-    print(json.dumps({"name": name, "value": round(value, 2), "target": target}), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--students", type=int, nargs="+", default=[1, 20, 50, 100])
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--lang", help="the language of the class, as zh; the sentences stay English")
-    parser.add_argument("--lesson", action="store_true", help="all do the first lesson")
-    parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure memory alone, this long")
-    parser.add_argument("--behind", action="store_true", help="measure a short text behind a long one alone")
     args = parser.parse_args()
-    link = (("lang", args.lang),) if args.lang else ()
-    ours = BenchServer(ROOT / "app.py", (), ROOT, True, link, args.lesson)
-    if args.soak:
-        with running(ours) as server:
-            found = asyncio.run(soak(ours, server, SOAKING, WARM, args.soak))
-        print(f"{found['before']:.0f} MB warm, {found['end']:.0f} MB at the end, {found['answers']} answers")
-        line("class_memory_growth", found["end"] / found["before"], MAX_GROWTH)
-        line("class_soak_errors", len(found["errors"]), 0)
-        return
-    if args.behind:
-        with running(ours) as server:
-            line("class_short_behind_long", asyncio.run(behind(ours, server.address)), MAX_BEHIND)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "page.py"
-        page.write_text(TRIVIAL, encoding="utf-8")
-        trivial = BenchServer(page, OPTIONS, Path(folder), False)
-        rounds: dict[int, list[tuple[dict, dict]]] = {}
+    ours, rounds = BenchServer(ROOT / "app.py", (), ROOT, True), {}
+    with trivial() as page:
         for students in args.students:
+            ways = {"ours": ours, "trivial": page}
             rounds[students] = [
-                (
-                    measure("ours", ours, students, args.seconds),
-                    measure("trivial", trivial, students, args.seconds),
-                )
-                for _ in range(args.rounds)
+                [measure(name, kind, students, args.seconds) for name, kind in ways.items()]
+                for _ in range(ROUNDS)
             ]
-            measure("trivial, defaults", trivial._replace(options=()), students, args.seconds)
-    name = "lesson" if args.lesson else "class"
     for students, pairs in rounds.items():
-        slow = MAX_SLOW if students <= ONE_SERVER else None  # larger classes have a limit in seconds, below
-        for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", slow)):
+        for what, target in TARGETS.items():
             ratio = statistics.median(mine[what] / theirs[what] for mine, theirs in pairs)
-            line(f"{name}_{students}_{what}", ratio, target)
+            large = what == "p95" and students > ONE_SERVER  # it has a limit in seconds, below
+            report(f"class_{students}_{what}", ratio, None if large else target)
 
     def ours_with(students: int, what: str) -> float:
         return statistics.median(mine[what] for mine, _ in rounds[students])
 
     least, most = min(rounds), max(rounds)
-    line(f"{name}_{most}_p95_seconds", ours_with(most, "p95"), MAX_ANSWER)
+    report(f"class_{most}_p95_seconds", ours_with(most, "p95"), MAX_ANSWER)
     opening = ours_with(most, "opened_p95") - ours_with(least, "opened_p95")
-    line(f"{name}_{most}_opening_seconds", opening, MAX_OPENING)
-    line(f"{name}_errors", sum(mine["errors"] for pairs in rounds.values() for mine, _ in pairs), 0)
+    report(f"class_{most}_opening_seconds", opening, MAX_OPENING)
+    report("class_errors", sum(mine["errors"] for pairs in rounds.values() for mine, _ in pairs), 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

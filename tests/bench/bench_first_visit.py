@@ -7,12 +7,12 @@ time above 50 milliseconds (https://web.dev/articles/tbt); all figures are media
 moves while a page opens, and that Heads loads no script of plotly's (tests/browser/test_first_visit.py).
 """
 
-import json
 import statistics
 import time
 from typing import NamedTuple
 
 from chromium import app, chromium, served
+from measuring import report
 
 CALM = 3000  # milliseconds after the page is complete
 EMPTY = """
@@ -43,10 +43,7 @@ class Load(NamedTuple):
 
 
 def load(browser, address: str, picture: str) -> Load:
-    """A visit with an empty cache, until the page has been quiet for a while.
-
-    `picture` is the selector of the first picture.
-    """
+    """A visit with an empty cache, until the page has been quiet for a while after this first picture."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(BLOCKED)
     page = context.new_page()
@@ -69,39 +66,20 @@ def load(browser, address: str, picture: str) -> Load:
     return Load(seconds, sum(received) / 1e6, blocked / 1000)
 
 
-def loads() -> list[dict]:
-    """The cost of a first visit of Heads and of the empty page, as the lines printed last."""
+def main() -> None:
     visits: dict[str, list[Load]] = {"heads": [], "empty": []}
     with chromium() as browser, app() as heads, served(EMPTY) as empty:
         for number in range(VISITS + 1):
             for name, address, picture in (("heads", heads, ".lines canvas"), ("empty", empty, "h1")):
                 one = load(browser, address, picture)
-                figures = (
-                    f"first picture {one.seconds:.2f} s, {one.megabytes:.2f} MB, blocked {one.blocked:.2f} s"
-                )
-                print(f"{name:6} {figures}", flush=True)
+                print(name, one, flush=True)
                 if number:  # the first one warms the server
                     visits[name].append(one)
-    half = {name: Load(*map(statistics.median, zip(*all_, strict=True))) for name, all_ in visits.items()}
-    least, ours = half["empty"], half["heads"]
-    rows = {
-        "seconds_to_the_first_picture": (ours.seconds, MAX_TIME * least.seconds, least.seconds),
-        "first_load_megabytes": (ours.megabytes, MAX_BYTES, least.megabytes),
-        "first_load_blocking_seconds": (
-            ours.blocked,
-            MAX_BLOCKING * least.blocked + MORE_BLOCKING,
-            least.blocked,
-        ),
-    }
-    return [
-        {"name": name, "value": round(value, 3), "target": round(target, 3), "empty page": round(empty, 3)}
-        for name, (value, target, empty) in rows.items()
-    ]
-
-
-def main() -> None:
-    for cost in loads():
-        print(json.dumps(cost))
+    ours, least = (Load(*map(statistics.median, zip(*each, strict=True))) for each in visits.values())
+    targets = Load(MAX_TIME * least.seconds, MAX_BYTES, MAX_BLOCKING * least.blocked + MORE_BLOCKING)
+    names = ("seconds_to_the_first_picture", "first_load_megabytes", "first_load_blocking_seconds")
+    for name, value, target, empty_page in zip(names, ours, targets, least, strict=True):
+        report(name, value, round(target, 3), empty_page=round(empty_page, 3))
 
 
 if __name__ == "__main__":

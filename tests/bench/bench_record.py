@@ -1,24 +1,17 @@
 """The cost of `mha.record`: a recorded pass against the same pass alone, at 256 tokens.
 
-Run it with ``python tests/bench/bench_record.py`` (half a minute); the last lines are one JSON object each.
+Run it with ``python tests/bench/bench_record.py`` (half a minute); the lines are one JSON object each.
 The models are random, of 6 layers with 8 heads and d_model 512: torch's own encoder, and blocks that call
 its attention function. They take turns on one thread, and the seconds are those of the processor. A recording
 keeps q, k and v of each layer, with the model given also its matrices, and computes some rows of each call
 again; of the encoder it also computes all q, k and v again, which torch's module does not show.
 """
 
-import json
-import statistics
-import sys
-import time
-from pathlib import Path
-
 import torch
+from measuring import in_turns, median_ratio, report
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-import mha_core as mha  # from this checkout, also where another is installed
+import mha_core as mha
 
 LENGTH, D, HEADS, LAYERS = 256, 512, 8, 6
 TURNS, MAX_RATIO = 15, 1.3
@@ -37,15 +30,9 @@ class Block(nn.Module):
         return x + self.mlp(x)
 
 
-def seconds(model: nn.Module, x: Tensor, of: tuple[nn.Module, ...] | None) -> float:
-    """Processor seconds of a pass, recorded with `of` if that is given."""
-    began = time.process_time()
-    if of is None:
+def recorded(model: nn.Module, x: Tensor, *given: nn.Module) -> None:
+    with mha.record(*given, tokens=[str(at) for at in range(LENGTH)]):
         model(x)
-    else:
-        with mha.record(*of, tokens=[str(at) for at in range(LENGTH)]):
-            model(x)
-    return time.process_time() - began
 
 
 @torch.no_grad()
@@ -58,15 +45,17 @@ def main() -> None:
         "encoder": nn.TransformerEncoder(encoder, LAYERS, enable_nested_tensor=False).eval(),
         "blocks": nn.Sequential(*(Block() for _ in range(LAYERS))).eval(),
     }
-    x, found = torch.randn(1, LENGTH, D), {}
+    x = torch.randn(1, LENGTH, D)
     for name, model in models.items():
-        ways = {"with the model": (model,), "without": ()}
-        turns = [[seconds(model, x, of) for of in (None, *ways.values())] for _ in range(TURNS + 1)][1:]
-        for at, way in enumerate(ways, start=1):
-            found[f"{name}, {way}"] = statistics.median(turn[at] / turn[0] for turn in turns)
-    for name, ratio in found.items():
-        value = {"name": f"seconds of a recorded pass / plain, {name}", "value": round(ratio, 2)}
-        print(json.dumps(value | {"target": MAX_RATIO}))
+        ways = {
+            "plain": lambda model=model: model(x),
+            "with the model": lambda model=model: recorded(model, x, model),
+            "without": lambda model=model: recorded(model, x),
+        }
+        taken = in_turns(ways, TURNS)
+        for way in ("with the model", "without"):
+            ratio = median_ratio(taken[way], taken["plain"])
+            report(f"seconds of a recorded pass / plain, {name}, {way}", ratio, MAX_RATIO)
 
 
 if __name__ == "__main__":

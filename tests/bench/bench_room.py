@@ -12,8 +12,8 @@ and of lessons alone, which are measured in the same run, do not.
     python tests/bench/bench_room.py --replicas 2 --minutes 10           # one is killed each minute, and the
                                                                          # network is cut for 30 seconds
 
-Two replicas have a PostgreSQL of their own, or the one of ``--database``. What must come out: answers sent =
-acknowledged = in the database = in the table that a teacher takes along.
+Two replicas have a PostgreSQL of their own. What must come out: answers sent = acknowledged = in the database
+= in the table that a teacher takes along.
 """
 
 import argparse
@@ -22,9 +22,6 @@ import contextlib
 import json
 import math
 import os
-import random
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -37,21 +34,22 @@ import proxy
 from bench_class import (
     ANSWERS,
     LIMIT,
-    OPTIONS,
     ROOT,
+    TARGETS,
     THINK,
-    TRIVIAL,
     BenchServer,
     Measured,
     Student,
-    line,
+    connected,
     measure,
     percentile,
     processor,
+    told,
+    trivial,
 )
 from chromium import Server
+from measuring import report
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from mha_core.lessons.lesson import shipped
@@ -64,18 +62,16 @@ LOOKS, AGAIN = 2.0, 4.0  # seconds, as in seat.js
 # Screens and votes in the order of the lesson; what a screen comes to is revealed after its second vote.
 VOTES = [(1, 1), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (7, 1)]
 DEAD, CUT = 5.0, 30.0  # seconds that a killed replica, and the network, is away
-MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page, as in bench_class.py
 MAX_BESIDE_LESSONS = 2  # times the processor seconds of an answer to a lesson without a class
 
 
 @dataclass
 class Kept:
-    """What came of a class: what each student has locked and heard of, and the seconds in between."""
+    """The answers that each student has locked and heard of, by name, screen and vote."""
 
     sent: dict[tuple[str, int, int], str] = field(default_factory=dict)
     acknowledged: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-    desk: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # from one to the other
     connections: int = 0
 
 
@@ -125,10 +121,7 @@ class Pupil(Student):
         """One connection: come in, and do what is open until it is cut off or the lesson is over."""
         self.values.clear()
         self.room, self.cached = {}, set()
-        url = address.replace("http", "ws") + "/_stcore/stream"
-        headers = {"Cookie": self.cookie} if self.cookie else {}
-        how = {"subprotocols": ["streamlit"], "max_size": None, "open_timeout": LIMIT}
-        async with connect(url, additional_headers=headers, **how) as socket:
+        async with connected(address, **({"Cookie": self.cookie} if self.cookie else {})) as socket:
             self.kept.connections += 1
             given = socket.response.headers.get("Set-Cookie", "")
             if self.keeps_cookies and given.startswith("headscope_route="):
@@ -169,14 +162,18 @@ class Pupil(Student):
         self.locked[at] = now
         self.kept.sent[(self.name, *at)] = self.outbox[at]
 
-    async def _act(self, socket, what: dict) -> None:
-        """Send an act of the component as its script does, and hear what the room has kept."""
-        trigger = f"$$STREAMLIT_INTERNAL_KEY_{self.ids['room']}__events"
+    async def _send(self, socket, component: str, what: dict) -> None:
+        """Send an act of a component as its script does."""
+        trigger = f"$$STREAMLIT_INTERNAL_KEY_{self.ids[component]}__events"
         self.values[trigger] = {"json_trigger_value": json.dumps([{"event": "acted", "value": what}])}
         try:
             self.measured.answered.append(await self.ask(socket))
         finally:
             del self.values[trigger]
+
+    async def _act(self, socket, what: dict) -> None:
+        """Send an act of the seat, and hear what the room has kept."""
+        await self._send(socket, "room", what)
         for key, answer in self.room.get("kept", {}).items():
             screen, vote = map(int, key.split("."))
             if self.outbox.pop((screen, vote), None) is not None:
@@ -203,11 +200,9 @@ class Pupil(Student):
 
     def _note(self, element) -> None:
         super()._note(element)
-        if element.WhichOneof("type") == "bidi_component":
-            name = element.bidi_component.id.rpartition("-")[2]
-            self.ids[name] = element.bidi_component.id
-            if name == "room":
-                [self.room] = json.loads(element.bidi_component.json or element.bidi_component.mixed.json)
+        component = element.bidi_component  # empty in other elements
+        if component.id.rpartition("-")[2] == "room":
+            [self.room] = json.loads(component.json or component.mixed.json)
 
 
 class Watcher(Pupil):
@@ -218,20 +213,13 @@ class Watcher(Pupil):
         self.query, self.secret, self.fragment = {"desk": code}, secret, ""
 
     async def _sit(self, address: str) -> None:
-        url = address.replace("http", "ws") + "/_stcore/stream"
-        async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
+        async with connected(address) as socket:
             self.fragment, self.cached = "", set()
             await self.ask(socket)
-            trigger = f"$$STREAMLIT_INTERNAL_KEY_{self.ids['desk_door']}__events"
-            act = [{"event": "acted", "value": {"secret": self.secret}}]
-            self.values[trigger] = {"json_trigger_value": json.dumps(act)}
-            try:
-                await self.ask(socket)
-            finally:
-                del self.values[trigger]
+            await self._send(socket, "desk_door", {"secret": self.secret})
             while not self.course.is_over:
                 await asyncio.sleep(LOOKS)
-                self.kept.desk.append(await self.ask(socket, fragment=self.fragment))
+                await self.ask(socket, fragment=self.fragment)
 
     def hear(self, message: ForwardMsg) -> None:
         if message.WhichOneof("type") == "auto_rerun":
@@ -340,16 +328,15 @@ class Replicas:
 
 
 @contextlib.contextmanager
-def database(url: str | None, replicas: int) -> Iterator[Rooms]:
+def database(replicas: int) -> Iterator[Rooms]:
     """The rooms of a database that servers started from here share."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        if url is None and replicas > 1:
+        url = f"sqlite:///{folder}/rooms.sqlite3"
+        if replicas > 1:
             url = stack.enter_context(postgresql.running()).database()
-        os.environ[DATABASE] = url or f"sqlite:///{folder}/rooms.sqlite3"
-        os.environ[ROOMS] = "1"
-        rooms = stack.enter_context(contextlib.closing(Rooms()))
-        yield rooms
+        os.environ |= {DATABASE: url, ROOMS: "1"}
+        yield stack.enter_context(contextlib.closing(Rooms()))
 
 
 def with_kills(
@@ -358,61 +345,39 @@ def with_kills(
     """The lesson on two replicas, one of which is killed every so many seconds; the network is cut once."""
     replicas = Replicas(2)
     try:
+        troubles = [replicas.die_in_turn(every), replicas.lose_the_network(30 * minutes, cut)]
         seconds = 60 * minutes / len(VOTES)
-        troubles = [replicas.die_in_turn(every)]
-        if cut:
-            troubles.append(replicas.lose_the_network(30 * minutes, cut))
-        came = asyncio.run(lesson(replicas.address, rooms, students, seconds, troubles))
-        found = judged(students, *came) | {"kills": replicas.kills}
+        measured, kept, found = asyncio.run(lesson(replicas.address, rooms, students, seconds, troubles))
     finally:
         replicas.stop()
-    print(f"{students} students, answers kept after", _figures(came[1].seconds), flush=True)
-    for error in came[0].errors[:3]:
-        print("   ", error[:300])
-    return found
+    told(f"{students} students, answers kept after", _seconds(kept), measured)
+    return judged(students, measured, kept, found) | {"kills": replicas.kills}
 
 
-def alone(students: int, rooms: Rooms) -> tuple[dict[str, float], dict[str, int], float]:
-    """The lesson on one server: its figures, what was kept, and how long it took."""
+def alone(students: int, rooms: Rooms) -> tuple[dict[str, float], dict[str, int]]:
+    """The lesson on one server: its figures, and what was kept."""
     server = Server()
     try:
         asyncio.run(lesson(server.address, rooms, 1, 0.5))  # warm up the server
         before, start = processor(server.process.pid), time.monotonic()
         measured, kept, found = asyncio.run(lesson(server.address, rooms, students, 0))
-        took = time.monotonic() - start
-        count = len(measured.opened) + len(measured.answered)
-        figures = {
-            "processor": (processor(server.process.pid) - before) / max(count, 1),
-            "p50": statistics.median(measured.answered or [LIMIT]),
-            "p95": percentile(measured.answered or [LIMIT], 0.95),
-            "opened_p95": percentile(measured.opened or [LIMIT], 0.95),
-            "answers": count,
-            "seconds": took,
-        }
+        figures = measured.summary() | {"seconds": time.monotonic() - start}
+        figures["processor"] = (processor(server.process.pid) - before) / max(figures["answers"], 1)
     finally:
         server.stop()
-    told = "  ".join(f"{name} {value:,.3f}" for name, value in figures.items())
-    print(f"room {students:12}  {told}")
-    print(
-        f"  answers kept after {_figures(kept.seconds)}; the desk drawn in {_figures(kept.desk)}", flush=True
-    )
-    for error in measured.errors[:3]:
-        print("   ", error[:300])
-    return figures, judged(students, measured, kept, found), took
+    told(f"room {students:12}", figures | _seconds(kept), measured)
+    return figures, judged(students, measured, kept, found)
 
 
-def _figures(seconds: list[float]) -> str:
-    if not seconds:
-        return "nothing"
-    return (
-        f"{statistics.median(seconds):.2f} s, {percentile(seconds, 0.95):.2f} s (p95), {max(seconds):.2f} s"
-    )
+def _seconds(kept: Kept) -> dict[str, float]:
+    taken = sorted(kept.seconds) or [math.nan]
+    return {f"kept_{name}": percentile(taken, at) for name, at in (("p50", 0.5), ("p95", 0.95), ("last", 1))}
 
 
 def tell(name: str, found: dict[str, int]) -> None:
     print("  ".join(f"{what} {number}" for what, number in found.items()), flush=True)
     for what in ("lost", "doubled", "changed", "missing", "errors"):
-        line(f"{name}_{what}", found[what], 0)
+        report(f"{name}_{what}", found[what], 0)
 
 
 def main() -> None:
@@ -420,29 +385,23 @@ def main() -> None:
     parser.add_argument("--students", type=int, default=100)
     parser.add_argument("--replicas", type=int, choices=[1, 2], default=1)
     parser.add_argument("--minutes", type=float, default=10, help="of the lesson on two replicas")
-    parser.add_argument("--database", help="an address, instead of a fresh database")
     args = parser.parse_args()
-    with database(args.database, args.replicas) as rooms:
+    with database(args.replicas) as rooms:
         if args.replicas > 1:
-            os.environ["STREAMLIT_SERVER_COOKIE_SECRET"] = "the same for both"
-            os.environ["HEADSCOPE_HOSTED"] = "1"
+            os.environ |= {"STREAMLIT_SERVER_COOKIE_SECRET": "the same for both", "HEADSCOPE_HOSTED": "1"}
             tell("room_killed", with_kills(args.students, args.minutes, 60, rooms))
             return
-        mine, found, took = alone(args.students, rooms)
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "page.py"
-        page.write_text(TRIVIAL, encoding="utf-8")
-        trivial = BenchServer(page, OPTIONS, Path(folder), False)
-        theirs = measure("trivial", trivial, args.students, took)
+        mine, found = alone(args.students, rooms)
+    with trivial() as page:
+        theirs = measure("trivial", page, args.students, mine["seconds"])
     lessons = BenchServer(ROOT / "app.py", (), ROOT, True, is_lesson=True)
-    without = measure("lessons alone", lessons, args.students, took)
+    without = measure("lessons alone", lessons, args.students, mine["seconds"])
     tell("room", found)
-    for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", MAX_SLOW)):
-        line(f"room_{args.students}_{what}", mine[what] / theirs[what], target)
+    for what, target in TARGETS.items():
+        report(f"room_{args.students}_{what}", mine[what] / theirs[what], target)
     cost = mine["processor"] / without["processor"]
-    line(f"room_{args.students}_beside_lessons", cost, MAX_BESIDE_LESSONS)
+    report(f"room_{args.students}_beside_lessons", cost, MAX_BESIDE_LESSONS)
 
 
 if __name__ == "__main__":
-    random.seed(0)
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 """The head view against BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
 
     pip install bertviz
-    python tests/bench/bench_view.py [--quick | --clicks]
+    python tests/bench/bench_view.py
 
 Ours is the page of `trace.view().save(…)`, with q, k and v in single precision, opened in Chromium without a
 network until its lines are drawn. For a long text it contains the chosen layer, where BertViz's page always
@@ -16,23 +16,19 @@ effect, which is one frame. The size of a saved page is tested in tests/export/t
 
 import contextlib
 import io
-import json
 import re
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import torch
 from chromium import chromium
+from measuring import report
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-import mha_core as mha  # noqa: E402 (from this checkout, also where another is installed)
-from mha_core.export.head_view import ALL_LAYERS, panel  # noqa: E402
-from mha_core.export.payload import BUDGET, fitting, pack  # noqa: E402
+import mha_core as mha
+from mha_core.export.head_view import ALL_LAYERS, panel
+from mha_core.export.payload import BUDGET, fitting, pack
 
 LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
@@ -144,7 +140,7 @@ def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, flo
     return (len(times) - 1) / (times[-1] - times[0]) * 1000, tasks / seconds
 
 
-def clicking(browser, folder: Path) -> list[dict]:
+def clicking(browser, folder: Path) -> None:
     """The time until another head, word or layer of 64 tokens is drawn."""
     file = folder / "clicks.html"
     trace_of(64).view(layer=5, head=0).save(file)
@@ -154,63 +150,38 @@ def clicking(browser, folder: Path) -> list[dict]:
     times = {name: statistics.median(taken) for name, taken in page.evaluate(CLICKS, PLACES).items()}
     page.close()
     floor = times.pop("nothing")
-    return [
-        {
-            "name": f"milliseconds to the pictures of another {name}, 12 heads x 64 tokens",
-            "value": round(taken, 1),
-            "target": MAX_CLICK,
-            "click on nothing": round(floor, 1),
-        }
-        for name, taken in times.items()
-    ]
+    for name, taken in times.items():
+        what = f"milliseconds to the pictures of another {name}, 12 heads x 64 tokens"
+        report(what, taken, MAX_CLICK, click_on_nothing=floor)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    if "--clicks" in sys.argv:
-        with tempfile.TemporaryDirectory() as name, chromium() as browser:
-            for result in clicking(browser, Path(name)):
-                print(json.dumps(result))
-        return
-    lengths = LENGTHS[:2] if "--quick" in sys.argv else LENGTHS
-    results = []
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
-        load_once = trace_of(8)
-        ours(browser, load_once, folder)  # fonts, caches
-        for length in lengths:
+        ours(browser, trace_of(8), folder)  # fonts, caches
+        for length in LENGTHS:
             trace = trace_of(length)
-            own, peer = ours(browser, trace, folder), theirs(browser, trace, folder)
-            for name, (size, made, shown) in (("ours", own[:3]), ("BertViz", peer)):
-                spent = f"{made:6.2f} s made, {shown:5.2f} s shown"
-                loaded, _ = fitting(trace.layers, 5, 0, budget=ALL_LAYERS * BUDGET, values=True)
-                inside = len(loaded) if name == "ours" else LAYERS
-                page_size = f"{size / 1e6:8.2f} MB, {inside} of {LAYERS} layers"
-                print(f"{length:4} tokens {name:8} {page_size}, {spent}", flush=True)
-            last = length == LENGTHS[-1]
-            times = (peer[1] + peer[2]) / (own[1] + own[2])
-            case = f"144 heads x {length} tokens"
-            for what, value, target in (
-                ("bytes / our saved page's", peer[0] / own[0], FEWER_BYTES),
-                ("bytes / what our app sends", peer[0] / own[3], FEWER_SENT),
-                ("seconds / ours", times, LESS_TIME),
-            ):
-                found = {"name": f"BertViz {what}, {case}", "value": round(value, 1)}
-                results.append(found | {"target": target if last else None})
+            size, made, shown, sent = ours(browser, trace, folder)
+            their_size, their_made, their_shown = theirs(browser, trace, folder)
+            loaded, _ = fitting(trace.layers, 5, 0, budget=ALL_LAYERS * BUDGET, values=True)
+            facts = {"megabytes": size / 1e6, "layers": len(loaded), "made": made, "shown": shown}
+            case, last = f"{LAYERS * HEADS} heads x {length} tokens", length == LENGTHS[-1]
+            times = (their_made + their_shown) / (made + shown)
+            report(
+                f"BertViz bytes / our saved page's, {case}",
+                their_size / size,
+                FEWER_BYTES if last else None,
+                **facts,
+            )
+            report(
+                f"BertViz bytes / what our app sends, {case}", their_size / sent, FEWER_SENT if last else None
+            )
+            report(f"BertViz seconds / ours, {case}", times, LESS_TIME if last else None)
         frames, blocked = moving(browser, trace_of(256), folder)
-        results.append(
-            {
-                "name": "frames a second, moving over 256 tokens, 12 heads",
-                "value": round(frames, 1),
-                "target": 30,
-            }
-        )
-        results.append(
-            {"name": "share of that time in long tasks", "value": round(blocked, 3), "target": 0.1}
-        )
-        results += clicking(browser, folder)
-    for result in results:
-        print(json.dumps(result))
+        report("frames a second, moving over 256 tokens, 12 heads", frames, 30)
+        report("share of that time in long tasks", blocked, 0.1)
+        clicking(browser, folder)
 
 
 if __name__ == "__main__":
