@@ -2,20 +2,15 @@
 
 Each screen is answered wrong and then right. Before the first lock nothing of the truth may be on the page or
 have come to it. After each lock the mark, the sentences and the drawn weights are compared with the answer
-run here. A lesson ends at its ending. Printed are, of each lesson, the acts a minute of somebody who is right
-at once, the most words before an act, and whatever failed; the last lines are one JSON object each.
+run here. A lesson ends at its ending. Printed are, of each lesson, the acts of somebody who is right at once,
+the most words before an act, and whatever failed; the last lines are one JSON object each.
 
     python -m tests.lessons.drill heads --language zh --by keys --width 390
-    python -m tests.lessons.drill --shots shots --scheme dark    # a picture of each screen, before and after
 """
 
 import argparse
-import contextlib
 import json
 import re
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +20,11 @@ from playwright.sync_api import Error
 from mha_core.errors import MhaError
 from mha_core.lessons.item import Item, Run
 from mha_core.lessons.lesson import Lesson, Screen, in_language, shipped
-from mha_core.lessons.question import Choose, Draw, Estimate, Find, Flip, Why
+from mha_core.lessons.question import Cell, Draw, Estimate, Find, Flip, Order, Why
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING
 from tests.bench import chromium
-from tests.lessons.items import simple_answers, tracer
+from tests.lessons.items import tracer
 from tests.lessons.student import Student
 
 PATIENCE = 60_000  # milliseconds for what is expected on a page
@@ -44,38 +39,27 @@ BEFORE = ".st-key-lesson :is(.ask, .act h2, .act p, .act .note, .hints)"
 
 
 class Drilled(NamedTuple):
-    """What came of one lesson: acts of somebody who is right at once, and of one who is wrong first."""
+    """What came of one lesson."""
 
     lesson: Lesson
     language: str
-    acts: int
-    all_acts: int
+    acts: int  # of somebody who is right at once
     words: int  # the most on a screen before the act
     answered: int  # answers that were locked
     failures: list[str]
-    seconds: float
 
 
-def drill(
-    student: Student, lesson: Lesson, language: str, seen: Callable[[str], None] = lambda name: None
-) -> Drilled:
-    """Answer each screen of a lesson, and look at its ending.
-
-    `seen` is told when a screen can be looked at: ``3-asked``, ``3-wrong``, ``3-right``.
-    """
-    started, failures, acts, words, answered = time.monotonic(), [], 0, 0, 0
-    student.acts, is_open = 0, False
+def drill(student: Student, lesson: Lesson, language: str) -> Drilled:
+    """Answer each screen of a lesson, and look at its ending."""
+    failures, acts, words, answered, is_open = [], 0, 0, 0, False
     for number, screen in enumerate(lesson.screens, start=1):
         try:
             if not is_open:
                 student.open(f"{lesson.name}&screen={number}&lang={language}")
             item = screen.item(language, tracer)
             words = max(words, _words(student, language))
-            seen(f"{number}-asked")
-            tries = [(one, "wrong") for one in wrong_answers(item)] + [
-                (right_answer(item, language), "right")
-            ]
-            for nth, (answer, name) in enumerate(tries):
+            right = right_answer(item, language)
+            for nth, answer in enumerate([*wrong_answers(item), right]):
                 if nth:
                     student.again()
                 before = student.acts
@@ -85,8 +69,8 @@ def drill(
                     failures += [f"{number}: before the lock: {one}" for one in student.leaks(item, notice)]
                 student.lock()
                 answered += 1
-                failures += [f"{number} {name}: {one}" for one in faults(student, screen, item, given, name)]
-                seen(f"{number}-{name}")
+                found = faults(student, screen, item, given, is_right=answer == right)
+                failures += [f"{number} {answer}: {one}" for one in found]
                 last = student.acts - before
             student.go_on()
             acts += last + 1
@@ -96,9 +80,7 @@ def drill(
             is_open = False
     if is_open:
         failures += [f"the end: {one}" for one in _faults_of_end(student, lesson, language)]
-        seen("end")
-    seconds = time.monotonic() - started
-    return Drilled(lesson, language, acts, student.acts, words, answered, failures, seconds)
+    return Drilled(lesson, language, acts, words, answered, failures)
 
 
 def _words(student: Student, language: str) -> int:
@@ -113,18 +95,23 @@ def wrong_answers(item: Item) -> list[str]:
         case Why():
             return []
         case Find():
-            tried = [one for one in item.question.sentences(item) if one != item.scene.text]
+            tried = (one for one in item.question.sentences(item) if one != item.scene.text)
+        case Cell():  # row and column exchanged, or the diagonal
+            row, column = item.key.answers[0].split(",")
+            tried = iter([f"{column},{row}", f"{row},{row}"])
         case Draw():
-            tried = [f"{int(item.row.argmin()) + 1}:100"]
-        case Choose():
-            tried = ["1", "2"]
-        case Flip():
-            tried = [*simple_answers(item).values(), *map(changes.text, item.question.candidates(item))]
+            tried = iter([f"{int(item.row.argmin()) + 1}:100"])
+        case Order():
+            heads = [*map(str, item.question.heads(item))]
+            tried = iter([",".join(heads), ",".join(reversed(heads))])
         case Estimate():
-            tried = [*simple_answers(item).values(), *map(str, item.question.line(item))]
+            low, high = item.question.line(item)
+            tried = map(str, ((low + high) / 2, high))
+        case Flip():
+            tried = map(changes.text, item.question.candidates(item))
         case _:
-            tried = [*simple_answers(item).values(), *map(str, range(1, len(item.words) + 1))]
-    return [next(one for one in tried if not item.is_right(one))]
+            tried = map(str, range(1, len(item.words) + 1))
+    return [next(one for one in tried if item.is_right(one) is False)]
 
 
 def right_answer(item: Item, language: str) -> str:
@@ -135,12 +122,12 @@ def right_answer(item: Item, language: str) -> str:
     return item.key.answers[0]
 
 
-def faults(student: Student, screen: Screen, item: Item, answer: str, name: str) -> list[str]:
+def faults(student: Student, screen: Screen, item: Item, answer: str, *, is_right: bool) -> list[str]:
     """What is wrong on the page after the lock, beside the answer run here."""
     found, told, run = [], student.told(), item.run(answer)
-    expected = None if isinstance(item.question, Why) else name == "right"
+    expected = None if isinstance(item.question, Why) else is_right
     if item.is_right(answer) != expected:
-        found.append(f"{answer} was not the {name} answer that was meant")
+        found.append(f"{answer} came out, which is not the answer that was meant")
     if (mark := student.mark()) != expected:
         found.append(f"the mark is {mark}")
     if len(told) != 2:
@@ -182,20 +169,21 @@ def _misdrawn(student: Student, item: Item, run: Run) -> list[str]:
 
 def _matrices(item: Item, run: Run) -> list[np.ndarray]:
     """The matrices that are drawn beside an answer, of a question that is not about one row of weights."""
-    question, (layer, head, _) = item.question, item.place
-    of_layer = item.trace.layers[layer]
+    question, (at, head, _) = item.question, item.place
+    layer = item.trace.layers[at]
+    kv_head = layer.kv_head(head)
     match getattr(question, "quantity", question.kind):
         case "cell":
-            return [trace.layers[layer].weights(head) for trace in (run.executed, run.own)]
+            return [trace.layers[at].weights(head) for trace in (run.executed, run.own)]
         case "choose":
             pair = question.pictures(item)
             return [one.trace.layers[one.place[0]].weights(one.place[1]) for one in pair]
         case "score":
-            return [of_layer.scaled(head)]
+            return [layer.scaled(head)]
         case "d_k":
-            return [of_layer.q[head], of_layer.k[of_layer.kv_head(head)]]
+            return [layer.q[head], layer.k[kv_head]]
         case "cache":
-            return [of_layer.k[of_layer.kv_head(head)], of_layer.v[of_layer.kv_head(head)]]
+            return [layer.k[kv_head], layer.v[kv_head]]
         case _:
             return []
 
@@ -261,25 +249,20 @@ def _faults_of_end(student: Student, lesson: Lesson, language: str) -> list[str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument(
-        "lessons", nargs="*", metavar="lesson", help=f"one of {', '.join(shipped())}; else all"
-    )
+    parser.add_argument("lessons", nargs="*", help=f"some of {', '.join(shipped())}; else all")
     parser.add_argument("--language", nargs="*", default=[*MAX_WORDS], choices=[*MAX_WORDS])
     parser.add_argument("--by", default="mouse", choices=("mouse", "keys"))
-    parser.add_argument(
-        "--width", type=int, default=1440, choices=[*HEIGHTS], help="of the screen, in pixels"
-    )
-    parser.add_argument("--scheme", default="light", choices=("light", "dark"))
-    parser.add_argument("--shots", type=Path, metavar="FOLDER", help="keep a picture of each screen there")
-    parser.add_argument("--app", metavar="URL", help="of a server that runs; else one is started")
+    parser.add_argument("--width", type=int, default=1440, choices=[*HEIGHTS], help="of the screen")
     options = parser.parse_args()
     torch.set_num_threads(1)
     drilled = []
-    with chromium.app() if options.app is None else contextlib.nullcontext(options.app) as address:
+    with chromium.app() as address:
         for name in options.lessons or shipped():
             for language in options.language:
-                drilled.append(_in_browser(shipped()[name], language, address, options))
-                print(_line(drilled[-1]), flush=True)
+                one = _in_browser(shipped()[name], language, address, options)
+                print(f"{name} ({language}): {one.acts} acts, at most {one.words} words before an act")
+                print(*one.failures, sep="\n", flush=True)
+                drilled.append(one)
     figures = {
         "drill_failures": (sum(len(one.failures) for one in drilled), 0),
         "drill_answers": (sum(one.answered for one in drilled), None),
@@ -296,49 +279,24 @@ def _in_browser(lesson: Lesson, language: str, address: str, options: argparse.N
     """One lesson in a browser of its own, which knows no answer of it."""
     screen = {"width": options.width, "height": HEIGHTS[options.width]}
     is_phone = options.width <= chromium.MAX_PHONE_WIDTH
-    how = {"viewport": screen, "color_scheme": options.scheme, "has_touch": is_phone, "locale": "en-US"}
+    how = {"viewport": screen, "has_touch": is_phone, "locale": "en-US"}
     if is_phone:
         how["user_agent"] = chromium.PHONE
     errors = []
+
+    def note(said) -> None:
+        if chromium.broken(said):
+            errors.append(f"console: {said.text}")
+
     with chromium.chromium() as browser, browser.new_context(**how) as context:
         context.add_init_script(chromium.WATCH)
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(f"a script: {error}"))
-        page.on(
-            "console", lambda said: errors.append(f"console: {said.text}") if chromium.broken(said) else None
-        )
+        page.on("console", note)
         student = Student(page, address, chromium.settle, keys=options.by == "keys")
-
-        def seen(name: str) -> None:
-            if options.shots is not None:
-                options.shots.mkdir(parents=True, exist_ok=True)
-                of = f"{lesson.name}-{name}-{language}-{options.width}-{options.scheme}.png"
-                _photograph(page, screen, options.shots / of)
-
-        drilled = drill(student, lesson, language, seen)
+        drilled = drill(student, lesson, language)
     return drilled._replace(failures=[*drilled.failures, *errors])
-
-
-def _photograph(page, screen: dict[str, int], file: Path) -> None:
-    """The whole page, which scrolls inside the screen."""
-    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-    page.set_viewport_size({**screen, "height": max(screen["height"], height)})
-    page.evaluate(chromium.TWO_FRAMES)
-    page.screenshot(path=file)
-    page.set_viewport_size(screen)
-    page.evaluate(chromium.TWO_FRAMES)
-
-
-def _line(drilled: Drilled) -> str:
-    lesson, minutes = drilled.lesson, drilled.lesson.minutes
-    told = (
-        f"{lesson.name} ({drilled.language}): {len(lesson.screens)} screens, {drilled.answered} answers, "
-        f"{drilled.acts} acts in {minutes} minutes ({drilled.acts / minutes:.1f} a minute; "
-        f"{drilled.all_acts} acts with a wrong answer to each), at most {drilled.words} words before an act, "
-        f"{len(drilled.failures)} failures, {drilled.seconds:.0f} s"
-    )
-    return "\n  ".join([told, *drilled.failures])
 
 
 if __name__ == "__main__":

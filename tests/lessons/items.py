@@ -2,8 +2,7 @@
 
 An item is a question posed about a generated sentence, a word of it, and a head of a small model. Ambiguous
 ones are refused and counted by reason. The key of each of the others is compared with one from a softmax by
-hand, in float64, or from runs with edits written here. It also prints how often somebody is right who answers
-by a simple rule, which are the usual mistakes.
+hand, in float64, or from runs with edits written here.
 """
 
 import argparse
@@ -66,7 +65,6 @@ class Counts(NamedTuple):
     kept: int
     wrong: list[str]  # links of items whose key differs
     ambiguous: list[str]  # links of items that were kept though two answers are as good
-    right_by: Counter  # of simple rules: how often their answer is right
 
 
 @lru_cache(maxsize=256)
@@ -100,7 +98,7 @@ def posed(kind: str, language: str, seed: int) -> Iterator[Item]:
 
 def count(kind: str, language: str, kept: int, seed: int = 0) -> Counts:
     """Pose items of a kind until so many are not refused."""
-    counts = Counts(0, Counter(), 0, [], [], Counter())
+    counts = Counts(0, Counter(), 0, [], [])
     items = posed(kind, language, seed)
     while counts.kept < kept:
         item = next(items)
@@ -115,7 +113,6 @@ def count(kind: str, language: str, kept: int, seed: int = 0) -> Counts:
             counts.wrong.append(item.scene.link())
         if key.margin <= 0:
             counts.ambiguous.append(item.scene.link())
-        counts.right_by.update(rule for rule, answer in simple_answers(item).items() if item.is_right(answer))
     return counts
 
 
@@ -237,45 +234,6 @@ def _word(item: Item, edit: mha.edits.Edit) -> str:
     return (trace.questions[question] if question else trace.answers)[item.place[2]][0][0]
 
 
-def simple_answers(item: Item) -> dict[str, str]:
-    """What somebody answers who goes by a simple rule, by the name of the rule."""
-    token, n = item.place[2], len(item.words)
-    match item.question:
-        case Point():
-            rules = {
-                "[CLS]": 1,
-                "the word itself": token + 1,
-                "the word before": token,
-                "the word after": token + 2,
-            }
-            return {rule: str(at) for rule, at in rules.items() if 1 <= at <= n}
-        case Cell():
-            row, column = item.key.answers[0].split(",")
-            return {"row and column exchanged": f"{column},{row}", "the diagonal": f"{row},{row}"}
-        case Draw():
-            return {
-                "an even row": written_row(np.full(n, 1 / n)),
-                "half on the word itself": written_row(np.eye(n)[token] + 1 / n),
-                "all on the largest": f"{int(item.row.argmax()) + 1}:100",
-            }
-        case Order():
-            heads = item.question.heads(item)
-            return {"in the order of their numbers": ",".join(map(str, heads))}
-        case Choose():
-            return {"the first picture": "1"}
-        case Estimate():
-            low, high = item.question.line(item)
-            return {"the middle of the line": f"{(low + high) / 2}", "the right end": f"{high}"}
-        case Flip():
-            return (
-                {"the word itself": f"cut,from={token + 1},to={token + 1}"}
-                if "cut" in item.question.changes
-                else {}
-            )
-        case _:
-            return {}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000, help="items of each kind and language")
@@ -285,8 +243,7 @@ def main() -> None:
     for kind in options.kinds:
         for language in MODELS:
             counts = count(kind, language, options.count)
-            shares = {rule: round(n / counts.kept, 3) for rule, n in counts.right_by.items()}
-            row = counts._asdict() | {"refused": dict(counts.refused), "right_by": shares}
+            row = counts._asdict() | {"refused": dict(counts.refused)}
             print(json.dumps({"kind": kind, "language": language} | row, ensure_ascii=False), flush=True)
 
 

@@ -52,6 +52,8 @@ SOURCE = """() => {
     return inside(document.documentElement).join('');
 }"""
 NAMES = "root => [...new Set([...root.querySelectorAll('*')].flatMap((e) => e.getAttributeNames()))]"
+# Which of several elements the keyboard is at, or -1.
+WHICH = "all => all.indexOf(all[0].getRootNode().activeElement)"
 # Whether the keyboard is at an element, also at one that a component draws.
 AT = """(selector) => {
     let active = document.activeElement;
@@ -110,14 +112,6 @@ class Student:
         self.heard.clear()
         self.fetched.clear()
 
-    # What can be acted on.
-
-    def bar(self, at: int):
-        return self.page.locator(".bar .track").nth(at)
-
-    def line(self):
-        return self.page.locator(".line input")
-
     # Acts.
 
     def answer(self, item: Item, answer: str) -> str:
@@ -170,22 +164,28 @@ class Student:
             self.page.keyboard.press("Tab")
         raise AssertionError(f"{MAX_TABS} tabs do not lead to {selector}")
 
-    def _choose_of(self, row: str, one: str, to: int) -> None:
+    def _arrows(self, count: int, back: str = "ArrowLeft", onward: str = "ArrowRight") -> None:
+        for _ in range(abs(count)):
+            self.page.keyboard.press(onward if count > 0 else back)
+
+    def _choose_of(self, selector: str, to: int) -> None:
         """Choose one of several by a click, or by the arrow keys."""
         self.acts += 1
+        ones = self.page.locator(selector)
         if not self.by_keys:
-            self.page.locator(f"{row} {one}").nth(to).click()
+            ones.nth(to).click()
             return
-        self.reach(f"{row} {one}")
-        ones = self.page.locator(f"{row} {one}")
-        now = ones.evaluate_all("all => all.indexOf(all[0].getRootNode().activeElement)")
+        self.reach(selector)
+        now = ones.evaluate_all(WHICH)
         if now == to:
             self.page.keyboard.press("Space")
-        for _ in range(abs(to - now)):
-            self.page.keyboard.press("ArrowRight" if to > now else "ArrowLeft")
+        self._arrows(to - now)
 
     def _point(self, item: Item, answer: str) -> None:
-        self._choose_of(".act .words", ".word", int(answer) - 1)
+        self._choose_of(".act .words .word", int(answer) - 1)
+
+    def _choose(self, item: Item, answer: str) -> None:
+        self._choose_of(".act .picture", int(answer) - 1)
 
     def _cell(self, item: Item, answer: str) -> None:
         row, column = (int(one) - 1 for one in answer.split(","))
@@ -196,15 +196,11 @@ class Student:
         self.reach(".act td")
         read = "all => Object.values({ ...all[0].getRootNode().activeElement.dataset }).map(Number)"
         now = self.page.locator(".act td").evaluate_all(read)
-        by = row - now[0], column - now[1]
-        if by == (0, 0):
-            self.page.keyboard.press("ArrowRight")
-            self.page.keyboard.press("ArrowLeft")
-        for count, (onward, back) in zip(
-            by, (("ArrowDown", "ArrowUp"), ("ArrowRight", "ArrowLeft")), strict=True
-        ):
-            for _ in range(abs(count)):
-                self.page.keyboard.press(onward if count > 0 else back)
+        if now == [row, column]:
+            self._arrows(1)
+            self._arrows(-1)
+        self._arrows(row - now[0], "ArrowUp", "ArrowDown")
+        self._arrows(column - now[1])
 
     def _draw(self, item: Item, answer: str) -> str:
         """Move the bars, the largest first, until the row is near enough; the others give way."""
@@ -223,10 +219,11 @@ class Student:
         return np.array(shares) / 100
 
     def _drag_bar(self, at: int, share: int) -> None:
-        self.bar(at).scroll_into_view_if_needed()
-        box = self.bar(at).bounding_box()
+        bar = self.page.locator(".bar .track").nth(at)
+        bar.scroll_into_view_if_needed()
+        box = bar.bounding_box()
         beside = self.page.locator(".bars.beside").count() > 0
-        now = int(self.bar(at).get_attribute("aria-valuenow"))
+        now = int(bar.get_attribute("aria-valuenow"))
         for nth, one in enumerate((now, (now + share) / 2, share)):
             if beside:
                 self.page.mouse.move(box["x"] + box["width"] * one / 100, box["y"] + box["height"] / 2)
@@ -239,13 +236,10 @@ class Student:
 
     def _press_bar(self, at: int, share: int) -> None:
         self.reach(".bar .track")
-        tracks = self.page.locator(".bar .track")
-        now = tracks.evaluate_all("all => all.indexOf(all[0].getRootNode().activeElement)")
-        for _ in range(abs(at - now)):
-            self.page.keyboard.press("ArrowRight" if at > now else "ArrowLeft")
+        self._arrows(at - self.page.locator(".bar .track").evaluate_all(WHICH))
         self.page.keyboard.press("End" if share > 50 else "Home")
-        for _ in range(round(min(share, 100 - share) / 5)):
-            self.page.keyboard.press("ArrowDown" if share > 50 else "ArrowUp")
+        steps = round(min(share, 100 - share) / 5)
+        self._arrows(-steps if share > 50 else steps, "ArrowDown", "ArrowUp")
 
     def _order(self, item: Item, answer: str) -> None:
         for place, head in enumerate(answer.split(",")):
@@ -253,47 +247,41 @@ class Student:
             if heads[place] == head:
                 continue
             self.acts += 1
-            one = self.page.locator(f"li.head[data-head='{head}']")
+            one = f"li.head[data-head='{head}']"
             if self.by_keys:
-                self.reach(f"li.head[data-head='{head}']")
-                for _ in range(heads.index(head) - place):
-                    self.page.keyboard.press("ArrowUp")
+                self.reach(one)
+                self._arrows(place - heads.index(head), "ArrowUp", "ArrowDown")
             else:
                 there = self.page.locator("li.head").nth(place).bounding_box()
-                one.locator(".name").hover()
+                self.page.locator(f"{one} .name").hover()
                 self.page.mouse.down()
                 self.page.mouse.move(there["x"] + there["width"] / 2, there["y"] + 3, steps=8)
                 self.page.mouse.up()
 
-    def _choose(self, item: Item, answer: str) -> None:
-        self._choose_of(".act", ".picture", int(answer) - 1)
-
     def _estimate(self, item: Item, answer: str) -> str:
         low, high = item.question.line(item)
         self.acts += 1
+        line = self.page.locator(".line input")
         if self.by_keys:
-            self._press_line(float(answer), low, high)
+            self._press_line(line, float(answer), low, high)
         else:
-            box = self.line().bounding_box()
+            box = line.bounding_box()
             knob = 16  # pixels of the handle, whose middle is the number
             x = box["x"] + knob / 2 + (box["width"] - knob) * (float(answer) - low) / (high - low)
             self.page.mouse.click(x, box["y"] + box["height"] / 2)
         return self.page.locator(".line output").inner_text().replace("−", "-")
 
-    def _press_line(self, number: float, low: float, high: float) -> None:
+    def _press_line(self, line, number: float, low: float, high: float) -> None:
+        """Go to the number from the nearer end."""
         self.reach(".line input")
-        if number - low < high - number:
-            start, onward = "Home", "ArrowRight"
-        else:
-            start, onward = "End", "ArrowLeft"
-        self.page.keyboard.press(start)
-        step = float(self.line().get_attribute("step"))
-        far = min(number - low, high - number)
-        for _ in range(round(far / step)):
-            self.page.keyboard.press(onward)
-        if far == 0:  # where the handle had not moved
-            self.page.keyboard.press(onward)
-            self.page.keyboard.press(start)
+        is_low = number - low < high - number
+        steps = round(min(number - low, high - number) / float(line.get_attribute("step")))
+        end, onward = ("Home", 1) if is_low else ("End", -1)
+        self.page.keyboard.press(end)
+        self._arrows(onward * steps)
+        if steps == 0:  # where the handle had not moved
+            self._arrows(onward)
+            self.page.keyboard.press(end)
 
     def _flip(self, item: Item, answer: str) -> None:
         change = changes.values_of(changes.read(answer)[0][0])
@@ -307,8 +295,8 @@ class Student:
                 self.page.locator(place).click()
             return
         if change["from"] != item.place[2] + 1:
-            self._choose_of(".words.from", ".word", change["from"] - 1)
-        self._choose_of(".words.struck", ".word", change["to"] - 1)
+            self._choose_of(".words.from .word", change["from"] - 1)
+        self._choose_of(".words.struck .word", change["to"] - 1)
 
     def _find(self, item: Item, answer: str) -> None:
         self.acts += 1
