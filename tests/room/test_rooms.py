@@ -133,21 +133,14 @@ def test_a_token_that_the_room_did_not_sign_is_nobodys(rooms, key, lesson):
 # Names
 
 
-@pytest.mark.parametrize("name", ["", "Ada", "学生 12", *HOSTILE])
-def test_a_name_is_kept_as_it_was_typed(desk, sit, name):
-    sit(name)
-    assert [one.name for one in desk.students()] == [name]
+NAMES = {name: name for name in ("", "Ada", "学生 12", *HOSTILE)}
+NAMES |= {"  Ada \n\t Lovelace ": "Ada Lovelace", **dict.fromkeys(UNWRITABLE, "ab")}
 
 
-def test_a_name_has_no_spaces_at_its_ends_and_no_lines(desk, sit):
-    sit("  Ada \n\t Lovelace ")
-    assert desk.students()[0].name == "Ada Lovelace"
-
-
-@pytest.mark.parametrize("name", UNWRITABLE)
-def test_characters_that_no_text_can_have_are_left_out_of_a_name(desk, sit, name):
-    sit(name)
-    assert desk.students()[0].name == "ab"
+@pytest.mark.parametrize("typed", NAMES)
+def test_a_name_is_kept_as_typed_without_lines_and_what_no_text_can_have(desk, sit, typed):
+    sit(typed)
+    assert [one.name for one in desk.students()] == [NAMES[typed]]
 
 
 def test_a_long_name_is_refused_with_the_limit(desk, sit):
@@ -179,17 +172,14 @@ def test_nobody_sees_the_answers_of_others(sit):
     assert first.answers() == {(1, 1): "3"}
 
 
-@pytest.mark.parametrize("answer", [*HOSTILE, "", " 7:40,3:60 ", "x" * MAX_TEXT])
-def test_an_answer_comes_back_to_the_letter(desk, sit, answer):
-    assert sit().keep(1, 1, answer, language="en") == answer
-    assert desk.answers()[0].answer == answer
+ANSWERS = {answer: answer for answer in (*HOSTILE, "", " 7:40,3:60 ", "x" * MAX_TEXT)}
+ANSWERS |= dict.fromkeys(UNWRITABLE, "ab")  # or it would be sent again for ever
 
 
-@pytest.mark.parametrize("answer", UNWRITABLE)
-def test_an_answer_is_kept_without_characters_that_no_text_can_have(desk, sit, answer):
-    """With them it would be sent again for ever, as if the database did not answer."""
-    assert sit().keep(1, 1, answer, language="en") == "ab"
-    assert desk.answers()[0].answer == "ab"
+@pytest.mark.parametrize("typed", ANSWERS)
+def test_an_answer_comes_back_to_the_letter_without_what_no_text_can_have(desk, sit, typed):
+    assert sit().keep(1, 1, typed, language="en") == ANSWERS[typed]
+    assert desk.answers()[0].answer == ANSWERS[typed]
 
 
 @pytest.mark.parametrize(
@@ -247,19 +237,14 @@ def test_a_second_vote_is_open_once_the_teacher_says_so(desk, sit):
     assert Counter((one.screen, one.vote) for one in desk.answers()) == {(1, 1): 2, (1, 2): 1}
 
 
-def test_a_revealed_screen_is_not_voted_on_again(desk):
-    desk.reveal(1)
-    with pytest.raises(MhaError, match="Screen 1 has been revealed"):
-        desk.vote_again(1)
-    assert desk.room().vote(1) == 1
-
-
 def test_what_came_of_an_answer_is_shown_when_the_teacher_says_so(desk):
     assert not desk.room().shows(1)
     desk.reveal(1)
     assert (desk.room().shows(1), desk.room().shows(2)) == (True, False)
+    with pytest.raises(MhaError, match="Screen 1 has been revealed"):
+        desk.vote_again(1)
     desk.set_together(False)
-    assert desk.room().shows(2)
+    assert (desk.room().shows(2), desk.room().vote(1)) == (True, 1)
     desk.set_together(True)
     assert (desk.room().shows(1), desk.room().shows(2)) == (True, False)
 
@@ -270,33 +255,19 @@ def test_each_act_of_the_teacher_makes_a_new_version_and_no_answer_does(rooms, k
     seat.at(2)
     seat.ask_for_help(True)
     assert rooms.version(key.code) == 1
-    for number, act in enumerate(
-        (
-            lambda: desk.set_pace(Pace(2)),
-            lambda: desk.set_pace(Pace(2, paused=True)),
-            lambda: desk.set_pace(Pace()),
-            lambda: desk.reveal(2),
-            lambda: desk.vote_again(1),
-            lambda: desk.set_together(False),
-            lambda: desk.keep_for(3),
-            desk.renew,
-        ),
-        start=2,
-    ):
+    paces = [Pace(2), Pace(2, paused=True), Pace(None, paused=True), Pace()]
+    acts = [lambda pace=pace: desk.set_pace(pace) for pace in paces]
+    acts += [lambda: desk.reveal(2), lambda: desk.vote_again(1), lambda: desk.set_together(False)]
+    for number, act in enumerate([*acts, lambda: desk.keep_for(3), desk.renew], start=2):
         act()
         assert rooms.version(key.code) == number == desk.room().version
+        assert desk.room().pace == paces[min(number - 2, 3)]
 
 
 def test_acts_at_once_are_all_counted(rooms, key, desk):
     at_once(12, lambda number: desk.reveal(number % 3 + 1))
     assert rooms.version(key.code) == 13
     assert desk.room().revealed == {1, 2, 3}
-
-
-def test_the_class_is_where_the_teacher_takes_it(rooms, key, desk):
-    for pace in (Pace(3), Pace(3, paused=True), Pace(None, paused=True), Pace()):
-        desk.set_pace(pace)
-        assert rooms.room(key.code).pace == pace
 
 
 @pytest.mark.parametrize("screen", [0, 4, -1, 2**40])
@@ -381,40 +352,19 @@ def test_a_room_is_kept_for_a_year_at_most(rooms, lesson, desk, days):
 # The end of a room
 
 
+def acts_of(seat) -> list:
+    acts = [lambda: seat.at(2), lambda: seat.ask_for_help(True), lambda: seat.keep(2, 1, "3", language="en")]
+    return [seat.student, seat.answers, seat.receipt, *acts]
+
+
 def everything_is_gone(rooms, key, desk, seat) -> None:
     assert set(rooms.counts().values()) == {0}
-    for ask in (
-        lambda: rooms.room(key.code),
-        lambda: rooms.join(key.code),
-        lambda: rooms.desk(key.code, key.secret),
-        lambda: rooms.enter(key.code, "1-A"),
-        desk.room,
-        desk.students,
-        desk.answers,
-        desk.renew,
-        desk.delete,
-        lambda: desk.reveal(1),
-        lambda: desk.helped(1),
-        seat.student,
-        seat.answers,
-        seat.receipt,
-        lambda: seat.at(2),
-        lambda: seat.ask_for_help(True),
-        lambda: seat.keep(1, 1, "3", language="en"),
-    ):
+    at_the_door = (rooms.room, rooms.join, lambda code: rooms.desk(code, key.secret))
+    asks = [lambda act=act: act(key.code) for act in (*at_the_door, lambda code: rooms.enter(code, "1-A"))]
+    asks += [desk.room, desk.students, desk.answers, desk.renew, desk.delete, *acts_of(seat)]
+    for ask in (*asks, lambda: desk.reveal(1), lambda: desk.helped(1)):
         with pytest.raises(Unknown):
             ask()
-
-
-def test_a_seat_of_a_deleted_room_is_not_one_in_the_next_room(rooms, desk, sit, lesson):
-    seat = sit("Ada")
-    desk.delete()
-    other = rooms.open(lesson)
-    rooms.join(other.code)  # in SQLite in the row of the first one
-    for ask in (seat.student, seat.answers, lambda: seat.keep(1, 1, "3", language="en"), lambda: seat.at(2)):
-        with pytest.raises(Unknown):
-            ask()
-    assert rooms.desk(*other).students()[0].screen == 1
 
 
 def test_a_deleted_room_is_gone_with_everything_in_it(rooms, key, desk, sit, lesson):
@@ -423,10 +373,12 @@ def test_a_deleted_room_is_gone_with_everything_in_it(rooms, key, desk, sit, les
     desk.reveal(1)
     desk.delete()
     everything_is_gone(rooms, key, desk, seat)
-    other = rooms.open(lesson)  # may get the numbers that were free again
+    other = rooms.open(lesson)  # in SQLite in the rows of the first one
     rooms.enter(other.code, rooms.join(other.code)).keep(1, 1, "4", language="en")
-    with pytest.raises(Unknown):
-        desk.answers()
+    for ask in (desk.answers, *acts_of(seat)):
+        with pytest.raises(Unknown):
+            ask()
+    assert rooms.desk(*other).students()[0].screen == 1
 
 
 def test_a_room_is_deleted_while_a_hundred_answer(rooms, key, desk):
@@ -445,36 +397,24 @@ def test_a_room_is_deleted_while_a_hundred_answer(rooms, key, desk):
     assert set(rooms.counts().values()) == {0}
 
 
-def test_a_room_is_deleted_when_its_days_are_over(rooms, lesson, later):
+def test_a_room_is_deleted_when_its_days_are_over_which_a_teacher_may_extend(rooms, lesson, later):
     key = rooms.open(lesson, days=1)
     desk, seat = rooms.desk(*key), rooms.enter(key.code, rooms.join(key.code))
     seat.keep(1, 1, "3", language="en")
     assert rooms.expire() == 0
+    assert (desk.room().expires - desk.room().opened).days == 1
     later(module.DAY - 10)
+    desk.keep_for(3)
+    later(3 * module.DAY - 10)
+    assert rooms.expire() == 0
     assert rooms.room(key.code).code == key.code
     later(10)
-    for ask in (
-        desk.answers,
-        desk.room,
-        seat.answers,
-        seat.student,
-        lambda: seat.keep(2, 1, "3", language="en"),
-    ):
-        with pytest.raises(Unknown):  # also before it is deleted
+    for ask in (desk.answers, desk.room, *acts_of(seat)):  # also before it is deleted
+        with pytest.raises(Unknown):
             ask()
     assert rooms.counts()["answers"] == 1
     assert rooms.expire() == 1
     everything_is_gone(rooms, key, desk, seat)
-
-
-def test_a_teacher_may_keep_a_room_longer(rooms, lesson, later):
-    key = rooms.open(lesson, days=1)
-    rooms.join(key.code)
-    rooms.desk(*key).keep_for(3)
-    later(2 * module.DAY)
-    assert rooms.expire() == 0
-    later(module.DAY)
-    assert rooms.expire() == 1
 
 
 def test_a_room_in_which_nobody_sits_is_deleted_after_a_day(rooms, key, lesson, later):
