@@ -63,7 +63,7 @@ def test_the_summary_is_that_of_all_numbers(measure, atlas):
 
 
 def test_a_measure_that_no_text_has_is_unknown(tmp_path):
-    atlas = mha.atlas(["A cat.", "A dog."], source="mini", h=2, d_model=64, out=tmp_path / "a")
+    atlas = mha.atlas(["A cat.", "A dog."], source="mini", h=1, d_model=64, out=tmp_path / "a")
     row = atlas.head(0, 0).loc["duplicate token"]
     assert row["n"] == 0
     assert row[["mean", "low", "high", "q50", "shuffled", "chance"]].isna().all()

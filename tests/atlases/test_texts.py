@@ -84,11 +84,8 @@ def test_words_change_places_and_marks_stay():
     assert Counter(WORD.findall(mixed)) == Counter(WORD.findall(text))
     assert WORD.sub("_", mixed) == WORD.sub("_", text)
     assert shuffled(text) == mixed
-
-
-def test_chinese_characters_change_places_by_themselves():
-    assert Counter(shuffled("我们去北京。")) == Counter("我们去北京。")
-    assert shuffled("我们去北京。")[-1] == "。"
+    assert shuffled("我们去北京。")[-1] == "。"  # each character by itself, before its mark
+    assert shuffled("我们去北京。") != "我们去北京。"
 
 
 @given(st.text())
