@@ -19,38 +19,24 @@ HEAVY = ("torch", "numpy", "pandas", "plotly", "transformers", "streamlit", "hug
 PACKAGE = Path(mha.__file__).parent
 
 
-def loaded_libraries(code: str) -> list[str]:
-    """The heavy libraries that some code has loaded in a process of its own."""
-    told = f"import json, sys\n{code}\nprint(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+NUMBERS, TABLES = ["torch", "numpy"], ["torch", "numpy", "pandas"]
+LOADED = [
+    ("import mha_core; dir(mha_core); mha_core.__all__; mha_core.MhaError", []),
+    ("import mha_core; mha_core.trace('a b', h=1, d_model=4).view().html()", NUMBERS),
+    ("from mha_core import metrics, similarity, roles, rollout, overview", TABLES),
+    ("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')", TABLES),
+    ("from mha_core import figures", ["numpy", "pandas", "plotly"]),
+]
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import mha_core", []),
-        ("import mha_core; dir(mha_core); mha_core.__all__; mha_core.MhaError", []),
-        pytest.param(
-            "import mha_core; mha_core.trace('a b', h=1, d_model=4).view().html()",
-            ["torch", "numpy"],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "from mha_core import metrics, similarity, roles, rollout, overview",
-            ["torch", "numpy", "pandas"],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')",
-            ["torch", "numpy", "pandas"],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("from mha_core import figures", ["numpy", "pandas", "plotly"], marks=pytest.mark.slow),
-    ],
+    ("code", "expected"), [LOADED[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in LOADED[1:])]
 )
 def test_a_name_loads_what_it_needs_and_nothing_else(code, expected):
-    assert loaded_libraries(code) == expected
+    """Each in a process of its own."""
+    told = f"import json, sys\n{code}\nprint(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == expected
 
 
 def typed_names() -> dict[str, str]:
@@ -96,46 +82,6 @@ def test_every_module_of_figures_is_an_attribute_of_it():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'mha_core' has no attribute 'trances'"):
         _ = mha.trances
-
-
-# Annotations
-
-
-def public_functions() -> dict[str, object]:
-    """Every public function, and every public method and property of a public class, by name."""
-    found = {}
-    for name in mha.__all__:
-        value = getattr(mha, name)
-        if inspect.isfunction(value):
-            found[name] = value
-            found |= {f"{name} overload {i}": one for i, one in enumerate(get_overloads(value))}
-        elif inspect.isclass(value):
-            for own, part in vars(value).items():
-                if isinstance(part, classmethod | staticmethod):
-                    part = part.__func__
-                elif isinstance(part, property):
-                    part = part.fget
-                part = getattr(part, "func", part)  # of a cached property
-                if (
-                    inspect.isfunction(part)
-                    and not own.startswith("_")
-                    and part.__module__ == value.__module__
-                ):
-                    found[f"{name}.{own}"] = part
-    return found
-
-
-@pytest.mark.parametrize("name", public_functions())
-def test_every_public_function_has_annotated_arguments_and_result(name):
-    function = public_functions()[name]
-    signature = inspect.signature(function)
-    assert signature.return_annotation is not inspect.Signature.empty
-    missing = [
-        argument.name
-        for argument in signature.parameters.values()
-        if argument.annotation is inspect.Parameter.empty and argument.name not in ("self", "cls")
-    ]
-    assert missing == []
 
 
 def test_the_signatures_of_trace_are_those_of_the_sources():
