@@ -21,12 +21,9 @@ from mha_core.errors import (
 )
 
 
-def test_the_limits_themselves_are_accepted():
-    assert [in_range("seed", number, 0, 7) for number in (0, 7)] == [0, 7]
-
-
 @pytest.mark.parametrize(("number", "nearest"), [(-1, 0), (8, 7), (-100, 0), (100, 7)])
 def test_a_number_out_of_range_is_refused_with_the_nearest_that_works(number, nearest, refused):
+    assert in_range("seed", nearest, 0, 7) == nearest
     error = refused(in_range, "seed", number, 0, 7)
     assert str(error) == f"seed {number} is out of range; 0 to 7 work."
     assert error.fixes == ({"seed": nearest},)
@@ -34,19 +31,26 @@ def test_a_number_out_of_range_is_refused_with_the_nearest_that_works(number, ne
     assert fitting.fixes == ({"h": 4 if number > 0 else 2},)
 
 
-def test_a_number_without_a_fraction_is_still_no_whole_number(refused):
-    assert str(refused(in_range, "seed", 3.0, 0, 7)) == "seed must be a whole number from 0 to 7; got 3.0."
-    assert (
-        str(refused(in_range, "seed", False, 0, 7)) == "seed must be a whole number from 0 to 7; got False."
-    )
+@pytest.mark.parametrize("number", [3.0, False])
+def test_a_number_without_a_fraction_is_still_no_whole_number(number, refused):
+    message = f"seed must be a whole number from 0 to 7; got {number}."
+    assert str(refused(in_range, "seed", number, 0, 7)) == message
 
 
-@pytest.mark.parametrize(
-    ("values", "text"), [([1], "1"), ([1, 2], "1 or 2"), ([1, 2, 3], "1, 2 or 3"), (("a", "b"), "a or b")]
-)
-def test_a_list_is_joined_with_a_word(values, text):
-    assert listed(values, "or") == text
-    assert listed(iter(values), "and") == text.replace("or", "and")
+JOINED = [
+    ([1], "or", "1"),
+    ([1, 2], "or", "1 or 2"),
+    (("a", "b", "c"), "and", "a, b and c"),
+    ([1, 2], "comma", "1, 2"),
+    ([1, 2], "semicolon", "1; 2"),
+    ([1, 2], "space", "1 2"),
+    ([], "comma", ""),
+]
+
+
+@pytest.mark.parametrize(("values", "word", "text"), JOINED)
+def test_a_list_is_joined_with_a_word_or_a_mark(values, word, text):
+    assert listed(values, word) == listed(iter(values), word) == text
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(refused):
@@ -92,20 +96,11 @@ def test_a_pickled_error_keeps_its_message_and_fields(again):
     assert other.phrase.fields["fits"].values == (2, 4)
 
 
-def test_a_message_without_fields_is_its_template():
-    assert str(MhaError("{n} of {}")) == "{n} of {}"
-
-
 def test_an_error_can_reuse_a_phrase_with_its_own_fixes():
     first = MhaError("{n} heads", n=3)
     second = MhaError(first.phrase, fixes=({"h": 2},))
     assert (str(second), second.phrase.fields, second.fixes) == ("3 heads", {"n": 3}, ({"h": 2},))
-
-
-@pytest.mark.parametrize(("word", "text"), [("comma", "1, 2"), ("semicolon", "1; 2"), ("space", "1 2")])
-def test_a_list_can_be_joined_by_commas_only(word, text):
-    assert listed([1, 2], word) == text
-    assert listed([], word) == ""
+    assert str(MhaError("{n} of {}")) == "{n} of {}"  # without fields it is its template
 
 
 def test_a_phrase_is_text():

@@ -1,6 +1,7 @@
 """Reading an atlas: its heads and strongest texts agree with its numbers, also in a mere summary."""
 
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -157,7 +158,7 @@ def test_a_folder_without_an_atlas_is_refused(tmp_path, refused):
 def test_the_shipped_atlases_are_of_the_shipped_models():
     """Made again after a training: the edition of the weights is that of the atlases."""
     found = list(library.atlases())
-    assert len(found) == 4
+    assert {"zh" in atlas.folder.name for atlas in found} == {True, False}
     for atlas in found:
         assert atlas.manifest["weights"] == f"edition {checkpoints.edition()}"
         settings = atlas.manifest["settings"]
@@ -199,12 +200,9 @@ def test_another_model_has_no_atlas(text, settings):
 def test_an_own_atlas_comes_first(made, monkeypatch):
     monkeypatch.setenv(resources.ATLAS, str(made))
     assert library.of(mha.trace("A cat", source="mini", h=2, d_model=64).source).folder == made
-    assert len(list(library.atlases())) == 5
 
 
 def test_the_model_of_an_atlas_is_the_same_on_another_machine(made):
-    from dataclasses import replace
-
     source = mha.trace("A cat", source="mini", h=2, d_model=64).source
     assert mha.Atlas(made).is_of(replace(source, device="cuda", torch="9.9"))
     assert not mha.Atlas(made).is_of(replace(source, step=source.step - 1))

@@ -9,9 +9,9 @@ contains all; the number of layers inside is printed. BertViz's page needs scrip
 BertViz only making and loading the page count, without drawing: the ratio favours it. Its numbers count once,
 although its page has them twice. Both run with the same weights.
 
-Then, for ours only: frames a second and long tasks while the pointer moves over the tokens, and the time from
-a click on a head, a word or a layer until its pictures are on the screen, beside that of a click without
-effect, which is one frame. The size of a saved page is tested in tests/export/test_head_view.py.
+Then, for ours only: the time from a click on a head, a word or a layer until its pictures are on the screen,
+beside that of a click without effect, which is one frame. The size of a saved page is tested in
+tests/export/test_head_view.py.
 """
 
 import contextlib
@@ -34,14 +34,6 @@ LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
 # Targets at 512 tokens: a page with q, k and v, the app's payload without v, and seconds.
 FEWER_BYTES, FEWER_SENT, LESS_TIME = 140, 260, 20
-FRAMES = """() => new Promise((resolve) => {
-  const times = []; window.tasks = 0;
-  new PerformanceObserver((list) => list.getEntries().forEach((e) => (window.tasks += e.duration)))
-    .observe({ type: 'longtask' });
-  const tick = (now) => { times.push(now); window.stop ? resolve(times) : requestAnimationFrame(tick); };
-  window.stop = false; requestAnimationFrame(tick);
-})"""
-
 MAX_CLICK = 50  # milliseconds until another head, word or layer is drawn, at 64 tokens
 # Milliseconds from each click until the task after its frame, when the drawing is on the screen.
 CLICKS = """async (places) => {
@@ -121,25 +113,6 @@ def theirs(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float
     return file.stat().st_size, seconds, load(browser, file, "document.readyState === 'complete'")
 
 
-def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, float]:
-    """Frames a second and the share of time in long tasks while the pointer moves over 100 tokens."""
-    file = folder / "moving.html"
-    trace.view(layer=5, head=0).save(file)
-    page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
-    page.goto(file.as_uri())
-    page.locator(".chip.every").click()
-    box = page.locator(".stage").bounding_box()
-    page.evaluate_handle(f"() => {{ window.frames_ = ({FRAMES})(); }}")
-    start = time.perf_counter()
-    for step in range(100):
-        page.mouse.move(box["x"] + 30, box["y"] + 5 + (step * 24) % 560)
-    seconds = time.perf_counter() - start
-    times = page.evaluate("() => { window.stop = true; return window.frames_; }")
-    tasks = page.evaluate("window.tasks") / 1000
-    page.close()
-    return (len(times) - 1) / (times[-1] - times[0]) * 1000, tasks / seconds
-
-
 def clicking(browser, folder: Path) -> None:
     """The time until another head, word or layer of 64 tokens is drawn."""
     file = folder / "clicks.html"
@@ -178,9 +151,6 @@ def main() -> None:
                 f"BertViz bytes / what our app sends, {case}", their_size / sent, FEWER_SENT if last else None
             )
             report(f"BertViz seconds / ours, {case}", times, LESS_TIME if last else None)
-        frames, blocked = moving(browser, trace_of(256), folder)
-        report("frames a second, moving over 256 tokens, 12 heads", frames, 30)
-        report("share of that time in long tasks", blocked, 0.1)
         clicking(browser, folder)
 
 

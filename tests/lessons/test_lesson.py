@@ -150,7 +150,7 @@ def test_no_question_of_a_shipped_lesson_is_ambiguous(name, language):
 
 
 @pytest.mark.parametrize("lesson", shipped().values(), ids=lambda lesson: lesson.name)
-def test_a_shipped_lesson_says_everything_in_both_languages_in_few_words(lesson):
+def test_a_shipped_lesson_says_everything_in_both_languages_in_few_words_and_in_our_style(lesson):
     for words in (lesson.title, lesson.goal, lesson.paper):
         assert words.keys() == {"en", "zh"}
     for screen in lesson.screens:
@@ -158,14 +158,9 @@ def test_a_shipped_lesson_says_everything_in_both_languages_in_few_words(lesson)
         assert len(screen.ask["en"].split()) <= MAX_WORDS
         assert len(HAN.findall(screen.ask["zh"])) <= MAX_CHARACTERS
         assert {len(hints) for hints in screen.hints.values()} == {2}
-    kinds = {screen.question.kind for screen in lesson.screens}
-    assert len(kinds) >= 4
+    assert len({screen.question.kind for screen in lesson.screens}) >= 4
     assert isinstance(lesson.screens[-1].question, Why)
     assert 5 <= lesson.minutes <= 10
-
-
-@pytest.mark.parametrize("lesson", shipped().values(), ids=lambda lesson: lesson.name)
-def test_the_chinese_of_a_lesson_keeps_the_rules_of_all_texts(lesson):
     texts = [lesson.title, lesson.goal, lesson.paper]
     for screen in lesson.screens:
         texts += [screen.ask, screen.notice, *({"zh": hint} for hint in screen.hints["zh"])]
