@@ -258,9 +258,8 @@ def test_a_wrong_usage_is_refused(words, message, capsys, started):
 # The app
 
 RUN = ["-m", "streamlit", "run", str(resources.path("app.py"))]
-
-
 PORT = ["--server.port", "8600"]
+OPEN = ["open", "t.safetensors"]
 
 
 @pytest.mark.parametrize("options", [[], PORT, ["--server.port=8600", "--theme.base", "dark"], PORT[:1]])
@@ -270,12 +269,14 @@ def test_without_a_command_the_app_opens_with_streamlits_options(options, starte
     assert resources.OPENED not in os.environ
 
 
-@pytest.mark.parametrize("words", [["open", "t.safetensors"], ["open", "t.safetensors", *PORT], None])
-def test_a_saved_trace_is_opened_in_the_app(trace, words, started, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "options"), [(OPEN, []), ([*OPEN, *PORT], PORT), ([*PORT, *OPEN], PORT)], ids=str
+)
+def test_a_saved_trace_is_opened_in_the_app(trace, words, options, started, tmp_path, monkeypatch):
     trace.save(tmp_path / "t.safetensors")
     monkeypatch.chdir(tmp_path)
-    assert command.main(words or [*PORT, "open", "t.safetensors"]) == 0
-    assert started == [[*RUN, *([] if words and len(words) == 2 else PORT)]]
+    assert command.main(words) == 0
+    assert started == [[*RUN, *options]]
     assert os.environ[resources.OPENED] == str(tmp_path / "t.safetensors")
 
 
@@ -300,7 +301,7 @@ def test_a_link_is_opened_in_the_app(word, address, started):
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    ("words", "message"),
     [
         (("open", "nowhere"), "There is no file"),
         (("open", "t.safetensors"), "cannot be read"),
@@ -314,12 +315,12 @@ def test_a_link_is_opened_in_the_app(word, address, started):
     ids=" ".join,
 )
 def test_another_file_is_refused_before_the_app_starts(
-    word, message, started, database, tmp_path, monkeypatch, capsys
+    words, message, started, database, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "t.safetensors").write_bytes(b"no trace")
     (tmp_path / "mine.toml").write_text("minutes = 3")
     monkeypatch.chdir(tmp_path)
-    assert command.main(word) == 1
+    assert command.main(words) == 1
     assert message in capsys.readouterr().err
     assert started == []
     assert not (tmp_path / "rooms.sqlite3").exists()

@@ -150,16 +150,16 @@ def test_the_database_is_a_file_of_the_user_unless_named(monkeypatch, tmp_path):
         Rooms()
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database at all" * 100])
-def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
-    path = tmp_path / "rooms.sqlite3"
+def test_a_file_that_is_no_database_is_left_alone_and_an_empty_one_becomes_one(tmp_path):
+    path, content = tmp_path / "rooms.sqlite3", b"not a database at all" * 100
     path.write_bytes(content)
-    if not content:
-        assert Rooms(f"sqlite:///{path}").counts()["rooms"] == 0
-        return
     with pytest.raises(Unavailable, match="DatabaseError"):
         Rooms(f"sqlite:///{path}")
     assert path.read_bytes() == content
+    path.write_bytes(b"")
+    rooms = Rooms(f"sqlite:///{path}")
+    assert rooms.counts()["rooms"] == 0
+    rooms.close()
 
 
 # What deleting leaves
