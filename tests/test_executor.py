@@ -1,4 +1,7 @@
-"""Many tasks in this process, in two others, and on a Ray cluster of two processors: the same results."""
+"""Many tasks in this process, in two others, and on a Ray cluster of two processors: the same results.
+
+Workers load this module, so it imports torch in functions only.
+"""
 
 import multiprocessing
 import os
@@ -10,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
 from mha_core.errors import at_least_1
 from mha_core.executor import actors, processes, run
@@ -201,8 +203,11 @@ def test_what_a_worker_cannot_load_is_an_error_of_its_own():
         list(run(squares, [Unreadable()], workers=2))
 
 
-@pytest.mark.parametrize("loaded", [None, torch.float32])
-def test_the_workers_share_the_processors(two, loaded):
+@pytest.mark.parametrize("comes_with_an_object", [False, True])
+def test_the_workers_share_the_processors(two, comes_with_an_object):
+    import torch
+
+    loaded = torch.float32 if comes_with_an_object else None
     here = processes.processors() if "workers" in two else 2
     assert set(dict(run(partial(threads, loaded), TASKS, **two)).values()) == {max(1, here // 2)}
 
