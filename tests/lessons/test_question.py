@@ -144,6 +144,11 @@ def test_an_estimated_weight_becomes_the_weight_and_the_row_still_sums_to_one():
     np.testing.assert_allclose(row[others] / row[others].sum(), own[others] / own[others].sum(), rtol=1e-5)
 
 
+def test_a_shorter_sentence_has_no_answer_where_the_question_looks():
+    asked = item(Find())
+    assert asked.answer_in(asked.run("It was tired.").executed) is None
+
+
 def test_weight_on_a_hidden_word_cannot_run_and_says_so():
     asked = item(Point(), f"{IT}&edits=mask,mask=causal")
     ran = asked.run("12")

@@ -44,7 +44,7 @@ SPREADS = [
         {"count": 3, "answers": [("cut,from=9,to=3", 2), ("cut,from=9,to=5", 1)]},
         ["cut,from=9,to=3"],
     ),
-    (Find(), [TIRED, WIDE], {"count": 2, "answers": [(TIRED, 1), (WIDE, 1)]}, [WIDE]),
+    (Find(), [WIDE, TIRED], {"count": 2, "answers": [(TIRED, 1), (WIDE, 1)]}, [WIDE]),
     (Why(), ["=1+1", ""], {"count": 1, "answers": [("=1+1", 1)]}, []),
 ]
 
