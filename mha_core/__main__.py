@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parser.error("a lesson is one file: headscope lesson FILE, or headscope lesson check FILE")
             _open_lesson(args.words[0])
         if args.command == "class":
-            options = _open_room(args.lesson, options)
+            options = _open_room(args.lesson, options, own_limits=args.own_limits)
         return _app(options)
     except (mha.MhaError, OSError) as error:
         print(f"headscope: {error}", file=sys.stderr)
@@ -170,6 +170,8 @@ def _parser() -> argparse.ArgumentParser:
     room = commands.add_parser("class", help=meaning, description=f"{meaning}.", allow_abbrev=False)
     help_text = "a lesson of Headscope by its name, by default the first, or a lesson as a TOML file"
     room.add_argument("lesson", metavar="LESSON", nargs="?", help=help_text)
+    help_text = "let everybody in the network do what you can: open any model and folder of this machine"
+    room.add_argument("--own-limits", action="store_true", help=help_text)
     return parser
 
 
@@ -230,10 +232,11 @@ def _open_lesson(word: str) -> None:
     os.environ[resources.LINK] = f"/{page.compose(page.LinkParts('lessons', {'lesson': lesson.name}))}"
 
 
-def _open_room(word: str | None, options: Sequence[str]) -> list[str]:
+def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) -> list[str]:
     """Open a room, print how its class and its teacher come in, and return the options of its app.
 
-    The app is reached by every machine of the network, on the port that is printed.
+    The app is reached by every machine of the network, on the port that is printed; it has the limits of a
+    server for strangers, unless the class has the teacher's `own_limits`.
     """
     try:
         import segno
@@ -250,7 +253,7 @@ def _open_room(word: str | None, options: Sequence[str]) -> list[str]:
     else:
         lesson = shipped()[one_of("lesson", word, shipped())] if _is_name(word) else Lesson.open(word)
     port = _option("server.port", options) or str(_free_port())
-    host = _option("browser.serverAddress", options) or _address()
+    host = _option("browser.serverAddress", options) or resources.address()
     base = _option("server.baseUrlPath", options).strip("/")
     page = f"http://{host}:{port}/{quote(base)}{'/' if base else ''}lessons"
     rooms = Rooms()
@@ -264,8 +267,10 @@ def _open_room(word: str | None, options: Sequence[str]) -> list[str]:
     print(f"Your desk: {page}?desk={code}#{secret}")
     print(f"The desk's link is yours alone. The room is deleted in {DAYS} days, or tomorrow if nobody joins.")
     segno.make_qr(students).terminal(compact=True)
+    print("The connection is not encrypted: use a network that you trust.")
     sys.stdout.flush()  # this process will be replaced
-    os.environ[resources.ROOMS] = "1"
+    os.environ[resources.ROOMS] = resources.THIS_MACHINE
+    os.environ.setdefault(resources.HOSTED, "0" if own_limits else "1")
     return [*options, *_missing(options, {"server.address": "0.0.0.0", "server.port": port})]
 
 
@@ -296,16 +301,6 @@ def _free_port() -> int:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
     raise mha.MhaError("All ports from {first} are taken; name another with --server.port.", first=FIRST_PORT)
-
-
-def _address() -> str:
-    """The address of this machine on its network, from which it would send; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            asked.connect(("10.254.254.254", 1))
-        except OSError:  # without a network
-            return "127.0.0.1"
-        return asked.getsockname()[0]
 
 
 def _check_lesson(word: str) -> int:

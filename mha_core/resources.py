@@ -1,6 +1,7 @@
 """The version of the library, and the files that come with it, in a checkout or in an installed wheel."""
 
 import os
+import socket
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,9 @@ OPENED = "HEADSCOPE_OPENED"  # environment variable: the saved trace that the ap
 LINK = "HEADSCOPE_LINK"  # environment variable: the link that the first visit opens
 LESSON = "HEADSCOPE_LESSON"  # environment variable: a lesson file that the page Lessons also offers
 ATLAS = "HEADSCOPE_ATLAS"  # environment variable: the folder of an atlas that the app also has
-ROOMS = "HEADSCOPE_ROOMS"  # environment variable: "1" on a server that offers rooms
+ROOMS = "HEADSCOPE_ROOMS"  # environment variable: "1" on a server that offers rooms, or `THIS_MACHINE`
+THIS_MACHINE = "this machine"  # value of `ROOMS`: rooms are opened on the machine of the server alone
+HOSTED = "HEADSCOPE_HOSTED"  # environment variable: "1" on a server for strangers
 RUNS = "HEADSCOPE_RUNS"  # environment variable: the folder of finished models, which servers may share
 PACKAGE = Path(__file__).resolve().parent
 
@@ -29,3 +32,13 @@ def runs() -> Path:
     except RuntimeError:  # a user without a home folder
         cache = Path(tempfile.gettempdir())
     return cache / "headscope" / "runs"
+
+
+def address() -> str:
+    """The address of this machine on its network, from which it would send; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("10.254.254.254", 1))
+        except OSError:  # without a network
+            return "127.0.0.1"
+        return asked.getsockname()[0]

@@ -147,6 +147,7 @@ class Item:
     @cached_property
     def key(self) -> Key:
         """The right answers, computed from the trace. Raises `MhaError` where the question is ambiguous."""
+        _ = self.place  # a question without a key has one, too
         return self.question.key(self)
 
     @cached_property

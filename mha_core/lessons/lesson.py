@@ -23,7 +23,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeGuard, overload
@@ -40,6 +40,8 @@ MAX_SCREENS = 24
 MAX_MINUTES = 120
 MAX_TEXT = 600  # characters of a text
 MAX_LINK = 2_000  # characters
+MAX_DOTS = 200  # of a line: a parser takes a time that grows with the square of a dotted key
+MAX_PROBLEMS = 20  # that are told of one file
 SOURCES = ("mini", "random", "model")  # of scenes: what anybody has
 TEXTS = ("title", "goal", "paper")  # of a lesson
 SCREEN = ("kind", "scene", "ask", "notice", "hints", "light")  # fields of every screen
@@ -211,22 +213,18 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def lesson(self) -> Lesson:
-        size = len(self.text.encode(errors="replace"))
-        if size > MAX_BYTES:
-            self._wrong(
-                0,
-                "",
-                MhaError(
-                    "A lesson has at most {limit:,} bytes; this one has {size:,}.", limit=MAX_BYTES, size=size
-                ),
-            )
-            raise self._unreadable()
+        self._check_size(self.text)
+        for at, line in enumerate(self.text.splitlines(), start=1):
+            if line.count(".") > MAX_DOTS:
+                message = MhaError("A line has at most {limit} dots.", limit=MAX_DOTS)
+                self.problems.append(Problem(at, message))
+                raise self._unreadable()
         try:
             table = tomllib.loads(self.text)
         except (ValueError, RecursionError) as error:  # of a number of 5,000 digits it is no TOMLDecodeError
-            line = re.search(r"at line (\d+)", str(error))
+            found = re.search(r"at line (\d+)", str(error))
             message = MhaError("This is not TOML: {reason}", reason=str(error))
-            self.problems.append(Problem(int(line[1]) if line else 1, message))
+            self.problems.append(Problem(int(found[1]) if found else 1, message))
             raise self._unreadable() from None
         self._known(table, (*TEXTS, "minutes", "screens"), 0)
         texts = {name: self._words(table, name, 0) for name in TEXTS}
@@ -259,7 +257,18 @@ class _Reader:
         if self.problems:
             raise self._unreadable()
         whole = tuple(one for one in read if one is not None)  # without problems all of them
-        return Lesson(self.name, minutes, whole, **texts)
+        lesson = Lesson(self.name, minutes, whole, **texts)
+        self._check_size(lesson.write())
+        return lesson
+
+    def _check_size(self, text: str) -> None:
+        """Raises `LessonError` for a text with too many bytes."""
+        if (size := len(text.encode(errors="replace"))) > MAX_BYTES:
+            message = MhaError(
+                "A lesson has at most {limit:,} bytes; this one has {size:,}.", limit=MAX_BYTES, size=size
+            )
+            self.problems.append(Problem(1, message))
+            raise self._unreadable()
 
     def _unreadable(self) -> LessonError:
         problems = tuple(sorted(self.problems, key=lambda one: one.line))
@@ -406,15 +415,20 @@ class _Reader:
             )
 
     def _wrong(self, number: int, name: str, message: MhaError) -> None:
-        self.problems.append(Problem(self._line_of(number, name), message))
+        line = self._lines.get((number, name)) or self._lines.get((number, ""), 1)
+        self.problems.append(Problem(line, message))
+        if len(self.problems) == MAX_PROBLEMS:
+            raise self._unreadable()
 
-    def _line_of(self, number: int, name: str) -> int:
-        """The line of a field of a screen, or of the lesson where the number is 0; else where that begins."""
-        begins, screen = 1, 0
+    @cached_property
+    def _lines(self) -> dict[tuple[int, str], int]:
+        """The lines of the fields by the number of their screen, 0 for the lesson; "" is where it begins."""
+        found, screen = {(0, ""): 1}, 0
         for at, line in enumerate(self.text.splitlines(), start=1):
             if re.match(r"\s*\[\[\s*screens\s*\]\]", line):
                 screen += 1
-                begins = at if screen == number else begins
-            if screen == number and re.match(rf"\s*{re.escape(name)}\s*[=.]", line):
-                return at
-        return begins
+                found[screen, ""] = at
+            elif named := re.match(r"\s*([\w-]+)(?:\s*\.\s*([\w-]+))?", line):
+                for name in (named[1], f"{named[1]}.{named[2]}"):
+                    found.setdefault((screen, name), at)
+        return found

@@ -19,6 +19,7 @@ trace. A question whose key is too close to another answer is refused with `MhaE
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -41,6 +42,7 @@ DRAWN = 0.25  # of the total variation between a drawn row and the true one: clo
 ON_LINE = 0.1  # of a line's length between an estimate and the number: closer is right
 MAX_HEADS = 8  # to put in order
 MAX_TEXT = 600  # characters of a typed answer
+NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII)  # as a browser writes it
 MAX_TRIED = 64  # sentences that are tried for one in which a condition holds
 
 
@@ -316,11 +318,8 @@ class Estimate(Question):
 
     def _read(self, item: Item, answer: str) -> float:
         low, high = self.line(item)
-        try:
-            number = float(answer)
-        except ValueError:
-            number = math.nan
-        if not low <= number <= high or len(answer) > 24:
+        number = float(answer) if NUMBER.fullmatch(answer) else math.nan
+        if not low <= number <= high:
             raise MhaError(
                 "The number is from {low:g} to {high:g}; got {answer}.",
                 low=low,
@@ -395,15 +394,27 @@ class Flip(Question):
         return now is not None and own is not None and now[0][0] != own[0][0]
 
     def _read(self, item: Item, answer: str) -> Edit:
-        chosen, refused = changes.read(answer)
+        chosen, _ = changes.read(answer)
         edits = changes.edits_of(chosen)
-        if refused or len(chosen) != 1 or not edits or changes.kind_of(edits[0]) not in self.changes:
+        if len(edits) != 1 or changes.text(edits[0]) != answer or not self._is_possible(item, edits[0]):
             raise MhaError(
-                "The answer is one change of the kind {kinds}, as cut,from=9,to=3; got {answer}.",
+                "The answer is one change of the kind {kinds}, as cut,from=9,to=3, of words and heads that "
+                "there are; got {answer}.",
                 kinds=listed(self.changes, "or"),
                 answer=shown(answer),
             )
         return edits[0]
+
+    def _is_possible(self, item: Item, edit: Edit) -> bool:
+        """Whether the edit is one cell in all heads, or one head, of those that the scene has."""
+        layers = item.trace.layers
+        match edit:
+            case Hide(layer=None, heads=None, rows=(int(row),), keys=(int(key),)):
+                return "cut" in self.changes and row < len(item.queries) and key < len(item.words)
+            case Output(layer=int(at), heads=(int(head),)):
+                return "off" in self.changes and at < len(layers) and head < layers[at].n_heads
+            case _:
+                return False
 
     def check(self, item: Item, answer: str) -> None:
         self._read(item, answer)
@@ -596,7 +607,7 @@ def _looking(item: Item, row: int, key: int) -> Weights:
 
 def _count(answer: str, count: int, what: Phrase) -> None:
     number = as_number(answer)
-    if not number or number > count:
+    if not number or number > count or answer != str(number):
         raise MhaError(
             "The answer is the number of a {what} from 1 to {count}; got {answer}.",
             what=what,

@@ -11,7 +11,8 @@ from mha_core.room.rooms import Desk
 def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
     """One row an answer: who, which screen and vote, whether it is right, the key, its scene's link, when.
 
-    `right`, `key` and `margin` are None where nothing is scored or the question cannot be asked here.
+    `right`, `key` and `margin` are None where nothing is scored or the question cannot be asked here; `late`
+    is what a late answer came after, a name in `rooms.LATE`.
     """
     room, names = desk.room(), {one.number: one.name for one in desk.students()}
     posed: dict[tuple[int, str], tuple[Item | None, str | None, float | None]] = {}
@@ -40,6 +41,7 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
                 "language": one.language,
                 "scene": _link(item),
                 "answered_at": one.at.isoformat(),
+                "late": one.late,
             }
         )
     return table

@@ -33,18 +33,25 @@ from mha_core.room.schema import answers, rooms, screens, students
 DATABASE = "HEADSCOPE_DATABASE"  # of the environment: the address of the database
 CODE_LENGTH = 6
 MAX_ROOMS = 1_000  # at the same time
-MAX_OPENED = 60  # rooms an hour
+MAX_OPENED = 300  # rooms an hour
 MAX_STUDENTS = 300  # of a room
 MAX_NAME = 40  # characters
 MAX_VOTES = 2
-UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # half an emoji, for example: no database or file can hold it
+# What a late answer comes after: the reveal of its screen, a later vote, a pause, a move to another screen.
+LATE = ("revealed", "vote", "paused", "screen")
+GRACE = 15  # seconds after an act of the teacher, in which answers may still be on their way
+# No database or file can hold half an emoji, and marks of direction would make a name look like another one.
+UNWRITABLE = re.compile("[\0\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 PATIENCE = {  # with a database that does not answer, unless its address says another
     "sqlite": {"timeout": "10"},  # seconds
     "postgresql": {"connect_timeout": "5", "tcp_user_timeout": "10000"},  # seconds, milliseconds
 }
+POOL_SECONDS = 3  # that a writer waits for a connection; then the browser asks again
 DAYS = 30  # a room is kept, if its teacher says no other number
 MAX_DAYS = 366
+FILE = "file"  # in the information of a connection of SQLite: the identity of its file
 EMPTY_SECONDS = 86_400  # a room is kept in which nobody has sat down
+CROWDED_SECONDS = 7_200  # it is kept where half of all rooms are taken
 DAY = 86_400
 
 
@@ -54,6 +61,10 @@ class Unavailable(MhaError):
 
 class Unknown(MhaError):
     """There is no room with that code, or no longer."""
+
+
+class WrongSecret(MhaError):
+    """The secret does not open the teacher's desk of the room, or no longer."""
 
 
 class RoomKey(NamedTuple):
@@ -74,15 +85,16 @@ class Pace(NamedTuple):
 class Room:
     """A room as everybody in it may know it. Screens count from 1.
 
-    `together` says that what came of an answer is shown when the teacher reveals its screen; else each
-    student sees it after their own answer. `votes` has the screens that are voted on again. `version` counts
-    the teacher's acts: with the same version the room is the same.
+    Nobody else can join one that is `closed`. `together` says that what came of an answer is shown when the
+    teacher reveals its screen; else each student sees it after their own answer. `votes` has the screens that
+    are voted on again. `version` counts the teacher's acts: with the same version the room is the same.
     """
 
     code: str
     lesson: Lesson
     pace: Pace
     together: bool
+    closed: bool
     version: int
     opened: datetime
     expires: datetime
@@ -111,7 +123,10 @@ class Student:
 
 @dataclass(frozen=True)
 class KeptAnswer:
-    """An answer as it was written, with the language in which its question was asked."""
+    """An answer as it was written, with the language in which its question was asked.
+
+    `late` says what it came after, a name in `LATE`; "" if it came in time.
+    """
 
     student: int
     screen: int
@@ -119,6 +134,7 @@ class KeptAnswer:
     answer: str
     language: str
     at: datetime
+    late: str
 
 
 class Rooms:
@@ -140,7 +156,10 @@ class Rooms:
     """
 
     def __init__(self, url: str | None = None):
-        self._engine = _engine(url or os.environ.get(DATABASE) or _file())
+        address = url or os.environ.get(DATABASE) or _file()
+        self._engine = _engine(address)
+        # Readers have connections of their own: writers wait for each other. In memory there is only one.
+        self._readers = _engine(address) if self._engine.url.database else self._engine
         try:
             with _answering():
                 schema.upgrade(self._engine)
@@ -151,14 +170,17 @@ class Rooms:
     def open(self, lesson: Lesson, *, together: bool = True, days: int = DAYS) -> RoomKey:
         """Open a room; it is deleted after that many days, or after one in which nobody has joined it.
 
-        Raises `MhaError` where there are too many.
+        Raises `MhaError` where there are too many, and `LessonError` for a lesson that no file can hold.
         """
         if not 1 <= days <= MAX_DAYS:
             raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
-        secret, now = secrets.token_urlsafe(24), _now()
+        secret, now, written = secrets.token_urlsafe(24), _now(), lesson.write()
+        _lesson(written, lesson.name)  # it can be read again
         with self._writing() as act:
             _expire(act, now)
             count = act.scalar(select(func.count()).select_from(rooms)) or 0
+            if count >= MAX_ROOMS / 2:
+                count -= _expire(act, now, empty_seconds=CROWDED_SECONDS)
             recent = rooms.c.opened_at > now - 3600
             opened = act.scalar(select(func.count()).select_from(rooms).where(recent)) or 0
             if count >= MAX_ROOMS:
@@ -176,7 +198,7 @@ class Rooms:
                 insert(rooms).values(
                     code=code,
                     lesson_name=lesson.name,
-                    lesson=lesson.write(),
+                    lesson=written,
                     secret_hash=_hash(secret),
                     key=secrets.token_bytes(32),
                     screen=None,
@@ -222,7 +244,7 @@ class Rooms:
 
         Raises `Unknown`, and `MhaError` for a long name and a full room.
         """
-        name, asked = " ".join(UNWRITABLE.sub("", name).split()), UNWRITABLE.sub("", asked)[:40]
+        name, asked = " ".join(writable(name).split()), writable(asked)[:40]
         if len(name) > MAX_NAME:
             raise MhaError(
                 "A name has at most {most} characters; this one has {count}.", most=MAX_NAME, count=len(name)
@@ -232,10 +254,12 @@ class Rooms:
             same = students.c.room_id == row.id, students.c.asked == asked
             if asked and (number := act.scalar(select(students.c.number).where(*same))):
                 return receipt.token(row.key, number)
-            count = act.scalar(select(func.count()).select_from(students).where(students.c.room_id == row.id))
-            number = (count or 0) + 1
-            if number > MAX_STUDENTS:
+            if row.closed:
+                raise MhaError("The teacher has closed the door of this room: nobody else can join it.")
+            here = select(func.count()).select_from(students).where(students.c.room_id == row.id)
+            if (act.scalar(here.where(~students.c.removed)) or 0) >= MAX_STUDENTS:
                 raise MhaError("A room has at most {most} students; this one is full.", most=MAX_STUDENTS)
+            number = (act.scalar(here) or 0) + 1  # the place of a removed student is not given again
             act.execute(
                 insert(students).values(
                     room_id=row.id,
@@ -255,16 +279,16 @@ class Rooms:
             row = _found(act, code)
             number = receipt.number_of(row.key, token)
             held = number and act.execute(_student(row.id, number)).first()
-            if not held:
+            if not held or held.removed:
                 raise MhaError("This is not a place in the room, or no longer. Join again with the code.")
             return Seat(self, code, held.number, held.id)
 
     def desk(self, code: str, secret: str) -> "Desk":
-        """The teacher's desk. Raises `Unknown`, and `MhaError` for a secret that does not open it."""
+        """The teacher's desk. Raises `Unknown`, and `WrongSecret` for a secret that does not open it."""
         with self._reading() as act:
             row = _found(act, code)
             if not hmac.compare_digest(row.secret_hash, _hash(secret)):
-                raise MhaError("This link does not open the teacher's desk of the room, or no longer.")
+                raise WrongSecret("This link does not open the teacher's desk of the room, or no longer.")
             return Desk(self, code)
 
     def expire(self) -> int:
@@ -275,9 +299,14 @@ class Rooms:
         return count
 
     def check(self) -> None:
-        """Raises `Unavailable` where the database does not answer."""
-        with self._reading() as act:
-            act.execute(select(1))
+        """Raises `Unavailable` where the database takes no answers, or has the schema of another version."""
+        with self._writing() as act:
+            act.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
+            found = schema.revision(act)
+        if found != schema.newest():
+            raise Unavailable(
+                "The database of the rooms has the schema {found} of another version.", found=found
+            )
 
     def counts(self) -> dict[str, int]:
         """How many rooms, students and answers there are, for whoever runs the server."""
@@ -290,6 +319,7 @@ class Rooms:
     def close(self) -> None:
         """Close the connections to the database."""
         self._engine.dispose()
+        self._readers.dispose()
 
     def _forget(self) -> None:
         """Take what is deleted out of the files of SQLite; PostgreSQL does so by itself (autovacuum)."""
@@ -299,13 +329,23 @@ class Rooms:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with _answering(), self._engine.connect() as connection:
+        with _answering(), self._readers.connect() as connection:
+            self._check_file(connection)
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with _answering(), self._engine.begin() as connection:
+            self._check_file(connection)
             yield connection
+
+    def _check_file(self, connection: Connection) -> None:
+        """Raises `Unavailable` if the file of SQLite is not the one that a restart would open."""
+        opened = connection.connection.info.get(FILE)
+        if opened is not None and opened != _identity(str(self._engine.url.database)):
+            self._engine.dispose()
+            self._readers.dispose()
+            raise Unavailable("The file of the rooms' database was deleted or replaced.")
 
 
 @dataclass(frozen=True)
@@ -333,10 +373,11 @@ class Seat:
                 most=MAX_TEXT,
                 count=len(answer),
             )
-        answer = UNWRITABLE.sub("", answer)
+        answer = writable(answer)
         with self._rooms._writing() as act:
             self._row(act, lock=True)  # two tabs of one student take turns
-            room = _room(act, _found(act, self.code))
+            row = _found(act, self.code)
+            room, now = _room(act, row), _now()
             _check_screen(room, screen)
             if not 1 <= vote <= room.vote(screen):
                 raise MhaError("There is no second vote on screen {screen} yet.", screen=screen)
@@ -351,7 +392,8 @@ class Seat:
                     vote=vote,
                     answer=answer,
                     language=language,
-                    answered_at=_now(),
+                    answered_at=now,
+                    late=_late(act, row, room, screen, vote, now),
                 )
             )
         return answer
@@ -383,7 +425,8 @@ class Seat:
         return [answers.c.student_id == self._id, answers.c.screen == screen, answers.c.vote == vote]
 
     def _row(self, act: Connection, *, lock: bool = False) -> Row:
-        of_room = rooms.c.code == self.code, rooms.c.expires_at > _now()  # SQLite gives a free id again
+        # SQLite gives a free id again.
+        of_room = rooms.c.code == self.code, rooms.c.expires_at > _now(), ~students.c.removed
         chosen = select(students).join(rooms).where(students.c.id == self._id, *of_room)
         row = act.execute(chosen.with_for_update(of=students) if lock else chosen).first()
         if row is None:
@@ -410,9 +453,8 @@ class Desk:
         """All who have joined, in that order."""
         with self._rooms._reading() as act:
             room_id = _found(act, self.code).id
-            rows = act.execute(
-                select(students).where(students.c.room_id == room_id).order_by(students.c.number)
-            )
+            here = students.c.room_id == room_id, ~students.c.removed
+            rows = act.execute(select(students).where(*here).order_by(students.c.number))
             return [_as_student(row) for row in rows]
 
     def answers(self) -> list[KeptAnswer]:
@@ -426,7 +468,15 @@ class Desk:
                 .order_by(students.c.number, answers.c.screen, answers.c.vote)
             )
             return [
-                KeptAnswer(row.number, row.screen, row.vote, row.answer, row.language, _time(row.answered_at))
+                KeptAnswer(
+                    row.number,
+                    row.screen,
+                    row.vote,
+                    row.answer,
+                    row.language,
+                    _time(row.answered_at),
+                    row.late,
+                )
                 for row in act.execute(chosen)
             ]
 
@@ -441,15 +491,32 @@ class Desk:
         """Take the class to one screen, let it go, or hold it. Raises `MhaError` for no such screen."""
         if pace.screen is not None:
             _check_screen(self.room(), pace.screen)
-        self._update(screen=pace.screen, paused=pace.paused)
+        self._update(screen=pace.screen, paused=pace.paused, paced_at=_now())
 
     def set_together(self, together: bool) -> None:
         """Whether answers are revealed by the teacher, or to each after their own."""
         self._update(together=together)
 
+    def close_door(self, closed: bool) -> None:
+        """Close the door of the room to others, or open it again."""
+        self._update(closed=closed)
+
+    def remove(self, number: int) -> None:
+        """Delete a student's name and answers; the student's token opens nothing any more."""
+        with self._rooms._writing() as act:
+            row = _found(act, self.code, lock=True)
+            held = act.execute(_student(row.id, number)).first()
+            if held is None:
+                raise MhaError("There is no student {number} in this room.", number=number)
+            act.execute(delete(answers).where(answers.c.student_id == held.id))
+            gone = {"name": "", "needs_help": False, "removed": True}
+            act.execute(update(students).where(students.c.id == held.id).values(**gone))
+            act.execute(update(rooms).where(rooms.c.id == row.id).values(version=rooms.c.version + 1))
+        self._rooms._forget()
+
     def reveal(self, screen: int) -> None:
         """Show what came of their answers on that screen to all who have answered."""
-        self._set_screen(screen, revealed=True)
+        self._set_screen(screen, revealed=True, revealed_at=_now())
 
     def vote_again(self, screen: int) -> None:
         """Open the second vote on a screen. Raises `MhaError` once the screen is revealed."""
@@ -542,12 +609,29 @@ def _room(act: Connection, row: Row) -> Room:
         lesson=_lesson(row.lesson, row.lesson_name),
         pace=Pace(row.screen, row.paused),
         together=row.together,
+        closed=row.closed,
         version=row.version,
         opened=_time(row.opened_at),
         expires=_time(row.expires_at),
         votes={one.screen: one.vote for one in of_room if one.vote > 1},
         revealed=frozenset(one.screen for one in of_room if one.revealed),
     )
+
+
+def _late(act: Connection, row: Row, room: Room, screen: int, vote: int, now: int) -> str:
+    """The name in `LATE` of an answer that comes late; "" if it is in time, or may have been on its way."""
+    told = act.scalar(
+        select(screens.c.revealed_at).where(screens.c.room_id == row.id, screens.c.screen == screen)
+    )
+    if screen in room.revealed:
+        return "" if told is not None and now - told <= GRACE else "revealed"
+    if now - row.paced_at <= GRACE:
+        return ""
+    if vote < room.vote(screen):
+        return "vote"
+    if room.pace.paused:
+        return "paused"
+    return "" if room.pace.screen in (None, screen) else "screen"
 
 
 def _student(room_id: int, number: int) -> Any:
@@ -558,8 +642,8 @@ def _as_student(row: Row) -> Student:
     return Student(row.number, row.name, _time(row.joined_at), row.screen, row.needs_help)
 
 
-def _expire(act: Connection, now: int) -> int:
-    empty = rooms.c.id.not_in(select(students.c.room_id)) & (rooms.c.opened_at <= now - EMPTY_SECONDS)
+def _expire(act: Connection, now: int, *, empty_seconds: int = EMPTY_SECONDS) -> int:
+    empty = rooms.c.id.not_in(select(students.c.room_id)) & (rooms.c.opened_at <= now - empty_seconds)
     return act.execute(delete(rooms).where((rooms.c.expires_at <= now) | empty)).rowcount
 
 
@@ -576,6 +660,11 @@ def _lesson(text: str, name: str) -> Lesson:
         while len(_lessons) > MAX_READ:
             del _lessons[next(iter(_lessons))]
     return lesson
+
+
+def writable(text: str) -> str:
+    """The text without characters that cannot be kept."""
+    return UNWRITABLE.sub("", text)
 
 
 def normalized(code: str) -> str:
@@ -636,7 +725,10 @@ def _engine(url: str) -> Engine:
             raise ArgumentError
         if name == "postgresql":  # by the driver that comes with the extra
             address = address.set(drivername="postgresql+psycopg")
-        engine = create_engine(address.set(query=PATIENCE[name] | address.query), pool_pre_ping=True)
+        waiting = {"pool_timeout": POOL_SECONDS} if address.database else {}
+        engine = create_engine(
+            address.set(query=PATIENCE[name] | address.query), pool_pre_ping=True, **waiting
+        )
     except (ArgumentError, NoSuchModuleError):
         raise MhaError(
             "{name} is the address of a database of SQLite or PostgreSQL, as sqlite:///rooms.sqlite3 or "
@@ -649,8 +741,20 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-def _settle(connection: Any, _record: object) -> None:
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name; None without one."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _settle(connection: Any, record: Any) -> None:
     """A connection of SQLite: it writes before it says so, and deletes what belongs."""
+    [_, _, path] = connection.execute("PRAGMA database_list").fetchone()
+    if path:
+        record.info[FILE] = _identity(path)
     connection.isolation_level = None  # transactions begin below
     for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")

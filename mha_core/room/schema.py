@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -50,6 +51,8 @@ rooms = Table(
     Column("paused", Boolean, nullable=False),
     Column("together", Boolean, nullable=False),  # the teacher reveals what came of answers
     Column("version", Integer, nullable=False),  # counts the teacher's acts
+    Column("closed", Boolean, nullable=False, server_default=false()),  # nobody else may join
+    Column("paced_at", BigInteger, nullable=False, server_default="0"),  # the class was moved or paused
     Column("opened_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
@@ -60,6 +63,7 @@ screens = Table(
     Column("screen", Integer, primary_key=True),
     Column("vote", Integer, nullable=False),
     Column("revealed", Boolean, nullable=False),
+    Column("revealed_at", BigInteger),
 )
 students = Table(
     "students",
@@ -71,6 +75,7 @@ students = Table(
     Column("joined_at", BigInteger, nullable=False),
     Column("screen", Integer, nullable=False),
     Column("needs_help", Boolean, nullable=False),
+    Column("removed", Boolean, nullable=False, server_default=false()),  # by the teacher
     Column("asked", String(40)),  # what the browser drew for this place, so that it is given once
     UniqueConstraint("room_id", "number"),
     Index("students_asked", "room_id", "asked", unique=True),
@@ -84,6 +89,7 @@ answers = Table(
     Column("answer", Text, nullable=False),
     Column("language", String(8), nullable=False),
     Column("answered_at", BigInteger, nullable=False),
+    Column("late", String(8), nullable=False, server_default=""),  # a name in `rooms.LATE`
 )
 
 

@@ -4,7 +4,9 @@ import os
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-HOSTED = "HEADSCOPE_HOSTED"  # environment variable: "1" on a server for strangers
+from mha_core import resources
+
+HOSTED = resources.HOSTED
 FRAMES = "HEADSCOPE_FRAMES"  # environment variable: sites that may embed the app in their pages
 THIS_MACHINE = ("http://localhost:*", "http://127.0.0.1:*", "file:")  # `file:` is for slides
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -14,19 +13,46 @@ from starlette.responses import JSONResponse
 
 from mha_core import MhaError, resources
 from pages._server import logs
+from pages._server.quotas import Most, Quota, address
 
 if TYPE_CHECKING:
-    from mha_core.room.rooms import Room, Rooms
+    from mha_core.lessons.lesson import Lesson
+    from mha_core.room.rooms import Room, RoomKey, Rooms
 
 ROOMS = resources.ROOMS
 PATIENCE = 2.0  # seconds that a health check waits for the database
+HEALTH_SECONDS = 5.0  # that the result of a health check is kept
+LOG_SECONDS = 60.0  # between two lines of the log on a database that is away
 CLEANING_SECONDS = 3600  # between two searches for expired rooms
-MAX_WRONG = 60  # wrong codes a minute on the whole server, so that nobody finds rooms by guessing
-MINUTE = 60.0
 SECRET = 8  # letters and digits of an invitation after its code
 _lock = threading.Lock()
-_wrong: deque[float] = deque()  # when the latest wrong codes were typed
+# Nobody finds rooms by guessing, fills one, or opens all that a server has. A school shares an address.
+WRONG_CODES = Quota(
+    lambda most: MhaError(
+        "{most} wrong codes were typed from here within a minute, the limit. Wait a minute, or use the link "
+        "or the QR code of your teacher.",
+        most=most,
+    ),
+    Most(visitor=10, address=60, server=300),
+    60,
+)
+PLACES = Quota(
+    lambda most: MhaError(
+        "{most} places were taken from here within the last hour, the limit. Try again later.", most=most
+    ),
+    Most(visitor=6, address=400, server=4_000),
+    3_600,
+)
+OPENED = Quota(
+    lambda most: MhaError(
+        "{most} rooms were opened from here within the last hour, the limit. Try again later.", most=most
+    ),
+    Most(visitor=6, address=30, server=300),
+    3_600,
+)
 _opened: list["Rooms"] = []
+_health: dict[str, float] = {}  # when the database was asked, and whether it took a row
+_unavailable: list[float] = []  # when it did not take an act, since the last line of the log
 # Separate threads, so that a database that hangs holds up no file, and no page that does not need it.
 _polls = ThreadPoolExecutor(4, "rooms")
 
@@ -34,6 +60,13 @@ _polls = ThreadPoolExecutor(4, "rooms")
 def offered() -> bool:
     """Whether this server offers rooms."""
     return os.environ.get(ROOMS, "") not in ("", "0")
+
+
+def may_open() -> bool:
+    """Whether this visitor may open rooms here: everybody, or on the machine of the server alone."""
+    if os.environ.get(ROOMS) != resources.THIS_MACHINE:
+        return offered()
+    return address() in ("", "127.0.0.1", "::1", resources.address())
 
 
 def rooms() -> "Rooms":
@@ -62,7 +95,7 @@ def code_of(text: str) -> str:
 def find(text: str) -> "Room":
     """The room of an invitation, or of a code that a person has typed.
 
-    Raises `MhaError` if there is none, and for any typed code once too many were wrong within a minute.
+    Raises `MhaError` if there is none, and for any typed code of a visitor who has typed too many wrong ones.
     """
     opened = rooms()
     from mha_core.room.rooms import Unknown
@@ -70,21 +103,28 @@ def find(text: str) -> "Room":
     code, secret = _parts(text)
     if secret:  # it cannot be guessed, so wrong ones are not counted
         return opened.room(code if opened.is_invited(f"{code}-{secret}") else f"{code}-{secret}")
-    with _lock:
-        while _wrong and _wrong[0] <= time.monotonic() - MINUTE:
-            _wrong.popleft()
-        if len(_wrong) >= MAX_WRONG:
-            raise MhaError(
-                "{most} wrong codes were typed on this server within a minute, its limit. Wait a minute, or "
-                "use the link or the QR code of your teacher.",
-                most=MAX_WRONG,
-            )
+    WRONG_CODES.check()
     try:
         return opened.room(code)
     except Unknown:
-        with _lock:
-            _wrong.append(time.monotonic())
+        WRONG_CODES.count()
         raise
+
+
+def join(code: str, name: str, asked: str) -> str:
+    """Take a place in a room, as `Rooms.join`. Raises `MhaError` for a visitor who has taken too many."""
+    PLACES.check()
+    token = rooms().join(code, name, asked=asked)
+    PLACES.count()
+    return token
+
+
+def open_room(lesson: "Lesson", *, together: bool, days: int) -> "RoomKey":
+    """Open a room, as `Rooms.open`. Raises `MhaError` for a visitor who has opened too many."""
+    OPENED.check()
+    key = rooms().open(lesson, together=together, days=days)
+    OPENED.count()
+    return key
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -109,12 +149,27 @@ async def clean() -> None:
 
 
 async def answer() -> bool:
-    """Whether the database of the rooms answers in time."""
-    try:
-        await asyncio.wait_for(asyncio.to_thread(lambda: rooms().check()), PATIENCE)
-    except (MhaError, TimeoutError):
-        return False
-    return True
+    """Whether the database of the rooms takes answers in time; asked anew after `HEALTH_SECONDS`."""
+    if time.monotonic() - _health.get("at", -HEALTH_SECONDS) >= HEALTH_SECONDS:
+        _health["at"] = time.monotonic()
+        try:
+            await asyncio.wait_for(asyncio.to_thread(lambda: rooms().check()), PATIENCE)
+            _health["well"] = 1.0
+        except (MhaError, TimeoutError) as error:
+            _health["well"] = 0.0
+            logs.event("rooms", problem=str(error) or type(error).__name__)
+    return bool(_health["well"])
+
+
+def note_unavailable(error: MhaError) -> None:
+    """Count an act that the database did not take; the log has the count and the reason once a minute."""
+    with _lock:
+        _unavailable.append(time.monotonic())
+        if len(_unavailable) > 1 and _unavailable[-1] - _unavailable[0] < LOG_SECONDS:
+            return
+        count = len(_unavailable)
+        _unavailable[:] = _unavailable[-1:]
+    logs.event("rooms", unavailable=count, problem=str(error))
 
 
 async def version(request: Request) -> JSONResponse:

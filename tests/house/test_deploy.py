@@ -73,10 +73,27 @@ def test_every_environment_variable_is_documented_and_read():
 
 def test_the_table_of_the_limits_of_rooms_is_true():
     section = (DEPLOY / "README.md").read_text("utf-8").partition("## Rooms")[2].partition("\n## ")[0]
-    read = [int(row.replace(",", "")) for row in re.findall(r"^\|.*\| ([\d,]+) \|$", section, re.MULTILINE)]
+    cells = re.findall(r"^\|.*\| ([\d,; ]+) \|$", section, re.MULTILINE)
+    read = [
+        int(number.replace(",", "")) for cell in cells for number in re.findall(r"\d{1,3}(?:,\d{3})*", cell)
+    ]
     assert read == [
-        *(store.MAX_ROOMS, store.MAX_OPENED, store.MAX_STUDENTS, MAX_SCREENS, store.MAX_VOTES, MAX_TEXT),
-        *(store.MAX_NAME, store.DAYS, store.MAX_DAYS, store.EMPTY_SECONDS // 3600, server_rooms.MAX_WRONG),
+        *(
+            store.MAX_ROOMS,
+            *server_rooms.OPENED.most,
+            store.MAX_STUDENTS,
+            MAX_SCREENS,
+            store.MAX_VOTES,
+            MAX_TEXT,
+        ),
+        *(
+            store.MAX_NAME,
+            store.DAYS,
+            store.MAX_DAYS,
+            store.EMPTY_SECONDS // 3600,
+            store.CROWDED_SECONDS // 3600,
+        ),
+        *(*server_rooms.WRONG_CODES.most, *server_rooms.PLACES.most),
     ]
 
 

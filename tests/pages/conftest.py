@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import struct
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -23,7 +22,7 @@ import mha_core as mha
 from mha_core.sources.huggingface import catalogue as models
 from pages._kit import choice, compute, model_source
 from pages._kit.text import catalogue
-from pages._server import limits
+from pages._server import limits, quotas
 from pages._server import rooms as server_rooms
 from tests.conftest import six_matrices
 
@@ -85,7 +84,9 @@ def rooms(monkeypatch, tmp_path):
     monkeypatch.setenv(server_rooms.ROOMS, "1")
     monkeypatch.setenv(DATABASE, f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
     monkeypatch.setattr(server_rooms, "_opened", [])
-    monkeypatch.setattr(server_rooms, "_wrong", deque())
+    monkeypatch.setattr(quotas, "address", lambda: "198.51.100.7")  # Streamlit's tester has no visitor
+    for quota in (server_rooms.WRONG_CODES, server_rooms.PLACES, server_rooms.OPENED):
+        quota.clear()
     with contextlib.closing(server_rooms.rooms()) as opened:
         yield opened
 

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "later"
-down_revision = "second"
+down_revision = "third"
 branch_labels = None
 depends_on = None
 
@@ -48,7 +48,7 @@ def filled(rooms, key, desk, sit):
 def test_the_tables_are_what_the_migrations_make(rooms):
     with rooms._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
-        assert schema.revision(connection) == schema.newest() == "second"
+        assert schema.revision(connection) == schema.newest() == "third"
     keys = inspect(rooms._engine).get_foreign_keys("answers")
     assert [key["options"].get("ondelete") for key in keys] == ["CASCADE"]
 
@@ -96,7 +96,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(filled, desk, tmp_pa
     with pytest.raises(Exception, match="this is not SQL"):
         schema.upgrade(filled._engine, locations=(tmp_path,))
     with filled._engine.connect() as connection:
-        assert schema.revision(connection) == "second"
+        assert schema.revision(connection) == "third"
     assert "team" not in {column["name"] for column in inspect(filled._engine).get_columns("students")}
     assert desk.students() == before
 

@@ -18,11 +18,11 @@ HOSTILE = [
     "<script>alert(1)</script>",
     "'); DROP TABLE answers; --",
     "\\input{x} $x$ **b** [a](javascript:b)",
-    "动物 🐈‍⬛ é ‮abc",
+    "动物 🐈‍⬛ é abc",
     "{name} %s %(a)s",
 ]
 # In no text of PostgreSQL, and in no file.
-UNWRITABLE = ["a\0b", "a\ud800b"]
+UNWRITABLE = ["a\0b", "a\ud800b", "a\u202eb"]
 
 
 def answered(desk) -> list[tuple]:

@@ -48,7 +48,7 @@ export default function ({ data, setTriggerValue }) {
   const { code, secret, known } = data;
   const [{ name }] = performance.getEntriesByType("navigation"); // with what scene/address.js has taken away since
   /** @param {string} found */
-  const enter = (found) => setTriggerValue("acted", { secret: found });
+  const enter = (found) => setTriggerValue("acted", { do: "enter", secret: found });
   const found = secretIn(location.hash ? location.href : name, code);
   if (found && found !== secret) enter(found);
   else if (!known) enter(keptSecret(code));

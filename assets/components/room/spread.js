@@ -12,6 +12,7 @@ import { themeColours } from "../pictures/colours.js";
  * @typedef {object} VoteSpread
  * @property {string} heading
  * @property {number} count
+ * @property {string} [lost] how many answers cannot be drawn
  * @property {number[] | number[][]} [counts]
  * @property {[string, number][]} [rows]
  * @property {number[]} [mean]
@@ -60,6 +61,7 @@ export function drawSpread(root, scene, texts) {
         ? DRAWN[scene.question.kind]({ root, question: scene.question, vote, scene, texts })
         : make("p", "none", texts.waiting),
     );
+    if (vote.lost) one.append(make("p", "note", vote.lost));
     votes.append(one);
   }
   box.append(votes);

@@ -34,7 +34,7 @@ def page() -> None:
         data={
             "lessons": [_card(lesson) for lesson in library.lessons().values()],
             "texts": templates("lessons.card_"),
-            "teach": t("room.desk_teach") if rooms.offered() else "",
+            "teach": t("room.desk_teach") if rooms.may_open() else "",
         },
         height=HEIGHT,
         on_acted_change=_open,

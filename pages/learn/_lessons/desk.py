@@ -8,8 +8,8 @@ import streamlit as st
 from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import literal, said, t, templates
-from pages._server import rooms
-from pages.learn._lessons import desk_after, desk_spread, opening, place, signs, texts
+from pages._server import logs, rooms
+from pages.learn._lessons import acts, desk_after, desk_spread, opening, place, signs, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ KEY, DOOR = "desk", "desk_door"
 SECONDS = 2  # between two drawings
 HEIGHT = 700  # pixels until it is drawn
 NOW = "desk_now"  # in the session: what is true of one desk until it is left
+ACTS: acts.Acts = {
+    "screen": {"number": int},
+    "helped": {"number": int},
+    **{what: {} for what in ("free", "here", "pause", "reveal", "again", "hide", "projector", "leave")},
+}
+DOOR_ACTS: acts.Acts = {"enter": {"secret": str}}
 _door = components.component(DOOR, "room/door.js")
 _desk = components.component(
     KEY,
@@ -29,6 +35,7 @@ _desk = components.component(
 
 
 def page() -> None:
+    acts.begin()
     if not rooms.offered():
         st.info(t("room.not_offered"), icon=":material/groups:")
         return
@@ -38,7 +45,10 @@ def page() -> None:
         st.error(literal(said(error)))
         return
     if place.desk_code() == place.NEW:
-        opening.page()
+        if rooms.may_open():
+            opening.page()
+        else:
+            st.info(t("room.desk_elsewhere"), icon=":material/groups:")
         return
     from mha_core.room.rooms import Unavailable
 
@@ -81,7 +91,8 @@ def page() -> None:
 
 def _enter(code: str) -> None:
     """The browser has sent the secret of the link, or "" where that has none."""
-    st.session_state[opening.SECRETS][code] = str(st.session_state[DOOR].acted["secret"])
+    if (acted := acts.read(DOOR, DOOR_ACTS)) is not None:
+        st.session_state[opening.SECRETS][code] = acted["secret"]
 
 
 def _now(code: str) -> dict[str, Any]:
@@ -95,8 +106,9 @@ def _now(code: str) -> dict[str, Any]:
 @st.fragment(run_every=SECONDS)
 def _live(code: str, projected: bool) -> None:
     """The part of the desk that changes while the class works, drawn anew every two seconds."""
-    from mha_core.room.rooms import Unavailable
+    from mha_core.room.rooms import Unavailable, Unknown, WrongSecret
 
+    acts.begin()
     now = _now(code)
     if now.pop("whole", False):
         st.rerun()
@@ -109,8 +121,10 @@ def _live(code: str, projected: bool) -> None:
         problem = now["problem"]
     except Unavailable as error:
         now["away"], problem = True, said(error)
-    except MhaError:  # it is deleted, or has another secret now
+    except (Unknown, WrongSecret):  # only then the whole page finds the same, and draws no desk
         st.rerun()
+    except MhaError as error:
+        problem = said(error)
     if "data" not in now:
         st.caption(literal(problem))
         return
@@ -126,7 +140,9 @@ def _act(code: str) -> None:
     """Carry out an act of the teacher; the desk says what the room refuses."""
     from mha_core.room.rooms import Unavailable
 
-    acted, now = st.session_state[KEY].acted, _now(code)
+    acted, now = acts.read(KEY, ACTS), _now(code)
+    if acted is None:
+        return
     now["problem"] = ""
     try:
         desk = rooms.rooms().desk(code, st.session_state[opening.SECRETS].get(code) or "")
@@ -142,7 +158,7 @@ def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
     screen = _screen(room, now)
     match acted["do"]:
         case "screen":
-            now["screen"] = min(max(int(acted["number"]), 1), len(room.lesson.screens))
+            now["screen"] = min(max(acted["number"], 1), len(room.lesson.screens))
             if room.pace.screen is not None:
                 desk.set_pace(room.pace._replace(screen=now["screen"]))
         case "free":
@@ -156,7 +172,7 @@ def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
         case "again":
             desk.vote_again(screen)
         case "helped":
-            desk.helped(int(acted["number"]))
+            desk.helped(acted["number"])
         case "hide":
             now["hidden"] = not now["hidden"]
         case "projector":
@@ -209,9 +225,20 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
         "vote": vote,
         "answered": t("room.desk_answered", answered=number, count=len(students)),
         "hidden": now["hidden"],
-        "spreads": desk_spread.spreads(room, screen, answers, now["known"]),
+        "spreads": _spreads(room, screen, answers, now["known"]),
         "table": _table(room, students, answers, now),
     }
+
+
+def _spreads(
+    room: "Room", screen: int, answers: Sequence["KeptAnswer"], known: signs.Known
+) -> list[dict[str, object]]:
+    """The spreads of a screen; whatever is wrong with one, the desk keeps its controls."""
+    try:
+        return desk_spread.spreads(room, screen, answers, known)
+    except Exception as error:
+        number = logs.failure(error)
+        return [{"refusal": t("lessons.cannot_be_asked", reason=f"error {number}")}]
 
 
 def _table(
@@ -235,7 +262,8 @@ def _table(
             return "empty", ""
         if now["hidden"] and screen not in room.revealed:
             return answered
-        return now["known"].get((screen, one.language, one.answer), answered)
+        kind, words = now["known"].get((screen, one.language, one.answer), answered)
+        return kind, f"{words} · {t(f'room.desk_late_{one.late}')}" if one.late else words
 
     rows = [
         {

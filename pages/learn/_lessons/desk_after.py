@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mha_core.room.rooms import Desk
 
 DAYS, RECEIPT, TOGETHER = "desk_days", "desk_receipt", "desk_together"
+CLOSED, REMOVED = "desk_closed", "desk_removed"  # whether the door is closed, and the student to remove
 RENEWED = "desk_renewed"  # in the session: whether the link is a new one since just now
 TOLD = "desk_told"  # in the session: what came of the last act
 
@@ -48,6 +49,7 @@ def page(desk: "Desk") -> None:
             on_change=lambda: _try(lambda: desk.set_together(st.session_state[TOGETHER])),
             horizontal=True,
         )
+        _door(desk, room.closed)
         st.markdown(f"**{t('room.desk_export')}**")
         _export(desk)
         st.text_input(
@@ -57,6 +59,40 @@ def page(desk: "Desk") -> None:
             on_change=lambda: _try(lambda: _check(desk)),
         )
         _end(desk)
+
+
+def _door(desk: "Desk", closed: bool) -> None:
+    """Whether others can join, and who has to go."""
+    st.session_state[CLOSED] = closed
+    st.toggle(
+        t("room.desk_closed"),
+        key=CLOSED,
+        on_change=lambda: _try(lambda: desk.close_door(st.session_state[CLOSED])),
+    )
+    names = {one.number: _name(one.number, one.name) for one in desk.students()}
+    if not names:
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        number = st.selectbox(
+            t("room.desk_remove_whom"),
+            names,
+            index=None,
+            format_func=lambda one: names[one],
+            key=REMOVED,
+            width=320,
+        )
+        st.button(
+            t("room.desk_remove"),
+            key="desk_remove",
+            disabled=number is None,
+            help=t("room.desk_remove_what"),
+            on_click=lambda: _try(lambda: desk.remove(st.session_state[REMOVED])),
+        )
+
+
+def _name(number: int, name: str) -> str:
+    numbered = t("room.desk_js_student", number=number)
+    return f"{name} ({numbered})" if name else numbered
 
 
 def files(desk: "Desk") -> dict[str, Callable[[], bytes]]:

@@ -57,7 +57,8 @@ def _of_scene(
         if isinstance(listed := told.get("answers"), list):
             told["answers"] = [_in_words(asked, *one) for one in listed]
         heading = t("room.desk_vote", number=vote) if room.vote(screen) > 1 else ""
-        votes.append(told | {"heading": heading})
+        lost = sum(items.problem(asked, answer) is not None for answer in given)
+        votes.append(told | {"heading": heading, "lost": t("room.desk_lost", count=lost) if lost else ""})
     return {
         "heading": t(
             "room.desk_asked_in", language=joined(catalogue(one)["language.name"] for one in languages)

@@ -485,7 +485,7 @@ def _keep(draft: Lesson) -> None:
         st.button(
             t("editor.try"), key="draft_try", type="primary", icon=":material/play_arrow:", on_click=_try
         )
-        if rooms.offered():
+        if rooms.may_open():
             st.button(t("room.desk_teach"), key="draft_teach", icon=":material/co_present:", on_click=_teach)
         st.download_button(
             t("editor.save"), draft.write(), "lesson.toml", "application/toml", icon=":material/download:"

@@ -44,7 +44,7 @@ def page() -> None:
 
 def _open(lesson: Lesson, *, together: bool, days: int) -> None:
     try:
-        key = rooms.rooms().open(lesson, together=together, days=days)
+        key = rooms.open_room(lesson, together=together, days=days)
     except MhaError as error:
         st.error(literal(said(error)))
         return

@@ -16,7 +16,7 @@ from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
 from pages._kit.text import in_link, language, literal, said, t, templates
 from pages._server import rooms
-from pages.learn._lessons import answers, ending, items, library, place, screen, texts
+from pages.learn._lessons import acts, answers, ending, items, library, place, screen, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:  # rooms are an extra
@@ -29,6 +29,14 @@ TOKENS = "room_tokens"  # of the session: what the browser has sent, by the code
 SEEN = "room_seen"  # of the session: the room as it was read last, for when the database does not answer
 PROBLEM, REFUSED = "room_problem", "room_refused"  # of one act, told in the run that it causes
 
+ACTS: acts.Acts = {
+    "look": {},
+    "leave": {},
+    "enter": {"token": str},
+    "join": {"name": str, "asked": str},
+    "lock": {"screen": int, "vote": int, "answer": str},
+    "help": {"needs_help": bool},
+}
 _component = components.component(
     KEY, "lesson/seat.js", html='<div class="seat lesson"></div>', styles=("lesson/lesson.css",)
 )
@@ -47,6 +55,7 @@ class Sitting:
 
 def page() -> None:
     """The room that the link names: its door, a screen, or the end of the lesson."""
+    acts.begin()
     if not rooms.offered():
         st.info(t("room.not_offered"))
         return
@@ -243,27 +252,34 @@ def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
     """Carry out an act of the browser in the room; "look" only reruns the page, as when the teacher acts."""
 
     def act() -> None:
-        acted = st.session_state[KEY].acted
+        acted = acts.read(KEY, ACTS)
+        if acted is None:
+            return
         tokens = st.session_state.setdefault(TOKENS, {})
         match acted["do"]:
             case "enter":
-                tokens[code] = str(acted["token"])
+                _told(lambda: _enter(code, acted["token"]))
             case "leave":
                 tokens.pop(code, None)
             case "join" if code not in tokens:
-                _told(lambda: tokens.update({code: _join(code, acted)}))
-                if code in tokens:
-                    _told(lambda: place.go(room=rooms.rooms().invitation(code)))
+                _told(lambda: _join(code, acted["name"], acted["asked"]))
             case "lock" if sitting is not None:
-                _keep(sitting, int(acted["screen"]), int(acted["vote"]), str(acted["answer"]))
-            case "help" if sitting is not None:
-                _told(lambda: sitting.seat.ask_for_help(bool(acted["needs_help"])))
+                _keep(sitting, acted["screen"], acted["vote"], acted["answer"])
+            case "help" if sitting is not None and sitting.student.needs_help != acted["needs_help"]:
+                _told(lambda: sitting.seat.ask_for_help(acted["needs_help"]))
 
     return act
 
 
-def _join(code: str, acted: Mapping[str, object]) -> str:
-    return rooms.rooms().join(code, str(acted["name"]), asked=str(acted.get("asked", "")))
+def _enter(code: str, token: str) -> None:
+    rooms.find(place.room_code())  # a guessed code counts, whatever it is sent with
+    st.session_state[TOKENS][code] = token
+
+
+def _join(code: str, name: str, asked: str) -> None:
+    rooms.find(place.room_code())
+    st.session_state[TOKENS][code] = rooms.join(code, name, asked)
+    place.go(room=rooms.rooms().invitation(code))
 
 
 def _told(act: Callable[[], object]) -> None:
@@ -275,16 +291,19 @@ def _told(act: Callable[[], object]) -> None:
 
 def _keep(sitting: Sitting, number: int, vote: int, answer: str) -> None:
     """Write an answer. An invalid one is refused with the reason, and the browser drops it."""
-    from mha_core.room.rooms import Unavailable, Unknown
+    from mha_core.room.rooms import Unavailable, Unknown, writable
 
+    answer = writable(answer)
     try:
         if 1 <= number <= len(sitting.room.lesson.screens):
             problem = items.problem(items.item(Place(sitting.room.lesson, number, {})), answer)
             if problem is not None:
                 raise problem
         sitting.seat.keep(number, vote, answer, language=language())
-    except (Unavailable, Unknown):
-        pass  # the browser sends it again; a room that is gone says so
+    except Unavailable as error:
+        rooms.note_unavailable(error)  # the browser sends it again
+    except Unknown:
+        pass  # the page says that the room is gone
     except MhaError as error:
         st.session_state[REFUSED] = {
             "key": f"{number}.{vote}",
