@@ -1,12 +1,13 @@
 """Seeded faults, and which test finds each: a measure of the tests, and the licence to delete one.
 
-    python -m tests.house.mutants cover KEPT              which test runs which line, once
-    python -m tests.house.mutants plant KEPT --seed 1     faults on covered lines, and the test that finds each
+    python -m tests.house.mutants cover KEPT
+    python -m tests.house.mutants plant KEPT --seed 1
 
-`KEPT` is a folder outside the checkout. A fault changes one expression of one line: a comparison, an operator,
-a constant, a condition. It is planted in a copy of the checkout, and only the tests that run its line are run,
-those of the same room first, until one fails. A fault that no test finds within `SECONDS` counts as not found.
-Results are appended: a run that was stopped goes on. Needs the package ``coverage``.
+"cover" notes once which test runs which line; "plant" draws faults on these lines and looks for the test that
+finds each. `KEPT` is a folder outside the checkout. A fault changes one expression of one line: a comparison,
+an operator, a constant, a condition. It is planted in a copy of the checkout, and only the tests that run its
+line are run, those of the same room first, until one fails. A fault that no test finds within `SECONDS`
+counts as not found. Results are appended: a run that was stopped goes on. Needs the package ``coverage``.
 """
 
 import argparse
@@ -99,9 +100,12 @@ def cover(folder: Path, chosen: str, processes: int) -> None:
     for file in sorted(sizes, key=sizes.__getitem__, reverse=True):
         min(parts, key=lambda part: sum(map(sizes.__getitem__, part))).append(file)
     running = [
-        subprocess.Popen([sys.executable, "-m", "tests.house.mutants", "record", str(folder), "-m", chosen, *part], cwd=ROOT)
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.house.mutants", "record", str(folder), "-m", chosen, *part],
+            cwd=ROOT,
+        )
         for part in parts
-    ]  # fmt: skip
+    ]
     for process in running:
         process.wait()
     whole = coverage.CoverageData(basename=str(folder / "whole"))
@@ -123,7 +127,7 @@ def cover(folder: Path, chosen: str, processes: int) -> None:
 
 
 def faults(source: str, lines: set[int]) -> list[tuple[int, int, str, str]]:
-    """All faults of a source on these lines: the line, the number of the node, what it was, what it becomes."""
+    """All faults of a source on these lines: line, number of the node, what it was, what it becomes."""
     tree = ast.parse(source)
     found = []
     for number, node in enumerate(ast.walk(tree)):
@@ -219,7 +223,7 @@ def ordered(tests: list[str], file: str, times: dict[str, float]) -> list[str]:
 
 
 def plant(folder: Path, seed: int, count: int, name: str, processes: int) -> None:
-    """Plant each fault of the seed that has no result under that name, in a copy of the checkout for each process."""
+    """Plant each fault of the seed that has no result under that name, in copies of the checkout."""
     drawn = draw(folder, seed, count)
     covered, times = (json.loads((folder / file).read_text()) for file in (LINES, TIMES))
     results = folder / FOUND.format(seed, name)

@@ -116,7 +116,10 @@ def test_a_wrong_code_is_refused_in_a_sentence(code, rooms, opened_on, component
 def test_wrong_codes_are_few_a_minute_and_invitations_always_open(
     rooms, opened_on, component, desk, invitation, monkeypatch
 ):
-    for code in (desk.code, "AAAAAA") * server_rooms.WRONG_CODES.most.visitor:  # wrong invitations do not count
+    for code in (
+        desk.code,
+        "AAAAAA",
+    ) * server_rooms.WRONG_CODES.most.visitor:  # wrong invitations do not count
         assert "There is no room" in component(opened_on(PAGE, room=f"{code}-AAAAAAAA"), "room")["gone"]
     quota = server_rooms.WRONG_CODES
     monkeypatch.setattr(quota, "seconds", 3_600)  # on a slow machine, too
