@@ -50,7 +50,6 @@ WHOLE = "rows are a slice, a whole number or a list of them"
         (indices, np.array([1, 9]), 7, "This layer has rows 0 to 6; row 9 was asked for."),
         *((indices, at, 7, f"{WHOLE}; got {at!r}.") for at in ("ab", [1.5], [[1]], [True, False])),
     ],
-    ids=str,
 )
 def test_invalid_positions_are_refused_by_name(pick, picked, count, message, refused):
     assert str(refused(pick, "row", picked, count, of="This layer")) == message
