@@ -82,10 +82,6 @@ def test_a_sentence_is_encoded_by_hand():
         assert (answers[1, 3:] == NOT_ASKED).all()
 
 
-def test_every_link_belongs_to_one_group():
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(LINK_NAMES)
-
-
 # Hiding
 
 

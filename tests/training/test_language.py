@@ -13,8 +13,6 @@ from mha_core.training.language import BARE, MAX_WORDS, Grammar, Sentence, parts
 from mha_core.training.lexicon import ACTIVE, PART, START, lexicon, spelled
 from mha_core.training.links import PARTS, PRONOUN, Link
 
-ENGLISH = pytest.mark.parametrize("corpus", ["en"], indirect=True)
-
 
 def differences(one: Sentence, other: Sentence) -> list[int]:
     assert len(one.words) == len(other.words)
@@ -178,7 +176,7 @@ def test_in_every_sentence(corpus, holds):
     check(corpus, holds, corpus.known, 100)
 
 
-@ENGLISH
+@pytest.mark.parametrize("corpus", ["en"], indirect=True)
 @pytest.mark.parametrize("holds", IN_ENGLISH, ids=lambda holds: holds.__name__)
 def test_in_every_english_sentence(corpus, holds):
     check(corpus, holds, corpus.known, 50)

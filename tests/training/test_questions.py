@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, heads_of, questions_of
+from mha_core.training.questions import HIDDEN_WORD, QUESTIONS, heads_of, questions_of
 
 DOCUMENTED = {
     1: [QUESTIONS],
@@ -36,7 +36,3 @@ def test_questions_have_heads_of_their_own_as_soon_as_there_are_six(h):
         used = [head for some in own for head in some]
         assert used == list(range(len(used)))  # neighbours, in the order of the questions, none shared
         assert h - len(used) >= (2 if h >= 8 else 0)
-
-
-def test_every_question_has_a_link_that_answers_it_and_every_link_a_question():
-    assert set(LINKS.values()) == set(QUESTIONS)
