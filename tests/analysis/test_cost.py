@@ -13,6 +13,7 @@ from mha_core.traces.layer import LayerTrace
 SPECS = {
     "all alike": AttentionSpec(12, 3),
     "no bias": AttentionSpec(12, 3, bias=False),
+    "wide values": AttentionSpec(512, 8, d_k=64, d_v=100),
     "shared key heads": AttentionSpec(12, 4, n_kv_heads=2),
     "one key head, all widths apart": AttentionSpec(11, 6, n_kv_heads=1, d_k=5, d_v=13),
     "latent": LatentSpec(13, 3, kv_rank=7, q_rank=11, d_k=5, d_v=17, rotary_width=6),

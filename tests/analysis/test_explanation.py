@@ -12,7 +12,7 @@ from mha_core import edits
 from mha_core.analysis.explanation import EXPLAINED, MAX_KEY_NUMBERS
 from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, OutputGate, Rotary
 from tests.analysis import cells
-from tests.traces import two_texts
+from tests.conftest import SIDES
 
 TEXT = "the old cat saw the new dog"
 GROUPED = {"text": TEXT, "d_model": 22, "h": 6, "n_kv_heads": 3, "d_k": 4, "d_v": 7, "layers": 2}
@@ -116,9 +116,8 @@ def recorded_trace() -> mha.AttentionTrace:
 def between_two_texts() -> mha.AttentionTrace:
     torch.manual_seed(6)
     module = nn.MultiheadAttention(12, 3, batch_first=True, kdim=10, vdim=10)
-    sides = two_texts.SIDES["cross"]
-    with mha.record(module, tokens=sides.queries, keys=sides.keys) as recorder:
-        module(torch.randn(1, len(sides.queries), 12), *[torch.randn(1, len(sides.keys), 10)] * 2)
+    with mha.record(module, tokens=SIDES.queries, keys=SIDES.keys) as recorder:
+        module(torch.randn(1, len(SIDES.queries), 12), *[torch.randn(1, len(SIDES.keys), 10)] * 2)
     return recorder.trace
 
 

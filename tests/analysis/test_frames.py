@@ -143,7 +143,8 @@ def test_a_part_is_cut_out_of_the_whole(fixture, name, part, request):
     np.testing.assert_array_equal(cut.hidden, None if hidden is None or not hidden.any() else hidden)
     found = whole.origin
     assert (found.text, found.layer, found.head) == (trace.title, 0, 4)
-    assert (found.source, found.h) == (trace.source, trace.layers[0].n_heads)
+    layer = trace.layers[0]
+    assert (found.source, found.h, found.d_model) == (trace.source, layer.n_heads, layer.d_model)
     assert origin(trace).head is None
 
 

@@ -161,12 +161,16 @@ def test_the_table_has_every_head_and_role_once_and_its_bounds(random_model):
             assert n == rows.sum()
 
 
-def test_the_control_is_the_same_model_before_training_and_has_no_labels(random_model):
+def test_an_untrained_model_has_no_labels(language):
+    model = SmallModel(Shape("glass-box", 8, 64), len(lexicon(language).vocabulary), seed=1)
+    assert labels(of_model(model, language)) == {}
+
+
+def test_the_control_is_the_same_model_before_training(random_model):
     _, table = random_model
     before = of_model(SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7), "en")
     np.testing.assert_array_equal(table["control"], before["score"])
     assert not np.allclose(table["control"], table["score"])
-    assert labels(before) == {}
 
 
 QUESTION_OF = LINKS | {"previous token": "before", "next token": "after"}

@@ -86,6 +86,7 @@ def test_a_mixture_sums_to_the_output_of_its_head(trace):
             assert_close(made.values, layer.v[layer.kv_head(head)])
             assert_close(made.output, layer.output(head)[token])
             assert_close(made.parts.sum(axis=0), made.output)
+            assert made.parts.index.is_unique  # also where words repeat
             assert made.difference <= 1e-6
 
 

@@ -1,5 +1,6 @@
-"""Layers of every kind between two texts, and a layer with known weights only."""
+"""Two texts, layers of every kind between them, and a layer with known weights only."""
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -7,9 +8,15 @@ import torch
 
 import mha_core as mha
 from mha_core.traces.facts import Facts, LatentProjection, Rotary
-from tests.traces.two_texts import SIDES, TEXT
 
 HEADS, D_K, D_V = 3, 11, 13
+TEXT = replace(mha.words("die alte Katze sah den neuen Hund"), words=(0, 0, 1, 2, 3, 4, 5), special=(0, 6))
+TARGET = mha.words("the old cat saw it")
+SIDES = {
+    "encoder": mha.Sides(TEXT, TEXT),
+    "decoder": mha.Sides(TARGET, TARGET),
+    "cross": mha.Sides(TARGET, TEXT),
+}
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from mha_core.attention import functional, masks, positions
 from mha_core.attention.module import Projections
 from mha_core.export.payload import Panel, pack
 from tests.conftest import assert_close
-from tests.traces.two_texts import TEXT
+from tests.traces.conftest import TEXT
 
 CELLS = ("scores", "scaled", "masked", "weights", "allowed")
 PER_HEAD = (*CELLS, "output", "contribution")
@@ -262,6 +262,7 @@ def test_unknown_facts_of_a_layer_are_named(normal, refused):
     layer = mha.LayerTrace.of(module(normal(1, 2, 15)))
     trace = mha.AttentionTrace(mha.words("a b"), (layer,), "by hand")
     assert layer.x is None
+    assert layer.sides.queries.labels == ("1", "2")  # without a text
     assert layer.projections == Projections()
     assert str(refused(trace.frame, "x")) == "The input X of this layer is not known."
     message = "The output matrix W^O of this layer is not known; look at `output` instead."

@@ -112,6 +112,7 @@ def test_only_results_that_need_a_changed_matrix_are_refused(layer, refused):
     other = trace.projections._replace(w_q=torch.zeros(14, 14))
     assert other.w_q.sum() == 0
     assert torch.equal(other.w_k, trace.projections.w_k)
+    assert torch.equal(other[1], trace.projections[1])
     train(module)
     every = (lambda: list(trace.projections)), trace.projections._asdict
     for view in (trace.contribution, trace.result, *every):

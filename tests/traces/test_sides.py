@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import mha_core as mha
-from tests.traces.two_texts import SIDES, TARGET, TEXT
+from tests.traces.conftest import SIDES, TARGET, TEXT
 
 
 def test_each_kind_has_the_tokens_that_look_and_those_that_are_looked_at(translation, known_by_weights):
