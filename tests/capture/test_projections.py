@@ -347,41 +347,28 @@ def test_a_name_alone_is_not_a_proof(texts):
     assert not provenance(*map(cut, unnamed), unnamed).projections
 
 
-@pytest.mark.parametrize("which", range(3))
-@pytest.mark.parametrize(
-    "spoiled",
-    [
-        "written over",
-        "x written over",
-        "another text",
-        "other numbers",
-        "cut otherwise",
-        "a part",
-        "not used",
-    ],
-)
-def test_a_proof_about_a_module_is_checked_again(texts, spoiled, which):
-    uses = [used(name, texts[0]) for name in ("query", "key", "value")]
-    assert provenance(*map(cut, uses), uses).projections
-    wanted = [cut(use) for use in uses]
-    use = uses[which]
-    if spoiled == "written over":
-        use.y.mul_(2.0)
-    elif spoiled == "x written over":
-        use.x.add_(1.0)
-    elif spoiled == "another text":
-        uses[which] = again(use, texts[1])
-        wanted[which] = cut(uses[which])
-    elif spoiled == "other numbers":
-        wanted[which] = torch.randn_like(wanted[which])
-    elif spoiled == "cut otherwise":
-        wanted[which] = use.y.unflatten(2, (D_K, N_HEADS)).permute(0, 3, 1, 2)
-    elif spoiled == "a part":
-        wanted[which] = wanted[which][:, :, :-1]
-    else:
-        uses.remove(use)
-    uses = [as_it_was for use in uses if (as_it_was := use.unchanged()) is not None]
-    assert not provenance(*wanted, uses).projections
+SPOILED = {
+    "written over": lambda use, wanted, text: (use.y.mul_(2.0), use, wanted)[1:],
+    "x written over": lambda use, wanted, text: (use.x.add_(1.0), use, wanted)[1:],
+    "another text": lambda use, wanted, text: (other := again(use, text), cut(other)),
+    "other numbers": lambda use, wanted, text: (use, torch.randn_like(wanted)),
+    "cut otherwise": lambda use, wanted, _: (use, use.y.unflatten(2, (D_K, N_HEADS)).permute(0, 3, 1, 2)),
+    "a part": lambda use, wanted, text: (use, wanted[:, :, :-1]),
+    "not used": lambda use, wanted, text: (None, wanted),
+}
+
+
+def test_a_proof_about_a_module_is_checked_again(subtests):
+    for spoiled, spoil in SPOILED.items():
+        for which in range(3):
+            with subtests.test(spoiled, which=which):
+                one, other = torch.randn(2, 1, 4, D_MODEL)
+                uses = [used(name, one) for name in ("query", "key", "value")]
+                assert provenance(*map(cut, uses), uses).projections
+                wanted = [cut(use) for use in uses]
+                uses[which], wanted[which] = spoil(uses[which], wanted[which], other)
+                uses = [as_it_was for use in uses if use and (as_it_was := use.unchanged()) is not None]
+                assert not provenance(*wanted, uses).projections
 
 
 def test_an_output_that_was_cut_off_in_place_is_known_as_it_was(texts):

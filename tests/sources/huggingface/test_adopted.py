@@ -64,28 +64,20 @@ def test_a_model_in_memory_is_traced_exactly_and_unchanged(family):
             assert not any(tensor.requires_grad for tensor in layer.rule.tensors().values())
 
 
-def test_a_model_is_unchanged_after_an_error_inside(refused):
-    model = module("bert")
+def test_an_error_inside_names_the_model_and_leaves_it_unchanged(refused):
+    """In the trial, or after it in a longer text."""
+    for longest in (0, 9):
+        model = module("bert")
 
-    def fails(part, *args, **kwargs):
-        raise ValueError("broken")
+        def fails(part, args, longest=longest):
+            if args[0].shape[1] > longest:
+                raise ValueError("too long for me")
 
-    model.encoder.layer[1].register_forward_pre_hook(fails)
-    before = state(model)
-    assert "ValueError: broken" in str(refused(mha.trace, TEXT, source=model, tokenizer=fast()))
-    assert state(model) == before
-
-
-def test_an_error_after_the_trial_names_the_model(refused):
-    model = module("bert")
-
-    def fails(part, args):
-        if args[0].shape[1] > 9:
-            raise ValueError("too long for me")
-
-    model.encoder.layer[1].register_forward_pre_hook(fails)
-    before = state(model)
-    error = refused(mha.trace, TEXT, source=model, tokenizer=fast())
+        model.encoder.layer[1].register_forward_pre_hook(fails)
+        before = state(model)
+        error = refused(mha.trace, TEXT, source=model, tokenizer=fast())
+        assert "ValueError: too long for me" in str(error)
+        assert state(model) == before
     inside = "BertModel cannot be traced on this text: inside it an error was raised"
     assert str(error) == f"{inside} (ValueError: too long for me)."
     assert isinstance(error.__cause__, ValueError)

@@ -17,12 +17,7 @@ FAMILIES = {
     "next": ("codegen", "gemma2", "gpt2", "gpt_neox", "llama", "mamba2", "mixtral", "opt", "qwen3", "bloom"),
     "target": ("bart", "marian", "t5"),
 }
-FAST = ("bert", "gpt2", "marian")
-OF_FAMILY = [
-    pytest.param(kind, family, marks=() if family in FAST else pytest.mark.slow)
-    for kind, families in FAMILIES.items()
-    for family in families
-]
+OF_FAMILY = [(kind, family) for kind, families in FAMILIES.items() for family in families]
 
 
 def tokenizer_of(built) -> transformers.PreTrainedTokenizerFast:
