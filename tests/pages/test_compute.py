@@ -77,16 +77,6 @@ def test_results_of_a_long_text_are_not_cached(compute_result):
     assert compute_result.asked == [0, 0]
 
 
-def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch):
-    """Sixteen layers of a gigabyte each, for one letter."""
-    asked = {"h": 64, "d_model": 1024, "d_k": 1024, "d_v": 1024, "layers": 16}
-    monkeypatch.setattr("mha_core.sources.random_weights.drawn", lambda *sizes, **more: pytest.fail("drawn"))
-    app = opened(source="random", text="a", twin="", **asked)
-    (refusal,) = (error.value for error in app.error)
-    assert "GB" in refusal
-    assert any(button.label.startswith("Use h ") for button in app.button)
-
-
 @pytest.mark.parametrize("sizes", [{}, {"h": 8, "d_model": 512}, {"layers": 16, "d_model": 1024, "d_k": 64}])
 def test_the_cache_of_a_trace_depends_on_its_bytes(sizes):
     scene = Scene(source="random", text="a b c", **sizes)
