@@ -165,9 +165,7 @@ def test_an_atlas_of_ones_own_is_there_with_its_texts(opened_on, own_folder, mon
     assert link_to_atlas(opened_on("see/heads.py", **OWN)) == [english("atlas.link", count="20")]
 
 
-def test_an_atlas_that_cannot_be_read_is_refused_here_and_missed_nowhere_else(
-    opened_on, monkeypatch, tmp_path
-):
+def test_an_atlas_that_cannot_be_read_is_refused_here_and_missed_nowhere(opened_on, monkeypatch, tmp_path):
     monkeypatch.setenv(resources.ATLAS, str(tmp_path))
     app = opened_on(ATLAS)
     assert "is not the folder of an atlas" in app.error[0].value.replace("\u2060", "")

@@ -78,9 +78,7 @@ def test_an_explanation_closes_with_its_matrix(on_page, click, move):
     assert explanation(app) is None
 
 
-def test_two_heads_are_drawn_over_each_other_and_their_difference_and_divergence_shown(
-    on_page, eye, heatmaps, english
-):
+def test_two_heads_are_drawn_over_each_other_with_their_divergence(on_page, eye, heatmaps, english):
     app = on_page(against="head:1", head=3)
     header, [_] = eye(app, "compare_view")
     assert header["on"] == [2, 0]

@@ -36,9 +36,7 @@ PAGES = {
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_the_controls_that_change_something_on_it_and_what_to_read_next(
-    opened_on, english, controls, page, source
-):
+def test_a_page_shows_the_controls_that_matter_and_what_is_next(opened_on, english, controls, page, source):
     app, settings = opened_on(page, "advanced", source=source), set(PAGES[page][source])
     assert controls(app).keys() == settings
     assert controls(opened_on(page, source=source)).keys() == settings - {*ADVANCED}

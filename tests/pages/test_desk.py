@@ -67,9 +67,7 @@ def signs(app, component) -> list[list[str]]:
     return [[table["signs"][at][0] for at in row["signs"]] for row in table["rows"]]
 
 
-def test_each_student_has_a_sign_for_each_answer_and_who_needs_help_comes_first(
-    rooms, room, desk_of, component
-):
+def test_each_answer_has_a_sign_and_who_needs_help_comes_first(rooms, room, desk_of, component):
     right = {kind: one for kind, (_, one, _) in SCREENS.items() if one}
     wrong = {kind: one for kind, (_, _, one) in SCREENS.items() if one}
     answered(rooms, room, "Ada", **right)
@@ -116,9 +114,7 @@ def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(rooms, room, de
     assert "truth" in component(app, "desk")["spreads"][0]["votes"][0]
 
 
-def test_for_the_class_names_and_results_are_hidden_until_a_screen_is_revealed(
-    rooms, room, desk_of, component, act
-):
+def test_names_and_results_are_hidden_until_a_screen_is_revealed(rooms, room, desk_of, component, act):
     answered(rooms, room, "Ada", point="3", cell="9,3")
     app = act(desk_of(room), do="hide")
     assert signs(app, component)[0][:3] == ["answered", "answered", "empty"]
@@ -191,9 +187,7 @@ def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypat
 
 
 @pytest.mark.parametrize(("secret", "reason"), [("guess", "does not open"), ("", "the part after #")])
-def test_a_wrong_secret_is_refused_in_words_that_do_not_tell_whether_there_is_a_room(
-    room, desk_of, secret, reason
-):
+def test_a_wrong_secret_is_refused_and_does_not_tell_whether_there_is_a_room(room, desk_of, secret, reason):
     told = [desk_of(RoomKey(code, secret)) for code in (room.code, "K7QM2X")]
     for app in told:
         assert app.error[0].value == told[0].error[0].value

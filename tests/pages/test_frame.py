@@ -84,9 +84,7 @@ def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
 
 
 @pytest.mark.parametrize("hosted", [False, True])
-def test_a_number_beyond_a_limit_of_the_server_becomes_the_nearest_that_works(
-    opened, shows, monkeypatch, hosted
-):
+def test_a_number_beyond_a_limit_becomes_the_nearest_that_works(opened, shows, monkeypatch, hosted):
     monkeypatch.setenv(limits.HOSTED, str(int(hosted)))
     d_model = 504 if hosted else 1020  # the largest that 12 heads can share
     app = opened(d_model=2000, h=12)
@@ -154,9 +152,8 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
         for name, value in (("d_model", 28), ("d_model", 32), ("h", 3), ("h", 5))
     ]
     assert app.text_area(key="text").value == "my own words"
-    assert "head_view" not in {
-        element.key for element in app.get("bidi_component")
-    }  # nothing is shown that does not belong to what was asked
+    shown = {element.key for element in app.get("bidi_component")}
+    assert "head_view" not in shown  # it does not belong to what was asked
 
     offers(app)[0].click().run()
     assert not app.error
@@ -169,9 +166,7 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
 @pytest.mark.parametrize(
     ("hosted", "most", "named"), [("0", "1,024", (1023, 1026)), ("1", "512", (510, 513))]
 )
-def test_a_value_beyond_the_largest_is_not_offered_and_the_largest_is_named(
-    opened, offers, monkeypatch, hosted, most, named
-):
+def test_a_value_beyond_the_largest_is_not_offered(opened, offers, monkeypatch, hosted, most, named):
     monkeypatch.setenv(limits.HOSTED, hosted)
     app = opened(h=3, d_model=int(most.replace(",", "")))
     [error] = app.error
@@ -339,7 +334,7 @@ def test_a_missing_head_leaves_the_link(opened, move, component):
 @pytest.mark.parametrize(
     ("weights", "said"), [("2", "older_weights"), ("4", "other_weights"), ("x", "other_weights")]
 )
-def test_a_link_to_a_head_of_other_weights_opens_a_head_with_an_answer(
+def test_a_link_to_other_weights_opens_a_head_with_an_answer(
     opened_on, component, english, monkeypatch, weights, said
 ):
     monkeypatch.setattr(checkpoints, "edition", lambda: 3)

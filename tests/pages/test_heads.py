@@ -53,9 +53,7 @@ def test_the_page_runs_alone_with_the_defaults(alone, shows):
         (mha.Check(None, reason="a reason"), "gray-badge[", "impossible", {"reason": "a reason"}),
     ],
 )
-def test_the_numbers_are_compared_with_torch_on_the_page(
-    opened, english, monkeypatch, check, colour, said, values
-):
+def test_the_numbers_are_compared_with_torch(opened, english, monkeypatch, check, colour, said, values):
     if check is not None:
         monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: check)
     [found] = [element.value for element in opened("numbers").markdown if "badge" in element.value]

@@ -76,9 +76,7 @@ def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
 
 
 @pytest.mark.slow
-def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows(
-    on, folder, english, heatmaps, drawn, click
-):
+def test_a_layer_without_softmax_shows_its_matrix_and_sums(on, folder, english, heatmaps, drawn, click):
     app = on("qwen3_next")
     app.get_by_key("place").set_value(3).run()
     app.number_input(key="mixer_head").set_value(4).run()

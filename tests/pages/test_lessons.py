@@ -83,9 +83,7 @@ def test_the_cards_are_those_of_all_lessons_and_open_them(opened_on, component, 
 
 
 @pytest.mark.parametrize(("content", "reason"), [("minutes = 5", "1 to 24 screens"), (None, "is missing")])
-def test_a_lesson_file_of_the_server_that_is_none_is_named(
-    content, reason, opened_on, component, monkeypatch, tmp_path
-):
+def test_a_wrong_file_of_the_server_is_named(content, reason, opened_on, component, monkeypatch, tmp_path):
     file = tmp_path / "mine.toml"
     if content is not None:
         file.write_text(content, encoding="utf-8")
@@ -250,9 +248,7 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
         ("text=A cat&source=model&model=no/such&token=cat", "no/such is not on this machine"),
     ],
 )
-def test_a_question_that_cannot_be_asked_is_named_and_the_others_go_on(
-    link, reason, opened_on, component, monkeypatch, act
-):
+def test_a_question_that_cannot_be_asked_is_named(link, reason, opened_on, component, monkeypatch, act):
     first = f'minutes = 5\n[[screens]]\nkind = "draw"\nscene = "{link}"\n'
     read = Lesson.read(first + FILE.partition('"\n')[2], "other")
     monkeypatch.setattr(library, "lessons", lambda: {"other": read})

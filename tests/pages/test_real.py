@@ -287,9 +287,7 @@ def test_a_missing_folder_is_refused_and_stays_typed(opened, typed):
 
 
 @pytest.mark.slow
-def test_the_beginning_of_a_text_beyond_the_limit_is_used_on_all_pages(
-    opened, opened_on, given, folder, heatmaps, eye
-):
+def test_the_beginning_of_a_text_beyond_the_limit_is_used(opened, opened_on, given, folder, heatmaps, eye):
     given("gpt2")
     link = {"source": "model", "model": folder("gpt2"), "text": "a bird " * 60, "ask_model": "true"}
     app = opened("why", **link, twin="a cat " * 60, layer=2, head=1, token=3)
@@ -401,9 +399,7 @@ def test_a_download_includes_the_head_for_answers(opened, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_others(
-    opened, folder, monkeypatch
-):
+def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_alone(opened, folder, monkeypatch):
     [pinned] = [model for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
     monkeypatch.setenv(limits.HOSTED, "1")
     monkeypatch.setenv(model_source.FOLDERS, folder("bert"))
@@ -477,9 +473,7 @@ def packaged(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("hosted", ["1", "0"])
-def test_a_first_visit_of_the_page_opens_the_packaged_model(
-    packaged, opened_on, navigation, monkeypatch, hosted
-):
+def test_a_first_visit_opens_the_packaged_model(packaged, opened_on, navigation, monkeypatch, hosted):
     monkeypatch.setenv(limits.HOSTED, hosted)
     app = opened_on("models/real.py")
     assert not [*app.error, *app.info]
@@ -502,9 +496,8 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
     packaged, opened, folder, tokens, said, english, place, monkeypatch
 ):
     heads = refusals.published_heads()[model_source.PACKAGED]
-    here = replace(
-        next(one for one in heads if one.role == "reference"), layer=2, head=3
-    )  # of the tiny model
+    here = next(one for one in heads if one.role == "reference")
+    here = replace(here, layer=2, head=3)  # a head of the tiny model
     known = {model_source.PACKAGED: [replace(here, role="next token", head=1), here]}
     monkeypatch.setattr(refusals, "published_heads", lambda: known)
     app = opened(text=UNKNOWN, twin="")
@@ -525,9 +518,7 @@ def test_a_sentence_with_an_unknown_word_is_read_by_the_model_of_the_package(
         assert ("read_with_package" in keys(app)) is offered, text
 
 
-def test_an_unknown_word_suggests_an_installation_but_not_to_strangers(
-    opened, opened_on, said, english, monkeypatch
-):
+def test_unknown_words_suggest_installing_but_not_to_strangers(opened, opened_on, said, english, monkeypatch):
     line = english("unknown.install", command=literal(files.INSTALL_PACKAGE))
     assert said(opened(text=UNKNOWN, twin=UNKNOWN)).count(line) == 1
     assert line not in said(opened(text="小猫吃了奶酪。", twin=""))
@@ -581,9 +572,7 @@ def test_steps_say_why_some_are_left_out(on_model, english):
         ("attend", 2e-2, "close", "exact_help"),  # more than rounding
     ],
 )
-def test_the_page_says_how_a_model_was_traced_and_what_it_left_out(
-    monkeypatch, english, route, difference, named, explained
-):
+def test_the_page_says_how_a_model_was_traced(monkeypatch, english, route, difference, named, explained):
     told = []
     monkeypatch.setattr(model_info.st, "badge", lambda label, help, **_: told.extend([label, help]))
     monkeypatch.setattr(model_info.st, "caption", told.append)
@@ -655,9 +644,9 @@ def test_a_failure_in_half_precision_offers_float32(on_model, monkeypatch, token
 
 def test_two_models_on_one_sentence_are_compared_word_by_word(opened_on, folder, given, heatmaps):
     given("bert", "gpt2")
-    link = {"source": "model", "model": folder("bert"), "against": f"model:{folder('gpt2')}"}
-    link |= {"layer": 1, "head": 1}
-    app = opened_on("see/compare.py", **link)
+    against = f"model:{folder('gpt2')}"
+    link = {"source": "model", "model": folder("bert"), "layer": 1, "head": 1}
+    app = opened_on("see/compare.py", against=against, **link)
     assert not app.error
     first, second = (trace_of_family(family, folder).layers[0] for family in ("bert", "gpt2"))
     compared = comparison.compare(first, second, heads=(0, 0))
@@ -665,7 +654,5 @@ def test_two_models_on_one_sentence_are_compared_word_by_word(opened_on, folder,
     np.testing.assert_allclose(drawn["first"]["values"], compared.first, atol=1e-6)
     np.testing.assert_allclose(np.nan_to_num(drawn["second"]["values"]), compared.second, atol=1e-6)
     assert list(drawn["first"]["rows"]) == list(compared.first.index)
-    app = opened_on(
-        "see/compare.py", against=f"model:{folder('gpt2')}", text=Scene.text
-    )  # beside a small model
+    app = opened_on("see/compare.py", against=against, text=Scene.text)  # beside a small model
     assert heatmaps(app, "compare-words")["second"]["values"].shape[0] >= 10

@@ -78,9 +78,7 @@ def test_a_code_is_typed_as_one_likes_and_opens_the_room(opened_on, component, d
     assert f"{desk.room().expires:%Y-%m-%d}" in data["what"]
 
 
-def test_who_joins_is_known_to_the_desk_and_comes_back_by_the_token(
-    opened_on, component, act, desk, invitation, seated
-):
+def test_who_joins_is_known_and_comes_back_by_the_token(opened_on, component, act, desk, invitation, seated):
     data = component(seated("  Ada   Lovelace "), "room")
     assert [(one.number, one.name) for one in desk.students()] == [(1, "Ada Lovelace")]
     assert data["you"] == "You are Ada Lovelace"
@@ -113,15 +111,10 @@ def test_a_wrong_code_is_refused_in_a_sentence(code, rooms, opened_on, component
     assert app.text_input(key="room_typed").value == ""
 
 
-def test_wrong_codes_are_few_a_minute_and_invitations_always_open(
-    rooms, opened_on, component, desk, invitation, monkeypatch
-):
-    for code in (
-        desk.code,
-        "AAAAAA",
-    ) * server_rooms.WRONG_CODES.most.visitor:  # wrong invitations do not count
-        assert "There is no room" in component(opened_on(PAGE, room=f"{code}-AAAAAAAA"), "room")["gone"]
+def test_wrong_codes_are_few_a_minute(rooms, opened_on, component, desk, invitation, monkeypatch):
     quota = server_rooms.WRONG_CODES
+    for code in (desk.code, "AAAAAA") * quota.most.visitor:  # wrong invitations do not count
+        assert "There is no room" in component(opened_on(PAGE, room=f"{code}-AAAAAAAA"), "room")["gone"]
     monkeypatch.setattr(quota, "seconds", 3_600)  # on a slow machine, too
     for _ in range(quota.most.address):
         opened_on(PAGE, room="AAAAAA")
@@ -298,9 +291,7 @@ def test_the_end_has_a_receipt_that_the_desk_can_check(component, act, desk, sea
     assert component(app, "lesson_end")["then"] is None
 
 
-def test_without_the_database_the_screen_stays_and_the_answer_waits(
-    opened_on, component, act, desk, gone, invitation, seated
-):
+def test_without_the_database_the_answer_waits(opened_on, component, act, desk, gone, invitation, seated):
     app = seated()
     gone()
     data = component(opened_on(PAGE, room=invitation), "room")  # a page that begins now

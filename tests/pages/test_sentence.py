@@ -360,9 +360,7 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, n
         ({"h": 7, "d_model": 56}, (8, 64), True),
     ],
 )
-def test_without_a_model_of_this_size_the_nearest_is_shown_with_three_offers(
-    opened, eye, draws, english, asked, nearest, buttons
-):
+def test_without_a_model_of_a_size_the_nearest_is_shown(opened, eye, draws, english, asked, nearest, buttons):
     app = opened(**asked)
     assert not app.error
     h, d_model = nearest

@@ -76,6 +76,9 @@ def test_latent_vectors_are_drawn_and_counted(on_model, folder, drawn, heatmaps,
         assert heatmaps(app, f"short-{name}")[name]["meaning"] == meaning
     sizes = {"kept": 33, "heads": 3, "d_k": 23, "d_v": 17, "all": 120}
     assert english("real.cache_latent_sum", parts="23 + 10", **sizes) in said(app)
+    numbers = english("real.cache_numbers")
+    [table] = [one.value for one in app.table if numbers in one.value]
+    assert table[numbers].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
     bars = [t for t in json.loads(app.get_by_key("sharing").proto.spec)["data"] if t.get("fill")]
     assert [bar["name"] for bar in bars] == [english("sharing.short"), english("sharing.position")]
 

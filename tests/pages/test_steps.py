@@ -48,9 +48,7 @@ def test_there_are_nine_steps_each_with_its_title(alone, open_steps, english, wh
     ],
     ids=["hidden", "defaults", "causal, alibi", "wide values", "shared keys, second layer", "one token"],
 )
-def test_every_step_shows_its_formula_and_its_matrices(
-    open_steps, heatmaps, component, english, link, layer, head
-):
+def test_every_step_shows_formula_and_matrices(open_steps, heatmaps, component, english, link, layer, head):
     app = open_steps(**link)
     settings = {name: value for name, value in link.items() if name not in ("head", "layer")}
     expected = steps(trace(**settings), layer=layer, head=head)
@@ -158,9 +156,7 @@ def test_notes_are_shown_only_where_they_hold(sentences, english, link, note, va
     assert sentence not in sentences(**({"mask": "causal"} if note == "mask.none" else {}))
 
 
-def test_the_steps_of_two_texts_explain_y_and_a_cell_chooses_tokens_of_both(
-    on_translation, main_text, heatmaps
-):
+def test_steps_of_two_texts_explain_y_and_a_cell_chooses_tokens_of_both(on_translation, main_text, heatmaps):
     app = on_translation("understand/steps.py")
     assert "K and V from Y" in main_text(app)
     assert [0, 0] in [matrix["start"] for matrix in heatmaps(app, "steps").values()]

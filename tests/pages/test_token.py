@@ -66,9 +66,7 @@ def ranked(weights) -> dict[str, str]:
     return {label: number(value) for label, value in order.items() if value}
 
 
-def test_the_first_visit_shows_the_pronoun_in_the_trained_model(
-    on_token, heatmaps, looks, english, strip, component
-):
+def test_the_first_visit_shows_the_pronoun(on_token, heatmaps, looks, english, strip, component):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
     assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=1)]
@@ -169,9 +167,7 @@ def test_a_fully_hidden_row_is_reported_and_not_drawn(on_random, heatmaps, engli
     assert english("one.hidden_note", count=2) in plain(app)
 
 
-def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(
-    on_random, english, drawn, heatmaps, looks
-):
+def test_a_long_text_shows_its_largest_weights_and_says_so(on_random, english, drawn, heatmaps, looks):
     words = " ".join(f"word{i}" for i in range(256))
     app, trace = on_random(text=words, token=200, h=8)
     row = row_of(trace, 199, layer=0).weights
@@ -272,9 +268,7 @@ def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on):
 
 
 @pytest.mark.parametrize("key_token", [None, 1, 11])
-def test_a_token_of_the_other_text_has_its_column(
-    on_translation, translation, key_token, main_text, choose, heatmaps
-):
+def test_the_other_text_has_columns(on_translation, translation, key_token, main_text, choose, heatmaps):
     app = on_translation("see/token.py", "exactly")
     if key_token is not None:
         choose(app, key_token=key_token - 1)

@@ -47,10 +47,8 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, d
     assert (header["layers"], header["heads"]) == (2, 4)
     assert (header["layer"], header["head"], header["token"]) == (1, 0, 8)
     assert header["on"] == [0]  # the chosen head alone
-    assert header["special"] == [
-        [[0], [0]],
-        [[0], [0]],
-    ]  # of each sentence, those that look and are looked at
+    looks_and_is_looked_at = [[0], [0]]
+    assert header["special"] == [looks_and_is_looked_at] * 2
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
     assert header["texts"] == head_view.texts("en")  # with their places to fill in
     panels = eye(opened(twin="The dog was tired.", token=9))[1]
@@ -101,9 +99,7 @@ def test_the_page_describes_the_training_and_its_scores(opened, english, link):
         ("number_input", "h", 8),
     ],
 )
-def test_the_controls_choose_the_model_and_each_layer_says_what_it_is_given(
-    opened, shows, eye, english, kind, key, value
-):
+def test_controls_choose_the_model_and_layers_say_their_input(opened, shows, eye, english, kind, key, value):
     app = opened("advanced")
     getattr(app, kind)(key=key).set_value(value).run()
     assert not app.error

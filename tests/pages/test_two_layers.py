@@ -57,9 +57,7 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
         np.testing.assert_array_equal(shown_by(app, key)["product"], product)
 
 
-def test_heads_can_be_chosen_and_the_best_pair_comes_back(
-    on_layers, shown_by, rows, choose, main_text, english
-):
+def test_heads_can_be_chosen_and_the_best_come_back(on_layers, shown_by, rows, choose, main_text, english):
     app = on_layers(architecture="standard")
     assert english("two_layers.intro", one=1, two=2) in main_text(app)
     assert english("two_layers.standard") in main_text(app)

@@ -127,9 +127,7 @@ def test_the_edits_of_a_file_are_said(open_file, eye, said, in_chinese):
     assert header["source"].endswith("、修改（关掉：第 1 层、头 2）")
 
 
-def test_why_something_is_missing_in_a_recorded_trace_is_said_in_the_language_of_the_page(
-    open_file, said, english, in_chinese
-):
+def test_why_something_is_missing_is_said_in_the_language_of_the_page(open_file, said, english, in_chinese):
     def attend(x):
         torch.nn.functional.scaled_dot_product_attention(x, x, x)
         return torch.softmax(torch.sigmoid(x @ x.mT), -1) @ x

@@ -366,9 +366,7 @@ def test_every_change_updates_all_pictures(on_page, pictured, heatmaps, change, 
         ({"edits": "concatenated", "source": "random", "h": 1}, 1, {"z", "result"}, "A₁, S₁ masked, head₁"),
     ],
 )
-def test_an_unchanged_matrix_is_named_and_not_drawn(
-    on_page, heatmaps, english, link, weights, drawn, unchanged
-):
+def test_an_unchanged_matrix_is_only_named(on_page, heatmaps, english, link, weights, drawn, unchanged):
     app = on_page(**link)
     assert len(heatmaps(app, "what-if-weights")) == weights
     pictures = {str(one.key).removeprefix("what-if-") for one in app.get("bidi_component")}

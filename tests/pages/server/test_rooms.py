@@ -27,9 +27,7 @@ def version_of():
     return lambda invitation: client.get(f"/rooms/{invitation}")
 
 
-def test_a_running_server_deletes_rooms_whose_time_is_over_and_logs_how_many_there_are(
-    rooms, monkeypatch, caplog
-):
+def test_rooms_whose_time_is_over_are_deleted_and_the_others_counted_in_the_log(rooms, monkeypatch, caplog):
     key = rooms.open(LESSON, days=1)
     rooms.join(key.code)
     kept = rooms.open(LESSON)
