@@ -35,14 +35,6 @@ SCREEN = {
     *("lesson", "number", "like", "code", "answered", "title", "place", "ask", "problem", "projector"),
     *("cards", "focus", "texts", "question", "hints", "more_hints", "room"),
 }
-# What elements of a screen may have before the answer.
-ATTRIBUTES = {
-    *("class", "style", "type", "role", "href", "target", "title", "tabindex", "disabled", "hidden", "dir"),
-    *("scope", "min", "max", "step", "rows", "maxlength", "enterkeyhint"),
-    *("data-row", "data-column", "data-head", "data-place", "data-locks"),
-    *("aria-label", "aria-checked", "aria-selected", "aria-pressed", "aria-hidden"),
-    *("aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-valuetext"),
-}
 BLOB = b"mha0"  # with which the numbers of a head view begin
 LEAST_WEIGHT = 0.05  # of a row: less is in any message by chance
 # The page with what components draw, as a source.
@@ -51,7 +43,6 @@ SOURCE = """() => {
         .flatMap((e) => (e.shadowRoot ? inside(e.shadowRoot) : []))];
     return inside(document.documentElement).join('');
 }"""
-NAMES = "root => [...new Set([...root.querySelectorAll('*')].flatMap((e) => e.getAttributeNames()))]"
 # Which of several elements the keyboard is at, or -1.
 WHICH = "all => all.indexOf(all[0].getRootNode().activeElement)"
 # Whether the keyboard is at an element, also at one that a component draws.
@@ -346,19 +337,15 @@ class Student:
     def leaks(self, item: Item, notice: str) -> list[str]:
         """What of the truth is on the page or has come to it, though nothing is locked yet."""
         source = self.page.evaluate(SOURCE)
-        names = self.page.locator(".st-key-lesson .lesson").evaluate(NAMES)
         bodies = [one.body() for one in self.fetched if not one.url.endswith(".css")]
-        return leaks(item, notice, source, names, [*self.heard, *bodies])
+        return leaks(item, notice, source, [*self.heard, *bodies])
 
 
-def leaks(
-    item: Item, notice: str, source: str, attributes: Sequence[str], sent: Sequence[bytes]
-) -> list[str]:
+def leaks(item: Item, notice: str, source: str, sent: Sequence[bytes]) -> list[str]:
     """What of the truth of an item is in the source of a page or in what its browser has been sent."""
     everything = b"\n".join([*sent, source.encode()])
     components = list(_components(sent))
-    found = [f"the attribute {one}" for one in attributes if one not in ATTRIBUTES]
-    found += [f"the field {one}" for one in _unknown_fields(components, item.question.kind)]
+    found = [f"the field {one}" for one in _unknown_fields(components, item.question.kind)]
     if BLOB in everything or any(component.bytes for component in components):
         found.append("a payload of numbers")
     piece = max(re.split(r"\*+", notice), key=len)  # between words that are emphasized
