@@ -172,19 +172,20 @@ def test_the_shipped_atlases_are_small():
     assert sum(file.stat().st_size for file in files) < 2e6
 
 
-def test_shipped_numbers_are_those_of_a_run(tmp_path):
+def test_shipped_numbers_and_texts_are_those_of_a_run(tmp_path):
     """The first sentences measured again give the values of the examples that are among them."""
     shipped = next(library.atlases())
     again = mha.atlas("small", count=40, out=tmp_path / "a", **shipped.manifest["settings"])
-    rows = again.sql("SELECT text, layer, head, entropy FROM heads").set_index(["text", "layer", "head"])
+    query = "SELECT text, layer, head, entropy, string FROM heads JOIN texts USING (text)"
+    rows = again.sql(query).set_index(["text", "layer", "head"])
     compared = 0
     for layer, n_heads in enumerate(shipped.manifest["heads"]):
         for head in range(n_heads):
             top = shipped.top("entropy", layer=layer, head=head, n=100)
             for _, one in top[top["text"] < 40].iterrows():
-                assert one["value"] == pytest.approx(
-                    rows.loc[(one["text"], layer, head), "entropy"], rel=1e-3
-                )
+                row = rows.loc[(one["text"], layer, head)]
+                assert one["value"] == pytest.approx(row["entropy"], rel=1e-3)
+                assert one["string"] == row["string"]
                 compared += 1
     assert compared
 
