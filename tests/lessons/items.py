@@ -158,10 +158,9 @@ def agrees(item: Item) -> bool:
             }[question.quantity]
             return math.isclose(float(key.answers[0]), number, rel_tol=2e-3, abs_tol=1e-3)
         case Flip():
-            flips = {
-                one for one, edit in _single_changes(item).items() if _word(item, edit) != item.answer[0][0]
-            }
-            return set(key.answers) == flips
+            singles = _single_changes(item)
+            flips = {one for one, edit in singles.items() if _word(item, edit) != item.answer[0][0]}
+            return set(key.answers) == flips and key.margin == 1 - len(flips) / len(singles)
         case Find():
             return key.answers == () and _is_found(item)
         case _:
