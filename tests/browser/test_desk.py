@@ -11,7 +11,6 @@ pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
 from mha_core.room.rooms import Rooms, Unknown
 
-SECONDS = 10_000  # milliseconds in which a desk has drawn what is new, on a busy machine
 TIRED = "text=The animal didn't cross the street because it was too tired.&twin=&layer=2&head=1&token=it"
 FILE = f"""
 minutes = 5
@@ -57,36 +56,35 @@ def test_a_teacher_opens_a_room_from_a_card_reveals_votes_again_and_deletes_it(s
     ada.keep(1, 1, "3", language="en")
     other.keep(1, 1, "7", language="en")
     other.ask_for_help(True)
-    expect(sign(page, "Ada", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    expect(sign(page, "Ada", 1)).to_have_accessible_name("right · is here now")
     expect(sign(page, "Student 2", 1)).to_have_accessible_name("another answer · is here now")
     expect(page.locator(".students")).to_have_text("2 students have joined")
     expect(page.locator(".answered")).to_have_text("2 of 2 have answered")
     expect(page.locator(".class tbody tr").first).to_contain_text("needs you")  # first in line
     counts = page.locator(".spread .word output")
-    expect(counts.nth(2)).to_have_text("1")
-    expect(counts.nth(6)).to_have_text("1")
+    expect(counts).to_have_text(["0", "0", "1", "0", "0", "0", "1", *["0"] * 6])
     expect(page.locator(".true")).to_have_count(0)
 
     press(page, "Vote again")
     expect(page.locator(".spread .vote")).to_have_count(2)
     other.keep(1, 2, "3", language="en")
-    expect(sign(page, "Student 2", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    expect(sign(page, "Student 2", 1)).to_have_accessible_name("right · is here now")
     press(page, "Reveal")
     expect(page.locator(".true")).to_have_text(["animal1", "animal1"])
     assert school.rooms.room(code).revealed == {1}
     press(page, "All on this screen")
     press(page, "Next screen")
     expect(page.locator(".desk .place")).to_have_text("2 of 7")
-    expect(page.locator(".spread")).to_contain_text("No answers yet.")
-    assert school.rooms.room(code).pace.screen == 2
     press(page, "Pause")
     expect(page.get_by_role("button", name="Pause", exact=True)).to_have_attribute("aria-pressed", "true")
-    assert school.rooms.room(code).pace.paused
+    assert school.rooms.room(code).pace == (2, True)
     page.get_by_role("button", name="needs you").click()
     expect(page.get_by_role("button", name="needs you")).to_have_count(0)
 
     page.get_by_text("Afterwards: results, receipts, deletion").click()
-    page.get_by_text("Delete the room", exact=True).click()
+    sure = page.get_by_role("checkbox", name="Delete the room")
+    sure.press("Space")  # a click would miss what still moves as the fold opens
+    expect(sure).to_be_checked()
     press(page, "Delete it now")
     expect(page.get_by_text(f"Room {code} is deleted")).to_be_visible()
     with pytest.raises(Unknown):
@@ -165,13 +163,13 @@ def test_what_is_typed_scrolled_or_reached_by_the_keyboard_stays_while_answers_c
     table = page.locator(".table .scrolls")
     table.evaluate("box => { box.scrollTop = 300; }")
     of_class[39].keep(1, 1, "3", language="en")
-    expect(sign(page, "Student 40", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    expect(sign(page, "Student 40", 1)).to_have_accessible_name("right · is here now")
     assert table.evaluate("box => box.scrollTop") == 300
     expect(receipt).to_have_value("K7QM")
     expect(receipt).to_be_focused()
     table.focus()
     of_class[38].keep(1, 1, "3", language="en")
-    expect(sign(page, "Student 39", 1)).to_have_accessible_name("right · is here now", timeout=SECONDS)
+    expect(sign(page, "Student 39", 1)).to_have_accessible_name("right · is here now")
     page.keyboard.press("End")
     expect(table).to_be_focused()
 
