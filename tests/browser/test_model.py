@@ -39,14 +39,6 @@ def test_a_folder_can_be_typed(visit, app, folder, settled):
     assert "model=" in page.url
 
 
-def test_the_kind_of_attention_is_in_the_link(model, settled):
-    page = model("t5", target="The street.")
-    page.get_by_role("radio", name="decoder").or_(page.get_by_role("button", name="decoder")).click()
-    settled(page)
-    assert "kind=decoder" in page.url
-    expect(page.locator(".view .panel .token.query").last).to_contain_text(".")
-
-
 def test_the_page_about_a_model_fits_a_phone(model):
     page = model("llama", "model", width=390)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

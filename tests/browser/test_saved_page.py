@@ -37,14 +37,6 @@ def weights(frame) -> np.ndarray:
     return np.array(frame.locator(".view").evaluate(code))
 
 
-def test_a_page_from_a_disk_has_the_weights_of_the_trace(alone, trace, tmp_path, eye):
-    trace.view(token=1).save(tmp_path / "view.html")
-    page = alone(tmp_path / "view.html")
-    np.testing.assert_allclose(weights(page), trace.layers[0].weights()[:, 1], atol=2e-5)
-    labels = list(trace.tokens.labels)
-    assert eye(page).panel().locator(".query bdi").all_inner_texts() == labels
-
-
 def test_a_page_names_sentence_model_and_layer(alone, tmp_path):
     trace = mha.trace(TEXT, h=2, d_model=8, layers=2)
     source = "random, h=2, d_model=8, seed=0, mask=full, position=sinusoidal"
@@ -53,10 +45,6 @@ def test_a_page_names_sentence_model_and_layer(alone, tmp_path):
     assert page.locator(".caption").inner_text() == f"{TEXT} · {source} · layer 1 of 2"
     page.locator(".segments button", has_text="2").click()
     assert page.locator(".caption").inner_text().endswith("· layer 2 of 2")
-    trace.view(beside=trace, titles=("left", "right")).save(tmp_path / "view.html")
-    page = alone(tmp_path / "view.html")
-    assert page.locator(".caption").inner_text() == f"{source} · layer 2 of 2"
-    assert page.locator(".view .title").all_inner_texts() == ["left", "right"]
 
 
 def test_a_notebook_shows_the_page_in_a_frame(tab, trace):
