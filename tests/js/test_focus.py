@@ -136,14 +136,8 @@ def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, s
     assert (lines, weights, rows) == ([], [0] * 7, [])
 
 
-def test_the_sentence_names_the_words_that_a_token_looks_at(on_layer, weights):
-    row = weights[1, 3]
-    assert spoken(on_layer, [1], pinned("query", 3)) == f"was looks at {named(row)} (head 2)."
 
 
-def test_the_sentence_names_who_looks_at_a_token(on_layer, weights):
-    column = weights[0][:, 2]
-    assert spoken(on_layer, [0], pinned("key", 2)) == f"animal is looked at by {named(column)} (head 1)."
 
 
 def test_for_a_few_heads_the_sentence_names_the_largest_weight_of_each(on_layer, weights):

@@ -92,13 +92,6 @@ def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel):
     assert sorted({q for q, _ in column}) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_table_has_every_pair_of_both_texts_with_their_names(on_panel, weights):
-    rows = on_panel("return table(panel, layer, [1], null);")
-    assert len(rows) == 77
-    for layer, head, query, query_token, key, key_token, weight in rows:
-        assert (layer, head, query_token, key_token) == (2, 2, QUERIES[query - 1], KEYS[key - 1])
-        assert weight == pytest.approx(weights[1, query - 1, key - 1], abs=2e-5)
-    assert len(on_panel('return table(panel, layer, [1], { side: "key", tokens: [10] });')) == 7
 
 
 def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
