@@ -77,7 +77,7 @@ def test_each_number_on_the_path_of_a_cell_is_that_of_attend(javascript, make_la
             np.testing.assert_allclose(path["outputs"][-1], outputs[head, row], atol=1e-5)
             assert path["patchedOutput"] or np.allclose(outputs[head, row], parts.sum(0), atol=1e-5)
 
-            # Of a long row the largest have lines of their own, and the cell itself; the others are added up.
+            # In a long row the largest and the cell itself have lines of their own; the others are added up.
             others = [line for line in cut["lines"] if line["kind"] == "others"]
             assert [len(line["keys"]) for line in others] == [LENGTH - SHOWN + 1]
             assert cut["lines"][cut["chosen"]]["keys"] == [column]

@@ -104,7 +104,7 @@ def test_only_visible_queries_have_lines(on_layer):
     assert [line["query"] for line in on_layer(code)] == [2, 3]
 
 
-# What is said
+# Sentences
 
 
 def spoken(on_layer, heads, focus, hidden=()):
@@ -134,10 +134,6 @@ def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, s
     said, lines, weights, rows = on_layer(code, focus=focus, labels=LABELS, texts=TEXTS)
     assert said == "This sentence has no “street + wide”."
     assert (lines, weights, rows) == ([], [0] * 7, [])
-
-
-
-
 
 
 def test_for_a_few_heads_the_sentence_names_the_largest_weight_of_each(on_layer, weights):

@@ -92,8 +92,6 @@ def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel):
     assert sorted({q for q, _ in column}) == [1, 2, 3, 4, 5, 6]
 
 
-
-
 def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
     weights = torch.softmax(normal(1, 7, 1601), -1).numpy()
     code = """
@@ -110,7 +108,7 @@ def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
     np.testing.assert_allclose(values, expected, atol=5e-5)
 
 
-# What special tokens take is shared out
+# The weight on special tokens is shared out
 
 
 def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
