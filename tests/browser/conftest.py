@@ -1,6 +1,8 @@
 """Fixtures of the browser tests: a real Chromium and a real server. Without a browser only CI fails."""
 
+import base64
 import contextlib
+import io
 import json
 import os
 import re
@@ -17,10 +19,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
-from urllib.parse import urlencode, urljoin
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Error, expect, sync_playwright
 
 import mha_core as mha
@@ -65,17 +68,7 @@ WATCH = """(() => {
     new MutationObserver(() => { seen.changed = performance.now(); })
         .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 })()"""
-# How much has moved by itself since the page began (https://web.dev/articles/cls).
-SHIFT = """() => new Promise((resolve) => {
-    const observer = new PerformanceObserver((list) => {
-        const moved = list.getEntries().filter((shift) => !shift.hadRecentInput);
-        resolve(moved.reduce((sum, { value }) => sum + value, 0));
-    });
-    observer.observe({ type: 'layout-shift', buffered: true });
-    requestAnimationFrame(() => setTimeout(() => resolve(0)));  // where nothing has moved it is not called
-})"""
-MAX_SHIFT = 0.1  # up to which Chromium calls a page good
-# What changes in one frame is on the screen in the next.
+# A change in one frame is on the screen in the next.
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 MAX_FRAMES = 1000
 # A click or a key asks the server at once or a moment later; where nothing has been asked since the page
@@ -167,7 +160,7 @@ def tabs(browser):
     def lend(*, viewport: dict, color_scheme: str, **settings):
         key = str(settings)
         if key not in profiles:
-            profiles[key] = browser.new_context(locale="en-US", **settings)
+            profiles[key] = browser.new_context(**{"locale": "en-US"} | settings)
             profiles[key].add_init_script(WATCH)
             profiles[key].set_default_timeout(PATIENCE)
         page = free[key].pop() if free.get(key) else profiles[key].new_page()
@@ -243,12 +236,6 @@ def strict(strict_browser):
     yield page
     page.close()
     strict_browser.clear_cookies()
-
-
-@pytest.fixture(scope="session")
-def jumps() -> Callable[..., bool]:
-    """Whether the layout has shifted by more than Chromium's limit for a good page since the page began."""
-    return lambda page: page.evaluate(SHIFT) >= MAX_SHIFT
 
 
 @pytest.fixture(scope="session")
@@ -391,31 +378,63 @@ def matrix_of():
 
     def read(page, name: str) -> np.ndarray:
         page.locator(".heatmaps canvas").first.wait_for()
-        rows, columns, values = page.locator(".heatmaps").evaluate(
-            """(root, name) => {
-                const { rows, columns, values } = root.heatmaps.gallery.pictures[name].map.numbers;
-                return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
-            }""",
-            name,
-        )
-        return np.float32([np.nan if value is None else value for value in values]).reshape(rows, columns)
+        return numbers_of(page.locator(".heatmaps"), name)
 
     return read
 
 
-def over_cell(canvas, row: int, column: int) -> None:
-    """Hover over a cell of a matrix, whose labels are above and to the left of its cells."""
-    at = canvas.evaluate(
+def numbers_of(root, name: str) -> np.ndarray:
+    """The numbers of a picture in a head view, or in the pictures of a page."""
+    rows, columns, values = root.evaluate(
+        """(root, name) => {
+            const { gallery } = root.heatmaps ?? root.view.matrices;
+            const { rows, columns, values } = gallery.pictures[name].map.numbers;
+            return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
+        }""",
+        name,
+    )
+    return np.float32([np.nan if value is None else value for value in values]).reshape(rows, columns)
+
+
+def cell_box(canvas, row: int, column: int) -> list[float]:
+    """Where a cell of a matrix is on its canvas, behind the labels above and to the left: left, top, size."""
+    return canvas.evaluate(
         """(canvas, [row, column]) => {
             const root = canvas.closest('.view, .heatmaps');
             const { enlarged, pictures } = (root.heatmaps ?? root.view.matrices).gallery;
             const all = [enlarged, ...Object.values(pictures).map(({ map }) => map)];
-            const { left, above, viewport } = all.find((one) => one.canvas === canvas);
-            return [left + (column + 0.5) * viewport.cell, above + (row + 0.5) * viewport.high];
+            const { left, above, viewport: { cell, high } } = all.find((one) => one.canvas === canvas);
+            return [left + column * cell, above + row * high, cell, high];
         }""",
         [row, column],
     )
-    canvas.hover(position={"x": at[0], "y": at[1]})
+
+
+def over_cell(canvas, row: int, column: int) -> None:
+    """Hover over a cell of a matrix."""
+    left, top, wide, high = cell_box(canvas, row, column)
+    canvas.hover(position={"x": left + wide / 2, "y": top + high / 2})
+
+
+def click_cell(canvas, row: int, column: int) -> None:
+    """Click on a cell of a matrix."""
+    over_cell(canvas, row, column)
+    canvas.page.mouse.down()
+    canvas.page.mouse.up()
+
+
+def link_of(page) -> dict[str, str]:
+    """The values of the link of a page, without the edition of the trained weights."""
+    values = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
+    return {name: last for name, [*_, last] in values.items() if name != "weights"}
+
+
+def pixels(picture) -> np.ndarray:
+    """Red, green, blue and opacity of a file, of the picture in an address, or of a canvas."""
+    if not isinstance(picture, bytes):
+        address = picture if isinstance(picture, str) else picture.evaluate("canvas => canvas.toDataURL()")
+        picture = base64.b64decode(address.partition(",")[2])
+    return np.array(Image.open(io.BytesIO(picture)).convert("RGBA")).astype(int)
 
 
 @pytest.fixture(scope="session")
@@ -490,14 +509,7 @@ class Eye:
 
     def matrix(self, name: str) -> np.ndarray:
         """The numbers of one of the six matrices that are drawn: q, k, v, scores, weights, output."""
-        rows, columns, values = self.view.evaluate(
-            """(v, name) => {
-                const { rows, columns, values } = v.view.matrices.gallery.pictures[name].map.numbers;
-                return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
-            }""",
-            name,
-        )
-        return np.float32([np.nan if value is None else value for value in values]).reshape(rows, columns)
+        return numbers_of(self.view, name)
 
     def boxes(self, side: str = "token", number: int = 0) -> list[dict]:
         """Where the tokens of a drawing are, all at one time, when it is no longer drawn anew."""
@@ -560,26 +572,15 @@ class Eye:
             [number, line, at],
         )
 
-    def theme(self, name: str) -> str:
-        return self.view.evaluate("(v, name) => getComputedStyle(v).getPropertyValue(name).trim()", name)
-
-    def colours(self, of: str = "categorical") -> list[str]:
-        return re.split(r",\s*", self.theme(f"--st-chart-{of}-colors"))
+    def colours(self, kind: str = "categorical") -> list[str]:
+        read = "(v, name) => getComputedStyle(v).getPropertyValue(name).trim()"
+        return re.split(r",\s*", self.view.evaluate(read, f"--st-chart-{kind}-colors"))
 
     def inked(self, colour: str, number: int = 0) -> bool:
         """Is anything on the canvas of a drawing in that colour (#rrggbb), as far as one can see?"""
-        canvas = self.stage(number).locator("canvas")
-        return canvas.evaluate(
-            """(canvas, wanted) => {
-                const { width, height } = canvas;
-                const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
-                const same = (i) => wanted.every((c, k) => Math.abs(c - data[i + k]) <= 3);
-                const near = (i) => data[i + 3] > 128 && same(i);
-                for (let i = 0; i < data.length; i += 4) if (near(i)) return true;
-                return false;
-            }""",
-            [int(colour[i : i + 2], 16) for i in (1, 3, 5)],
-        )
+        drawn = pixels(self.stage(number).locator("canvas"))
+        same = np.abs(drawn[..., :3] - [int(colour[i : i + 2], 16) for i in (1, 3, 5)]) <= 3
+        return bool((same.all(-1) & (drawn[..., 3] > 128)).any())
 
 
 def program() -> str | None:

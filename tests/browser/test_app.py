@@ -1,15 +1,16 @@
-"""The app in a real browser: sentences, links, Back, themes and downloads."""
+"""The app in a real browser: sentences, links, Back and downloads."""
 
 import csv
 import io
 import re
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 from playwright.sync_api import TimeoutError, expect
 
 import mha_core as mha
 from mha_core.scene.scene import Scene
+from tests.browser.conftest import link_of
 
 NASTY = "<s> <br> $x$ *a* [x](y) **b** `c` :red[d] :smile: &lt; the the"
 
@@ -19,20 +20,9 @@ def random(address: str, **link: object) -> str:
     return f"{address}?{urlencode({'source': 'random', 'layer': 1, 'head': 1} | link)}"
 
 
-def query(page) -> dict:
-    """The values of the link, except the edition of the trained weights."""
-    said = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
-    return {key: values[0] for key, values in said.items() if key != "weights"}
-
-
 def type_sentence(page, text: str) -> None:
     page.get_by_role("textbox", name="Sentence", exact=True).fill(text)
     page.keyboard.press("Control+Enter")
-
-
-def set_number(page, name: str, value: int) -> None:
-    page.get_by_role("spinbutton", name=name, exact=True).fill(str(value))
-    page.keyboard.press("Enter")
 
 
 def test_a_typed_sentence_is_shown_at_once_and_is_in_the_link(visit, app, settled, eye):
@@ -47,7 +37,7 @@ def test_a_typed_sentence_is_shown_at_once_and_is_in_the_link(visit, app, settle
     expect(page.get_by_text("Dotted underline: a word outside")).to_have_count(1)
     # No leftover to compare with; of a sentence without "it" and a verb the adjective is looked at, by a head
     # that has an answer there: head 4 looks at the word before.
-    assert query(page) == {
+    assert link_of(page) == {
         "text": "Is Liechtenstein cold?",
         "twin": "",
         "head": "4",
@@ -59,13 +49,15 @@ def test_a_typed_sentence_is_shown_at_once_and_is_in_the_link(visit, app, settle
 def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled, eye):
     page = visit(app)
     view = eye(page)
-    set_number(page, "Heads, h", 8)
+    number = page.get_by_role("spinbutton", name="Heads, h", exact=True)
+    number.fill("8")
+    page.keyboard.press("Enter")
     settled(page)
     view.pictures().nth(4).click()
     page.get_by_role("link", name="Steps", exact=True).click()
     settled(page)
     assert urlsplit(page.url).path == "/steps"
-    assert query(page) == {"h": "8", "head": "5", "heads": "5"}
+    assert link_of(page) == {"h": "8", "head": "5", "heads": "5"}
     page.go_back()
     settled(page)
     assert urlsplit(page.url).path == "/"
@@ -77,7 +69,7 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled,
     page.go_back()
     settled(page)
     assert view.pictures().count() == 4
-    assert page.get_by_role("spinbutton", name="Heads, h", exact=True).input_value() == "4"
+    assert number.input_value() == "4"
     page.go_forward()
     settled(page)
     assert view.pictures().count() == 8
@@ -93,17 +85,17 @@ def test_back_undoes_all_changes_of_one_action(visit, app, settled, eye):
     page.get_by_role("combobox", name="Weights").click()
     page.get_by_role("option", name="random", exact=True).click()
     settled(page)
-    assert query(page) == {"source": "random"}
+    assert link_of(page) == {"source": "random"}
     page.go_back()
     settled(page)
-    assert query(page) == {}
+    assert link_of(page) == {}
     assert eye(page).chosen_word() == "it"
     type_sentence(page, "How are you?")
     settled(page)
-    assert query(page) == {"text": "How are you?", "twin": "", "head": "2", "token": "are"}
+    assert link_of(page) == {"text": "How are you?", "twin": "", "head": "2", "token": "are"}
     page.go_back()
     settled(page)
-    assert query(page) == {}
+    assert link_of(page) == {}
     assert scene() == [Scene().text, Scene().twin]
     page.go_forward()
     settled(page)
@@ -116,17 +108,17 @@ def test_enter_applies_a_sentence_but_not_during_composition(visit, app, settled
     box.fill("My dog chased the postman because he was scared.")
     box.press("Shift+Enter")
     assert box.input_value().endswith("\n")
-    assert query(page) == {}
+    assert link_of(page) == {}
     box.evaluate(
         """box => box.dispatchEvent(new KeyboardEvent('keydown',
             { key: 'Enter', code: 'Enter', isComposing: true, bubbles: true, cancelable: true }))"""
     )
     settled(page)
-    assert query(page) == {}
+    assert link_of(page) == {}
     box.press("Backspace")
     box.press("Enter")
     settled(page)
-    assert query(page)["text"] == "My dog chased the postman because he was scared."
+    assert link_of(page)["text"] == "My dog chased the postman because he was scared."
     view = eye(page)
     assert view.chosen_word() == "he"
     assert view.answered().startswith("What does he stand for? ")
@@ -134,56 +126,15 @@ def test_enter_applies_a_sentence_but_not_during_composition(visit, app, settled
     assert "Who does it? dog" in view.answered()
 
 
-def test_tokens_that_look_like_markup_appear_as_typed(visit, app, eye, settled):
-    page = visit(random(app, text=NASTY, twin=NASTY, token=1))
-    view = eye(page)
-    labels = list(mha.words(NASTY).labels)
-    assert view.words() == view.words(1) == labels
-    for side in ("query", "key"):  # those in sight
-        shown = page.locator(f".view .stage .{side}").evaluate_all(
-            "all => all.map((e) => [e.dataset.at, e.firstChild.textContent])"
-        )
-        assert len(shown) > 20
-        assert {text == labels[int(at)] for at, text in shown} == {True}, side
-    for number in (0, 1):
-        assert view.said(number).startswith(f"{labels[0]} looks at ")
-    view.view.locator(".six button").nth(4).click()
-    for path in ("", "token", "steps"):
-        if path:
-            page.get_by_role("link", name=path.title(), exact=True).click()
-            settled(page)
-        for markup in ("em", "code", "a[href='y']", ".katex-error", "img[src='x']"):
-            assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
-
-
-def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
+def test_tokens_that_look_like_markup_appear_in_sentences_as_typed(visit, app):
     page = visit(random(f"{app}/token", text="<www.a.com> -- __a__ <a@b.co>", token=1))
     said = page.get_by_text(re.compile("In head 1")).first.text_content().replace("\u2060", "")
     assert said.startswith("In head 1, <www.a.com> looks at ")
     assert {"<www.a.com>", "--", "__a__", "<a@b.co>"} <= set(re.split("[ ,]", said))
     assert page.locator("[data-testid=stMain] p a").count() == 0
-
-
-def test_both_themes_colour_figures_and_pictures_alike(visit, app, settled, eye):
-    page = visit(app)
-    view = eye(page)
-    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
-    for theme, paper in (("light", "rgb(251, 250, 246)"), ("dark", "rgb(21, 23, 28)")):
-        page.emulate_media(color_scheme=theme)
-        settled(page)
-        assert page.evaluate(background) == paper
-        sequential = view.colours("sequential")
-        pixels = view.view.evaluate(
-            """v => v.view.grid.pictures.flatMap(({ map: { picture } }) =>
-                [...picture.getContext('2d').getImageData(0, 0, picture.width, picture.height).data])"""
-        )
-        seen = np.array(pixels).reshape(-1, 4)[:, :3]
-        assert (seen == to_rgb(sequential[-1])).all(axis=1).any()  # the largest weight of all heads
-        assert np.abs(seen - to_rgb(sequential[0])).sum(axis=1).min() < 20  # and one close to zero
-
-
-def to_rgb(colour: str) -> list[int]:
-    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    page = visit(random(f"{app}/token", text=NASTY, token=1))
+    for markup in ("em", "code", "a[href='y']", ".katex-error", "img[src='x']"):
+        assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
 
 
 def downloaded(page, button):
@@ -215,11 +166,3 @@ def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, se
     )
     assert {row["query"][0] for row in rows} == {"'", "1", "x", "h"}  # no cell starts a formula
     assert file.suggested_filename == "headscope-weights-layer-1-1-1-x-hello.csv"
-
-
-def test_the_words_of_a_sentence_follow_the_direction_of_their_script(visit, app):
-    words = visit(random(app, text="القط نام هنا")).locator(".strip .token")
-    words.first.wait_for()
-    places = [word.bounding_box()["x"] for word in words.all()]
-    assert len(set(places)) == 3
-    assert places == sorted(places, reverse=True)

@@ -1,12 +1,13 @@
 """The page Atlas in a browser: from a head on the map to its passport, a text of it, and back from Heads."""
 
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core import resources
 from mha_core.atlases import library
+from tests.browser.conftest import link_of
 
 TEXT = "The dog chased the cat because it was angry."
 # Where a head of the layer with that name is drawn, in pixels of the window.
@@ -16,10 +17,6 @@ PLACE = """([layer, head]) => {
     const { x, y } = figure.calcdata.find(([{ trace }]) => trace.name === layer)[head];
     return [left + size.l + xaxis.c2p(x), top + size.t + yaxis.c2p(y)];
 }"""
-
-
-def fields(page) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
 
 
 def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_back(visit, app, eye, settled):
@@ -38,16 +35,16 @@ def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_b
     example = atlas.top("previous token", layer=1, head=3, n=1, decile=3).iloc[0]
     expect(page.locator(".st-key-shown_atlas_text")).to_contain_text(example["string"][:-1])
     settled(page)
-    was = fields(page)
+    was = link_of(page)
     assert (was["text"], was["head"], was["atlas_decile"]) == (TEXT, "4", "3")
     page.get_by_role("link", name="Heads", exact=True).last.click()
     eye(page)
     settled(page)
-    now = fields(page)
+    now = link_of(page)
     tokens = mha.trace(example["string"], source="mini").tokens
     assert (now["text"], now["head"]) == (example["string"], "4")
     assert tokens.index(now["token"]) == example["query"]
     page.go_back()
     expect(claim).to_contain_text("96% of the weight")
     settled(page)
-    assert fields(page) == was
+    assert link_of(page) == was

@@ -8,7 +8,7 @@ from tests.browser.conftest import TWO_FRAMES
 
 CASES = {case.name: case for case in cases()}
 SECTIONS = {case.name: page.section for case in CASES.values() if (page := case.scene.page).section}
-# Of cases whose page is not scrolled, what their card is about.
+# The subject of the card of each case whose page is not scrolled.
 SHOWN = {
     "base": ".tensors figure:has-text('8 × 10 × 64') >> nth=0",
     "widths": ".tensors figure:has-text('800 × 512')",

@@ -1,12 +1,12 @@
 """The path of one cell on Steps: lit by keys, forwards and backwards, with the numbers of the trace."""
 
 import re
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from playwright.sync_api import expect
 
 import mha_core as mha
-from tests.browser.conftest import over_cell
+from tests.browser.conftest import click_cell, link_of
 
 SETTINGS = {"h": 4, "n_kv_heads": 2, "d_model": 24, "mask": "causal"}
 TEXT = "The old cat saw the new cat"
@@ -39,7 +39,7 @@ def test_the_path_of_a_cell_is_lit_by_keys_and_goes_back_as_it_came(visit, app, 
     def numbers() -> list[str]:
         return [text for text in drawing.locator(".number, .result").all_text_contents() if text]
 
-    # Of the step "Raw scores" the path is lit up to the score; what lies ahead has no numbers.
+    # On the step "Raw scores" the path is lit up to the score; what lies ahead has no numbers.
     score = layer.scores(HEAD)[QUERY, KEY]
     scaled, weight = score / 6**0.5, layer.weights(HEAD)[QUERY, KEY]
     at("products", f"q · k = {written(score)}: 6 products added up.")
@@ -87,21 +87,19 @@ def test_the_path_of_a_cell_is_lit_by_keys_and_goes_back_as_it_came(visit, app, 
     assert numbers()[-1] == "−∞"
     path.get_by_role("radio", name=words[HIDDEN], exact=True).focus()
     page.keyboard.press("ArrowUp")
-    assert key_in_link(page) == words[HIDDEN - 1]
+    assert link_of(page)["key_token"] == words[HIDDEN - 1]
     assert len(sent) == before
 
     # A step of the page lights it up to there, and a click on a cell of its matrices is another path.
     page.get_by_role("button", name="Next step").click()
-    over_cell(page.locator(".heatmaps figure canvas").nth(1), 5, 0)
-    page.mouse.down()
-    page.mouse.up()
+    click_cell(page.locator(".heatmaps figure canvas").nth(1), 5, 0)
     settled(page)
     at(
         "scale",
         f"Divided by √6: {written(layer.scores(HEAD)[5, 0])} / 2.449 = "
         f"{written(layer.scores(HEAD)[5, 0] / 6**0.5)}.",
     )
-    assert key_in_link(page) == "The"
+    assert link_of(page)["key_token"] == "The"
     expect(page.locator(".heatmaps .cell-path:visible")).to_have_count(0)
     for _ in range(5):
         page.get_by_role("button", name="Next step").click()
@@ -111,7 +109,3 @@ def test_the_path_of_a_cell_is_lit_by_keys_and_goes_back_as_it_came(visit, app, 
 def written(value: float) -> str:
     """Four digits, as a browser writes them."""
     return f"{value:#.4g}".replace("-", "−")
-
-
-def key_in_link(page) -> str:
-    return parse_qs(urlsplit(page.url).query)["key_token"][0]

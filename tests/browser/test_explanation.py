@@ -7,12 +7,12 @@ from playwright.sync_api import expect
 
 from mha_core.scene.scene import Scene
 from mha_core.sources import mini
-from tests.browser.conftest import over_cell
+from tests.browser.conftest import click_cell, over_cell
 
 SCENE = Scene()
 
 EDIT = "cut%2Clayer%3D2%2Cfrom%3D9%2Cto%3D3"
-# Of each page a component, and a picture of it with the first stages of the path of its number at (2, 1).
+# A component of each page, one of its pictures, and the first stages of the path of its number at (2, 1).
 PAGES = {
     "token": ("one-products", 2, ["Vectors", "Products", "Scale", "Exponentials", "Weights"]),
     "steps?operation=mix": ("steps", 1, ["Vectors", "Products"]),
@@ -55,9 +55,7 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     panel = view.view.locator(".cell-path")
     view.button("layer 1").click()
     view.pictures().nth(2).click()
-    over_cell(view.view.locator(".six figure canvas").nth(4), 2, 1)
-    page.mouse.down()
-    page.mouse.up()
+    click_cell(view.view.locator(".six figure canvas").nth(4), 2, 1)
     assert explained_number(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
 
     # What if it were hidden: the same layer, head and token, beside what was changed before; and back.
@@ -77,9 +75,7 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     page.wait_for_url("**/steps?**operation=output**")
     settled(page)
     pictures = page.locator(".st-key-steps .heatmaps")
-    over_cell(pictures.locator("figure canvas").nth(2), 3, 5)
-    page.mouse.down()
-    page.mouse.up()
+    click_cell(pictures.locator("figure canvas").nth(2), 3, 5)
     panel = pictures.locator(".cell-path")
     assert explained_number(panel) == pytest.approx(trace.layers[0].result()[3, 5], rel=2e-3)
     expect(panel.locator(".sentence")).to_contain_text("4 products and a bias added up")

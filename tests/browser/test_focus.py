@@ -1,18 +1,15 @@
 """The focus on pages that compute on the server: a choice reruns only that part of the page."""
 
 import re
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from tests.browser.conftest import link_of
+
 PAGES = ("token", "steps?operation=softmax", "steps?steps_view=layers&architecture=standard", "embeddings")
-
-
-def value_in_link(link: str, name: str) -> str:
-    return parse_qs(urlsplit(link).query).get(name, [""])[0]
 
 
 def kinds(heard: list) -> set[str]:
@@ -34,7 +31,7 @@ def test_a_choice_runs_a_part_of_the_page(visit, app, settled, address):
     words.filter(has_text="animal").click()
     settled(page)
     expect(chosen).to_have_text("animal")
-    assert value_in_link(page.url, "token") == "animal"
+    assert link_of(page)["token"] == "animal"
     assert "navigation" not in kinds(heard[before:])  # the frame did not run
 
 
@@ -48,7 +45,7 @@ def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled
     settled(page)
     page.go_back()
     settled(page)
-    assert value_in_link(page.url, "token") == "animal"
+    assert link_of(page)["token"] == "animal"
     expect(chosen).to_have_text("animal")
     page.reload()
     settled(page)
@@ -79,7 +76,7 @@ def test_the_layers_of_the_second_hop_are_called_by_their_numbers(visit, app):
 
 
 @pytest.mark.slow
-def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, settled, matrix_of):
+def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, matrix_of):
     page = visit(f"{app}/steps?operation=softmax&head=2", sent=(sent := []))
     weights = np.nan_to_num(matrix_of(page, "weights A₂"))
     words = page.locator(".chooser [data-field=token]").get_by_role("radio")
@@ -93,17 +90,8 @@ def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, se
         assert page.locator(".heatmaps").evaluate(framed) == [at]
         shown = words.locator("span").all_inner_texts()
         assert shown == ["·" if weight < 0.005 else f"{weight:.2f}" for weight in weights[at]]
-        assert value_in_link(page.url, "token") == word
+        assert link_of(page)["token"] == word
     page.keyboard.press("ArrowLeft")
-    assert value_in_link(page.url, "token") == "the"
+    assert link_of(page)["token"] == "the"
     expect(words.locator(":focus").or_(words.and_(page.locator(":focus")))).to_contain_text("the")
     assert len(sent) == before
-
-    # The next message that is needed takes the word along.
-    page.locator(".chooser [data-field=head]").get_by_role("radio", name="3").click()
-    settled(page)
-    assert len(sent) == before + 1
-    assert value_in_link(page.url, "token") == "the"
-    assert page.locator(".heatmaps").evaluate(framed.replace("₂", "₃")) == [labels.index("street") - 1]
-    page.get_by_role("link", name="Token", exact=True).first.click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("“the” in layer 2, head 3")

@@ -44,7 +44,7 @@ def test_the_page_about_a_model_fits_a_phone(model):
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     cache = page.locator("[data-testid=stTable] table").first.bounding_box()
     assert cache["x"] + cache["width"] <= 390
-    # Of the known heads what they do, where they are and the two scores are in sight; the rest is swiped.
+    # The role, the place and the two scores of each known head are in sight; the rest is swiped.
     assert page.locator(".stDataFrame .dvn-scroller").count() > 2
 
 

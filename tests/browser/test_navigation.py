@@ -1,18 +1,18 @@
 """Going from page to page: the chosen head and token are kept, and Back returns to each page."""
 
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
+
+from tests.browser.conftest import link_of
 
 LEFT, TOP = 26, 18  # room for the numbers of layers and heads in the overview
 
 
 def place(page) -> tuple[str, dict]:
-    """The page and the values of its link, except the edition of the trained weights."""
-    url = urlsplit(page.url)
-    said = {key: value for key, [value] in parse_qs(url.query).items() if key != "weights"}
-    return url.path.strip("/"), said
+    """The page and the values of its link that are not empty."""
+    return urlsplit(page.url).path.strip("/"), {name: value for name, value in link_of(page).items() if value}
 
 
 def step(page) -> float:
@@ -127,18 +127,6 @@ def test_an_older_link_opens_and_another_view_can_be_chosen(visit, app, settled,
     settled(page)
     assert page.url == opened
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
-
-
-def test_a_sentence_in_a_link_to_a_page_without_it_is_kept(visit, app, settled):
-    page = visit(f"{app}/cost?text=How%20are%20you%3F&head=2")
-    assert place(page) == ("cost", {"text": "How are you?", "head": "2"})
-    page.get_by_role("link", name="Heads", exact=True).first.click()
-    settled(page)
-    assert page.locator(".st-key-text textarea").input_value() == "How are you?"
-    assert place(page) == ("", {"text": "How are you?", "head": "2", "token": "are"})
-    page.go_back()
-    settled(page)
-    assert place(page) == ("cost", {"text": "How are you?", "head": "2"})
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,18 @@ from mha_core.traces.tokens import words
 from tests.browser.conftest import over_cell
 
 ANIMAL, IT = (words(Scene().text).labels.index(word) + 1 for word in ("animal", "it"))  # behind [CLS]
-# Of every matrix the names of its rows and columns, and the rows and columns that are lit; of the words and
-# numbers above those that are lit.
-LIT = """() => {
-    const roots = [...document.querySelectorAll('*')].filter((e) => e.shadowRoot).map((e) => e.shadowRoot);
-    const every = (of) => roots.flatMap((root) => [...root.querySelectorAll(of)]);
-    const marked = ({ cell, rows, columns }) => (cell ? [[cell.row], [cell.column]] : [rows, columns]);
-    const pictures = every('.heatmaps').flatMap(({ heatmaps }) => Object.values(heatmaps.gallery.pictures));
-    return [
-        pictures.map(({ map: { numbers, marks } }) =>
-            ({ names: [numbers.rows, numbers.columns], lit: marked(marks) })),
-        every('.chooser .lit').map((one) => one.querySelector('bdi')?.textContent ?? one.textContent),
-    ];
-}"""
+MARKED = """all => all.flatMap(({ heatmaps }) => Object.values(heatmaps.gallery.pictures))
+    .map(({ map: { numbers: { rows, columns }, marks } }) => ({ names: [rows, columns],
+        lit: marks.cell ? [[marks.cell.row], [marks.cell.column]] : [marks.rows, marks.columns] }))"""
+WORDS = "all => all.map((one) => one.querySelector('bdi')?.textContent ?? one.textContent)"
+
+
+def lit_on(page) -> tuple[list[dict], list[str]]:
+    """The rows and columns of each matrix and which are lit; and what is lit above them."""
+    return (
+        page.locator(".heatmaps").evaluate_all(MARKED),
+        page.locator(".chooser .lit").evaluate_all(WORDS),
+    )
 
 
 @pytest.mark.slow
@@ -32,13 +31,13 @@ def test_a_hovered_token_is_highlighted_in_every_picture(visit, app, address):
     page.locator(".heatmaps canvas").first.wait_for()
     page.locator(".chooser .word").first.wait_for()
     before = len(sent)
-    pictures, lit = page.evaluate(LIT)
+    pictures, lit = lit_on(page)
     assert lit == []
     n_pictures = len(pictures)
 
     word = page.locator(".chooser .word").nth(ANIMAL)
     word.hover()
-    pictures, lit = page.evaluate(LIT)
+    pictures, lit = lit_on(page)
     assert lit == ["animal"]
     with_animal = [one for one in pictures if any("animal" in names for names in one["names"])]
     assert len(with_animal) > 1
@@ -49,13 +48,13 @@ def test_a_hovered_token_is_highlighted_in_every_picture(visit, app, address):
     if address == "token":  # a row of one picture is a head, which has a number above
         canvas = page.locator(".heatmaps canvas").first
         over_cell(canvas, 2, ANIMAL + 1)
-        pictures, lit = page.evaluate(LIT)
+        pictures, lit = lit_on(page)
         assert lit == ["3", "didn't"]
         lit_rows = {one["names"][0][at] for one in pictures for at in one["lit"][0]}
         assert {"head 3", "didn't"} <= lit_rows
 
     page.mouse.move(0, 0)
-    pictures, lit = page.evaluate(LIT)
+    pictures, lit = lit_on(page)
     assert (len(pictures), lit) == (n_pictures, [])
     assert not any("animal" in [one["names"][0][at] for at in one["lit"][0]] for one in pictures)
     assert len(sent) == before
@@ -74,13 +73,13 @@ def test_hovered_tokens_are_highlighted_between_view_and_matrices(visit, app, ey
     matrix.wait_for()
     before = len(sent)
     view.word(ANIMAL).hover()
-    pictures, _ = page.evaluate(LIT)
+    pictures, _ = lit_on(page)
     assert len(pictures) > 2
     for one in pictures:
         assert "animal" in lit_words(one)
     over_cell(matrix, ANIMAL + 1, ANIMAL + 1)
     assert {line[1] for line in view.lines()} == {ANIMAL + 1}  # what "didn't" looks at
-    pictures, _ = page.evaluate(LIT)
+    pictures, _ = lit_on(page)
     for one in pictures:
         assert "didn't" in lit_words(one)
     page.mouse.move(0, 0)

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.attention.edits import Temperature
 from mha_core.traces.source import EditedSource
-from tests.browser.conftest import over_cell
+from tests.browser.conftest import click_cell
 
 TOKENS = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]
 
@@ -17,10 +17,8 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
     trace = mha.from_tensors(q=q, k=k, v=v, tokens=TOKENS)
-    trace = replace(
-        trace, source=EditedSource(trace.source, (Temperature(temperature=2.0),))
-    )  # as an experiment's
-    trace.save(tmp_path / "mine.safetensors")
+    edited = EditedSource(trace.source, (Temperature(temperature=2.0),))  # as an experiment's
+    replace(trace, source=edited).save(tmp_path / "mine.safetensors")
     page = visit(f"{app}/?source=file&layer=2&head=3&token=4")
     expect(page.get_by_text("Open a saved trace above")).to_be_visible()
 
@@ -34,9 +32,7 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
         assert abs(weight - trace.layers[1].weights(2)[3, key]) < 1e-4
     assert len(found) == 7
     view.view.locator(".six figure button").nth(4).click()
-    over_cell(view.view.locator(".large canvas"), 3, 1)
-    page.mouse.down()
-    page.mouse.up()
+    click_cell(view.view.locator(".large canvas"), 3, 1)
     explanation = view.view.locator(".cell-path")
     expect(explanation.locator(".edits")).to_have_text("Changed: temperature 2.")
     explanation.get_by_text("Code that prints this number").click()

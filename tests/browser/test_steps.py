@@ -4,14 +4,14 @@ import csv
 import io
 import re
 import xml.etree.ElementTree as ET
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
-from tests.browser.conftest import over_cell
+from tests.browser.conftest import link_of, over_cell
 
 SVG = "{http://www.w3.org/2000/svg}"
 FORMULAS = '=1+1 @x "you" 小猫 the the'
@@ -29,13 +29,9 @@ def layer() -> mha.LayerTrace:
     return mha.trace(FORMULAS, h=4, n_kv_heads=2, d_model=24, mask="causal").layers[0]
 
 
-def step(page) -> str:
-    return parse_qs(urlsplit(page.url).query).get("operation", [NAMES[0]])[0]
-
-
 def assert_at_step(page, name: str) -> None:
     """The link, the drawing, the words and the pictures are those of the step."""
-    assert step(page) == name
+    assert link_of(page).get("operation", NAMES[0]) == name
     number = NAMES.index(name) + 1
     here = page.get_by_role("img", name=f"step {number} of")
     expect(here).to_be_visible()
@@ -130,9 +126,8 @@ def test_a_cell_can_be_read_chosen_enlarged_and_saved(on_steps, settled):
     assert len(sent) == before
     page.keyboard.press("Enter")
     settled(page)
-    chosen = parse_qs(urlsplit(page.url).query)
-    assert chosen["token"] == ["+"]
-    assert chosen["key_token"] == ["1~1"]  # the path of this cell is drawn
+    assert link_of(page)["token"] == "+"
+    assert link_of(page)["key_token"] == "1~1"  # the path of this cell is drawn
     assert len(sent) - before == 1
 
     before = len(sent)

@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import over_cell
+from tests.browser.conftest import click_cell, over_cell
 
 OTHER = "The answer at it changes: animal .* → (nothing|street)"
 
@@ -29,9 +28,7 @@ def test_a_click_on_a_head_switches_it_off_and_on_and_changes_the_answer(visit, 
     for head in (4, 1):
         canvas = heads.locator("figure canvas")
         canvas.scroll_into_view_if_needed()
-        over_cell(canvas, 1, head - 1)
-        page.mouse.down()
-        page.mouse.up()
+        click_cell(canvas, 1, head - 1)
         page.wait_for_url(f"**edits=off%2Clayer%3D2%2Chead%3D{head}**")
         settled(page)
         expect(heads.get_by_text("Hatched: off")).to_be_visible()
@@ -67,9 +64,7 @@ def test_two_swapped_words_are_shown_and_swapped_back(visit, app, settled, eye):
     over_cell(weights.locator("figure canvas").nth(2), 8, 6)
     expect(weights.locator(".reading")).to_contain_text("animal")
     # A row of the changed text is its word's, and that is in focus on both sides.
-    over_cell(weights.locator("figure canvas").nth(1), 6, 0)
-    page.mouse.down()
-    page.mouse.up()
+    click_cell(weights.locator("figure canvas").nth(1), 6, 0)
     page.wait_for_url("**token=animal**")
     settled(page)
     view = eye(page)
@@ -112,9 +107,7 @@ def test_cells_are_hidden_by_dragging_and_shown_by_a_click(visit, app, settled):
     expect(page.get_by_text(re.compile("The answer at it stays animal"))).to_be_visible()
     settled(page)
     weights.get_by_role("button", name="Hide cells").click()
-    over_cell(weights.locator("figure canvas").first, 8, 2)
-    page.mouse.down()
-    page.mouse.up()
+    click_cell(weights.locator("figure canvas").first, 8, 2)
     expect(weights.locator(".cell-path h3")).to_be_visible()
 
 
@@ -127,20 +120,6 @@ def test_cells_are_hidden_by_touch(visit, app, settled):
     assert canvas.evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
     drag(page, canvas, (8, 2), (9, 3))
     page.wait_for_url("**edits=cut%2Clayer%3D2%2Cfrom%3D9-10%2Cto%3D3-4**")
-    settled(page)
-
-
-def test_numbers_are_changed_and_everything_is_undone_at_once(visit, app, settled):
-    page = visit(f"{app}/what-if?edits=divisor,layer%3D2,by%3D1;mask,mask%3Dcausal", width=1440)
-    slider = page.get_by_role("slider")
-    expect(slider).to_have_count(1)
-    slider.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_url("**divisor%2Clayer%3D2%2Cby%3D1.5%3Bmask%2Cmask%3Dcausal**")
-    settled(page)
-    expect(page.get_by_role("button", name="causal mask: all heads, all layers")).to_be_visible()
-    page.get_by_role("button", name="Undo all changes").click()
-    page.wait_for_url(lambda url: "edits" not in url)
     settled(page)
 
 
@@ -160,21 +139,3 @@ def test_from_heads_a_word_is_blocked_in_one_click(visit, app, settled):
     page.go_back()
     settled(page)
     expect(foot.get_by_role("link", name="Block “animal” →")).to_be_visible()
-
-
-@pytest.mark.parametrize("name", ["weights", "scores"])
-def test_from_a_cell_of_heads_its_edge_is_blocked(visit, app, settled, name):
-    page = visit(f"{app}/?h=8", width=1440)
-    matrices = page.locator(".matrices")
-    matrices.locator("figure", has_text=re.compile("^A" if name == "weights" else "^S")).get_by_role(
-        "button"
-    ).click()
-    over_cell(matrices.locator(".large canvas"), 8, 2)
-    page.mouse.down()
-    page.mouse.up()
-    link = matrices.get_by_role("link", name="What if this cell were hidden?")
-    link.click()
-    page.wait_for_url("**/what-if?**edits=cut%2Clayer%3D2%2Chead%3D*%2Cfrom%3D9%2Cto%3D3**")
-    expect(page.get_by_role("button", name=re.compile("“it” blocked from “animal”: head ."))).to_be_visible()
-    assert "h=8" in page.url
-    settled(page)
