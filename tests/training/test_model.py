@@ -87,7 +87,7 @@ def reference(
 
 def check_parity(model, ids, padding=None, shift=0) -> None:
     real = torch.ones_like(ids, dtype=torch.bool) if padding is None else padding
-    passed = model(ids, padding=padding, shift=shift)
+    passed = model(ids, padding=padding, **({"shift": shift} if shift else {}))  # by default none
     state = model.state_dict()
     for question in model.questions:
         theirs, looked = reference(model, ids, real, question, shift)
