@@ -1,7 +1,9 @@
 """Tiny random models of many architectures with small tokenizers, all of them made here."""
 
+import copy
 import json
 
+import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -158,6 +160,18 @@ def module(family: str, seed: int = 7, **changed):
             else:
                 parameter.add_(0.1 * torch.randn_like(parameter))
     return made
+
+
+def own_weights(model: torch.nn.Module, **inputs) -> dict[str, list[np.ndarray]]:
+    """The weights that a copy of the model returns for ids, set to eager, by the kind of attention."""
+    own = copy.deepcopy(model).eval()
+    own.set_attn_implementation("eager")
+    rows = {name: torch.as_tensor(row).reshape(1, -1) for name, row in inputs.items()}
+    with torch.no_grad():
+        result = own(**rows, output_attentions=True, use_cache=False)
+    kinds = {"self": "", "encoder": "encoder_", "decoder": "decoder_", "cross": "cross_"}
+    returned = {kind: result.get(f"{prefix}attentions") for kind, prefix in kinds.items()}
+    return {kind: [one[0].float().numpy() for one in every] for kind, every in returned.items() if every}
 
 
 def state(model: torch.nn.Module) -> list:

@@ -17,7 +17,7 @@ import mha_core as mha
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.sources.huggingface.batches import same_layer
-from tests.sources.tiny import TEXT, fast, module, state
+from tests.sources.tiny import TEXT, fast, module, own_weights, state
 
 FAMILIES = ("gpt2", "bert", "llama", "gemma2", "t5", "bloom")
 TARGET = {"t5": "Das Tier ging nicht."}
@@ -27,16 +27,6 @@ TARGET = {"t5": "Das Tier ging nicht."}
 def _forgotten():
     yield
     huggingface.forget()
-
-
-def of_their_own(model: nn.Module, ids: dict, kind: str) -> list[np.ndarray]:
-    """The weights that a copy of the model returns, set to eager."""
-    own = copy.deepcopy(model).eval()
-    own.set_attn_implementation("eager")
-    with torch.no_grad():
-        given = own(**ids, output_attentions=True, use_cache=False)
-    names = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions"}
-    return [weights[0].float().numpy() for weights in given[names.get(kind, "cross_attentions")]]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -54,7 +44,7 @@ def test_a_model_in_memory_is_traced_exactly_and_unchanged(family):
         target = [0, *tokenizer(TARGET[family])["input_ids"]]
         inputs["decoder_input_ids"] = torch.tensor([target])
     for kind in trace.kinds:
-        theirs = of_their_own(model, inputs, kind)
+        theirs = own_weights(model, **inputs)[kind]
         ours = [layer for layer in trace.layers if layer.kind == kind]
         for layer, weights in zip(ours, theirs, strict=True):
             assert np.abs(layer.weights() - weights).max() <= 1e-5
@@ -250,7 +240,7 @@ def test_a_wrapped_model_is_traced_with_what_the_adapter_adds():
         before = state(model)
         trace = mha.trace(TEXT, source=wrapped, tokenizer=fast())
         assert state(model) == before
-        theirs = of_their_own(model, {"input_ids": torch.tensor([fast()(TEXT)["input_ids"]])}, "self")
+        theirs = own_weights(model, input_ids=torch.tensor([fast()(TEXT)["input_ids"]]))["self"]
         for layer, weights in zip(trace.layers, theirs, strict=True):
             assert np.abs(layer.weights() - weights).max() <= 1e-5
             assert layer.projections.w_q is None  # the sum of two is no matrix of the model's
@@ -283,7 +273,7 @@ def test_a_model_that_has_changed_since_is_traced_as_it_is_now(subtests):
             before = mha.trace(ids, source=model)
             change(model)
             after = mha.trace(ids, source=model)
-            [theirs, _] = of_their_own(model, {"input_ids": torch.tensor([ids])}, "self")
+            [theirs, _] = own_weights(model, input_ids=torch.tensor([ids]))["self"]
             assert np.abs(after.layers[0].weights() - theirs).max() <= 1e-5
             if name != "converted":
                 assert np.abs(after.layers[0].weights() - before.layers[0].weights()).max() > 1e-3
@@ -341,7 +331,7 @@ def test_a_model_that_reads_its_implementation_in_every_pass_is_followed_too():
     before = state(model)
     trace = mha.trace(list(range(3, 16)), source=model)
     assert trace.source.route == "watch"
-    [theirs, _] = of_their_own(model, {"input_ids": torch.arange(3, 16)[None]}, "self")
+    [theirs, _] = own_weights(model, input_ids=torch.arange(3, 16)[None])["self"]
     assert np.abs(trace.layers[0].weights() - theirs).max() <= 1e-5
     assert state(model) == before
 

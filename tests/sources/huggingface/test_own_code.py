@@ -136,11 +136,18 @@ def test_a_rotation_that_is_not_passed_on_is_found(adopted):
 # Where it is not understood
 
 
-def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so():
-    """Heads that take each other's weights: nothing that the rule has a place for."""
+def flipped(*layers: int, beyond: int = 0) -> torch.nn.Module:
+    """A Bloom in which heads take each other's weights: nothing that the rule has a place for."""
     module = tiny.model("bloom")
-    for block in module.transformer.h:
-        block.self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    for at in layers:
+        module.transformer.h[at].self_attention.attention_dropout.register_forward_hook(
+            lambda _, __, weights: weights.flip(1) if weights.shape[-1] > beyond else weights
+        )
+    return module
+
+
+def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so():
+    module = flipped(0, 1)
     model = huggingface.adopt(module, tiny.tokenizer(module))
     trace = huggingface.follow(model, TEXT)
     layer = trace.layers[0]
@@ -148,27 +155,15 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
     assert "queries, keys and values are not known" in layer.about.missing
     assert model.route.missing == layer.about.missing
     assert trace.source.route == "weights"
-
-
-def test_one_layer_that_is_not_understood_is_enough():
-    """A part would look like the whole."""
-    module = tiny.model("bloom")
-    module.transformer.h[1].self_attention.attention_dropout.register_forward_hook(
-        lambda _, __, weights: weights.flip(1)
-    )
-    assert huggingface.adopt(module).route.name == "weights"
+    assert huggingface.adopt(flipped(1)).route.name == "weights"  # a part would look like the whole
 
 
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
-    module = tiny.model("bloom")
-    names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
-    assert own_code.try_own_code(module, names, ids, [], 1e-4).calls == tuple(
-        f"transformer.h.{n}.self_attention" for n in (0, 1)
-    )
-    module.transformer.h[1].self_attention.attention_dropout.register_forward_hook(
-        lambda _, __, weights: weights.flip(1)
-    )
-    assert own_code.try_own_code(module, names, ids, [], 1e-4) is None
+    ids = {"input_ids": IDS["input_ids"][:, :7]}
+    module, part = tiny.model("bloom"), flipped(1)
+    found = own_code.try_own_code(module, watch(module), ids, [], 1e-4)
+    assert found.calls == tuple(f"transformer.h.{n}.self_attention" for n in (0, 1))
+    assert own_code.try_own_code(part, watch(part), ids, [], 1e-4) is None
 
 
 def test_an_incomplete_reconstruction_is_rejected(monkeypatch):
@@ -250,11 +245,7 @@ def test_threads_with_long_and_short_texts_do_not_change_the_model_for_each_othe
 
 
 def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
-    module = tiny.model("bloom")
-    for block in module.transformer.h:
-        block.self_attention.attention_dropout.register_forward_hook(
-            lambda _, __, weights: weights.flip(1) if weights.shape[-1] > 9 else weights
-        )
+    module = flipped(0, 1, beyond=9)
     model = huggingface.adopt(module, tiny.tokenizer(module))
     assert model.route.name == "watch"
     assert huggingface.follow(model, "w5 w6").source.route == "watch"

@@ -1,7 +1,5 @@
 """A caller's own mask and positions: padded and packed texts are traced as the model computes them."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from torch import nn
 
 import mha_core as mha
 from tests.parity import tiny
-from tests.sources.tiny import fast, module
+from tests.sources.tiny import fast, module, own_weights
 
 PAD = 1
 BODIES = {n: [7 + at * 31 % 500 for at in range(n)] for n in (11, 37)}
@@ -25,24 +23,11 @@ def padded(body: list[int], side: str) -> tuple[list[int], list[int]]:
 
 
 def of_their_own(model: nn.Module, ids: list[int], **given: list[int]) -> dict[str, list[np.ndarray]]:
-    """The weights that a copy of the model returns in eager attention, by kind."""
-    own = copy.deepcopy(model).eval()
-    own.set_attn_implementation("eager")
-    inputs = {"input_ids": ids, **given}
+    """The weights that a copy of the model returns for its texts; those inside the target have no padding."""
     if model.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = [model.config.decoder_start_token_id, *TARGET]
-    with torch.no_grad():
-        result = own(
-            **{name: torch.tensor([row]) for name, row in inputs.items()},
-            output_attentions=True,
-            use_cache=False,
-        )
-    names = {"self": "attentions", "encoder": "encoder_attentions", "cross": "cross_attentions"}
-    return {
-        kind: [weights[0].float().numpy() for weights in result[name]]
-        for kind, name in names.items()
-        if result.get(name)
-    }
+        given["decoder_input_ids"] = [model.config.decoder_start_token_id, *TARGET]
+    found = own_weights(model, input_ids=ids, **given)
+    return {kind: weights for kind, weights in found.items() if kind != "decoder"}
 
 
 def traced(model: nn.Module, ids: list[int], **given: list[int]) -> mha.AttentionTrace:
