@@ -15,7 +15,7 @@ from mha_core.traces.layer import with_texts
 from mha_core.traces.verify import split_difference
 from tests.parity import tiny
 
-# What a tiny model of a family needs here besides.
+# Settings of a family that differ here from those of its tiny model.
 CHANGED = {
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "llama4_text": {"no_rope_layers": [1, 1]},
