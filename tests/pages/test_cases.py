@@ -308,9 +308,8 @@ def test_no_link_names_a_default():
     """Streamlit would take it out of the address, and Back would find the address with it."""
     start = vars(DEFAULTS)
     for case in CASES.values():
-        assert [
-            name for name, value in parts(case.link).values.items() if value == str(start.get(name))
-        ] == []
+        values = parts(case.link).values.items()
+        assert [name for name, value in values if value == str(start.get(name))] == []
 
 
 def test_the_page_has_a_card_for_each_with_its_picture_and_its_link(opened_on, english):

@@ -86,12 +86,8 @@ def test_the_sentences_hold_for_the_numbers(open_head_counts, english):
     assert english("head_counts.answered", share="95", list=", ".join(items)) in said
     assert english("head_counts.cost", parameters="163,306") in said
     assert english("head_counts.seed", seed="7") in said
-    assert (
-        english(
-            "head_counts.paper", maximum=25.8, maximum_at="8, 16", minimum=24.9, minimum_at="1", gap="0.9"
-        )
-        in said
-    )
+    paper = {"maximum": 25.8, "maximum_at": "8, 16", "minimum": 24.9, "minimum_at": "1", "gap": "0.9"}
+    assert english("head_counts.paper", **paper) in said
 
 
 def test_other_numbers_make_other_sentences(open_head_counts, english):

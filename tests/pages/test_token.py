@@ -1,6 +1,7 @@
 """The page Token: one token's row, column, scores and mixture, as numbers and in words."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -187,9 +188,7 @@ def test_a_long_text_shows_its_largest_weights_and_says_so(on_random, english, d
 
 def test_with_a_sink_weights_are_not_said_to_sum_to_1(on_random, english, monkeypatch):
     trace = mha.trace(HOTEL, h=4, d_model=64)
-    layer = mha.LayerTrace(
-        trace.layers[0].tensors, mha.ScoreRule(sinks=torch.ones(4)), trace.layers[0].projections
-    )
+    layer = replace(trace.layers[0], rule=mha.ScoreRule(sinks=torch.ones(4)))
     with_sinks = mha.AttentionTrace(trace.tokens, (layer,), trace.source)
     monkeypatch.setattr("pages._kit.compute.trace", lambda scene, **more: with_sinks)
     app, _ = on_random(text=HOTEL)

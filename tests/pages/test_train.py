@@ -200,9 +200,8 @@ def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_train, 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\0\0\0\0\0\0\0{}      "])
 def test_another_file_is_refused_and_named(on_train, content):
     app = on_train()
-    app.file_uploader(key="opened").set_value(
-        ("thing.safetensors", content, "application/octet-stream")
-    ).run()
+    file = ("thing.safetensors", content, "application/octet-stream")
+    app.file_uploader(key="opened").set_value(file).run()
     assert "thing" in app.error[0].value
     assert "/tmp" not in app.error[0].value
     assert "runs" not in app.session_state

@@ -147,6 +147,7 @@ def test_an_unknown_page_or_field_is_refused_by_name(page, said, refused):
         ("h", "two", "h is a whole number from 1 to 128", 4),
         ("seed", "9" * 30, "seed is a whole number from 0 to 2,147,483,647", 2**31 - 1),
         ("bias", "maybe", "bias is true or false", True),
+        ("ask_model", "maybe", "ask_model is true or false", False),
         ("mask", "", "mask is full, causal, ", "full"),
         ("source", "gpt2", "source is mini, random, run, file or model", "mini"),
         ("revision", "../x", "revision is a branch, tag or commit of the hub", None),
