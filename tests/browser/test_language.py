@@ -29,7 +29,7 @@ TEXTS = """() => {
     walk(document.body);
     return [...found, ...window.written];
 }"""
-# What is written on a canvas is in no element.
+# Words on a canvas are in no element.
 WRITTEN = """
     window.written = [];
     const { fillText } = CanvasRenderingContext2D.prototype;
@@ -43,31 +43,19 @@ NAMES = set(Path(__file__).with_name("latin_names.txt").read_text(encoding="utf-
 LATIN = re.compile(r"[A-Za-z][A-Za-z_\-]*[A-Za-z]")
 
 
-@pytest.fixture(scope="module")
-def chinese_tab(browser):
-    """A tab of a browser that speaks Chinese; compiling the scripts takes longest, so all use it."""
-    context = browser.new_context(locale="zh-CN", viewport={"width": 1280, "height": 900})
-    context.add_init_script(WRITTEN)
-    yield context.new_page()
-    context.close()
-
-
 @pytest.fixture
-def chinese(chinese_tab, app):
-    """`chinese("token?h=8")`: a page in that tab, which remembers nothing of earlier tests."""
-    yield lambda path="": open_at(chinese_tab, f"{app}/{path}")
-    chinese_tab.evaluate("localStorage.clear(), sessionStorage.clear()")
-    chinese_tab.goto(f"{app}/_stcore/health")  # about:blank would end the process with the scripts
-    chinese_tab.context.clear_cookies()
-    for other in chinese_tab.context.pages[1:]:
-        other.close()
+def chinese(tabs, app, settled):
+    """`chinese("token?h=8")`: a page in a tab of a browser that speaks Chinese."""
+    with tabs(viewport={"width": 1280, "height": 900}, color_scheme="light", locale="zh-CN") as page:
+        page.context.add_init_script(WRITTEN)
 
+        def open_(path: str = ""):
+            page.goto(f"{app}/{path}")
+            settled(page)
+            return page
 
-def open_at(page, address: str):
-    page.goto(address)
-    expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
-    expect(page.locator('[data-testid="stSkeleton"]')).to_have_count(0)
-    return page
+        yield open_
+        page.context.clear_cookies()
 
 
 def left_in_english(page) -> dict[str, list[str]]:
@@ -84,7 +72,7 @@ def language(page) -> str:
     return page.evaluate("document.documentElement.lang")
 
 
-def test_a_chinese_browser_opens_in_chinese_and_the_switch_keeps_another_language(chinese, app):
+def test_a_chinese_browser_opens_in_chinese_and_the_switch_keeps_another_language(chinese):
     page = chinese()
     expect(page.get_by_role("heading", name="每个头看什么？")).to_be_visible()
     expect(page.locator(".answers").first).to_contain_text("动物 100%")
@@ -100,7 +88,7 @@ def test_a_chinese_browser_opens_in_chinese_and_the_switch_keeps_another_languag
     page.get_by_role("link", name="Token", exact=True).first.click()
     expect(page.get_by_role("heading", name=re.compile("in layer 2, head 1"))).to_be_visible()
     assert "lang=en" in page.url
-    page = open_at(page, f"{app}/cost")  # this browser remembers it
+    page = chinese("cost")  # this browser remembers it
     expect(page.get_by_role("heading", name="What do h and d_model cost?")).to_be_visible()
     page.get_by_role("radio", name="中文").click()
     expect(page.get_by_role("heading", name="h 和 d_model 带来多少开销？")).to_be_visible()
@@ -164,3 +152,4 @@ def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):
     assert "关掉：第 2 层、头 3" in saved.locator("body").inner_text()
     assert left_in_english(saved) == {}
     assert language(saved) == "zh-CN"
+    saved.close()
