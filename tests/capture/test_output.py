@@ -14,6 +14,7 @@ from mha_core.traces.facts import OutputGate, Rotary
 from tests.parity import tiny
 
 GATES = {
+    "qwen3_next": OutputGate("sigmoid", "number"),
     "afmoe": OutputGate("sigmoid", "number"),
     "axk2": OutputGate("sigmoid", "number"),
     "beam": OutputGate("sigmoid", "number"),  # with a bias for each head
@@ -21,7 +22,6 @@ GATES = {
     "hrm_text": OutputGate("sigmoid", "number"),
     "hy_v4": OutputGate("sigmoid", "number"),
     "laguna": OutputGate("softplus", "head"),
-    "qwen3_next": OutputGate("sigmoid", "number"),
     **dict.fromkeys(("gpt_neox", "llama", "opt")),
 }
 TEXT = list(range(5, 24))
