@@ -247,6 +247,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_traced(tmp_
         (("trace", "x", "-o", "t.csv", "--server.port", "1"), "--server.port is an option of the app"),
         (("hello",), "invalid choice: 'hello'"),
         (("--headless",), "unrecognized arguments: --headless"),
+        (("--vers",), "unrecognized arguments: --vers"),
         (("open",), "required: FILE"),
         (("--server.port", "8600", "hello"), "invalid choice: 'hello'"),
     ],
