@@ -266,11 +266,11 @@ def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) ->
     print(f"Students:  {students}")
     print(f"Your desk: {page}?desk={code}#{secret}")
     print(f"The desk's link is yours alone. The room is deleted in {DAYS} days, or tomorrow if nobody joins.")
-    segno.make_qr(students).terminal(compact=True)
     print("The connection is not encrypted: use a network that you trust.")
+    segno.make_qr(students).terminal(compact=True)
     sys.stdout.flush()  # this process will be replaced
     os.environ[resources.ROOMS] = resources.THIS_MACHINE
-    os.environ.setdefault(resources.HOSTED, "0" if own_limits else "1")
+    os.environ[resources.HOSTED] = "0" if own_limits else "1"
     return [*options, *_missing(options, {"server.address": "0.0.0.0", "server.port": port})]
 
 

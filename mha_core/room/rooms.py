@@ -742,7 +742,7 @@ def _engine(url: str) -> Engine:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name; None without one."""
+    """The identity of a file, which another one of the same name does not have; None without a file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -34,7 +34,8 @@ def started(monkeypatch) -> list[list[str]]:
     """The commands that would replace the process: the arguments after the interpreter's name."""
     commands = []
     monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
-    for name in (resources.OPENED, resources.LINK, resources.LESSON, resources.ROOMS, resources.ATLAS):
+    told = resources.OPENED, resources.LINK, resources.LESSON, resources.ATLAS
+    for name in (*told, resources.ROOMS, resources.HOSTED):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
         monkeypatch.delenv(name)
     return commands
@@ -467,7 +468,8 @@ def test_a_class_gets_a_room_of_the_first_lesson_and_links_that_open_it(room, st
     segno.make_qr(students.geturl()).terminal(drawn := io.StringIO(), compact=True)
     assert said.endswith(drawn.getvalue())
     assert started == [[*RUN, "--server.address=0.0.0.0", f"--server.port={students.port}"]]
-    assert os.environ[resources.ROOMS] == "1"
+    assert os.environ[resources.ROOMS] == resources.THIS_MACHINE
+    assert os.environ[resources.HOSTED] == "1"
 
 
 def test_a_class_gets_a_lesson_by_its_name_or_a_teachers_own(room, started, tmp_path):

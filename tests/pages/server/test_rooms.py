@@ -51,6 +51,7 @@ def test_rooms_whose_time_is_over_are_deleted_and_the_others_counted_in_the_log(
 
 def test_the_health_of_a_server_tells_whether_its_rooms_can_be_used(rooms, monkeypatch):
     client = TestClient(Starlette(routes=[Route("/health", app.health)]))
+    monkeypatch.setattr(server_rooms, "HEALTH_SECONDS", 0.0)
 
     def health():
         answer = client.get("/health")
