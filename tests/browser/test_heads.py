@@ -732,7 +732,7 @@ def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
     assert page.locator("*").evaluate_all(MOVING) == []
 
 
-def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
+def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye, settled):
     """In two clicks: a matrix is enlarged, a cell clicked. The code comes from the server."""
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -766,5 +766,6 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
     click_cell(large, 3, 2)
     expect(stages).to_have_text(["Vectors", "Products"])
     expect(panel.locator("pre")).to_contain_text("# q: layer 2, head 3")  # X and W are the server's
+    settled(page)
     panel.get_by_role("button", name="Close explanation").click()
     expect(panel).to_be_hidden()
