@@ -75,14 +75,15 @@ def test_a_cluster_makes_the_same_files(made, tmp_path):
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_a_model_makes_the_same_files_in_batches_of_any_size(family, tmp_path):
+def test_a_model_measures_the_same_in_batches_of_any_size(family, tmp_path):
     model, tokenizer = tiny.module(family), tiny.fast(tiny.TOKENIZER_OF[family])
     every = []
     for batch in (1, 3, 16):
         folder = tmp_path / str(batch)
         mha.atlas(TEXTS * 3, source=model, tokenizer=tokenizer, out=folder, batch=batch)
-        every.append(files(folder))
-    assert every[0] == every[1] == every[2]
+        every.append(mha.Atlas(folder).heads()[["layer", "head", "measure", "n", "mean", "shuffled"]])
+    for other in every[1:]:  # sums of other lengths are rounded otherwise
+        pd.testing.assert_frame_equal(other, every[0], atol=2e-3)
 
 
 def test_other_shards_make_the_same_tables(made, tmp_path):
