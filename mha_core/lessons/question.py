@@ -398,8 +398,8 @@ class Flip(Question):
         edits = changes.edits_of(chosen)
         if len(edits) != 1 or changes.text(edits[0]) != answer or not self._is_possible(item, edits[0]):
             raise MhaError(
-                "The answer is one change of the kind {kinds}, as cut,from=9,to=3, of words and heads that "
-                "there are; got {answer}.",
+                "The answer is one change of the kind {kinds}, as cut,from=9,to=3, to words and heads of "
+                "this sentence; got {answer}.",
                 kinds=listed(self.changes, "or"),
                 answer=shown(answer),
             )

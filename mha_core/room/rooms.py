@@ -305,7 +305,8 @@ class Rooms:
             found = schema.revision(act)
         if found != schema.newest():
             raise Unavailable(
-                "The database of the rooms has the schema {found} of another version.", found=found
+                "The database of the rooms was changed by another version of Headscope (schema {found}).",
+                found=found,
             )
 
     def counts(self) -> dict[str, int]:

@@ -38,14 +38,16 @@ WRONG_CODES = Quota(
 )
 PLACES = Quota(
     lambda most: MhaError(
-        "{most} places were taken from here within the last hour, the limit. Try again later.", most=most
+        "{most} students joined from here within the last hour, which is the limit. Try again later.",
+        most=most,
     ),
     Most(visitor=6, address=400, server=4_000),
     3_600,
 )
 OPENED = Quota(
     lambda most: MhaError(
-        "{most} rooms were opened from here within the last hour, the limit. Try again later.", most=most
+        "{most} rooms were opened from here within the last hour, which is the limit. Try again later.",
+        most=most,
     ),
     Most(visitor=6, address=30, server=300),
     3_600,
