@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 MIN_COUNTS = 4  # fewest values of h to compare
-ARCHITECTURE, LANGUAGE = "glass-box", "en"
+ARCHITECTURE = "glass-box"
 SCORES = ("accuracy", "right", "answer", "shapes", "resolving")
 # Source: Vaswani et al. 2017 (Attention Is All You Need), Table 3, rows (A) and the base model, h 8:
 # English to German, development set newstest2013, d_model 512, d_k = d_v.
@@ -29,7 +29,7 @@ def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
 
 
 def score_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
-    """One row for each h at one width, from the entries of a manifest.
+    """One row for each h at one width, from the entries of a manifest for one language.
 
     - `accuracy`: the share of items in which the best head gives the right noun more weight than the other
     - `right`: the mean weight of that head on the right noun
@@ -85,7 +85,5 @@ def question_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
 
 
 def _compared(entries: Iterable[Mapping]) -> Iterable[Mapping]:
-    """The entries of the one architecture and language that are compared."""
-    for entry in entries:
-        if (entry["plan"]["architecture"], entry["plan"]["language"]) == (ARCHITECTURE, LANGUAGE):
-            yield entry
+    """The entries of the one architecture that is compared."""
+    return (entry for entry in entries if entry["plan"]["architecture"] == ARCHITECTURE)

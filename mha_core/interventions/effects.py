@@ -370,7 +370,7 @@ def _of_small_model(
             for rule, one, mean in zip(rules, factors, means, strict=True)
         ]
         passed = model(ids.expand(len(factors[0]), -1), rules=switched)
-        return model.logits(model.read(passed, question)[:, at]).masked_fill(others, -torch.inf)
+        return model.answer_logits(passed, question, at).masked_fill(others, -torch.inf)
 
     experiment = Experiment(
         logits,

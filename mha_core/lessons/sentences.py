@@ -12,7 +12,9 @@ from mha_core.training.lexicon import Lexicon, lexicon, normalized
 SEED = 0
 WORDS_OF_PLACE = 4  # that take the place of one word
 # Plain sentences: all words known, none before them, each with its full stop.
-PLAIN = Mix(long=0.0, sentence_before=0.0, no_stop=0.0, unknown=0.0, hidden=0.0, distractor=0.0)
+PLAIN = Mix(
+    agreement=0.0, long=0.0, sentence_before=0.0, no_stop=0.0, unknown=0.0, hidden=0.0, distractor=0.0
+)
 
 
 @cache

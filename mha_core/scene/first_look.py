@@ -19,7 +19,7 @@ ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a l
 
 
 def first_token(tokens: Tokens) -> int:
-    """The position from 0 of the token to look at first: a pronoun.
+    """The position from 0 of the token to look at first: a pronoun, rather one after a noun that fits it.
 
     Without a pronoun it is a hidden word, a verb, an adjective, a form of "be", a noun or a word outside the
     vocabulary, or else the first word.
@@ -32,8 +32,12 @@ def first_token(tokens: Tokens) -> int:
     def is_content(piece: str) -> bool:
         return piece in words.noun_forms or (any(map(str.isalpha, piece)) and piece not in words.number)
 
+    def has_noun(at: int) -> bool:
+        return any(pieces[at] in words.fitting.get(piece, ()) for piece in pieces[:at])
+
+    if pronouns := [at for at in typed if pieces[at] in words.pronouns]:
+        return next(filter(has_noun, pronouns), pronouns[0])
     tests = (
-        words.pronouns.__contains__,
         HIDDEN.__eq__,
         lambda piece: words.kinds.get(piece) == "verb",
         lambda piece: words.kinds.get(piece) in ADJECTIVES,

@@ -28,7 +28,7 @@ from mha_core.training.checkpoints import Trained
 from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon, normalized
-from mha_core.training.model import ARCHITECTURES, SmallModel
+from mha_core.training.model import ARCHITECTURES, Pass, SmallModel
 from mha_core.training.questions import HIDDEN_WORD, questions_of
 
 NEAREST = 3  # models that an error names in place of one that is not shipped
@@ -166,11 +166,11 @@ def follow(
     with torch.no_grad():  # not inference mode: gradients could not pass its tensors
         passed = model(torch.tensor([numbers], device=model.bias.device), rules=rules)
         questions = {
-            question: (None, *_answers(model, model.read(passed, question)[0, 1:], found))
+            question: (None, *_answers(model, passed, question, slice(1, None), found))
             for question in model.questions  # [CLS] has no questions
             if question != HIDDEN_WORD
         }
-        guessed = _answers(model, model.read(passed, HIDDEN_WORD)[0, hidden], guesses(words))
+        guessed = _answers(model, passed, HIDDEN_WORD, hidden, guesses(words))
     layers = tuple(
         LayerTrace.of(
             flow.attended,
@@ -187,10 +187,13 @@ def follow(
     return AttentionTrace(tokens, layers, origin, answers, questions=questions)
 
 
-def _answers(model: SmallModel, read: torch.Tensor, spelled: dict[int, str]) -> list[Answer]:
-    """The most probable of these words for each row of a question's input (row, d_model)."""
+def _answers(
+    model: SmallModel, passed: Pass, question: str, at: slice | list[int], spelled: dict[int, str]
+) -> list[Answer]:
+    """The most probable of these words as answers to a question, at each of the positions `at`."""
     names = list(spelled.values())
-    chances = model.logits(read, torch.tensor(list(spelled), device=read.device)).softmax(-1).cpu()
+    words = torch.tensor(list(spelled), device=passed.x.device)
+    chances = model.answer_logits(passed, question, at, words)[0].softmax(-1).cpu()
     return most_probable(chances, names.__getitem__)
 
 

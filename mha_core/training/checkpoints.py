@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -21,12 +22,15 @@ from mha_core.traces.storage import file_sizes, open_file, write_file
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.questions import heads_of
+from mha_core.training.questions import QUESTIONS, heads_of
 
 FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
 EDITION = "edition.txt"
-STEPS = {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000}
+STEPS = {  # by language and d_model
+    "en": {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000},
+    "zh": {64: 7_000, 128: 5_000},
+}
 BARE = 600  # first steps, with short sentences that all have a pronoun to resolve, the hardest question
 HEADS = (1, 2, 4, 8, 16)
 SIZES: Mapping[str, Mapping[int, tuple[int, ...]]] = {
@@ -35,13 +39,14 @@ SIZES: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 }
 PLANS = (
     *(
-        Plan(h=h, d_model=d_model, language=language, steps=STEPS[d_model], bare=BARE)
+        Plan(h=h, d_model=d_model, language=language, steps=STEPS[language][d_model], bare=BARE)
         for language, sizes in SIZES.items()
         for d_model, heads in sizes.items()
         for h in heads
     ),
     *(
-        Plan(architecture=architecture, steps=STEPS[64], bare=BARE)
+        Plan(architecture=architecture, language=language, steps=STEPS[language][64], bare=BARE)
+        for language in SIZES
         for architecture in ("standard", "one-layer", "grouped-query", "multi-query", "latent")
     ),
 )
@@ -70,6 +75,7 @@ def edition() -> int:
 
 HEADER = "headscope_model"
 VERSION = 2
+MAX_TEMPERATURE = 100
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -92,7 +98,7 @@ def untrained(plan: Plan) -> Trained:
 def save_model(path: str | PathLike, trained: Trained) -> None:
     """Write a model in half precision, replacing an existing file in one step."""
     tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}
-    _write(path, tensors, trained.plan, trained.step, trained.report)
+    _write(path, tensors, trained.plan, trained.step, trained.report, trained.model.temperatures)
 
 
 def as_saved(trained: Trained) -> Trained:
@@ -100,6 +106,7 @@ def as_saved(trained: Trained) -> Trained:
     model = _sized(trained.plan)
     tensors = {name: tensor.half().float() for name, tensor in trained.model.state_dict().items()}
     model.load_state_dict(tensors, assign=True)
+    model.temperatures = trained.model.temperatures
     return replace(trained, model=model.requires_grad_(False).eval())
 
 
@@ -111,6 +118,7 @@ def load_model(path: str | PathLike) -> Trained:
     tensors, header, plan = _read(path)
     model = _sized(plan)
     model.load_state_dict(tensors, assign=True)
+    model.temperatures = header["temperatures"]
     return Trained(model.requires_grad_(False).eval(), plan, header["step"], header["report"])
 
 
@@ -140,7 +148,14 @@ def load_run(path: str | PathLike) -> Training:
     return run
 
 
-def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: int, report: dict) -> None:
+def _write(
+    path: str | PathLike,
+    tensors: dict[str, Tensor],
+    plan: Plan,
+    step: int,
+    report: dict,
+    temperatures: Mapping[str, float] = MappingProxyType({}),
+) -> None:
     header = {
         "version": VERSION,
         "plan": asdict(plan),
@@ -148,6 +163,7 @@ def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: i
         "vocabulary": lexicon(plan.language).digest,
         "step": step,
         "report": report,
+        "temperatures": dict(temperatures),
     }
     write_file(path, tensors, {HEADER: json.dumps(header)})
 
@@ -190,6 +206,11 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
         step = header["step"]
         if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:
             raise ValueError(f"step {step!r} of {plan.steps}, report {header['report']!r}")
+        header.setdefault("temperatures", {})  # files of an earlier edition have none
+        if not all(
+            name in QUESTIONS and 1 <= t <= MAX_TEMPERATURE for name, t in header["temperatures"].items()
+        ):
+            raise ValueError(f"temperatures {header['temperatures']!r}")
         model = _sized(plan)
         expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         if with_moments and step:

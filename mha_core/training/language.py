@@ -23,6 +23,7 @@ from mha_core.training.lexicon import (
     START,
     Lexicon,
     Noun,
+    is_plural,
     normalized,
     spelled,
 )
@@ -45,6 +46,10 @@ from mha_core.training.links import (
 MAX_WORDS = 64  # tokens of the longest text, [CLS] and full stop included
 LONGEST_ALONE = 32  # words of a sentence on its own
 HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of the sets "validation" and "test"
+ALONE = "alone"  # the pattern of sentences with only one noun for the pronoun
+# Of the pronouns that agree with one noun: a cue may speak for the other noun; or there is no other noun.
+SHARE_OVERRULING, SHARE_ALONE = 0.12, 0.22
+CUT = 0.15  # of the unknown words of a Chinese sentence: read character by character
 MAX_UNKNOWN = 3  # words of a training sentence that become spares
 # The links that are answered by the pronoun's noun; without the cue nobody can tell.
 DECIDED = ("pronoun to noun", "cue to noun", "predicate to noun")
@@ -106,7 +111,7 @@ class Phrases:
     ) -> tuple[list[TaggedWord], dict[str, int]]:
         """The words of a template, [CLS] first, and the positions of A, B, P and the cue among them.
 
-        `number` is the pronoun kind of both roles, or of each; "plural" decides between was and were.
+        `number` is the pronoun kind of both roles, or of each; a plural decides between was and were.
         """
         kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
         words = [TaggedWord(START, BOUNDARY)]
@@ -146,13 +151,13 @@ class Phrases:
                 continue
             slot = part[1:-1]
             if slot in ("A", "B"):
-                plural = kinds[slot] == "plural"
+                plural = is_plural(kinds[slot])
                 words += self._phrase(rng, roles[slot], plural, banned, depth)
                 at[slot] = len(words) - 1
                 if slot == "A" and self.distractors and "B" not in at and rng.random() < self.mix.distractor:
                     self._distract(rng, roles[slot], plural, banned, words, depth)
             elif slot == "P":
-                plural = roles["P"] == "plural"
+                plural = is_plural(roles["P"])
                 at["P"] = len(words)
                 words.append(TaggedWord(self.lexicon.grammar["pronouns"][roles["P"]], PRONOUN, depth))
             elif slot == "cue":
@@ -211,7 +216,9 @@ class Phrases:
         if noun.is_name:
             return [TaggedWord(noun.one, NOUN, depth)]
         articles = self.lexicon.grammar["articles"]
-        kind = "plural" if plural else noun.group if noun.group in articles else "singular"
+        kind = f"plural {noun.group}" if plural else noun.group
+        if kind not in articles:
+            kind = "plural" if plural else "singular"
         if kind == "singular" and not noun.many:
             kind = "mass"  # "my bread", never "a bread"
         article = rng.choice(articles[kind if kind in articles else "default"]).split()
@@ -240,7 +247,7 @@ class Sentence:
     """Words from [CLS] on, their parts of speech, and the links between questions and answers.
 
     With a resolved pronoun: its position, those of both nouns, the one that it refers to first, and that of
-    the cue; (0, 0) without one. `shape` is the name of the pattern around the event.
+    the cue; 0 for a noun that is not there. `shape` is the name of the pattern around the event.
     """
 
     words: tuple[str, ...]
@@ -263,6 +270,7 @@ class Grammar:
         self.lexicon, self.mix = lexicon, mix
         self.phrases = Phrases(lexicon, mix)
         grammar = lexicon.grammar
+        self.pronouns = tuple(grammar["pronouns"])
         self.schemas = {schema["name"]: schema for schema in grammar["schema"]}
         self.shapes, self.held_out_shapes = grammar["shapes"], grammar["held_out_shapes"]
         self.statements = [parts(template) for template in grammar["statements"]]
@@ -281,7 +289,7 @@ class Grammar:
                 shape = rng.choice([*self.shapes]) if rng.random() < self.mix.shaped else ""
                 pair = self._reference(rng, rng.choice([*self.schemas]), "train", shape)
             elif kind < self.mix.reference + self.mix.agreement:
-                pair = self._agreement(rng, "train")
+                pair = self._agreement_to_train(rng)
             else:
                 pair = tuple(self.statement(rng) for _ in range(2))
             longest = LONGEST_ALONE
@@ -330,10 +338,10 @@ class Grammar:
         return with_spares(sentence, {at: spares[word[0]] for at, word in enumerate(words) if word in chosen})
 
     def _spares_for(self, rng: Random, word: str, part: str, used: set[str]) -> tuple[str, ...]:
-        """The spares that an unknown word in this place is read as; in Chinese one for each character."""
+        """The spares that an unknown word in this place is read as; in Chinese it may have been cut."""
         kind, count = self._kind_of_spare(rng, word, part), 1
-        if kind == "character":
-            count = len(word) if rng.random() < 0.6 else 1
+        if kind == "word":
+            count = len(word) if rng.random() < CUT else 1
         free = [f"[{kind} {nth}]" for nth in range(1, SPARES[self.lexicon.code][kind] + 1)]
         free = [spare for spare in free if spare not in used] or free
         taken = tuple(rng.sample(free, min(count, len(free))))
@@ -344,7 +352,7 @@ class Grammar:
         if part == BOUNDARY:
             return "symbol"
         if self.lexicon.code != "en":
-            return "latin" if part == NOUN and rng.random() < 0.2 else "character"
+            return "latin" if part == NOUN and rng.random() < 0.2 else "word"
         has_capital = self.lexicon.classes.get(word, ("",))[0] in CAPITALS
         if has_capital or word in self.lexicon.names or (part in (NOUN, ADJECTIVE) and rng.random() < 0.1):
             return "name"
@@ -354,7 +362,8 @@ class Grammar:
         """The pair after a statement, or unchanged if the pronoun could then refer to more nouns."""
         before = self.statement(rng)
         longer = tuple(_joined(before, sentence) for sentence in pair)
-        return longer if pair[0].schema != "agreement" or all(map(self._pronoun_decides, longer)) else pair
+        by_form = pair[0].schema in ("agreement", ALONE)
+        return pair if by_form and not all(map(self._pronoun_decides, longer)) else longer
 
     def lengthened(self, rng: Random, sentence: Sentence) -> Sentence:
         """The sentence after as many statements as fit, or unchanged."""
@@ -455,20 +464,64 @@ class Grammar:
                 if all(map(self._pronoun_decides, pair)):
                     return pair
 
-    def _agreeing(self, rng: Random, nouns: tuple[Noun, Noun], pronouns: tuple[str, str]) -> Pair:
+    def _agreement_to_train(self, rng: Random) -> Pair:
+        """A pair in which the pronoun decides; in some languages despite a cue, too, or for a noun alone."""
+        chosen = rng.random() if ALONE in self.lexicon.grammar else 1.0
+        if chosen < SHARE_OVERRULING:
+            return self._overruling(rng)
+        if chosen < SHARE_OVERRULING + SHARE_ALONE:
+            return self._alone(rng)
+        return self._agreement(rng, "train")
+
+    def _overruling(self, rng: Random) -> Pair:
+        """Two sentences with a cue, in which the form of the pronoun alone decides what it refers to."""
+        while True:
+            schema = rng.choice([*self.schemas.values()])
+            one, one_is = rng.choice(self._nouns_with_pronouns(schema["a"]))
+            other, other_is = rng.choice(self._nouns_with_pronouns(schema["b"]))
+            if one.one == other.one or one_is == other_is or self.split(one, other) != "train":
+                continue
+            cue = rng.choice(f"{schema['to_a']} {schema['to_b']}".split())
+            template = self._template(rng, schema, rng.choice(["", *self.shapes])).replace(
+                "{cue}", f"{cue}/predicate"
+            )
+            pair = self._agreeing(rng, (one, other), (one_is, other_is), template)
+            if all(map(self._pronoun_decides, pair)):
+                return pair
+
+    def _agreeing(
+        self, rng: Random, nouns: tuple[Noun, Noun], pronouns: tuple[str, str], pattern: str = ""
+    ) -> Pair:
         """Two sentences that differ in the pronoun: that of the one noun, then that of the other."""
-        template = parts(rng.choice(self.lexicon.grammar["agreement"]))
+        template = parts(pattern or self._ending(rng, rng.choice(self.lexicon.grammar["agreement"])))
         state, pair = rng.getstate(), []
         for referent, pronoun in enumerate(pronouns):
             rng.setstate(state)  # the same adjectives and articles in both
             roles = {"A": nouns[0], "B": nouns[1], "P": pronoun}
             words, at = self.phrases.filled(rng, template, roles, pronouns, frozenset())
             places = (at["A"], at["B"])
-            places = places[referent], places[1 - referent]
-            extra = (Link(at["P"], "noun", places[0], "agreement: pronoun to noun"),)
-            pair.append(_sentence(words, extra, at["P"], places, at["P"], "agreement"))
+            pair.append(_agreed(words, at["P"], (places[referent], places[1 - referent])))
         of_one, of_other = pair
         return of_one, of_other
+
+    def _alone(self, rng: Random) -> Pair:
+        """Two sentences that differ in their only noun and in the pronoun that refers to it."""
+        nouns = self._nouns_with_pronouns(self.lexicon.grammar["alone_classes"])
+        while True:
+            template = parts(self._ending(rng, rng.choice(self.lexicon.grammar["alone"])))
+            state, pair = rng.getrandbits(32), []
+            for noun, pronoun in rng.sample(nouns, 2):
+                filling = Random(state)
+                roles = {"A": noun, "P": pronoun}
+                words, at = self.phrases.filled(filling, template, roles, pronoun, frozenset())
+                pair.append(replace(_agreed(words, at["P"], (at["A"], 0)), schema=ALONE))
+            one, other = pair
+            if self._pronoun_decides(one) and self._pronoun_decides(other):
+                return one, other
+
+    def _ending(self, rng: Random, template: str) -> str:
+        """The template, with one of the language's endings about the pronoun if it has none itself."""
+        return template if "{P}" in template else template + rng.choice(self.lexicon.grammar["endings"])
 
     def _pronoun_decides(self, sentence: Sentence) -> bool:
         """Whether the pronoun fits no other word than the noun that it refers to."""
@@ -490,34 +543,30 @@ class Grammar:
         """A pronoun and two nouns that it could refer to."""
         ways = self._pools.get((firsts, seconds))
         if ways is None:
-            pools = {
-                p: (self._pool(firsts, p), self._pool(seconds, p))
-                for p in ("man", "woman", "other", "plural")
-            }
+            pools = {p: (self._pool(firsts, p), self._pool(seconds, p)) for p in self.pronouns}
             ways = self._pools[firsts, seconds] = {p: both for p, both in pools.items() if all(both)}
-        singular = [pronoun for pronoun in ways if pronoun != "plural"]
+        plurals = [pronoun for pronoun in ways if is_plural(pronoun)]
+        singular = [pronoun for pronoun in ways if not is_plural(pronoun)]
         while True:
-            plural = "plural" in ways and (not singular or rng.random() < self.mix.plural)
-            pronoun = "plural" if plural else rng.choice(singular)
+            plural = plurals and (not singular or rng.random() < self.mix.plural)
+            if plural:
+                pronoun = plurals[0] if len(plurals) == 1 else rng.choice(plurals)
+            else:
+                pronoun = rng.choice(singular)
             one, other = (_common(rng, pool) for pool in ways[pronoun])
             if one.one != other.one and self.split(one, other) == split:
                 return pronoun, one, other
 
     def _pool(self, classes: str, pronoun: str) -> list[Noun]:
         nouns = [noun for group in classes.split() for noun in self.lexicon.groups[group]]
-        if pronoun == "plural":
-            return [noun for noun in nouns if noun.many]
-        word = self.lexicon.grammar["pronouns"][pronoun]
-        return [noun for noun in nouns if word in self.lexicon.fitting[noun.one]]
+        return [noun for noun in nouns if pronoun in self.lexicon.pronoun_kinds(noun)]
 
     def _nouns_with_pronouns(self, classes: str) -> list[tuple[Noun, str]]:
         """Every noun of the classes with every pronoun that can refer to it."""
         key = (classes, "any")
         if key not in self._pools:
             self._pools[key] = [
-                (noun, pronoun)
-                for pronoun in ("man", "woman", "other", "plural")
-                for noun in self._pool(classes, pronoun)
+                (noun, pronoun) for pronoun in self.pronouns for noun in self._pool(classes, pronoun)
             ]
         return self._pools[key]
 
@@ -552,6 +601,12 @@ def _sentence(
         parts=tuple(word.part for word in words),
         links=tuple(found.values()),
     )
+
+
+def _agreed(words: Sequence[TaggedWord], pronoun: int, nouns: tuple[int, int]) -> Sentence:
+    """A sentence in which the pronoun fits the first of the nouns alone."""
+    extra = (Link(pronoun, "noun", nouns[0], "agreement: pronoun to noun"),)
+    return _sentence(words, extra, pronoun, nouns, pronoun, "agreement")
 
 
 def _resolved(

@@ -3,7 +3,7 @@
 import hashlib
 import tomllib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from zlib import crc32
@@ -24,9 +24,10 @@ PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
 # Numbers have none: they are read as number words.
 SPARES = {
     "en": {"name": 12, "s": 10, "ed": 8, "ing": 8, "ly": 6, "symbol": 6, "other": 20},
-    "zh": {"character": 48, "latin": 12, "symbol": 6},
+    "zh": {"word": 48, "latin": 12, "symbol": 6},
 }
 ENDINGS = ("ing", "ed", "ly", "s")  # of English words, if the rest of the word is long enough
+KNOWN_COST, UNKNOWN_COST = 10, 11  # of a word of a text: the cheapest way to cut it is taken
 MIN_STEM = 3  # letters in front of an ending
 LETTERS, DIGIT, HAN = regex.compile(r"\p{L}"), regex.compile(r"\p{N}"), regex.compile(r"\p{Han}")
 ACTIVE = "*"  # before a shape that continues with the first noun
@@ -126,7 +127,14 @@ class Lexicon:
 
     @cached_property
     def _longest(self) -> int:
-        return max(map(len, self.known))
+        return max(map(len, (*self.known, *self.unlisted)))
+
+    @cached_property
+    def unlisted(self) -> frozenset[str]:
+        """Words that the language lacks, but that a text written without spaces is not cut through."""
+        file = resources.path("assets", "small_languages", f"{self.code}_words.txt")
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else ()
+        return frozenset(line for line in lines if not line.startswith("#"))
 
     @cached_property
     def parts(self) -> dict[str, str]:
@@ -140,9 +148,9 @@ class Lexicon:
     def cut(self, text: str, *, limit: int) -> tuple[Tokens, list[int]]:
         """Typed text as tokens after [CLS], and the number of each.
 
-        Neighbouring pieces that form a known word are joined: the longest match. An unknown word has the
-        number of a spare of its form, and its position is in `unknown` of the tokens. Raises `MhaError` for
-        text without a token and for more than `limit` tokens, [CLS] included.
+        Neighbouring pieces that form a known or an `unlisted` word are joined, to as few words as possible.
+        An unknown word has the number of a spare of its form, and its position is in `unknown` of the tokens.
+        Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
         """
         tokens, numbers = self._cut(text)
         if len(tokens) > limit:
@@ -186,7 +194,7 @@ class Lexicon:
         if not LETTERS.search(piece):
             return "symbol"
         if self.code != "en":
-            return "character" if HAN.search(piece) else "latin"
+            return "word" if HAN.search(piece) else "latin"
         for ending in ENDINGS:
             if piece.endswith(ending) and len(piece) >= MIN_STEM + len(ending):
                 if piece[0].isupper() and (not first or ending in ("s", "ed")):
@@ -196,23 +204,32 @@ class Lexicon:
 
     def _cut(self, text: str) -> tuple[Tokens, list[int]]:
         typed = words(text, limit=len(text))
-        pieces, spans = [START], [(0, 0)]
-        found: list[int | None] = [self.number[START]]
-        at = 0
-        while at < len(typed):
-            for end in range(min(len(typed), at + self._longest), at, -1):
-                start, stop = typed.spans[at][0], typed.spans[end - 1][1]
-                number = self._typed.get(normalized(text[start:stop]))
-                if number is not None or end == at + 1:
-                    break
-            pieces.append(text[start:stop])
-            spans.append((start, stop))
-            found.append(number)
-            at = end
+        spans = [(0, 0), *self._best_cut(text, typed.spans)]
+        pieces = [START, *(text[start:stop] for start, stop in spans[1:])]
+        found = [self.number[START], *(self._typed.get(normalized(piece)) for piece in pieces[1:])]
         unknown = tuple(at for at, number in enumerate(found) if number is None)
         read_as = self._read_as(pieces, unknown)
         numbers = [read_as[normalized(p)] if n is None else n for p, n in zip(pieces, found, strict=True)]
         return Tokens(text, tuple(pieces), tuple(spans), unknown=unknown), numbers
+
+    def _best_cut(self, text: str, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The spans of the words that the parts form: as few words as possible, and of these most known."""
+        cheapest, first = [0], [0]  # of the words up to each part, and where the last of them begins
+        for end in range(1, len(parts) + 1):
+            cost, at = cheapest[end - 1] + UNKNOWN_COST, end - 1
+            for start in range(max(0, end - self._longest), end):
+                word = text[parts[start][0] : parts[end - 1][1]]
+                is_known = normalized(word) in self._typed
+                of_word = KNOWN_COST if is_known else UNKNOWN_COST
+                if (is_known or word in self.unlisted) and cheapest[start] + of_word <= cost:
+                    cost, at = cheapest[start] + of_word, start
+            cheapest.append(cost)
+            first.append(at)
+        spans, end = [], len(parts)
+        while end:
+            spans.append((parts[first[end]][0], parts[end - 1][1]))
+            end = first[end]
+        return spans[::-1]
 
     @cached_property
     def _typed(self) -> dict[str, int]:
@@ -255,16 +272,23 @@ class Lexicon:
             groups.setdefault(noun.group, []).append(noun)
         return {name: tuple(nouns) for name, nouns in groups.items()}
 
+    def pronoun_kinds(self, noun: Noun) -> tuple[str, ...]:
+        """The kinds of pronouns that can refer to a noun, or to several of it: man, woman, other, plural.
+
+        A language with plurals by gender lists them as "plural man" and so on.
+        """
+        kinds = ("man", "woman") if noun.kind == "person" else (noun.kind,)
+        plurals = ("plural", *(f"plural {kind}" for kind in kinds)) if noun.many else ()
+        return tuple(kind for kind in (*kinds, *plurals) if kind in self.grammar["pronouns"])
+
     @cached_property
     def fitting(self) -> dict[str, frozenset[str]]:
         """The pronouns that can refer to each form of a noun: for sheep, one or many, it and they."""
-        table = self.grammar["pronouns"]
         fitting: dict[str, set[str]] = {}
         for noun in self.nouns:
-            kinds = ("man", "woman") if noun.kind == "person" else (noun.kind,)
-            fitting.setdefault(noun.one, set()).update(table[kind] for kind in kinds)
-            if noun.many:
-                fitting.setdefault(noun.many, set()).add(table["plural"])
+            for kind in self.pronoun_kinds(noun):
+                pronoun = self.grammar["pronouns"][kind]
+                fitting.setdefault(noun.form(plural=is_plural(kind)), set()).add(pronoun)
         return {form: frozenset(pronouns) for form, pronouns in fitting.items()}
 
     @cached_property
@@ -303,11 +327,16 @@ class Lexicon:
     def templates(self) -> Iterable[str]:
         grammar = self.grammar
         yield from (*grammar["statements"], *grammar["agreement"], *grammar.get("because", ()))
+        yield from (*grammar.get("alone", ()), *grammar.get("endings", ()))
         for shapes in (grammar["shapes"], grammar["held_out_shapes"]):
             yield from (shape.removeprefix(ACTIVE) for shape in shapes.values())
         yield from (*grammar["distractors"], *grammar["neutral"], *grammar["neutral_held_out"])
         for schema in grammar["schema"]:
             yield from (*schema["clauses"], *schema.get("because", ()))
+
+
+def is_plural(pronoun_kind: str) -> bool:
+    return pronoun_kind.startswith("plural")
 
 
 def spelled(part: str) -> list[str]:
@@ -323,11 +352,15 @@ def lexicon(code: str = "en") -> Lexicon:
     )
     grammar = tomllib.loads(file.read_text(encoding="utf-8"))
     nouns = []
+    countable = grammar.get("countable", "").split()  # classes whose plural is spelled as the singular
+    suffix = grammar.get("plural_suffix")  # of nouns for persons
     for group, entries in grammar["nouns"].items():
         kind = group if group in GENDERED else "other"
         for entry in entries.split():
             one, _, many = entry.partition("/")
-            nouns.append(Noun(one, many or None, group, kind))
+            if suffix and kind != "other" and not many:
+                many = one + suffix
+            nouns.append(Noun(one, many or (one if group in countable else None), group, kind))
     for group, entries in grammar["names"].items():
         nouns += [Noun(name, None, group, group, is_name=True) for name in entries.split()]
     verbs = {

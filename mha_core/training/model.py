@@ -1,7 +1,8 @@
 """The small models: two layers of our own `MultiHeadAttention`, and answers in words.
 
 x₀ is the word's embedding plus a learned position vector. The answer to a question about a word is
-``softmax(LN(z) Eᵀ + b)`` over words, E being the same embeddings and z the output of the question's heads.
+``softmax((LN(z) Eᵀ + b) / T)`` over words, E being the same embeddings, z the output of the question's heads
+and T the temperature of the question.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,14 +136,16 @@ class SmallModel(nn.Module):
     """A small model of one of `ARCHITECTURES`; its weights are drawn from the seed, or empty without one.
 
     It answers questions about every word. Each question reads the output of its own heads of the last layer,
-    ``z = Σ head_i W_i^O + b`` over these heads; the answer is ``softmax(LN(z) Eᵀ + b)`` over words. The
-    module `questions` lists the heads of each question.
+    ``z = Σ head_i W_i^O + b`` over these heads; the answer is ``softmax((LN(z) Eᵀ + b) / T)`` over words. The
+    module `questions` lists the heads of each question. T is 1 but for the shipped models, whose
+    `temperatures` make their answers as sure as they are right on sentences written by people.
     """
 
     def __init__(self, shape: Shape, n_words: int, *, seed: int | None = 0):
         super().__init__()
         self.shape = shape
         self.questions = heads_of(shape.h)
+        self.temperatures: dict[str, float] = {}
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
         self.layers = Layers(LAYERS[kind](shape.spec) for kind in shape.layers)
@@ -201,6 +204,13 @@ class SmallModel(nn.Module):
     def logits(self, hidden: Tensor, words: Tensor | slice = slice(None)) -> Tensor:
         """``LN(z) Eᵀ + b``: a score for every word, or for some. (…, d_model) → (…, word)"""
         return nn.functional.linear(self.norm(hidden), self.embedding[words], self.bias[words])
+
+    def answer_logits(
+        self, passed: Pass, question: str, at: Any, words: Tensor | slice = slice(None)
+    ) -> Tensor:
+        """The scores of words as answers to a question at positions `at`, divided by its temperature."""
+        hidden = self.read(passed, question)[:, at]
+        return self.logits(hidden, words) / self.temperatures.get(question, 1.0)
 
     def _result(self, x: Tensor, heads: Tensor, gates: Tensor) -> Tensor:
         last = self.layers[-1]

@@ -43,7 +43,7 @@ def _details(trace: AttentionTrace, source: TrainedSource) -> None:
     asked = joined(t(f"head_view.question_{question}") for question in trace.questions)
     lines = [t(f"model.{source.architecture}"), t("model.supervised", questions=asked), t("model.heads")]
     if report := _report(source):
-        command = f"python -m mha_core.training {report['name']}"
+        command = f"python -m mha_core.training.workshop {report['name']}"
         lines += [t("model.scores", **report), t("model.made", command=command)]
     st.markdown("\n\n".join(lines))
 
@@ -127,6 +127,9 @@ def _report(source: TrainedSource) -> dict | None:
         **{key: f"{100 * scores[key]:.0f}" for key in ("answer", "shapes", "accuracy", "agreement")},
         **{key: f"{scores[key]:.2f}" for key in ("right", "wrong")},
         **{key: scores[key] + 1 for key in ("layer", "head")},
+        "asked": scores["written"]["asked"],
+        "written": f"{100 * scores['written']['right']:.0f}",
+        "sure": f"{100 * scores['written']['sure_right']:.0f}",
     }
 
 

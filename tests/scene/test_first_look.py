@@ -14,6 +14,8 @@ from mha_core.scene.first_look import first_token, focus_on_answer
         *(("The dog saw it.", 3), ("The dog saw [MASK].", 3), ("The dog saw a cat.", 2)),
         *(("The big dog", 1), ("The keys are on the table.", 2), ("The dog there", 1)),
         *(("1 2 zzz 3", 2), ("1 2", 0), ("老师看书。", 2)),
+        # Of several pronouns the first one that has a noun before it
+        *(("She likes the cat because it is small.", 5), ("She told him that it rained.", 0)),
     ],
 )
 def test_the_first_token_is_a_pronoun_a_verb_or_a_word_with_content(text, first):

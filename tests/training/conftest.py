@@ -33,7 +33,7 @@ class Corpus:
         self.train = [grammar.sentences(rng) for _ in range(PAIRS)]
         everyday = Grammar(self.words)
         self.unknown = [everyday.sentences(rng) for _ in range(PAIRS)]
-        self.asked = [pair for pair in self.train if pair[0].pronoun]
+        self.asked = [pair for pair in self.train if pair[0].nouns[1]]
         shapes = ("", *grammar.shapes, *grammar.held_out_shapes)
         self.held_out = {
             split: [

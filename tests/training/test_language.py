@@ -81,12 +81,15 @@ def was_and_were_follow_the_pronoun(c, s, t):
     return None if after is None else after is (s.words[s.pronoun] == "they")
 
 
+BY_FORM = ("agreement", "alone")  # the patterns in which the form of the pronoun decides
+
+
 def the_pronoun_fits_both_nouns_or_in_an_agreement_its_own_alone(c, s, t):
     if not s.pronoun:
         return None
     pronoun, (right, other) = s.words[s.pronoun], s.nouns
     fitting = [pronoun in c.words.fitting.get(word, ()) for word in s.words]
-    if s.schema == "agreement":
+    if s.schema in BY_FORM:
         others = [at for at in range(max(s.pronoun, right, other)) if fitting[at] and at != right]
         return s.parts[s.pronoun] == PRONOUN and fitting[right] and not others
     return s.parts[s.pronoun] == PRONOUN and fitting[right] and fitting[other] and right != other
@@ -94,7 +97,7 @@ def the_pronoun_fits_both_nouns_or_in_an_agreement_its_own_alone(c, s, t):
 
 def the_nouns_are_in_the_order_of_the_shape(c, s, t):
     """A shape with two predicates continues with its first noun."""
-    if not s.pronoun or s.schema == "agreement":
+    if not s.pronoun or s.schema in BY_FORM:
         return None
     shape = (c.grammar.shapes | c.grammar.held_out_shapes).get(s.shape, "")
     is_first = s.words[s.cue] in c.grammar.schemas[s.schema]["to_a"].split()
@@ -104,7 +107,7 @@ def the_nouns_are_in_the_order_of_the_shape(c, s, t):
 
 
 def the_cue_moves_the_pronoun_to_its_noun(c, s, t):
-    if not s.pronoun or s.schema == "agreement":
+    if not s.pronoun or s.schema in BY_FORM:
         return s.cue == s.pronoun
     schema, nouns = c.grammar.schemas[s.schema], c.nouns(s)
     is_first = s.words[s.cue] in schema["to_a"].split()
@@ -116,7 +119,7 @@ def the_cue_moves_the_pronoun_to_its_noun(c, s, t):
 
 
 def the_cues_of_a_held_out_pair_occur_once(c, s, t):
-    if not s.pronoun or s.schema == "agreement" or c.split(s) == "train":
+    if not s.pronoun or s.schema in BY_FORM or c.split(s) == "train":
         return None
     schema = c.grammar.schemas[s.schema]
     cues = {*f"{schema['to_a']} {schema['to_b']}".split()} & {*c.words.words["adjective"]}
@@ -126,7 +129,7 @@ def the_cues_of_a_held_out_pair_occur_once(c, s, t):
 
 def twins_differ_in_the_cue_alone_and_mean_the_other_noun(c, s, t):
     """No choice of a noun without the cue is better than a coin: it is right for one of the two."""
-    if not s.pronoun:
+    if not s.pronoun or s.schema == "alone":
         return None
     same = (s.schema, s.shape, s.pronoun, s.cue, s.nouns) == (
         t.schema,
@@ -146,7 +149,7 @@ def the_pronoun_is_asked_for_its_noun_and_its_cue(c, s, t):
     if not s.pronoun:
         return None
     found, noun = answers(s), s.nouns[0]
-    if s.schema == "agreement":
+    if s.schema in BY_FORM:
         return found[s.pronoun, "noun"] == noun
     asked = ((s.pronoun, "noun"), (s.pronoun, "decider"), (s.cue, "noun"))
     return [found[place] for place in asked] == [noun, s.cue, noun]
@@ -184,7 +187,7 @@ def test_in_every_english_sentence(corpus, holds):
 
 # The first digits of a hash of many sentences of each language. The shipped models were trained on such: a
 # change of any of them means to train anew.
-DIGESTS = {"en": "245f9f8fcf0da795", "zh": "5c0bf14b8506d442"}
+DIGESTS = {"en": "245f9f8fcf0da795", "zh": "12be09d2c0d0f374"}
 
 
 def test_the_sentences_are_those_that_the_shipped_models_were_trained_on(corpus):
@@ -262,7 +265,10 @@ def test_no_word_or_class_is_listed_as_two_parts_of_speech(corpus):
 def twins_have_the_same_unknown_words_unless_it_is_the_cue(c, s, t):
     """Equal parts cancel out of the gradient; only one word may differ."""
     spares = {*c.words.spares}
-    if not s.pronoun or s.schema == "agreement" or s.words[s.cue] in spares or spares.isdisjoint(s.words):
+    again = any(one.words.count(one.words[one.cue]) > 1 for one in (s, t))  # in a sentence before
+    if not s.pronoun or s.schema in BY_FORM or again or s.words[s.cue] in spares:
+        return None
+    if spares.isdisjoint(s.words):
         return None
     return differences(s, t) == [s.cue]
 

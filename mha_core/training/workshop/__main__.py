@@ -4,6 +4,7 @@ The roles of its heads are measured with each model, and for models without them
 
     python -m mha_core.training.workshop glass-box-en-h1-d32   # this one, even if it exists
     python -m mha_core.training.workshop --out somewhere       # into another folder
+    python -m mha_core.training.workshop --calibrate           # fit the temperatures of all models again
     python -m mha_core.training.workshop --workers 4           # four at once, each in a process
     python -m mha_core.training.workshop --ray auto            # on a Ray cluster that shares the folder
 
@@ -16,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ from mha_core.training.evaluation import scores
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
+from mha_core.training.workshop.calibration import reliability, temperatures
 from mha_core.training.workshop.report import question_scores, two_hops
 
 EVERY = 500  # steps between checkpoints
@@ -61,6 +63,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1, help="of each training")
     parser.add_argument("--workers", type=int, help="trainings at once; one, or with --ray one a processor")
     parser.add_argument("--ray", metavar="ADDRESS", help="auto, local or the address of a Ray cluster")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="fit the temperatures of trained models, too"
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(plans):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
@@ -68,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--threads {options.threads} is out of range; 1 to {MAX_THREADS} work")
     try:
         asked = {name: plans[name] for name in options.names or plans}
-        tasks = _tasks(asked, options.out, named=bool(options.names))
+        tasks = _tasks(asked, options.out, named=bool(options.names), calibrate=options.calibrate)
         _make(tasks, options.out, options.threads, options.workers, options.ray)
     except (MhaError, OSError) as error:  # a damaged file, another vocabulary, a full disk
         parser.exit(1, f"{parser.prog}: {error}\n")
@@ -76,21 +81,19 @@ def main(arguments: list[str] | None = None) -> None:
         parser.exit(130, f"{parser.prog}: stopped; the same command goes on from the last checkpoint.\n")
 
 
-def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool) -> list[Task]:
-    """Models that are named, unfinished or missing, and those of which the roles are."""
+def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool, calibrate: bool) -> list[Task]:
+    """Models that are named, unfinished or missing, or of which the roles are; all of them, to calibrate."""
     tasks = []
     for name, plan in plans.items():
         weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
-        is_trained = weights.exists() and not (named or checkpoint.exists())
-        if not is_trained or name not in roles.names_in(folder / roles.FILE):
+        is_trained = weights.exists() and not checkpoint.exists() and (calibrate or not named)
+        if not is_trained or calibrate or name not in roles.names_in(folder / roles.FILE):
             tasks.append(Task(name, plan, is_trained))
     return tasks
 
 
 def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ray: str | None) -> None:
     """Train and measure in workers, and write here: the manifest, the roles and the edition are of all."""
-    # What `python -m` runs has a name that other processes cannot import.
-    from mha_core.training.workshop.__main__ import worker
 
     def lost(number: int) -> None:
         print(f"{tasks[number].name}  its process died; another one goes on", file=sys.stderr, flush=True)
@@ -99,11 +102,7 @@ def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ra
     folder.mkdir(parents=True, exist_ok=True)
     with closing(work):
         for number, (trained, measured) in work:
-            name, _, is_trained = tasks[number]
-            if is_trained:
-                roles.write(folder / roles.FILE, {name: measured})
-            else:
-                _keep(name, trained, measured, folder)
+            _keep(tasks[number].name, trained, measured, folder)
 
 
 def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.DataFrame]]:
@@ -115,7 +114,7 @@ def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.Dat
             trained = checkpoints.load_model(folder / f"{task.name}.safetensors")
         else:
             trained = train(task.name, task.plan, folder)
-        return trained, roles.roles(trained)
+        return calibrated(trained), roles.roles(trained)
 
     return made
 
@@ -147,6 +146,14 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
     return checkpoints.as_saved(Trained(run.model, plan, run.step, report))
+
+
+def calibrated(trained: Trained) -> Trained:
+    """The model with fitted temperatures, and with its scores on the held-out sentences written by hand."""
+    language = trained.plan.language
+    trained.model.temperatures = temperatures(trained.model, language)
+    scores = trained.report["scores"] | {"written": rounded(reliability(trained.model, language))}
+    return replace(trained, report=trained.report | {"scores": scores})
 
 
 def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> None:
@@ -198,5 +205,7 @@ def rounded(measured: dict) -> dict:
     return {key: short(value) for key, value in measured.items()}
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # what `python -m` runs has a name that other processes cannot import
+    from mha_core.training.workshop import __main__ as imported
+
+    imported.main()

@@ -21,7 +21,7 @@ from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, model_info, state
-from pages._kit.text import in_link, joined, paragraph, t
+from pages._kit.text import in_link, joined, language, paragraph, t
 
 HALF = 0.5  # of the answers
 CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits
@@ -49,7 +49,7 @@ def page() -> None:
         _paper_lines()
     said = []
     if d_model is not None and scores is not None:
-        questions = question_table(checkpoints.manifest().values(), d_model)
+        questions = question_table(_entries(), d_model)
         _our_questions(questions)
         _cut_lines(scores, d_model)
         said = _sentences(scores, questions)
@@ -67,7 +67,7 @@ def page() -> None:
 
 def _width() -> int | None:
     """The chosen d_model, among those with at least `MIN_COUNTS` values of h; None where there are none."""
-    options = widths(checkpoints.manifest().values())
+    options = widths(_entries())
     if not options:
         st.info(t("head_counts.missing", minimum=MIN_COUNTS))
         return None
@@ -85,9 +85,14 @@ def _width() -> int | None:
     )
 
 
+def _entries() -> list[dict]:
+    """The facts about our models that speak the reader's language."""
+    return [entry for entry in checkpoints.manifest().values() if entry["plan"]["language"] == language()]
+
+
 def _scores(d_model: int) -> pd.DataFrame:
     """The scores of our models of one width, one row for each h."""
-    return score_table(checkpoints.manifest().values(), d_model)
+    return score_table(_entries(), d_model)
 
 
 def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
@@ -110,7 +115,7 @@ def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
 
 def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
     """How often an answer changes without the edge that it needs, in all heads and in the best one alone."""
-    table = _cuts(d_model, tuple(scores.index))
+    table = _cuts(language(), d_model, tuple(scores.index))
     if len(table) < MIN_COUNTS:
         return
     st.header(t("head_counts.cuts"), divider="gray")
@@ -147,15 +152,15 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=16)  # a table of a few lines for each width that is shipped
-def _cuts(d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
-    """`evaluation.blocking_effects` of the shipped models of one width, one row for each h."""
+def _cuts(code: str, d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
+    """`evaluation.blocking_effects` of a language's shipped models of one width, one row for each h."""
     plans = {
         plan.h: plan
         for plan in checkpoints.PLANS
-        if (plan.language, plan.architecture, plan.d_model) == ("en", "glass-box", d_model)
+        if (plan.language, plan.architecture, plan.d_model) == (code, "glass-box", d_model)
     }
     rows = {
-        h: vars(evaluation.blocking_effects(mini.model(plans[h]).model, count=CUT_PAIRS))
+        h: vars(evaluation.blocking_effects(mini.model(plans[h]).model, code, count=CUT_PAIRS))
         for h in counts
         if h in plans
     }

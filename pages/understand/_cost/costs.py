@@ -16,7 +16,7 @@ from mha_core.sources import mini
 from mha_core.training import checkpoints
 from mha_core.training.model import Shape
 from pages._kit import state, views
-from pages._kit.text import said, t
+from pages._kit.text import language, said, t
 from pages.understand._cost.sizes import LayerSizes
 
 # The small models by kind, all of the same h and d_model.
@@ -85,7 +85,7 @@ def small_models() -> None:
     """Our small models, which differ in what heads share: what each keeps, and whether it answers."""
     rows = []
     for name, architecture in TRAINED.items():
-        plan = mini.find("en", architecture, *SIZES)
+        plan = mini.find(language(), architecture, *SIZES)
         scores = checkpoints.manifest()[checkpoints.name(plan)]["scores"]
         changed = {} if architecture == DEFAULTS.architecture else {"architecture": architecture}
         rows.append(

@@ -1,0 +1,118 @@
+"""Answers that are as sure as they are right: a temperature for each question.
+
+The models learn from generated sentences, on which they are nearly always right. On sentences that people
+write they are right less often, and would be as sure. Dividing the scores of a question by a temperature
+changes no answer, only its probability (temperature scaling, Guo et al. 2017). The temperatures are fitted to
+one half of the sentences in ``written/``; what the manifest says of the model is measured on the other half.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from mha_core.sources.mini import choices
+from mha_core.training.language import MAX_WORDS
+from mha_core.training.lexicon import START, lexicon, normalized
+from mha_core.training.model import SmallModel
+from mha_core.training.questions import QUESTIONS
+
+HALVES = ("fit", "held out")
+NOTHING = "-"
+SURE = 0.9  # the least probability of an answer that is shown without a hedge
+TEMPERATURES = np.geomspace(1, 12, 60)
+
+
+class Asked(NamedTuple):
+    """A question about a word of a sentence written by hand, and its right answer."""
+
+    text: str
+    question: str
+    word: str
+    answer: str
+
+
+@cache
+def written(language: str) -> dict[str, tuple[Asked, ...]]:
+    """The questions of each half of the sentences."""
+    halves: dict[str, list[Asked]] = {half: [] for half in HALVES}
+    half = HALVES[0]
+    file = Path(__file__).parent / "written" / f"{language}.txt"
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            half = next((name for name in HALVES if line.startswith(f"# {name}:")), half)
+        elif line:
+            text, _, questions = line.partition(" | ")
+            for one in questions.split("; "):
+                word, question, answer = one.split()
+                halves[half].append(Asked(text, question, word, answer))
+    return {name: tuple(asked) for name, asked in halves.items()}
+
+
+class Scored(NamedTuple):
+    """The scores of all possible answers to a question, and which of them is right."""
+
+    question: str
+    logits: torch.Tensor
+    right: int
+
+
+@torch.inference_mode()
+def scored(model: SmallModel, language: str, half: str) -> list[Scored]:
+    """The scores of a model's answers, before any temperature, to the questions that it has heads for."""
+    words, found = lexicon(language), []
+    for text, question, word, answer in written(language)[half]:
+        if question not in model.questions:
+            continue
+        tokens, numbers = words.cut(text, limit=MAX_WORDS)
+        names = [normalized(name) for name in choices(tokens, numbers).values()]
+        at = tokens.index(word)
+        read = model.read(model(torch.tensor([numbers])), question)[0, at]
+        logits = model.logits(read, torch.tensor(list(choices(tokens, numbers))))
+        wanted = START if answer == NOTHING else tokens.pieces[tokens.index(answer)]
+        found.append(Scored(question, logits, names.index(normalized(wanted))))
+    return found
+
+
+def temperatures(model: SmallModel, language: str) -> dict[str, float]:
+    """The temperature of each question with the least Brier score on the first half.
+
+    The score is the squared distance of all probabilities from 1 for the right answer and 0 for the others
+    (Brier 1950). No temperature is below 1: an answer is never made surer than the model is.
+    """
+    found = scored(model, language, HALVES[0])
+    fitted = {}
+    for question in QUESTIONS:
+        ours = [one for one in found if one.question == question]
+        scores = [sum(_brier(one, temperature) for one in ours) for temperature in TEMPERATURES]
+        if ours:
+            fitted[question] = round(float(TEMPERATURES[int(np.argmin(scores))]), 3)
+    return fitted
+
+
+def _brier(one: Scored, temperature: float) -> float:
+    chances = (one.logits / temperature).softmax(-1)
+    chances[one.right] -= 1
+    return float((chances**2).sum())
+
+
+def reliability(model: SmallModel, language: str, half: str = HALVES[1]) -> dict[str, float]:
+    """How often the model is right on sentences written by hand, and how often where it says so.
+
+    `asked` questions; `right`, the share of right answers; `sure`, the share of answers with a probability of
+    at least `SURE`; `sure_right`, the share of right ones among these.
+    """
+    sure, right = [], []
+    for question, logits, wanted in scored(model, language, half):
+        chances = (logits / model.temperatures.get(question, 1.0)).softmax(-1)
+        sure.append(float(chances.max()) >= SURE)
+        right.append(int(chances.argmax()) == wanted)
+    certain = np.array(sure)
+    return {
+        "asked": len(right),
+        "right": float(np.mean(right)),
+        "sure": float(certain.mean()),
+        "sure_right": float(np.array(right)[certain].mean()) if certain.any() else 1.0,
+    }
