@@ -62,6 +62,7 @@ def saved(request, model, saved_run, tmp_path):
 
 
 def test_a_model_comes_back_in_half_precision_with_its_plan(model, tmp_path):
+    model.model.temperatures = {"noun": 2.5}
     checkpoints.save_model(tmp_path / "m", model)
     loaded = checkpoints.load_model(tmp_path / "m")
     assert (loaded.plan, loaded.step, loaded.report) == (model.plan, 17, model.report)
@@ -79,8 +80,10 @@ def test_a_model_comes_back_in_half_precision_with_its_plan(model, tmp_path):
         assert json.loads(file.metadata()[checkpoints.HEADER]) == {
             "version": 2, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
             "questions": {question: [*heads] for question, heads in heads_of(2).items()},
-            "report": model.report,
+            "report": model.report, "temperatures": {"noun": 2.5},
         }  # fmt: skip
+    edited_file(tmp_path / "m", without("temperatures"))  # as in files of an earlier edition
+    assert checkpoints.load_model(tmp_path / "m").model.temperatures == {}
 
 
 # Refusals
@@ -155,6 +158,10 @@ BROKEN = {
     "a language that is a list": (lambda h, t: h["plan"].update(language=["en"]), ""),
     "another width": (lambda h, t: h["plan"].update(d_model=16), ""),
     "another architecture": (lambda h, t: h["plan"].update(architecture="standard"), ""),
+    "a temperature below 1": (lambda h, t: h.update(temperatures={"noun": 0.5}), DAMAGED),
+    "a temperature of text": (lambda h, t: h.update(temperatures={"noun": "hot"}), DAMAGED),
+    "the temperature of no question": (lambda h, t: h.update(temperatures={"colour": 2}), DAMAGED),
+    "temperatures that are a list": (lambda h, t: h.update(temperatures=[2.0]), DAMAGED),
     "a report that is a list": (lambda h, t: h.update(report=[1]), DAMAGED),
     "a score that is no number": (
         lambda h, t: h["report"].update(score=float("nan")),

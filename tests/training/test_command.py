@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import runpy
+import sys
 from dataclasses import asdict, replace
 from functools import cache
 
@@ -10,7 +12,7 @@ import pytest
 
 from mha_core import executor
 from mha_core.analysis import roles
-from mha_core.training import checkpoints, evaluation
+from mha_core.training import checkpoints, evaluation, workshop
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import heads_of
@@ -62,7 +64,7 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
         assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
         asked = report.question_scores(trained.model, plan.language)
         also = {"two_hops"} if plan.architecture == "standard" else set()
-        assert {*asdict(again), *asdict(asked)} | also == {*entry["scores"]}
+        assert {*asdict(again), *asdict(asked), "written"} | also == {*entry["scores"]}
         assert entry["scores"]["hidden"] == pytest.approx(asked.hidden, abs=0.1)
         assert entry["scores"]["by_shape"] == pytest.approx(asked.by_shape, abs=0.3)
     output = capsys.readouterr()
@@ -70,6 +72,32 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
         f"step {step} of {STEPS}" for step in (3, 6, 7)
     ] * 2
     assert ENGLISH in output.out
+
+
+def test_its_tasks_can_be_sent_to_other_processes(tmp_path, monkeypatch):
+    """What `python -m` runs is called __main__, and nothing of that name can be unpickled elsewhere."""
+    sent = []
+
+    def run(prepare, tasks, **how):
+        sent.extend(pickle.dumps(one) for one in (prepare, *tasks))
+        yield from ()
+
+    monkeypatch.setattr(executor, "run", run)
+    monkeypatch.delitem(sys.modules, command.__name__)  # as in a new process
+    monkeypatch.delattr(workshop, "__main__")
+    monkeypatch.setattr(sys, "argv", ["workshop", "--workers", "2", "--out", str(tmp_path)])
+    runpy.run_module("mha_core.training.workshop", run_name="__main__")
+    assert len(sent) == 1 + len(TINY)
+
+
+def test_temperatures_of_trained_models_are_fitted_again_without_training(tmp_path):
+    command.main(["--out", str(tmp_path)])
+    file = tmp_path / f"{ENGLISH}.safetensors"
+    made, weights = checkpoints.load_model(file), file.read_bytes()
+    made.model.temperatures = {"noun": 7.0}
+    checkpoints.save_model(file, made)
+    command.main([ENGLISH, "--calibrate", "--out", str(tmp_path)])
+    assert file.read_bytes() == weights
 
 
 def content(folder) -> dict[str, bytes]:

@@ -49,6 +49,7 @@ class Task(NamedTuple):
     name: str
     plan: Plan
     is_trained: bool
+    only_roles: bool
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -88,7 +89,7 @@ def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool, calibrate: bool
         weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
         is_trained = weights.exists() and not checkpoint.exists() and (calibrate or not named)
         if not is_trained or calibrate or name not in roles.names_in(folder / roles.FILE):
-            tasks.append(Task(name, plan, is_trained))
+            tasks.append(Task(name, plan, is_trained, is_trained and not calibrate))
     return tasks
 
 
@@ -102,7 +103,10 @@ def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ra
     folder.mkdir(parents=True, exist_ok=True)
     with closing(work):
         for number, (trained, measured) in work:
-            _keep(tasks[number].name, trained, measured, folder)
+            if tasks[number].only_roles:
+                roles.write(folder / roles.FILE, {tasks[number].name: measured})
+            else:
+                _keep(tasks[number].name, trained, measured, folder)
 
 
 def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.DataFrame]]:
