@@ -119,13 +119,13 @@ def _what_next(page: NavigationPage) -> None:
         for file in filter(_is_listed, page.next):
             label = t(f"next.{file.rpartition('/')[2].removesuffix('.py')}")
             st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
-        if (
-            _controls(page)
-            and state.setting("source") not in APP_ONLY
-            and st.button(t("editor.question"), key="make_question", type="tertiary", icon=":material/quiz:")
-        ):
-            link = state.current().link().rpartition("?")[2]
-            st.switch_page(by_file[LESSONS], query_params={"lesson": "make", "scene": link})
+        if _controls(page) and state.setting("source") not in APP_ONLY:
+            st.page_link(
+                by_file[LESSONS],
+                label=t("editor.question"),
+                icon=":material/quiz:",
+                query_params={"lesson": "make", "scene": "here"},
+            )
 
 
 def _show(page: NavigationPage) -> None:

@@ -137,8 +137,12 @@ def atlas_link(trace: AttentionTrace) -> None:
     """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
     if (found := compute.once(compute.model_of(trace), _atlas_link)) is None:
         return
-    if st.button(found.label, key="to_atlas", type="tertiary", icon=":material/arrow_forward:"):
-        st.switch_page(PAGES / "models/atlas.py", query_params={"atlas": found.folder})
+    st.page_link(
+        PAGES / "models/atlas.py",
+        label=found.label,
+        icon=":material/arrow_forward:",
+        query_params={"atlas": found.folder},
+    )
 
 
 class AtlasLink(NamedTuple):

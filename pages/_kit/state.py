@@ -85,7 +85,7 @@ def setting(name: str) -> Any:
 
 
 def current() -> Scene:
-    """The scene that the controls describe; it also works on a page without its frame."""
+    """The scene that the controls describe."""
     held = st.session_state.to_dict()
     chosen: dict[str, Any] = {name: held.get(name) for name in CONTROLS}
     nothing = {

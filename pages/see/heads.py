@@ -50,10 +50,13 @@ weights = sentences.show(
 )
 with st.container(horizontal=True, vertical_alignment="center"):
     head_labels.atlas_link(trace)
-    if of_layer.knows("w_o") and st.button(
-        t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
-    ):
-        st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
+    if of_layer.knows("w_o"):
+        st.page_link(
+            PAGES / "understand/steps.py",
+            label=t("heads.z"),
+            icon=":material/arrow_forward:",
+            query_params={"operation": "output"},
+        )
 model_info.about(trace)
 if model_source.is_third_party(trace):
     chooser.layer_pills_with_link(trace, scene)

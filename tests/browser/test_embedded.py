@@ -102,7 +102,7 @@ def test_links_inside_stay_in_the_frame_as_it_was_embedded(course, settled, eye)
     frame.evaluate("history.back()")
     frame.wait_for_url(lambda url: urlsplit(url).path == "/")
     settled(frame)
-    frame.get_by_role("button", name=re.compile("^Z: all heads")).click()
+    frame.get_by_role("link", name=re.compile("^Z: all heads")).click()
     frame.wait_for_url("**/steps?**")
     is_embedded("/steps")
     frame = course("positions?embed_options=light_theme")  # which has become a view of another page

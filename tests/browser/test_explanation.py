@@ -71,7 +71,7 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     view = eye(page)
     assert (view.on(), view.chosen_word()) == ([2], "it")
 
-    page.get_by_role("button", name="Z: all heads together").click()
+    page.get_by_role("link", name="Z: all heads together").click()
     page.wait_for_url("**/steps?**operation=output**")
     settled(page)
     pictures = page.locator(".st-key-steps .heatmaps")

@@ -71,7 +71,7 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
 
 
 def test_a_question_without_a_clear_answer_is_named_while_it_is_made(visit, app, settled):
-    page = visit(f"{app}/lessons?lesson=make&scene=text%3DHow are you?%26token%3Dyou")
+    page = visit(f"{app}/lessons?lesson=make&scene=here&text=How are you?&token=you")
     expect(page.get_by_text("This question has no clear answer here")).to_be_visible()
     page.get_by_label("Sentence", exact=True).fill("The dog chased the cat because it was hungry.")
     page.get_by_label("Sentence", exact=True).press("Enter")

@@ -107,6 +107,40 @@ def test_a_sentence_survives_a_reload_of_a_page_without_it(visit, app, settled):
     assert place(page) == ("", {"text": sentence})
 
 
+def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, app, settled):
+    page = visit(f"{app}/?h=8")
+    text = page.locator(".st-key-text textarea")
+    text.fill("The dog chased the cat because it was hungry.")
+    text.press("Enter")
+    settled(page)
+    page.locator(".view .strip .token").nth(2).click()
+    left = page.url
+    assert link_of(page)["token"] == "dog"
+    for way in (
+        "What does this head do in 1,000 other sentences?",
+        "Z: all heads together, through Wᴼ",
+        "Turn this into a question",
+        "Token: one word in every head",
+        "Train",
+    ):
+        page.get_by_role("link", name=way).first.click()
+        page.wait_for_url(lambda url: urlsplit(url).path != "/")
+        settled(page)
+        there = page.url
+        page.go_back()
+        settled(page)
+        assert page.url == left, way
+        assert text.input_value() == "The dog chased the cat because it was hungry."
+    page.go_forward()
+    settled(page)
+    assert page.url == there
+    page.reload()
+    page.go_back()
+    settled(page)
+    assert page.url == left
+    expect(text).to_have_value("The dog chased the cat because it was hungry.")
+
+
 @pytest.mark.parametrize(
     ("older", "where", "heading"),
     [

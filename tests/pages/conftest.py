@@ -154,12 +154,6 @@ def opened_on_random():
 
 
 @pytest.fixture
-def alone():
-    """`alone("pages/…")`: a page without the frame, and so without controls."""
-    return lambda file: run(file, {})
-
-
-@pytest.fixture
 def opened_on():
     """`opened_on("learn/train.py", "fold", h=2)`: a page in its frame, opened by a link."""
     return lambda page, *folds, **link: run(FRAME, link, page, folds)

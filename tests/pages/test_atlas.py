@@ -44,7 +44,7 @@ def trace_of(figure: dict, name: str) -> dict:
 
 
 def link_to_atlas(app) -> list[str]:
-    return [button.label for button in app.button if button.key == "to_atlas"]
+    return [link.proto.label for link in app.get("page_link") if link.proto.page == "atlas"]
 
 
 @pytest.fixture(scope="module")

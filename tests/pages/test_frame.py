@@ -157,7 +157,7 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
 
     offers(app)[0].click().run()
     assert not app.error
-    assert [button.key for button in offers(app)] == ["to_z", "make_question"]
+    assert not offers(app)
     assert app.number_input(key="d_model").value == 28
     assert app.text_area(key="text").value == "my own words"
     shows(app, expected(text="my own words", d_model=28))

@@ -25,9 +25,8 @@ def trace(**settings) -> mha.AttentionTrace:
     return mha.trace(**(Scene(source="random").settings() | settings))
 
 
-@pytest.mark.parametrize("where", ["alone", "in the frame"])
-def test_there_are_nine_steps_each_with_its_title(alone, open_steps, english, where):
-    app = alone(PAGE) if where == "alone" else open_steps()
+def test_there_are_nine_steps_each_with_its_title(open_steps, english):
+    app = open_steps()
     assert not app.error
     titles = [f"{i}. {english(f'steps.{name}.title')}" for i, name in enumerate(NAMES, start=1)]
     assert [heading.value for heading in app.header] == titles

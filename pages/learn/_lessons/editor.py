@@ -25,12 +25,13 @@ from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Tokens
+from pages._kit import state
 from pages._kit.text import joined, language, literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, library, opening, place, texts
 from pages.learn._lessons.place import Place
 
-SCENE = "scene"  # of a link: the scene of which a question is to be made
+SCENE = "scene"  # in a link: a question is to be made of the scene that the rest of the link describes
 VERSION = "draft_version"  # of the widgets: they begin anew where screens have changed places
 MINUTES = 5
 # The settings of each kind, with what can be chosen.
@@ -59,17 +60,9 @@ def page() -> None:
 
 
 def _take_scene() -> None:
-    """Make a question of the scene that the link names, once."""
-    link = st.query_params.get(SCENE)
-    if link is None:
-        return
-    st.query_params.pop(SCENE)
-    try:
-        scene = scene_of(link)
-    except MhaError as error:
-        st.error(t("editor.no_scene", reason=literal(said(error))))
-        return
-    _append(Screen(KINDS["point"](), {ANY: _named(scene).link()}))
+    """Make a question of the scene that the reader comes from, once, where the link asks for it."""
+    if st.query_params.pop(SCENE, None) is not None:
+        _append(Screen(KINDS["point"](), {ANY: _named(state.current()).link()}))
 
 
 def _append(screen: Screen) -> None:
