@@ -61,7 +61,7 @@ SECTIONS = {
             t("steps.title"),
             ("understand/what_if.py", "understand/embeddings.py"),
             with_sentence(),
-            views={"order": {}, "layers": with_sentence("twin")},
+            views={"order": {}, "layers": with_sentence("twin") | {"mini": frozenset({"text", "twin"})}},
         ),
         NavigationPage(
             "understand/what_if.py",

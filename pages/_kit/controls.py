@@ -83,7 +83,7 @@ def _visible(
     with menus:
         if source != "file":
             _examples_menu()
-        if source in ("mini", "random"):
+        if source == "random" or "architecture" in used:
             _advanced_menu(used)
     if source in ("mini", "random"):
         with sizes, st.container(horizontal=True):

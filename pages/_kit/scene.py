@@ -10,14 +10,17 @@ from pages._kit import compute, guests, model_source, refusals, state, uploads
 from pages._kit.text import literal, said, t
 
 
-def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[Scene, AttentionTrace]:
+def scene_and_trace(
+    asked: Scene | None = None, *, heading: str = "", vectors: bool = False
+) -> tuple[Scene, AttentionTrace]:
     """The scene and the trace of its sentence; without a trace the page ends below its `heading`.
 
-    Pages that have drawn their heading already give none. If what was asked for cannot be traced, both belong
-    to the nearest sizes, or to the part of the text that the source reads, and a note says so. With `vectors`
-    the page shows words by their vectors, which unknown words do not have.
+    The scene is that of the controls, unless a view has another one. Pages that have drawn their heading
+    already give none. If what was asked for cannot be traced, both belong to the nearest sizes, or to the
+    part of the text that the source reads, and a note says so. With `vectors` the page shows words by their
+    vectors, which unknown words do not have.
     """
-    asked = state.current()
+    asked = asked or state.current()
     if asked.source == "file" and uploads.trace(asked) is None:
         _name(heading)
         refusals.no_file()
@@ -46,10 +49,10 @@ def _name(heading: str) -> None:
         st.title(heading, anchor=False)
 
 
-def in_fragment() -> tuple[Scene, AttentionTrace]:
+def in_fragment(asked: Scene | None = None) -> tuple[Scene, AttentionTrace]:
     """The same inside a fragment of the page, which runs alone when the focus has moved."""
     try:
-        scene, trace, _ = compute.nearest(state.current())
+        scene, trace, _ = compute.nearest(asked or state.current())
     except MhaError:  # it is no longer there
         st.rerun()
     state.name_tokens(trace)

@@ -1,6 +1,6 @@
 """The views of a page that has several, of which one is open, and folds that are computed once opened."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -9,11 +9,8 @@ from pages._kit import state
 from pages._kit.text import t
 
 
-def choose(field: str, names: Sequence[str], begin: Callable[[str], None] | None = None) -> str:
-    """Draw the row; returns the open view, which the link names in that field, else the first.
-
-    `begin` is called with a view that is chosen here, before it is drawn.
-    """
+def choose(field: str, names: Sequence[str]) -> str:
+    """Draw the row; returns the open view, which the link names in that field, else the first."""
     asked = st.query_params.get(field, names[0])
     view = asked if asked in names else names[0]
     if asked != view:
@@ -24,8 +21,6 @@ def choose(field: str, names: Sequence[str], begin: Callable[[str], None] | None
         st.query_params.pop(field, None)
         if (now := st.session_state[key]) != names[0]:
             st.query_params[field] = now
-        if begin is not None:
-            begin(now)
 
     st.session_state[key] = view  # Back changes the link alone
     st.segmented_control(

@@ -22,7 +22,7 @@ PAGES = {
     "models/real.py": {"mini": ("source",), "random": ("source",)},
     "understand/steps.py": {"mini": MINI, "random": RANDOM},
     "understand/what_if.py": {"mini": MINI, "random": RANDOM},
-    "understand/steps.py?steps_view=layers": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
+    "understand/steps.py?steps_view=layers": {"mini": (*SENTENCE, "twin"), "random": (*RANDOM, "twin")},
     "understand/embeddings.py": {"mini": MINI, "random": (*SENTENCE, "d_model", "seed")},
     "understand/steps.py?steps_view=order": {"mini": (), "random": ()},
     "understand/cost.py": {"mini": (), "random": ()},

@@ -43,7 +43,7 @@ def test_a_small_weight_is_not_written_as_0_00(monkeypatch):
 
 @pytest.mark.slow
 def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_layers, shown_by, rows):
-    app = on_layers(architecture="standard")
+    app = on_layers()
     shown = trace(architecture="standard")
     answer = shown.answers[8][0][0]
     first, second = best_hops(shown, 8, shown.tokens.pieces.index(answer))
@@ -58,10 +58,10 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
 
 
 def test_heads_can_be_chosen_and_the_best_come_back(on_layers, shown_by, rows, choose, main_text, english):
-    app = on_layers(architecture="standard")
+    app = on_layers()
     assert english("two_layers.intro", one=1, two=2) in main_text(app)
     assert english("two_layers.standard") in main_text(app)
-    assert english("two_layers.standard") not in main_text(on_layers())
+    assert english("two_layers.standard") not in main_text(on_layers(source="random", layers=2))
     best = rows(app)
     assert app.button(key="best_hops").disabled
     other = best["hop1"][0] % 4
@@ -75,7 +75,7 @@ def test_heads_can_be_chosen_and_the_best_come_back(on_layers, shown_by, rows, c
     app.button(key="best_hops").click().run()
     assert rows(app) == best
     assert app.button(key="best_hops").disabled
-    assert dict(app.query_params) == {"architecture": "standard", "steps_view": "layers"}
+    assert dict(app.query_params) == {"steps_view": "layers"}
 
 
 def test_the_second_hop_can_be_in_any_layer_after_the_first(on_layers, rows, choose, shown_by):
@@ -89,11 +89,10 @@ def test_the_second_hop_can_be_in_any_layer_after_the_first(on_layers, rows, cho
     np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[2].weights(second))
 
 
-@pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
-def test_a_model_of_one_layer_gets_an_offer_of_another(on_layers, english, rows, link):
-    app = on_layers(**link)
+def test_a_model_of_one_layer_gets_an_offer_of_another(on_layers, english, rows):
+    app = on_layers(source="random", layers=1)
     assert [info.value for info in app.info] == [english("two_layers.one_layer")]
-    app.button(key="take_standard").click().run()
+    app.button(key="take_mini").click().run()
     assert not app.info
     assert set(rows(app)) == {"hop1", "hop2"}
 
@@ -117,11 +116,21 @@ def test_a_long_text_shows_the_part_around_the_token(on_layers, heatmaps, strip,
     np.testing.assert_allclose(strip(app)["weights"], (two @ one)[4], rtol=1e-3)  # of the whole text
 
 
-def test_it_opens_on_the_standard_model_unless_another_was_chosen(opened_on, rows):
-    for link, opens_on in (({}, "standard"), ({"architecture": "latent"}, "latent")):
-        app = opened_on("understand/steps.py", **link)
-        app.segmented_control(key="steps_views").set_value("layers").run()
-        assert app.selectbox(key="architecture").value == opens_on
-        assert set(rows(app)) == {"hop1", "hop2"}
-        app.segmented_control(key="steps_views").set_value("steps").run()
-        assert "steps_view" not in app.query_params
+CHINESE = {"text": "小猫没有过马路，因为它太累了。", "twin": ""}
+
+
+@pytest.mark.parametrize(
+    ("link", "architecture"),
+    [({}, "standard"), ({"architecture": "latent", "h": 8}, "standard"), (CHINESE, "glass-box")],
+)
+def test_the_view_has_a_model_of_its_own_and_other_pages_keep_theirs(
+    opened_on, rows, main_text, english, link, architecture
+):
+    app = opened_on("understand/steps.py", **link)
+    before = dict(app.query_params)
+    app.segmented_control(key="steps_views").set_value("layers").run()
+    assert set(rows(app)) == {"hop1", "hop2"}
+    assert english("two_layers.own", architecture=architecture, h=4, d_model=64) in main_text(app)
+    assert dict(app.query_params) == before | {"steps_view": "layers"}
+    app.segmented_control(key="steps_views").set_value("steps").run()
+    assert dict(app.query_params) == before

@@ -1,6 +1,7 @@
 """The path of a token through two layers, in words, and the weights of two heads, multiplied."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -10,34 +11,53 @@ from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, Origin, around, pictur
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.focus import token_names
 from mha_core.scene.places import indices
-from mha_core.scene.scene import Scene
+from mha_core.scene.scene import DEFAULTS, Scene
+from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING
+from mha_core.training.checkpoints import PLANS
 from mha_core.training.lexicon import normalized
 from pages._kit import charts, choice, chooser, compute, heatmaps, matrices, model_info, state
 from pages._kit.scene import in_fragment, scene_and_trace, second_trace
 from pages._kit.text import literal, raised, short, t
 
+OWN_SIZES: dict[str, Any] = {"h": 4, "d_model": 64}  # of the small model that this view shows
+
 
 def page() -> None:
     st.title(t("two_layers.heading"), anchor=False)
-    scene, trace = scene_and_trace()
+    scene, trace = scene_and_trace(_own(state.current()))
     second_trace(scene)
     if not trace.sides.same:
         st.info(t("two_layers.two_texts"), icon=":material/translate:")
     elif len(trace.layers) < 2:
         st.info(t("two_layers.one_layer"), icon=":material/layers:")
-        _offer()
+        st.button(t("real.use_mini"), key="take_mini", on_click=state.go, kwargs={"source": "mini"})
     else:
+        if scene.source == "mini":
+            architecture = choice.word("architecture", scene.architecture)
+            st.caption(t("two_layers.own", architecture=architecture, **OWN_SIZES))
         _hops()
         if model_info.is_standard(trace):
             st.markdown(t("two_layers.standard"))
         model_info.about(trace)
 
 
+def _own(scene: Scene) -> Scene:
+    """The scene with this view's small model: the standard one, in which an answer takes two hops.
+
+    A language without that one has the glass-box.
+    """
+    if scene.source != "mini":
+        return scene
+    of_language = {plan.architecture for plan in PLANS if plan.language == mini.language(scene.text)}
+    architecture = "standard" if "standard" in of_language else DEFAULTS.architecture
+    return replace(scene, architecture=architecture, **OWN_SIZES)
+
+
 @st.fragment
 def _hops() -> None:
     """The two heads, the sentence, the path and the matrices of both sentences."""
-    scene, trace = in_fragment()
+    scene, trace = in_fragment(_own(state.current()))
     layer = _last(trace, scene)
     st.caption(t("two_layers.intro", one=layer, two=layer + 1))
     *_, query = indices(trace, scene.focus)
@@ -50,18 +70,6 @@ def _hops() -> None:
                 st.header(literal(sentence_trace.title), anchor=False)
             path(sentence_trace, query, first=first, second=second, layer=layer)
             _show_matrices(sentence_trace, query, first=first, second=second, key=name, layer=layer)
-
-
-def _offer() -> None:
-    """Buttons that choose models with two layers."""
-    with st.container(horizontal=True):
-        for architecture in ("standard", "glass-box"):
-            st.button(
-                t("two_layers.take", architecture=choice.word("architecture", architecture)),
-                key=f"take_{architecture}",
-                on_click=state.go,
-                kwargs={"source": "mini", "architecture": architecture, "h": 4, "d_model": 64},
-            )
 
 
 def _last(trace: AttentionTrace, scene: Scene) -> int:
