@@ -94,14 +94,14 @@ test("a second click unpins a word only in its own sentence", () => {
   assert.deepEqual(held(), [null, null]);
 });
 
-test("another panel shows the same word, or the one at its position", () => {
+test("another panel shows the same word, or the one in its place", () => {
   const selection = shown({}, panelOf("the cat sat"), panelOf("sat the dog"));
   selection.choose(0, "query", 2, false);
   selection.lookAtPanel(1);
   assert.deepEqual(selection.active(selection.panels[1]), { side: "query", token: 0 });
   selection.choose(1, "query", 2, false); // "dog", which the first one lacks
   selection.lookAtPanel(0);
-  assert.deepEqual(selection.active(selection.panels[0]), { side: "query", token: 2 });
+  assert.deepEqual(selection.active(selection.panels[0]), { side: "query", token: 1 });
 });
 
 test("a given focus is applied, and a redraw reported if needed", () => {

@@ -122,20 +122,6 @@ def named(row, hidden=()) -> str:
     return ", ".join(f"{LABELS[i]} {row[i]:.2f}" for i in order)
 
 
-@pytest.mark.parametrize("side", ["query", "key"])
-def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, side):
-    focus = {"side": side, "tokens": [], "absent": ["street", "wide"]}
-    code = f"""{NONE} return [
-      spoken({{ tokens: labels }}, layer, [0, 1], focus, none, texts),
-      linesOf(layer, [0, 1], {{ focus, threshold: 0, count: 0, hidden: none }}),
-      meanAcross(layer, [0, 1], focus),
-      table({{ tokens: labels }}, layer, [0], focus),
-    ];"""
-    said, lines, weights, rows = on_layer(code, focus=focus, labels=LABELS, texts=TEXTS)
-    assert said == "This sentence has no “street + wide”."
-    assert (lines, weights, rows) == ([], [0] * 7, [])
-
-
 def test_for_a_few_heads_the_sentence_names_the_largest_weight_of_each(on_layer, weights):
     best = [
         f"{LABELS[row.argmax()]} {row.max():.2f} (head {head})"

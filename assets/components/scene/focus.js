@@ -14,7 +14,6 @@ import { exact, fill, isolated, paragraph, short } from "../page/wording.js";
  * @typedef {object} Focus
  * @property {Side} side
  * @property {number[]} tokens positions from 0
- * @property {string[]} [absent] the tokens that were chosen in another sentence and are not in this one
  */
 
 export const MAX_NUMBERS = 6; // heads whose numbers stand beside a token; of more the mean
@@ -75,7 +74,7 @@ export function afterPick(pinned, side, token, more) {
 }
 
 // The choice in sentence `nth`, carried over to each sentence: the same token in the same place, or else wherever it
-// is. A sentence with none of the tokens has nothing chosen, and `absent` names them.
+// is, or else the token that stands in its place.
 /**
  * @param {Panel[]} panels
  * @param {number} nth
@@ -88,18 +87,28 @@ export function everywhere(panels, nth, focus) {
   return panels.map((panel, other) => {
     if (other === nth) return focus;
     const tokens = listOf(panel, focus.side);
-    const places = focus.tokens.map((at) => (tokens[at] === own[at] ? at : tokens.indexOf(own[at])));
-    const found = [...new Set(places.filter((at) => at >= 0))].sort((a, b) => a - b);
-    return found.length
-      ? { ...focus, tokens: found }
-      : { ...focus, tokens: [], absent: focus.tokens.map((at) => own[at]) };
+    const places = focus.tokens.map((at) => {
+      const same = tokens[at] === own[at] ? at : tokens.indexOf(own[at]);
+      return same < 0 ? inItsPlace(own, tokens, at) : same;
+    });
+    return { ...focus, tokens: [...new Set(places)].sort((a, b) => a - b) };
   });
+}
+
+// Where the token in the place of one that a sentence lacks stands: as far into the stretch in which both sentences
+// differ, or at its end; where nothing stands in its place, the next token.
+/** @param {string[]} own @param {string[]} tokens of the other sentence @param {number} at */
+function inItsPlace(own, tokens, at) {
+  const before = own.findLastIndex((token, nth) => nth < at && tokens.includes(token));
+  const start = tokens.indexOf(own[before]);
+  const next = own.slice(at).find((token) => tokens.indexOf(token) > start);
+  const end = next === undefined ? tokens.length : tokens.indexOf(next);
+  return Math.min(start + at - before, Math.max(start + 1, end - 1), tokens.length - 1);
 }
 
 // For one head the weights between the focus and every token of the other side, summed over the focus.
 /** @param {AnyLayer} layer @param {number} head @param {Focus} focus */
 export function across(layer, head, focus) {
-  if (!focus.tokens.length) return new Float32Array(focus.side === "query" ? layer.nKey : layer.nQuery);
   const [first, ...others] = focus.tokens.map((token) =>
     focus.side === "query" ? layer.row(head, token) : layer.column(head, token),
   );
@@ -174,7 +183,6 @@ export function strongest(weights, { threshold = 0, count = 0, hidden = new Set(
 export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
   if (!focus) return paragraph([texts.nothing_chosen, layer.away && texts.rescaled], texts);
-  if (!focus.tokens.length) return fill(texts.absent, { tokens: (focus.absent ?? []).map(isolated).join(" + ") });
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
   const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");

@@ -300,11 +300,12 @@ export class HeadView {
   followHighlight() {
     if (!this.width) return;
     this.lightHeads();
-    const places = this.selection.panels.map(({ tokens }) => tokens.indexOf(String(litOf("query"))));
-    const focused = places.map((at) => ({ side: /** @type {const} */ ("query"), tokens: at < 0 ? [] : [at] }));
-    const hover = places.some((at) => at >= 0) ? focused : null;
-    if (!hover && !this.selection.hover) return;
-    this.selection.hover = hover;
+    const { panels } = this.selection;
+    const label = String(litOf("query"));
+    const nth = panels.findIndex(({ tokens }) => tokens.includes(label));
+    if (nth < 0 && !this.selection.hover) return;
+    const lit = nth < 0 ? null : { side: /** @type {const} */ ("query"), tokens: [panels[nth].tokens.indexOf(label)] };
+    this.selection.hover = lit && this.selection.everywhere(nth, lit);
     this.update();
   }
 

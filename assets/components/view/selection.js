@@ -1,6 +1,6 @@
 // The state of a head view: layer, heads, tokens and kind of drawing. This file changes it; others draw it.
 
-import { layerOf, listOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
+import { layerOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
 import { required } from "../page/elements.js";
 import { apart } from "../page/wording.js";
 import { afterPick, defaultThreshold, everywhere, isDrawable } from "../scene/focus.js";
@@ -164,11 +164,8 @@ export class Selection {
     const at = this.at.token;
     this.at = { nth, token: at };
     if (pinned) {
-      const { side } = pinned;
-      const found = this.everywhere(before, { side, tokens: [at] })[nth]?.tokens[0];
-      const last = listOf(this.panels[nth], side).length - 1;
-      if (found === undefined) this.pin(nth, { side, tokens: [Math.min(at, last)] });
-      else this.at.token = found;
+      const [token = at] = this.everywhere(before, { side: pinned.side, tokens: [at] })[nth]?.tokens ?? [];
+      this.at.token = token;
     }
     this.hover = null;
   }
