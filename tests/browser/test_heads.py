@@ -286,6 +286,38 @@ def test_with_the_keyboard_every_cell_of_a_picture_can_be_read(visit, app, eye):
     assert view.view.evaluate(where)[1].startswith("Heatmap of A₃")
 
 
+def test_keys_work_after_a_click_in_any_part_of_the_view_and_a_double_click_is_one(visit, app, eye, settled):
+    page = visit(app)
+    view = eye(page)
+    pinned = view.view.locator(".strip [aria-selected=true]")
+    for place in (
+        view.word(2),
+        view.token(2),
+        view.stage().locator("canvas"),
+        view.view.locator(".status").first,
+        view.view.locator(".caption"),
+        view.chip("head 1"),
+        view.pictures().first,
+        picture(view, "q"),
+    ):
+        view.word(4).dblclick()
+        expect(pinned).to_have_text(["cross", "cross"])
+        place.click()
+        page.keyboard.press("h")
+        head = view.title()
+        page.keyboard.press("h")
+        assert view.title() != head
+        page.keyboard.press("Escape")
+        expect(pinned).to_have_count(0)
+    view.word(4).click()
+    page.keyboard.press("ArrowDown")
+    assert looked_at(view)[2] == 5
+    page.go_back()
+    settled(page)
+    page.keyboard.press("Escape")
+    expect(pinned).to_have_count(0)
+
+
 def test_every_picture_moves_the_focus_without_the_server(visit, app, eye, settled):
     page = visit(app, sent=(sent := []))
     view = eye(page)

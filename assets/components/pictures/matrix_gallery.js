@@ -183,6 +183,7 @@ export class MatrixGallery {
     const map = new Heatmap();
     const figure = make("figure");
     const button = makeButton(named ? "⤢" : "", "", (event) => {
+      if (event instanceof MouseEvent && event.detail > 1) return; // a double click is one click
       this.large.name = this.large.name === name ? null : name;
       update();
       if (!this.large.name) return;

@@ -100,6 +100,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  */
 export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const LONGEST_STRIP = 256; // tokens
+const ANYWHERE = new Set(["Escape", "h", "H", "l", "L"]); // keys that work in all of the view
 const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
 
 export class HeadView {
@@ -159,7 +160,8 @@ export class HeadView {
     const { sentences, panels } = this.row;
     root.replaceChildren(controls, sentences, panels, under, this.matrices.root, this.grid.root, this.caption);
     for (const row of [this.bar, this.chips]) row.setAttribute("role", "toolbar");
-    for (const place of [sentences, panels]) place.addEventListener("keydown", (event) => this.#press(event));
+    root.addEventListener("keydown", (event) => this.#press(event));
+    root.addEventListener("click", () => this.#takeKeys());
     root.addEventListener("pointerdown", (event) => {
       for (const menu of root.querySelectorAll(".menu[open]")) {
         if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
@@ -263,11 +265,22 @@ export class HeadView {
     );
   }
 
+  // After a click on something without keys of its own, keys are those of the sentence in focus.
+  #takeKeys() {
+    const { activeElement } = treeOf(this.root);
+    if (this.root.contains(activeElement) && !activeElement?.closest(".strip")) return;
+    this.drawings[this.selection.nth]?.drawing.list.focus({ preventScroll: true });
+  }
+
+  // Arrows on a button belong to its row of buttons.
   /** @param {KeyboardEvent} event */
   #press(event) {
     const target = targetOf(event);
-    const nth = Number(target instanceof HTMLElement ? (target.dataset.panel ?? NaN) : NaN);
-    if (Number.isNaN(nth)) return;
+    if (!target || target.closest("input, select, .menu, .cell-path")) return;
+    /** @type {HTMLElement | null} */
+    const list = target.closest("[data-panel]");
+    if (!list && !ANYWHERE.has(event.key)) return;
+    const nth = Number(list?.dataset.panel ?? this.selection.nth);
     /** @type {import("./keyboard.js").Ways} */
     const ways = { toHead: (head) => this.toHead(head), toLayer: (number) => this.toLayer(number) };
     if (pressKey(event, this.selection, nth, this.drawings[nth].drawing, ways)) this.update();

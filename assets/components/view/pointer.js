@@ -72,6 +72,7 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     reply.describe();
   });
   stage.addEventListener("click", (event) => {
+    if (event.detail > 1) return; // a double click is one click
     const more = event.shiftKey || event.ctrlKey || event.metaKey;
     const focus = focusAt(event);
     if (focus) return reply.choose(panel.nth, focus.side, focus.tokens[0], more);
