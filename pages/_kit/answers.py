@@ -13,7 +13,7 @@ from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.loaded import TracesByKind
 from mha_core.traces.answers import NOTHING, Answer, is_known
 from mha_core.traces.source import TrainedSource
-from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon, normalized
+from mha_core.training.lexicon import HIDDEN, LANGUAGES, Lexicon, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
 from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
@@ -21,6 +21,7 @@ from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named if the model does not know the answer
 MIN_SHARE = 0.01  # of a word, for it to be named
+SURE = 0.9  # probability from which on an answer is stated without "perhaps"
 MIN_BESIDES = 0.1  # of a second answer, for it to be named where several questions are asked
 
 
@@ -37,28 +38,25 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
         for said in _answers_at(trace, query, _bold) if trace.answers else ():
-            guesses = f" :small[{said.guesses}]" if isinstance(said, Unsure) else ""
-            st.markdown(f"{said.asked} {said.words}{guesses}")
+            note = f" :small[{said.note}]" if said.note else ""
+            st.markdown(f"{said.asked} {said.words}{note}")
 
 
 class AnswerText(NamedTuple):
-    """A question about a word and the model's answer, in words."""
+    """A question about a word, the model's answer in words, and a note on how far to trust it.
+
+    A `sure` answer has at least the probability `SURE`, and no word in it is new to the model. `heads` are
+    those of the last layer that are asked, from 0.
+    """
 
     asked: str
     words: str
+    note: str = ""
+    sure: bool = True
+    heads: tuple[int, ...] = ()
 
 
-class Unsure(NamedTuple):
-    """A question about a word that the model cannot answer, and its best guesses."""
-
-    asked: str
-    words: str
-    guesses: str
-
-
-def in_words(
-    trace: AttentionTrace, name: str | None = None, query: int = 0
-) -> list[list[AnswerText | Unsure]]:
+def in_words(trace: AttentionTrace, name: str | None = None, query: int = 0) -> list[list[AnswerText]]:
     """The questions at each token with the model's answers, without markup; empty where nothing is asked.
 
     With a `name` from `QUESTIONS`, the token `query` has only that question, if it is asked there.
@@ -67,17 +65,15 @@ def in_words(
     answer = trace.questions[name][query] if name else None
     if name is None or answer is None:
         return every
-    only = _said(question(trace, name, query), answer, _or_nothing(isolated))
+    only = _about(trace, query, [name], answer, isolated, set())
     return [*every[:query], [only], *every[query + 1 :]]
 
 
-def _answers(trace: AttentionTrace) -> list[list[AnswerText | Unsure]]:
+def _answers(trace: AttentionTrace) -> list[list[AnswerText]]:
     return [_answers_at(trace, query, isolated) for query in range(len(trace.answers or ()))]
 
 
-def _answers_at(
-    trace: AttentionTrace, query: int, written: Callable[[str], str]
-) -> list[AnswerText | Unsure]:
+def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> list[AnswerText]:
     answer, piece = trace.answers[query], trace.answered.pieces[query]
     if answer is None:
         return []
@@ -88,9 +84,8 @@ def _answers_at(
         return [_said(t(f"answer.{kind}", query=name), answer, written)]
     if piece == HIDDEN:
         return [_said(t("answer.hidden"), answer, written)]
-    of_pronoun, said = is_pronoun(trace, query), []
-    if of_pronoun:
-        said.append(_said(t("answer.pronoun", query=name), answer, _or_nothing(written)))
+    of_pronoun, told = is_pronoun(trace, query), set[str]()
+    said = [_about(trace, query, ["noun"], answer, written, told)] if of_pronoun else []
 
     def rank(questions: list[str]) -> tuple[bool, float]:
         return EVERYWHERE.issuperset(questions), -round(_answer(trace, questions[0], query)[0][1], 1)
@@ -99,17 +94,69 @@ def _answers_at(
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):
             continue
         answer = _answer(trace, questions[0], query)
-        if not is_known(answer) and any(isinstance(one, Unsure) for one in said):
+        if not is_known(answer) and any(one.words == t("answer.unsure") for one in said):
             continue  # one "does not know" is enough
-        said.append(_said(_asked(trace, questions, query), answer, _or_nothing(written), MIN_BESIDES))
+        said.append(_about(trace, query, questions, answer, written, told, MIN_BESIDES))
     return said or [AnswerText(t("answer.word", query=name), t("answer.nothing"))]
+
+
+def _about(
+    trace: AttentionTrace,
+    query: int,
+    questions: Sequence[str],
+    answer: Answer,
+    written: Callable[[str], str],
+    told: set[str],
+    least: float = MIN_SHARE,
+) -> AnswerText:
+    """The answer of a small model to questions about a word, with notes on how far to trust it.
+
+    A note that was `told` with another answer about the word is not repeated.
+    """
+    heads = _heads_asked(trace, questions)
+    said = _said(_asked(trace, questions, query, written), answer, _or_nothing(written), least)
+    if EVERYWHERE.issuperset(questions) or not is_known(answer):
+        return said._replace(heads=heads)
+    notes, best = [], normalized(answer[0][0])
+    if (new := _unknown_word(trace, query, questions, best)) is not None:
+        notes.append(t("answer.guess", word=written(new)))
+        said = _said(said.asked, answer, _or_nothing(written), least, sure=False)
+    tokens = trace.answered
+    keys = [compute.once(trace, _largest)[head][query] for head in heads]
+    if keys and "differs" not in told and best not in [normalized(tokens.pieces[key]) for key in keys]:
+        told.add("differs")
+        notes.append(t("answer.differs", head=heads[0] + 1, key=written(tokens.labels[keys[0]])))
+    notes = [note for note in notes if note not in told]
+    told.update(notes)
+    return said._replace(note=paragraph(notes), heads=heads)
+
+
+def _unknown_word(trace: AttentionTrace, query: int, questions: Sequence[str], best: str) -> str | None:
+    """A word that the model has never seen and that the answer is about, gives, or was decided by."""
+    used = [normalized(trace.answered.pieces[query]), best]
+    why = trace.questions["decider"][query] if "decider" in trace.questions else None
+    if why and "noun" in questions and is_pronoun(trace, query):
+        used.append(normalized(why[0][0]))
+    unknown = {normalized(piece): piece for at in trace.tokens.unknown for piece in [trace.tokens.pieces[at]]}
+    return next((unknown[word] for word in used if word in unknown), None)
+
+
+def _largest(trace: AttentionTrace) -> list[list[int]]:
+    """The key with the largest weight of each query in each head of the last layer."""
+    largest: list[list[int]] = trace.layers[-1].weights().argmax(-1).tolist()
+    return largest
+
+
+def _heads_asked(trace: AttentionTrace, questions: Sequence[str]) -> tuple[int, ...]:
+    """The heads of the last layer that are asked one of these questions."""
+    origin = trace.source.origin
+    asked = origin.questions if isinstance(origin, TrainedSource) else ()
+    return tuple(head for head, of_head in enumerate(asked) if {*questions} & {*of_head.split()})
 
 
 def question(trace: AttentionTrace, name: str, query: int) -> str:
     """A question of `QUESTIONS` about a word, in words."""
-    if name == "noun" and is_pronoun(trace, query):
-        return t("answer.pronoun", query=isolated(trace.answered.labels[query]))
-    return _asked(trace, [name], query)
+    return _asked(trace, [name], query, isolated)
 
 
 def _answer(trace: AttentionTrace, question: str, query: int) -> Answer:
@@ -125,33 +172,34 @@ def _language(trace: AttentionTrace) -> str:
 
 def _grouped_questions(trace: AttentionTrace, query: int, *, of_pronoun: bool) -> list[list[str]]:
     """The questions about a word that another word answers, grouped by the heads that answer them."""
-    origin = trace.source.origin
-    asked = origin.questions if isinstance(origin, TrainedSource) else ()
     by_heads: dict[tuple[int, ...], list[str]] = {}
     for question in QUESTIONS:
         if has_answer(trace, question, query):
-            heads = tuple(head for head, questions in enumerate(asked) if question in questions.split())
-            by_heads.setdefault(heads, []).append(question)
+            by_heads.setdefault(_heads_asked(trace, [question]), []).append(question)
     every = (asked_about(questions, of_pronoun=of_pronoun) for questions in by_heads.values())
     return [questions for questions in every if questions]
 
 
-def _asked(trace: AttentionTrace, questions: Sequence[str], query: int) -> str:
-    """Questions about a word as text, which differs between verbs and nouns."""
-    asked = []
+def _asked(trace: AttentionTrace, questions: Sequence[str], query: int, written: Callable[[str], str]) -> str:
+    """Questions about a word as text, which differs between pronouns, verbs and nouns."""
+    name, asked = written(trace.answered.labels[query]), []
     for question in questions:
-        answer = _answer(trace, question, query)[0][0]
-        of_noun = question in ("doer", "object") and _is_noun(trace, query, answer)
-        asked.append(t(f"answer.{question}_of") if of_noun else t(f"answer.{question}"))
+        kind = question
+        if question == "noun" and is_pronoun(trace, query):
+            kind = "pronoun"
+        elif question in ("doer", "object") and _is_noun(trace, query, _answer(trace, question, query)[0][0]):
+            kind = f"{question}_of"
+        asked.append(t(f"answer.{kind}", query=name))
     return paragraph(asked)
 
 
 def _said(
-    asked: str, answer: Answer, written: Callable[[str], str], least: float = MIN_SHARE
-) -> AnswerText | Unsure:
-    if is_known(answer):
-        return AnswerText(asked, _shares(answer, written, least))
-    return Unsure(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written))
+    asked: str, answer: Answer, written: Callable[[str], str], least: float = MIN_SHARE, *, sure: bool = True
+) -> AnswerText:
+    if not is_known(answer):
+        return AnswerText(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written), sure=False)
+    sure, words = sure and answer[0][1] >= SURE, _shares(answer, written, least)
+    return AnswerText(asked, words if sure else t("answer.perhaps", words=words), sure=sure)
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
@@ -162,8 +210,14 @@ def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
     """Whether a word is a noun and not a verb; if its form leaves that open, the `other` word decides."""
     words = lexicon(_language(trace))
     word, nouns = normalized(trace.answered.pieces[query]), words.noun_forms | words.pronouns
-    is_verb = any("." in name for name in words.classes.get(word, ()))
-    return word in nouns if is_verb != (word in nouns) else other not in nouns
+    is_verb = _is_verb(words, word)
+    if is_verb != (word in nouns):
+        return word in nouns
+    return other not in nouns and (_is_verb(words, other) or other not in words.number)
+
+
+def _is_verb(words: Lexicon, word: str) -> bool:
+    return any("." in name for name in words.classes.get(word, ()))
 
 
 def _is_next(trace: AttentionTrace) -> bool:

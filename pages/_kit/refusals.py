@@ -8,13 +8,12 @@ from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.analysis.published import published_heads
 from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
-from mha_core.sources import mini
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE, PACKAGE
 from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.lexicon import HIDDEN, lexicon
+from mha_core.training.lexicon import lexicon
 from pages._kit import choice, compute, model_source
 from pages._kit.compute import Nearest
 from pages._kit.opened_link import CONTROLS, max_values
@@ -266,39 +265,28 @@ def no_file() -> None:
 def unknown_words(found: Nearest, asked: Scene, field: str, vectors: bool) -> None:
     """Say that a small model does not know words, and offer a model that reads them.
 
-    The line names the pronouns whose noun such a word decides, or with `vectors` the words without a vector.
-    Below a second sentence it does not repeat what the line below the first one says.
+    With `vectors` the line names the words, which have none. What a line below the first sentence says is not
+    repeated below the second one.
     """
-    first = compute.peek(asked) if field == "twin" else None
-    again = first is not None and bool(first.tokens.unknown)
-    with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-        if line := _unknown_words(found.trace, vectors=vectors, again=again):
-            st.caption(line)
-        if not (vectors or again):
-            _offer_package(found.trace)
-
-
-def _unknown_words(trace: AttentionTrace, *, vectors: bool, again: bool) -> str:
-    pieces = [trace.tokens.pieces[at] for at in trace.tokens.unknown]
+    tokens = found.trace.tokens
     if vectors:
-        return t("unknown.off_map", words=joined(_bold(piece) for piece in dict.fromkeys(pieces)))
-    sentences = [] if again else [t("unknown.line")]
-    for at in mini.main_tokens(trace) if "decider" in trace.questions else ():
-        answer = trace.questions["decider"][at]
-        if trace.answered.pieces[at] != HIDDEN and answer and answer[0][0] in pieces:
-            words = {"query": _bold(trace.answered.labels[at]), "word": _bold(answer[0][0])}
-            sentences.append(t("unknown.guesses", **words))
-    return paragraph(sentences)
+        words = dict.fromkeys(_bold(tokens.pieces[at]) for at in tokens.unknown)
+        st.caption(t("unknown.off_map", words=joined(words)))
+    elif field == "text" or not ((first := compute.peek(asked)) and first.tokens.unknown):
+        with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
+            st.caption(t("unknown.line"))
+            _offer_real_model(found.trace)
 
 
 def _bold(word: str) -> str:
     return f"**{literal(isolated(word))}**"
 
 
-def _offer_package(trace: AttentionTrace) -> None:
+def _offer_real_model(trace: AttentionTrace) -> None:
     """Offer the packaged model for an English sentence with words that a small model does not know.
 
-    It opens on its head that links pronouns with their nouns.
+    It opens on its head that links pronouns with their nouns. Without it, the page Real model says how to
+    install it.
     """
     if not isinstance(trace.source, TrainedSource) or trace.source.language != "en":
         return
@@ -317,7 +305,8 @@ def _offer_package(trace: AttentionTrace) -> None:
             kwargs={"source": "model", "model": PACKAGE, "revision": ""} | place,
         )
     elif not model_source.hosted():
-        st.caption(t("unknown.install", command=literal(INSTALL_PACKAGE)))
+        label = t("unknown.more")
+        st.page_link(PAGES / "models" / "real.py", label=label, icon=":material/arrow_forward:")
 
 
 def only_weights(layer: LayerTrace) -> None:

@@ -28,7 +28,10 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
 /** @typedef {import("../scene/highlight.js").Highlight} Highlight */
 /** @typedef {import("./selection.js").ViewState} ViewState */
-/** @typedef {[asked: string, answer: string, guesses?: string]} AnswerText with the guesses where it is not known */
+/**
+ * A question, its answer, a note on it, whether it is sure, and the heads that are asked (pages/_kit/answers.py).
+ * @typedef {[asked: string, answer: string, note: string, sure: boolean, heads: number[]]} AnswerText
+ */
 
 /**
  * The data of the view besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
@@ -399,7 +402,7 @@ export class HeadView {
         // Nothing below may move up under the pointer.
         status.style.minHeight = `${status.getBoundingClientRect().height}px`;
       }
-      showAnswers(answers, answersAt(selection, panel));
+      showAnswers(answers, answersAt(selection, panel), header.texts, this.theme.textColours);
       stage.dataset.pinned = String(Boolean(pinned));
       const active = selection.active(panel);
       if (active) {
@@ -476,17 +479,27 @@ function answersAt(selection, panel) {
   return selection.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? [];
 }
 
-// Each question with its answer, which stands out.
-/** @param {HTMLElement} place @param {AnswerText[]} answers */
-function showAnswers(place, answers) {
+// Each question with its answer, which stands out where it is sure, and with the heads that are asked, in their colour.
+/**
+ * @param {HTMLElement} place
+ * @param {AnswerText[]} answers
+ * @param {Record<string, string>} texts
+ * @param {string[]} colours of heads
+ */
+function showAnswers(place, answers, texts, colours) {
   const text = JSON.stringify(answers);
   if (place.dataset.text === text) return;
   place.dataset.text = text;
   place.replaceChildren(
-    ...answers.map(([asked, words, guesses]) => {
+    ...answers.map(([asked, words, note, sure, heads]) => {
       const pair = make("span", "answer", `${asked} `);
-      pair.append(make("b", "", words));
-      if (guesses) pair.append(" ", make("small", "", guesses));
+      pair.append(make("b", sure ? "" : "unsure", words));
+      if (heads.length) {
+        const name = fill(texts.one_head, { heads: heads.map((head) => head + 1).join(texts.comma) });
+        const style = `color: ${colours[heads[0] % colours.length]}`;
+        pair.append(" ", Object.assign(make("small", "", name), { style }));
+      }
+      if (note) pair.append(" ", make("small", "", note));
       return pair;
     }),
   );

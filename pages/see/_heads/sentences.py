@@ -73,7 +73,7 @@ class SentenceWords(NamedTuple):
     its note and the role of each head, alone and with its score ("" for a head without a role).
     """
 
-    answers: list[list[answers.AnswerText | answers.Unsure]]
+    answers: list[list[answers.AnswerText]]
     hints: list[str | None]
     notes: list[str]
     roles: dict[int, list[tuple[str, str]]]
