@@ -5,7 +5,7 @@ import { measured, spacious } from "../page/saving.js";
 import { isRtl, short } from "../page/wording.js";
 import { meanAcross, strongest } from "../scene/focus.js";
 import { arc, point } from "./curves.js";
-import { Curved, LABEL, ROW, SCENE_TOKENS } from "./drawing.js";
+import { Curved, LABEL, ROW, SCENE_TOKENS, strongestOf } from "./drawing.js";
 
 const MARGIN = 12; // pixels before the first word and after the last
 const TALLEST_ARC = 220; // of arcs, at most
@@ -89,12 +89,15 @@ export class Arcs extends Curved {
       element.style.setProperty(name, `${value}px`);
   }
 
-  // One number has room below a word, the mean where several heads are on.
-  /** @param {import("../scene/focus.js").Focus} focus */
-  numbersOf(focus) {
+  // One number has room below a word: that of the head with the largest weight there.
+  numbersOf() {
     const { selection, panel } = this;
-    const head = selection.heads.length === 1 ? selection.heads[0] : null;
-    return [{ head, values: meanAcross(selection.layer(panel), selection.heads, focus) }];
+    const { weights, heads } = strongestOf(selection, panel);
+    if (!heads) return [{ head: null, values: weights }];
+    return selection.heads.map((head) => ({
+      head,
+      values: weights.map((weight, at) => (heads[at] === head ? weight : 0)),
+    }));
   }
 
   /**
@@ -149,7 +152,7 @@ export class Arcs extends Curved {
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);
     const tokens = panel.tokens.slice(0, length);
     const { focus } = selection.of(panel);
-    const numbers = focus ? this.numbersOf(focus) : [];
+    const numbers = focus ? this.numbersOf() : [];
     const widthOf = spacious(`${LABEL.word}px ${theme.font}`);
     const widths = tokens.map((token) => widthOf(token) / LABEL.word);
     const line = placed(widths, { ...WAYS[0], letters: LABEL.word }, isRtl(panel.tokens));

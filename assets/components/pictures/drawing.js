@@ -138,6 +138,25 @@ export function numbersOf(selection, panel, focus) {
   return heads.map((head) => ({ head, values: across(layer, head, focus) }));
 }
 
+// One weight for each token that answers: of a few heads the largest, and whose it is; of many their mean.
+/**
+ * @param {Selection} selection
+ * @param {Panel} panel
+ * @returns {{ weights: Float32Array, heads: number[] | null }}
+ */
+export function strongestOf(selection, panel) {
+  const { focus } = selection.of(panel);
+  const { heads } = selection;
+  if (!focus) return { weights: new Float32Array(longestOf(panel)), heads: null };
+  const layer = selection.layer(panel);
+  if (!heads.length || heads.length > MAX_NUMBERS) return { weights: meanAcross(layer, heads, focus), heads: null };
+  const rows = heads.map((head) => across(layer, head, focus));
+  const best = Array.from(rows[0], (_, at) =>
+    rows.reduce((most, row, nth) => (row[at] > rows[most][at] ? nth : most), 0),
+  );
+  return { weights: Float32Array.from(best, (nth, at) => rows[nth][at]), heads: best.map((nth) => heads[nth]) };
+}
+
 /** @param {Selection} selection @param {Panel} panel @param {HTMLElement} element */
 export function mark(selection, panel, element) {
   const { side, at } = tokenOf(element);

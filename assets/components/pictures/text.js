@@ -6,9 +6,8 @@ import { listOf } from "../numbers/panel.js";
 import { fadeWhereMore, make, required } from "../page/elements.js";
 import { SPARE } from "../page/saving.js";
 import { isRtl, short } from "../page/wording.js";
-import { across, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { colourOf, inkOn, lookOf, shade } from "./colours.js";
-import { mark, SCENE_TOKENS, tallestOf, tokenElement, tokenOf } from "./drawing.js";
+import { mark, SCENE_TOKENS, strongestOf, tallestOf, tokenElement, tokenOf } from "./drawing.js";
 
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
 /** @typedef {import("./drawing.js").Shapes} Shapes */
@@ -69,7 +68,7 @@ export class ShadedText {
   update() {
     const { selection, panel } = this;
     const { focus } = selection.of(panel);
-    const { weights, heads } = this.#strongest();
+    const { weights, heads } = strongestOf(selection, panel);
     const hidden = selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
     this.strongest = Math.max(...selection.panels.map((one) => this.largest(one)));
     this.end = (selection.state.fitted && this.strongest) || 1;
@@ -86,22 +85,7 @@ export class ShadedText {
     }
   }
 
-  // The weights of the tokens that answer: of a few heads the largest for each token, and whose it is; of many the mean.
-  /** @returns {{ weights: Float32Array, heads: number[] | null }} */
-  #strongest(panel = this.panel) {
-    const { selection } = this;
-    const { focus } = selection.of(panel);
-    const { heads } = selection;
-    if (!focus || heads.length < 2 || heads.length > MAX_NUMBERS) return { weights: this.weights(panel), heads: null };
-    const layer = selection.layer(panel);
-    const rows = heads.map((head) => across(layer, head, focus));
-    const best = Array.from(rows[0], (_, at) =>
-      rows.reduce((most, row, nth) => (row[at] > rows[most][at] ? nth : most), 0),
-    );
-    return { weights: Float32Array.from(best, (nth, at) => rows[nth][at]), heads: best.map((nth) => heads[nth]) };
-  }
-
-  // The colour of a weight: on the scale of weights, or a tint of its head's colour if several heads are drawn.
+  // The colour of a weight: a tint of its head's colour, or, for the mean of many heads, on the scale of weights.
   /** @param {number | null} head @param {number} share @param {import("./theme.js").Theme} theme */
   #colour(head, share, { palette, paper, sequential } = this.theme) {
     if (head === null) return shade(sequential, share);
@@ -113,14 +97,7 @@ export class ShadedText {
   largest(panel) {
     const { focus } = this.selection.of(panel);
     const hidden = this.selection.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    return Math.max(0, ...this.#strongest(panel).weights.filter((_, at) => !hidden.has(at)));
-  }
-
-  // The weights of the tokens in view.
-  weights(panel = this.panel) {
-    const { selection } = this;
-    const { focus } = selection.of(panel);
-    return focus ? meanAcross(selection.layer(panel), selection.heads, focus) : new Float32Array(panel.tokens.length);
+    return Math.max(0, ...strongestOf(this.selection, panel).weights.filter((_, at) => !hidden.has(at)));
   }
 
   paint() {}
@@ -158,7 +135,7 @@ export class ShadedText {
   /** @param {import("./theme.js").Theme} theme @returns {Shapes} */
   scene(theme) {
     const box = this.scroll.getBoundingClientRect();
-    const { weights, heads } = this.#strongest();
+    const { weights, heads } = strongestOf(this.selection, this.panel);
     /** @type {NonNullable<Shapes["rectangles"]>} */
     const rectangles = [];
     /** @type {Shapes["labels"]} */

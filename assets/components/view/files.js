@@ -11,7 +11,6 @@ import { MAX_NUMBERS, table } from "../scene/focus.js";
 const HEADING = 14; // pixels of the letters of a sentence's title
 const BETWEEN = 36; // pixels between two sentences
 const NARROWEST = 300; // pixels: a title needs them
-const MEANS = ["arcs", "matrix"]; // drawings that have one number for all heads
 const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "key_token"];
 
 /** @typedef {import("./selection.js").Selection} Selection */
@@ -77,7 +76,7 @@ function captionOf(selection, drawings) {
   const layer = fill(texts.layer, { layer: state.layer + 1 });
   return [
     [header.source, layer, ...named(heads, texts), "Headscope"].join(" · "),
-    ...(heads.length > (MEANS.includes(state.drawing) ? 1 : MAX_NUMBERS) ? [texts.means] : []),
+    ...(heads.length > (state.drawing === "matrix" ? 1 : MAX_NUMBERS) ? [texts.means] : []),
     ...(state.rescaled ? [texts.rescaled] : []),
     ...(state.drawing === "matrix" ? [texts.rows_look] : []),
     ...(drawings.some(({ map }) => map?.hidden) ? [fill(texts.sentence, { words: texts.colours_masked })] : []),

@@ -394,7 +394,8 @@ export class HeadView {
       const { focus, pinned } = selection.of(panel);
       const layer = selection.layer(panel);
       const sentence = spoken(panel, layer, heads, focus, selection.hidden(panel), header.texts);
-      const said = [sentence, broughtOut(selection, drawing), nothing(selection, panel)];
+      const isMean = selection.state.drawing === "matrix" && heads.length > 1 && header.texts.means;
+      const said = [sentence, isMean, broughtOut(selection, drawing), nothing(selection, panel)];
       const text = paragraph(said, header.texts);
       if (status.dataset.text !== text) {
         status.dataset.text = text;
