@@ -5,7 +5,7 @@ import { KEY } from "./adapter.js";
 const SENTENCES = ["text", "twin", "target"].map((key) => `.${KEY}${key} textarea`).join(", ");
 export const COMPOSING = 229; // the key code during a composition in Safari, which calls the last Enter no part of it
 
-// Enter applies a sentence; Shift+Enter breaks the line. Streamlit applies a field of several lines with Ctrl+Enter
+// Enter applies a sentence, and says so beside a text that is not applied yet; Shift+Enter breaks the line. Streamlit applies a field of several lines with Ctrl+Enter
 // alone. Enter that ends a composition, as of Chinese characters, belongs to the composition.
 export function applyOnEnter() {
   /** @param {KeyboardEvent} event */
@@ -16,6 +16,7 @@ export function applyOnEnter() {
     if (isComposing || keyCode === COMPOSING) return;
     event.preventDefault();
     event.stopPropagation();
+    tell(event);
     target.dispatchEvent(new KeyboardEvent("keydown", { key, code: "Enter", ctrlKey: true, bubbles: true }));
   };
   /** @param {FocusEvent} event */
@@ -24,6 +25,14 @@ export function applyOnEnter() {
     // On a phone, the key says what it does.
     if (target instanceof HTMLTextAreaElement && target.matches(SENTENCES)) target.enterKeyHint = "go";
   };
+  // The page follows a text that is typed only once it is applied; leaving the field applies it, too.
+  /** @param {Event} event */
+  const tell = (event) => {
+    const target = targetOf(event);
+    if (target?.matches(SENTENCES))
+      target.closest(`[class*="${KEY}"]`)?.toggleAttribute("data-typed", event.type === "input");
+  };
   window.addEventListener("keydown", apply, true);
+  for (const act of ["input", "focusout"]) window.addEventListener(act, tell);
   window.addEventListener("focusin", name);
 }
