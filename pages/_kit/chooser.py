@@ -54,6 +54,7 @@ class Strip(NamedTuple):
         return {name: getattr(self, name) for name in names} | {
             "tokens": list(self.tokens.labels),
             "names": token_names.names(self.tokens),
+            "unknown": list(self.tokens.unknown),
             "weights": None
             if self.weights is None or self.allowed is None
             else _shares(self.weights, self.allowed),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -79,7 +80,7 @@ def check_badge(layer: LayerTrace, query: int) -> None:
     if check.difference is None:
         st.badge(t("check.impossible", reason=said(check.reason)), color="gray", help=hint)
     elif check.passed:
-        difference = literal(number(check.difference))
+        difference = np.format_float_positional(check.difference, precision=1, fractional=False, trim="-")
         st.badge(t("check.passed", difference=difference), icon=":material/check:", color="green", help=hint)
     else:
         difference = literal(number(check.difference))

@@ -6,7 +6,6 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.analysis.published import published_heads
-from mha_core.attention.module import AttentionSpec
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE, PACKAGE
@@ -94,12 +93,13 @@ def _sizes(trace: AttentionTrace, asked: Scene) -> None:
     wanted = {name: getattr(asked, name) for name in names}
     taken = joined(choice.setting(name, shown[name]) for name in names if shown[name] != wanted[name])
     said_as = wanted | {"architecture": choice.word("architecture", asked.architecture)}
-    st.markdown(f":material/straighten: {t('instead.no_model', taken=taken, **said_as)}")
+    why = "indivisible" if asked.d_model % asked.h else "no_model"
     with st.container(horizontal=True, vertical_alignment="center", key="instead"):
-        st.button(t("instead.sizes"), key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)
-        try:
-            AttentionSpec(asked.d_model, asked.h)
-        except MhaError:  # nothing has these sizes
+        line = t(f"instead.{why}", taken=taken, **said_as)
+        st.markdown(f":material/straighten: {line}", width="content")
+        label = t("instead.sizes", taken=taken)
+        st.button(label, key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)
+        if why == "indivisible":  # nothing has these sizes
             return
         if asked.d_model in LIVE_WIDTHS:
             plan = {f"train_{name}": str(value) for name, value in wanted.items()}

@@ -25,8 +25,8 @@ _run_language: ContextVar[str | None] = ContextVar("language", default=None)
 # Characters with a meaning in Markdown, its math, or Streamlit's directives.
 SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # Streamlit replaces dashes, arrows, addresses and icons even where they are escaped. An invisible joiner
-# (U+2060) between their characters prevents it.
-REPLACED = re.compile(r"(?=[-<>=:@./~])")
+# (U+2060) inside them prevents it, and nowhere else: it is copied with the text.
+REPLACED = re.compile(r"(?<=[-<>=~])(?=[-<>=])|(?=@)|(?<=:)(?=[a-z/+-])|(?<=www)(?=\.)", re.IGNORECASE)
 
 SMALLEST = 0.005  # the smallest weight that two digits show
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -21,7 +21,7 @@ PLACE = """([layer, head]) => {
 
 def test_a_head_on_the_map_leads_to_its_passport_and_a_text_of_it_to_heads_and_back(visit, app, eye, settled):
     page = visit(f"{app}/?{urlencode({'text': TEXT, 'twin': ''})}")
-    page.get_by_role("button", name="This head over 1,000 texts").click()
+    page.get_by_role("link", name="What does this head do in 1,000 other").click()
     claim = page.locator(".st-key-atlas_claim")
     expect(claim).to_contain_text("Pronoun → noun in 100%")
     expect(page.get_by_text("In your sentence, “The dog chased")).to_be_visible()

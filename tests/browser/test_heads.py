@@ -223,7 +223,7 @@ def test_a_hovered_cell_shows_its_number_and_a_large_matrix_is_saved(visit, app,
 
     # The dimensions in another order keep their numbers.
     for name, sizes in (("token", layer.q[head][3]), ("variance", layer.q[head].astype(float).var(0))):
-        view.view.get_by_label("Order of dimensions").select_option(name)
+        view.view.get_by_label("Sort columns").select_option(name)
         numbers = "v => v.view.matrices.gallery.pictures.q.map.numbers"
         columns = view.view.evaluate(f"{numbers}.columns.map(Number)")
         order = np.argsort(-sizes, kind="stable")

@@ -25,7 +25,7 @@ def test_a_piece_shows_what_it_looks_at_and_pieces_are_joined_to_words(model, fo
     view.menu("Options").get_by_text("Join tokens into words").click()
     words = view.words()
     assert len(words) == len(set(pieces)) < len(pieces)
-    assert view.said().startswith(f"{words[sorted(set(pieces)).index(pieces[2])]} looks at")
+    assert view.said().startswith(f"“{words[sorted(set(pieces)).index(pieces[2])]}” looks at")
 
 
 def test_a_folder_can_be_typed(visit, app, folder, settled):

@@ -438,9 +438,9 @@ def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, w
     assert view.panel().locator(".token.key").count() == 11
     assert view.view.locator(".title").inner_text() == part.title
 
-    assert view.said().startswith(f". looks at {LOOKED_AT.labels[weights[6].argmax()]} ")
+    assert view.said().startswith(f"“.” looks at {LOOKED_AT.labels[weights[6].argmax()]} ")
     view.token(10, side="key").hover()
-    assert view.said().startswith(f". is looked at by {LOOKS.labels[weights[:, 10].argmax()]} ")
+    assert view.said().startswith(f"“.” is looked at by {LOOKS.labels[weights[:, 10].argmax()]} ")
 
     # The keyboard walks each list to its own end.
     view.listbox().press("End")

@@ -202,7 +202,7 @@ def test_hovering_a_token_shows_its_row_or_column_in_both_sentences(view_of):
     assert "focus" in view.token(2).get_attribute("class")
     view.token(2, "key").hover()
     assert_lines(view.lines(), expected(TIRED, 2, [2, 3], "key"))
-    assert view.said().startswith("animal is looked at by ")
+    assert view.said().startswith("“animal” is looked at by ")
     view.token(TIRED_AT).hover()
     assert_lines(view.lines(1), expected(WIDE, TIRED_AT, [2, 3]))  # of the word in its place
     view.away()
@@ -314,7 +314,7 @@ def test_the_keyboard_focus_is_visible_and_stays(visit, app, settled, eye):
     settled(page)
     assert view.view.evaluate(focused) == "1"
     page.keyboard.press("ArrowUp")  # the next key goes on from there
-    assert view.said(1).startswith("wide looks at")
+    assert view.said(1).startswith("“wide” looks at")
     view.chip("head 3").focus()
     page.keyboard.press("Space")
     assert view.on() == [1, 2]
@@ -400,7 +400,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     expect(view.panel().locator(".status")).to_have_text(reading(3, 2, "animal"))
     page.mouse.click(*point_at(page, view, 0, STREET))
     view.away()
-    assert view.said().startswith("street looks at")
+    assert view.said().startswith("“street” looks at")
 
     cell, *_ = view.view.evaluate(WINDOW)
     view.button("Zoom in").click()
@@ -424,7 +424,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     page.mouse.up()
     assert view.view.evaluate(WINDOW)[1:3] == pytest.approx([x - 60, y - 40], abs=2)
     view.away()
-    assert view.said().startswith("street looks at")  # dragging pins nothing
+    assert view.said().startswith("“street” looks at")  # dragging pins nothing
 
     view.button("Zoom out").click()
     view.button("Show whole matrix").click()
@@ -514,7 +514,7 @@ def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye
         assert view.view.locator("img, script").count() == 0
     at = labels.index(next(label for label in labels if "tokens" in label))
     view.word(at).hover()
-    assert view.said().startswith(f"{labels[at]} looks at ")
+    assert view.said().startswith(f"“{labels[at]}” looks at ")
 
 
 # Themes, phones, fingers

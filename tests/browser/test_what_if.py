@@ -130,7 +130,7 @@ def test_from_heads_a_word_is_blocked_in_one_click(visit, app, settled):
     view.locator(".panel").first.get_by_text("[CLS]", exact=True).first.click()
     expect(foot.get_by_role("link")).to_have_count(0)  # the start of the sentence is no word
     page.go_back()
-    foot.get_by_role("link", name="Block “animal” →").click()
+    foot.get_by_role("link", name="What if “it” could not see “animal”?").click()
     page.wait_for_url("**/what-if?edits=cut%2Cfrom%3D9%2Cto%3D3")
     expect(
         page.get_by_role("button", name="“it” blocked from “animal”: all heads, all layers")
@@ -138,4 +138,4 @@ def test_from_heads_a_word_is_blocked_in_one_click(visit, app, settled):
     expect(page.get_by_text(re.compile("The answer at it changes: animal .* → street"))).to_be_visible()
     page.go_back()
     settled(page)
-    expect(foot.get_by_role("link", name="Block “animal” →")).to_be_visible()
+    expect(foot.get_by_role("link", name="What if “it” could not see “animal”?")).to_be_visible()

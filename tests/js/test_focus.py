@@ -127,7 +127,7 @@ def test_for_a_few_heads_the_sentence_names_the_largest_weight_of_each(on_layer,
         f"{LABELS[row.argmax()]} {row.max():.2f} (head {head})"
         for head, row in zip((1, 3), weights[[0, 2], 3], strict=True)
     ]
-    assert spoken(on_layer, [0, 2], pinned("query", 3)) == f"was looks at {', '.join(best)}."
+    assert spoken(on_layer, [0, 2], pinned("query", 3)) == f"“was” looks at {', '.join(best)}."
 
 
 def test_the_sentence_names_the_weight_on_hidden_tokens(on_layer, weights):
@@ -135,10 +135,10 @@ def test_the_sentence_names_the_weight_on_hidden_tokens(on_layer, weights):
     away = weights[0][:, [0, 2]].sum(1, keepdims=True)
     rest = weights[0] / (1 - away)
     share = f"Hidden tokens get {row[[0, 2]].sum():.2f} of the weight; the rest is rescaled"
-    expected = f"too + tired looks at {named(rest[4] + rest[5], [0, 2])} (head 1). {share}"
+    expected = f"“too + tired” looks at {named(rest[4] + rest[5], [0, 2])} (head 1). {share}"
     assert spoken(on_layer, [0], pinned("query", 4, 5), [0, 2]).startswith(expected)
     rest[:, [0, 2]] = 0
-    expected = f"was is looked at by {named(rest[:, 3], [0, 2])} (head 1). {TEXTS['rescaled']}"
+    expected = f"“was” is looked at by {named(rest[:, 3], [0, 2])} (head 1). {TEXTS['rescaled']}"
     assert spoken(on_layer, [0], pinned("key", 3), [0, 2]) == expected
 
 
@@ -159,7 +159,7 @@ def test_a_row_whose_weights_are_all_small_is_not_called_empty(javascript, lengt
     code = f"{NONE}const TEXTS = {json.dumps(TEXTS)};\n{code}"
     blob = pack([Panel("a", ["t"] * length, {0: weights})])
     found = javascript(MODULES, code, blob=blob)
-    assert re.match(rf"t0 looks at t7 {re.escape(said)}, t0 ", found)
+    assert re.match(rf"“t0” looks at t7 {re.escape(said)}, t0 ", found)
 
 
 def test_an_empty_row_is_called_empty(javascript):
@@ -170,7 +170,7 @@ def test_an_empty_row_is_called_empty(javascript):
     return spoken({{ tokens: ["a", "b"] }}, layer, [0], focus, none, {json.dumps(TEXTS)});
     """
     blob = pack([Panel("a", ["a", "b"], {0: np.zeros((1, 2, 2), np.float32)})])
-    assert javascript(MODULES, code, blob=blob) == ("a looks at nothing: its row is empty (head 1).")
+    assert javascript(MODULES, code, blob=blob) == ("“a” looks at nothing: its row is empty (head 1).")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_words_of_either_direction_are_isolated_in_sentences(javascript, weights
     return spoken(panel, panel.layers.get(0), [0], {{ side: "key", tokens: [1] }}, none, {json.dumps(TEXTS)});
     """
     said = javascript(MODULES, code, blob=pack([Panel("a", QUERIES, {0: weights}, keys)]))
-    assert said.startswith("\u2068أمس\u2069 is looked at by ")
+    assert said.startswith("“\u2068أمس\u2069” is looked at by ")
     assert said.count("\u2068") == 1  # the others need none
 
 
@@ -74,7 +74,7 @@ def test_the_sentence_names_the_tokens_of_both_texts(on_panel, weights, side):
     order = [at for at in np.argsort(-values) if values[at] >= 0.005][:5]
     listed = ", ".join(f"{names[at]} {values[at]:.2f}" for at in order)
     verb = "looks at" if side == "query" else "is looked at by"
-    assert said == f"{(QUERIES if side == 'query' else KEYS)[4]} {verb} {listed} (head 3)."
+    assert said == f"“{(QUERIES if side == 'query' else KEYS)[4]}” {verb} {listed} (head 3)."
 
 
 def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel):

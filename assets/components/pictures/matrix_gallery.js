@@ -28,7 +28,6 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  * @property {string} [axes] what its rows and its columns are, in words
  * @property {number} [span] so many times as wide as others in its row
  * @property {boolean} [paints] a press or a drag paints its cells
- * @property {boolean} [atOnce] a press on a cell of the small picture is one on the large one
  * @property {{ caption: string[], file: string }} saved
  */
 
@@ -39,8 +38,7 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  * @property {boolean} [named] names stand beside the small pictures, too, whose cells can then be pressed
  * @property {{ name: string | null }} [large] holds which matrix is large
  * @property {() => void} update the size has changed, or which matrix is large
- * @property {(name: string, cell: Cell, more: boolean | null) => void} press a cell is pressed, perhaps with others; null:
- *   in a small picture, which makes it large
+ * @property {(name: string, cell: Cell, more: boolean) => void} press a cell is pressed, perhaps with others
  * @property {(name: string | null, cell: Cell | null, things: Highlight | null) => void} point a cell is pointed at, or none
  * @property {(name: string, from: Cell, to: Cell) => void} [paint] the cells from one corner to another are painted
  * @property {(name: string, isHere: boolean) => { rows: number[], columns: number[] }} marks what is in frames; a cell of
@@ -179,18 +177,14 @@ export class MatrixGallery {
 
   /** @param {string} name */
   #picture(name) {
-    const { named, press, update } = this.options;
+    const { named, update } = this.options;
     const map = new Heatmap();
     const figure = make("figure");
     const button = makeButton(named ? "⤢" : "", "", (event) => {
       if (event instanceof MouseEvent && event.detail > 1) return; // a double click is one click
       this.large.name = this.large.name === name ? null : name;
       update();
-      if (!this.large.name) return;
-      const isMouse = event instanceof PointerEvent && event.pointerType === "mouse"; // a finger covers many cells
-      const cell = this.matrices[name].atOnce && isMouse ? map.at(event) : null;
-      if (cell) press(name, cell, null);
-      this.frame.scrollIntoView({ block: "nearest" });
+      if (this.large.name) this.frame.scrollIntoView({ block: "nearest" });
     });
     const caption = make("figcaption");
     caption.append(make("b"), " ", make("span"), " ", make("small"));

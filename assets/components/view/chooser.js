@@ -34,6 +34,7 @@ import { fitHeight, keepInSight } from "../streamlit/adapter.js";
  * @property {string} caption
  * @property {string[]} tokens
  * @property {string[]} names what a link calls these
+ * @property {number[]} unknown those outside the vocabulary
  * @property {number} chosen
  * @property {Shares | null} weights null for a text that is not looked at
  * @property {string} query the token that gives the weights
@@ -100,12 +101,13 @@ function stripGroup(strip, colours, texts) {
  * @param {Colour[]} colours
  * @param {ChooserPage["texts"]} texts
  */
-function wordButton({ tokens, weights, query, limit }, at, colours, { hint, hint_hidden }) {
+function wordButton({ tokens, unknown, weights, query, limit }, at, colours, { hint, hint_hidden }) {
   const button = makeButton("", "word", null);
   const word = make("bdi", "", tokens[at]);
   const number = make("span");
   const weight = weights?.[at] ?? null;
   const names = { query, key: tokens[at] };
+  button.classList.toggle("unknown", unknown.includes(at));
   if (!weights) button.classList.add("unshaded");
   else if (weight === null) {
     button.classList.add("masked");

@@ -65,7 +65,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
- * @property {{ text: string, hint: string }} [block] the same for the edge from the chosen word to the one it looks at most
+ * @property {string} [block] the same for the edge from the chosen word to the one it looks at most
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
  * @property {{ asks: string[], nothing: number[] }[][]} [questions] of each panel for each head of the last layer what
  *   it is asked, and the queries at which it has nothing to find
@@ -420,10 +420,7 @@ export class HeadView {
     const { fitted } = selection.state;
     const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
     const [edge, block] = [this.edge, header.block];
-    const trial =
-      edge && block
-        ? { text: fill(block.text, edge.words), hint: fill(block.hint, edge.words), href: withoutEdge(edge) }
-        : null;
+    const trial = edge && block ? { text: fill(block, edge.words), href: withoutEdge(edge) } : null;
     const name = this.hideable?.name ?? null;
     showFoot(this.foot, header.texts, isPinned, name, trial, fitted || areSmall ? fitted : null, this.actions);
   }

@@ -319,7 +319,6 @@ export class HeadMatrices {
         },
       },
       kinds: [rows, columns],
-      atOnce: Boolean(layer.q) && !isVector(name),
       saved: {
         caption: [panel.title, `${header.source} · ${fill(texts.layer, { layer: number })} · Headscope`],
         file: `${header.file}-layer-${number}-head-${head + 1}-${name}`,
@@ -406,14 +405,14 @@ export class HeadMatrices {
     return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.title]);
   }
 
-  // A press chooses the token of the row and says where the number comes from, in a small picture only that.
-  /** @param {string} name @param {Cell} cell @param {boolean | null} more */
+  // A press chooses the token of the row and says where the number comes from.
+  /** @param {string} name @param {Cell} cell @param {boolean} more */
   #press(name, cell, more) {
     const { side, tokens } = this.#focusAt(name, cell);
     const place = this.#placeOf(name, cell); // before another part of a long text is drawn
     const held = this.selection.pinned?.[this.nth];
     const isHeld = !more && held?.side === side && String(held.tokens) === String(tokens); // and stays so
-    if (more !== null && !isHeld) this.reply.choose(this.nth, side, tokens[0], more);
+    if (!isHeld) this.reply.choose(this.nth, side, tokens[0], more);
     this.explain(name, place);
   }
 
@@ -437,7 +436,10 @@ export class HeadMatrices {
   #read(cell) {
     const layer = this.#layerHere;
     const { panel, texts } = this;
-    if (!cell) return paragraph([!layer.q && texts.matrices_only_weights, texts.matrices_how], texts);
+    if (!cell) {
+      const isGrey = nothingIn(this.selection.header, this.nth, layer.number, [this.selection.chosenHead]).length > 0;
+      return paragraph([!layer.q && texts.matrices_only_weights, texts.matrices_how, isGrey && texts.grey], texts);
+    }
     const { name, row, column } = cell;
     const { query = -1, key = -1 } = this.pointed;
     const head = this.selection.chosenHead;

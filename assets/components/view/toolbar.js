@@ -296,15 +296,15 @@ function chip(selection, head, actions) {
  * @param {Record<string, string>} texts
  * @param {boolean} isPinned
  * @param {string | null} hiding what hiding the one word that is chosen is called, null where it cannot be hidden
- * @param {{ text: string, hint: string, href: string } | null} trial a link to the sentence without that edge
+ * @param {{ text: string, href: string } | null} trial a link to the sentence without that edge
  * @param {boolean | null} fitted whether small weights are brought out, null where none of them is too small to see
  * @param {Actions} actions
  */
 export function showFoot(foot, texts, isPinned, hiding, trial, fitted, { release, hide, set }) {
   /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
-  if (hiding) parts.push(makeButton(hiding, "", hide));
-  if (trial) parts.push(Object.assign(makeLink(trial.text, trial.href), { title: trial.hint }));
+  if (hiding) parts.push(makeButton(hiding, "", (event) => event.detail > 1 || hide()));
+  if (trial) parts.push(makeLink(trial.text, trial.href));
   if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
   const now = parts.map((part) => part.textContent + part.ariaPressed + ("href" in part ? part.href : "")).join("|");
   if (foot.dataset.now === now) return;

@@ -157,7 +157,7 @@ def change(item: Item, answer: str) -> str:
 
 
 def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
-    own = _looks(item, item.trace)
+    own = t("lessons.find_own", told=_looks(item, item.trace))
     if run.executed is None:
         return t("lessons.gave_find"), own
     question = item.question
@@ -167,7 +167,7 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
         _ = found.place
     except MhaError:
         return t("lessons.find_no_word", query=word(item.queries[item.place[2]])), own
-    return t("lessons.find_yours", told=_looks(found, run.executed)), t("lessons.find_own", told=own)
+    return t("lessons.find_yours", told=_looks(found, run.executed)), own
 
 
 def _looks(item: Item, trace: AttentionTrace) -> str:

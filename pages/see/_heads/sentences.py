@@ -63,8 +63,7 @@ def show(
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
     if scene.source != "file":
-        blocking = {"text": template("heads.block"), "hint": template("heads.block_hint")}
-        more |= {"without": t("heads.without"), "block": blocking}
+        more |= {"without": t("heads.without"), "block": template("heads.block")}
     return head_view.draw_traces(every, **focus, values=True, more=more, on_hide=hide)
 
 
