@@ -139,9 +139,15 @@ def test_a_chinese_page_has_the_same_code_and_the_same_figures_in_its_tables(pag
 
 @pytest.mark.parametrize("page", ["README.md", CHINESE["README.md"]])
 def test_the_two_setup_commands_are_unchanged(page):
-    prefix = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
+    """Before them comes the line for Linux without a GPU, which takes torch from the Dockerfile's index."""
+    pip = "python3 -m venv .venv && .venv/bin/pip install"
+    prefix, index = f"{pip} -c constraints.txt ", re.findall("TORCH_INDEX=(.*)", text("Dockerfile"))[-1]
     commands = re.findall(r"^```bash\n(python3 .*?)\n```", text(page), re.MULTILINE)
-    assert commands == [f"{prefix}. && .venv/bin/headscope", f'{prefix}-e ".[test]" && .venv/bin/pytest']
+    assert commands == [
+        f"{pip} --no-deps -c constraints.txt --index-url {index} torch",
+        f"{prefix}. && .venv/bin/headscope",
+        f'{prefix}-e ".[test]" && .venv/bin/pytest',
+    ]
 
 
 @pytest.mark.parametrize("page", [*PAGES, "mha_core/REFERENCE.md"])
