@@ -126,7 +126,7 @@ def view(
     trace: AttentionTrace,
     *,
     layer: int | None = None,
-    head: int = 0,
+    head: int | None = None,
     token: int | str | None = None,
     heads: Sequence[int] | None = None,
     beside: AttentionTrace | None = None,
@@ -148,16 +148,20 @@ def view(
     if token is not None:
         token = trace.sides.queries.index(token) if isinstance(token, str) else token
         token = index("token", token, chosen.n_query, of=Phrase("This trace"))
-    head = chosen.head_index(head)
     if heads is not None and not isinstance(heads, Iterable):
         raise MhaError("heads are a list of heads, as in heads=[0, 2]; got {heads}.", heads=repr(heads))
-    heads = None if heads is None else [chosen.head_index(one) for one in heads]
-    if heads == []:
+    on = None if heads is None else [chosen.head_index(one) for one in heads]
+    if on == []:
         raise MhaError("heads names no head; name one at least, or leave it out.")
     if height is not None:
         in_range("height", height, *HEIGHTS)
     titles = _titles(traces) if titles is None else titles
     named = isinstance(titles, list | tuple) and all(isinstance(title, str) for title in titles)
+    if head is not None:
+        head = chosen.head_index(head)
+        on = on or [head]
+    else:
+        head = on[0] if on else 0
     if not named or len(titles) != len(traces):
         raise MhaError(
             "titles are a list with a title for each trace, here {n_traces}; got {titles}.",
@@ -172,13 +176,13 @@ def view(
         "layer": layer,
         "head": head,
         "token": token,
-        "on": heads,
+        "on": on,
         "texts": texts("en"),
         "matrices": True,
     }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
-    focus = focus_on(trace, layer, head, token, [head] if heads is None else heads)
+    focus = focus_on(trace, layer, head, token, on)
     return HeadView(header_of(traces, **start), blob, frame_height, partial(showing.scene_of, traces, focus))
 
 
@@ -294,7 +298,8 @@ def header(
     matrices: bool = False,
     random: bool = False,
 ) -> dict:
-    """The settings that the scripts read besides the numbers; `on` are the heads drawn first.
+    """The settings that the scripts read besides the numbers. `on` are the heads drawn
+    first; by default those that answer at the chosen token, else the chosen one.
 
     For each panel, `special` has the positions of its queries and of its keys, `groups`, `unknown` and
     `questions` the results of the functions with these names, and `edits` describes the edits of its
@@ -311,7 +316,7 @@ def header(
         "layer": layer,
         "head": head,
         "token": token,
-        "on": [head] if on is None else list(on),
+        "on": None if on is None else list(on),
         "special": [[list(positions) for positions in sides] for sides in special],
         "groups": None if groups is None else list(groups),
         "unknown": [[list(positions) for positions in sides] for sides in unknown],

@@ -99,13 +99,18 @@ class Focus:
         return {name: str(value) for name, value in vars(self).items()}
 
 
-def focus_on(trace: AttentionTrace, layer: int, head: int, token: int | None, heads: Sequence[int]) -> Focus:
-    """The focus on a layer, a head and a token of a trace, with the heads that are drawn, all from 0."""
+def focus_on(
+    trace: AttentionTrace, layer: int, head: int, token: int | None, heads: Sequence[int] | None
+) -> Focus:
+    """The focus on a layer, a head and a token of a trace, with the heads that are drawn, all from 0.
+
+    Without `heads` the picture chooses them.
+    """
     return Focus(
         layer=layer + 1,
         head=head + 1,
         token="" if token is None else names(trace.sides.queries)[token],
-        heads="" if [*heads] == [head] else ",".join(str(one + 1) for one in heads),
+        heads="" if heads is None else ",".join(str(one + 1) for one in heads),
     )
 
 

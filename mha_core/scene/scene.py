@@ -193,10 +193,10 @@ def view(trace: AttentionTrace, scene: Scene) -> HeadView:
         return trace.view()  # raises MhaError
     layer, head, token = indices(trace, scene.focus)
     named = {as_number(one) for one in scene.focus.heads.split(",")}
-    heads = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named]
+    on = [at for at in range(trace.layers[layer].n_heads) if at + 1 in named] if scene.focus.heads else None
     named_token = token if scene.focus.token else None
-    shown = trace.view(layer=layer, head=head, token=named_token, heads=heads or None)
-    return replace(shown, scene=lambda: scene)
+    shown = trace.view(layer=layer, head=head, token=named_token)
+    return replace(shown, header={**shown.header, "on": on}, scene=lambda: scene)
 
 
 DEFAULTS = Scene()

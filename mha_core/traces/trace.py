@@ -283,7 +283,7 @@ class AttentionTrace:
         self,
         *,
         layer: int | None = None,
-        head: int = 0,
+        head: int | None = None,
         token: int | str | None = None,
         heads: Sequence[int] | None = None,
         beside: "AttentionTrace | None" = None,
@@ -295,11 +295,12 @@ class AttentionTrace:
         Below the lines it shows Q, K, V, scores, weights and output of the chosen head, and all heads of the
         layer. It contains Q, K and V as float32, about ``4 · (h + 2 · n_kv_heads) · d_k`` bytes for each
         token and layer. `layer` (default: the last), `head` and `token` are selected at the start; `token` is
-        a position, or a word as in `Tokens.index`. `heads` are the heads whose lines are drawn at the start
-        (default: `head`). All count from 0. `beside` is a second trace with as many layers and heads, of
-        another sentence or another model. `titles` are the titles of the traces; the default is the text, and
-        for two traces the facts in which their sources differ. `height` is the height of the frame in a
-        notebook, in pixels.
+        a position, or a word as in `Tokens.index`. `heads` are the heads whose lines are drawn at the start,
+        by default `head`; without both it is the first head, or in a small model those that answer a question
+        at the token. All count from 0. `beside` is a second trace with as many layers and heads, of another
+        sentence or another model. `titles` are the titles of the traces; the default is the text, and for two
+        traces the facts in which their sources differ. `height` is the height of the frame in a notebook, in
+        pixels.
 
         Raises `MhaError` for a layer, head or token out of range, for layers of several kinds, for a second
         trace with other numbers of layers or heads, and for more or fewer titles than traces.

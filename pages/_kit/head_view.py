@@ -41,11 +41,11 @@ def draw_traces(
 ) -> tuple[str, str] | None:
     """Draw one or more sentences side by side, titled by their texts or by `titles`.
 
-    `heads` are on at first, by default only the chosen one; positions count from 0. As many layers and heads
-    are sent as fit, with `values` also q, k and v. A choice in a view that `follows` moves the scene; other
-    views are for texts that are not the scene's. `more` is added to the header; `on_hide` is called with the
-    choice when a word is hidden. Returns the name and the digest of the payload if it has every weight of a
-    text that is not long.
+    `heads` are on at first, by default those that answer at the token, else the chosen one; positions count
+    from 0. As many layers and heads are sent as fit, with `values` also q, k and v. A choice in a view that
+    `follows` moves the scene; other views are for texts that are not the scene's. `more` is added to the
+    header; `on_hide` is called with the choice when a word is hidden. Returns the name and the digest of the
+    payload if it has every weight of a text that is not long.
     """
     others = tuple(map(weakref.ref, traces[1:]))
     place = {"layer": layer, "head": head}

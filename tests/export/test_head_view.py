@@ -70,13 +70,14 @@ def saved_html(view: head_view.HeadView, folder: Path) -> str:
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
-        ({}, (1, 0, None, [0])),  # the last layer
+        ({}, (1, 0, None, None)),  # the last layer
         ({"layer": 0, "head": 2, "token": 3}, (0, 2, 3, [2])),
         ({"layer": -2, "head": -2, "token": -2}, (0, 1, 2, [1])),
         ({"heads": [0, 2], "token": "one"}, (1, 0, 0, [0, 2])),
-        ({"token": "two~2"}, (1, 0, 3, [0])),
+        ({"token": "two~2"}, (1, 0, 3, None)),
         (dict(zip(("layer", "head", "token"), np.array([0, 2, 3]), strict=True)), (0, 2, 3, [2])),
-        ({"heads": np.array([1])}, (1, 0, None, [1])),
+        ({"heads": np.array([1])}, (1, 1, None, [1])),
+        ({"head": 1, "heads": [2]}, (1, 1, None, [2])),
     ],
 )
 def test_a_view_looks_where_it_was_asked_to(traced, asked, shown):

@@ -8,7 +8,7 @@ const panelOf = (words, keys = null) => {
   const layers = new Map([0, 1].map((number) => [number, { number, heads: [0, 1, 2, 3] }]));
   return { title: words, tokens, keys: keys?.split(" ") ?? tokens, layers };
 };
-const HEADER = { id: "v", layers: 2, heads: 4, layer: 1, head: 2, token: null, on: [2], special: [], texts: {} };
+const HEADER = { id: "v", layers: 2, heads: 4, layer: 1, head: 2, token: null, on: null, special: [], texts: {} };
 
 /** @param {any} header @param {any} panels */
 function shown(header = {}, ...panels) {
@@ -21,7 +21,10 @@ test("a view begins with the focus of its header", () => {
   const { looked } = shown({ token: 1 });
   assert.deepEqual([looked.layer, looked.head, looked.on, looked.side, looked.tokens], [1, 2, null, "query", [1]]);
   assert.deepEqual(shown().heads, [2]);
-  assert.deepEqual(shown({ on: [1, 3] }).heads, [1, 3]);
+  for (const on of [[1], [1, 3]]) {
+    const asked = shown({ on, token: 2, questions: [ASKED] });
+    assert.deepEqual([asked.heads, asked.chosenHead], [on, 1]);
+  }
 });
 
 test("another sentence keeps the chosen heads but not the words", () => {

@@ -46,7 +46,7 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, d
     draws(app, trained(TIRED), trained(WIDE))
     assert (header["layers"], header["heads"]) == (2, 4)
     assert (header["layer"], header["head"], header["token"]) == (1, 0, 8)
-    assert header["on"] == [0]  # the chosen head alone
+    assert header["on"] is None  # the picture chooses
     looks_and_is_looked_at = [[0], [0]]
     assert header["special"] == [looks_and_is_looked_at] * 2
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")

@@ -54,17 +54,18 @@ export function saveDrawings(format, selection, drawings, theme) {
  * @param {NonNullable<import("./head_view.js").PageActions["page"]>} pageOf
  */
 export async function savePage(selection, pageOf) {
+  const { header, heads } = selection;
   const { drawing, rescaled, words } = selection.state;
   const inView = {
     ...selection.chosen,
-    on: selection.heads,
+    on: selection.on ? heads : header.on,
     drawing,
     rescaled,
     words,
     brief: false,
     follows: undefined,
   };
-  const page = await pageOf({ ...selection.header, ...inView });
+  const page = await pageOf({ ...header, ...inView });
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
 }
 

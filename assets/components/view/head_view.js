@@ -45,7 +45,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {number} layer
  * @property {number} head
  * @property {number | null} token
- * @property {number[]} on heads that are drawn at first
+ * @property {number[] | null} on heads that were asked for; null for those that answer at the chosen token
  * @property {number[][][]} special of each panel those of its queries and of its keys
  * @property {({ query: WordGroups, key: WordGroups } | null)[] | null} groups
  * @property {string} source

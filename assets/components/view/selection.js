@@ -267,14 +267,14 @@ export class Selection {
     return this.#headsAt(this.hover ?? this.pinned).toSorted((a, b) => a - b);
   }
 
-  // The heads that were switched on, else those that the page draws at first, else those that answer at the focus.
+  // The heads that were switched on, else those that the page asked for, else those that answer at the focus.
   /** @param {(Focus | null)[] | null} focuses */
   #headsAt(focuses) {
     const { every, header, on } = this;
     /** @param {number} head */
     const isHere = (head) => every.includes(head);
     if (on) return [...on].filter(isHere);
-    if (header.on.length > 1) return header.on.length === header.heads ? every : header.on.filter(isHere);
+    if (header.on) return header.on.length === header.heads ? every : header.on.filter(isHere);
     const head = this.last ?? header.head;
     const answering = this.#answering(focuses?.[this.nth], [head, ...every.filter((other) => other !== head)]);
     return answering.length ? answering : [head].filter(isHere);
