@@ -6,6 +6,7 @@ import os
 import shlex
 import socket
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -395,10 +396,14 @@ def _trace_link(link: str, path: Path) -> int:
 
 def _write(trace: "AttentionTrace", path: Path, *, view: "HeadView | None" = None) -> int:
     """Write the trace in the format of the file's ending, a page with this view, and print a summary."""
-    if view is None:
-        WRITERS[path.suffix](trace, path)
-    else:
-        view.save(path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if view is None:
+            WRITERS[path.suffix](trace, path)
+        else:
+            view.save(path)
+    for one in said:
+        print(f"headscope: {one.message}", file=sys.stderr)
     heads = sum(layer.n_heads for layer in trace.layers)
     print(f"{path}: {len(trace.tokens)} tokens, {len(trace.layers)} layers, {heads} heads")
     return 0

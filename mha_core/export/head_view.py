@@ -8,6 +8,7 @@ import html
 import json
 import re
 import struct
+import warnings
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,8 +110,11 @@ class HeadView:
     def save(self, path: str | PathLike) -> None:
         """Write the page as one HTML file, replacing an existing file in one step.
 
-        Raises `MhaError` if the folder does not exist.
+        A warning names the layers and heads in it if not all of them fit. Raises `MhaError` if the folder
+        does not exist.
         """
+        if self.header["held"]:
+            warnings.warn(self.header["held"], stacklevel=2)
         with replacing(path) as temporary:
             temporary.write_text(self.html(), encoding="utf-8")
 
@@ -135,9 +139,9 @@ def view(
 ) -> HeadView:
     """The head view of one trace: the lines of a token in a layer (by default the last), and six matrices.
 
-    Another trace with as many layers and heads can be shown `beside` it. The page contains all layers that
-    fit; of a long text with many heads only those around the chosen one. Layers, heads and tokens count from
-    0; `token` is a query, by position or by word. Raises as `AttentionTrace.view` does.
+    Another trace with as many layers and heads can be shown `beside` it. The page contains as many layers as
+    fit, the nearest to the chosen one first; of a long text only heads around the chosen one. Layers, heads
+    and tokens count from 0; `token` is a query, by position or by word. Raises as `AttentionTrace.view` does.
     """
     if beside is not None and not hasattr(beside, "layers"):
         raise MhaError("beside is a second trace; got {type}.", type=named_type(beside))
@@ -153,15 +157,15 @@ def view(
     on = None if heads is None else [chosen.head_index(one) for one in heads]
     if on == []:
         raise MhaError("heads names no head; name one at least, or leave it out.")
-    if height is not None:
-        in_range("height", height, *HEIGHTS)
-    titles = _titles(traces) if titles is None else titles
-    named = isinstance(titles, list | tuple) and all(isinstance(title, str) for title in titles)
     if head is not None:
         head = chosen.head_index(head)
         on = on or [head]
     else:
         head = on[0] if on else 0
+    if height is not None:
+        in_range("height", height, *HEIGHTS)
+    titles = _titles(traces) if titles is None else titles
+    named = isinstance(titles, list | tuple) and all(isinstance(title, str) for title in titles)
     if not named or len(titles) != len(traces):
         raise MhaError(
             "titles are a list with a title for each trace, here {n_traces}; got {titles}.",
@@ -179,6 +183,7 @@ def view(
         "on": on,
         "texts": texts("en"),
         "matrices": True,
+        "held": held(texts("en"), trace, layer, numbers, loaded_heads),
     }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
@@ -220,6 +225,23 @@ def _titles(traces: Sequence[AttentionTrace]) -> list[str]:
         f"{mark} · \u2068{trace.title}\u2069" if mark else trace.title
         for mark, trace in zip(differences, traces, strict=True)
     ]
+
+
+def held(
+    texts: Mapping[str, str],
+    trace: AttentionTrace,
+    layer: int,
+    numbers: Sequence[int],
+    heads: Sequence[int] | None,
+) -> str:
+    """Which of its layers, and of the heads of one, a page holds, in a sentence each; "" for all of them."""
+    every = ("layer", numbers, len(trace.layers)), ("head", heads, trace.layers[layer].n_heads)
+    said = [
+        texts[f"held_{kind}{'s' * (len(has) > 1)}"].format(first=has[0] + 1, last=has[-1] + 1, count=count)
+        for kind, has, count in every
+        if has is not None and len(has) < count
+    ]
+    return reduce(lambda one, other: texts["two_sentences"].format(first=one, last=other), said or [""])
 
 
 def largest(traces: Sequence[AttentionTrace]) -> AttentionTrace:
@@ -297,6 +319,7 @@ def header(
     name: str = "view",
     matrices: bool = False,
     random: bool = False,
+    held: str = "",
 ) -> dict:
     """The settings that the scripts read besides the numbers. `on` are the heads drawn
     first; by default those that answer at the chosen token, else the chosen one.
@@ -305,7 +328,7 @@ def header(
     `questions` the results of the functions with these names, and `edits` describes the edits of its
     attention. `kv` is the number of key/value heads that the heads share, neighbours the same one. With
     `matrices` those of the chosen head and of all heads are drawn below. The lines of `random` weights are
-    grey.
+    grey. `held` says which layers and heads a page of its own has, if these are not all.
     """
     return {
         "name": name,
@@ -324,6 +347,7 @@ def header(
         "edits": [list(of_panel) for of_panel in edits],
         "matrices": matrices,
         "random": random,
+        "held": held,
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
         "texts": dict(texts),

@@ -91,14 +91,17 @@ def fitting(
 ) -> tuple[list[int], list[int] | None]:
     """The layers and heads that fit into the budget, always with the chosen ones.
 
-    All layers; or else the chosen one; or else as many heads around the chosen one as fit. None for the heads
-    means all of them.
+    As many layers as fit, the nearest to the chosen one first; or else as many heads around the chosen one.
+    None for the heads means all of them.
     """
-    if sum(size(each, values=values) for each in layers) <= budget:
-        return list(range(len(layers))), None
-    chosen = layers[layer]
-    if size(chosen, values=values) <= budget:
-        return [layer], None
+    chosen, numbers, left = layers[layer], [], budget
+    for number in sorted(range(len(layers)), key=lambda other: abs(other - layer)):
+        left -= size(layers[number], values=values)
+        if left < 0:
+            break
+        numbers.append(number)
+    if numbers:
+        return sorted(numbers), None
     count = max(1, min(chosen.n_heads, int(budget / size(chosen, 1, values=values))))
     first = min(max(0, head - count // 2), chosen.n_heads - count)
     return [layer], list(range(first, first + count))

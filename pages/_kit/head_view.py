@@ -55,7 +55,8 @@ def draw_traces(
     drawn = None if heads is None else tuple(heads)
     header = compute.once(traces[0], _header, others=others, token=token, on=drawn, name=key, **place)
     header = {**header, "texts": views.texts(language()), "brief": titles is None, "reports": True}
-    header |= more or {}
+    held = views.held(header["texts"], traces[0], layer, numbers, loaded)
+    header |= {"held": held, **(more or {})}
     focus = state.focus()
     if follows and 1 < focus.sentence <= len(traces):
         nth = focus.sentence - 1
@@ -80,6 +81,8 @@ def _fitting(
     budget = BUDGET // len(traces)
     numbers, loaded = fitting(views.largest(traces).layers, layer, head, budget=budget, values=values)
     every = loaded is None and len(numbers) == len(first.layers)
+    if not every:
+        numbers = [layer]  # a page asks for another one; several would be sent again each time
     return numbers, loaded, every and first.sides.length <= MAX_ALL_PAIRS
 
 

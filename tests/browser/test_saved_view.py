@@ -284,8 +284,10 @@ def test_a_saved_page_follows_the_readers_theme(alone, written, eye):
 
 def test_layers_outside_a_saved_page_cannot_be_chosen(alone, written, eye, monkeypatch):
     monkeypatch.setattr("mha_core.export.head_view.ALL_LAYERS", 1e-5)
-    page = alone(written(mha.trace("one two three four", h=4, d_model=8, layers=3), layer=1, head=2))
-    view = eye(page)
+    with pytest.warns(UserWarning, match="Only layer 2 of 3"):
+        file = written(mha.trace("one two three four", h=4, d_model=8, layers=3), layer=1, head=2)
+    view = eye(alone(file))
+    assert "Only head 3 of 4 is in this view." in view.view.locator(".bar .note").inner_text()
     assert view.on() == [2]
     assert [view.button(f"layer {n}").is_enabled() for n in (1, 2, 3)] == [False, True, False]
     assert [view.chip(f"head {n}").is_enabled() for n in (1, 2, 3, 4)] == [False, False, True, False]

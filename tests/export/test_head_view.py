@@ -54,6 +54,11 @@ def inside(page: str) -> tuple[dict, bytes]:
     return json.loads(data[4:start]), data[start:]
 
 
+def panels_of(blob: bytes) -> list[dict]:
+    """The header of a payload."""
+    return json.loads(blob[8 : 8 + struct.unpack("<I", blob[4:8])[0]])["panels"]
+
+
 def program(page: str) -> list[str]:
     """The style and the script of a page."""
     return unpacked(page, "program").decode().split("\0")
@@ -168,13 +173,26 @@ def test_a_trace_of_another_model_cannot_be_shown_beside(traced, refused, other,
     assert said in str(refused(traced.view, beside=other()))
 
 
-def test_a_large_layer_has_only_the_heads_around_the_chosen_one(monkeypatch):
+def test_a_large_layer_has_only_the_heads_around_the_chosen_one(monkeypatch, tmp_path):
     trace = mha.trace(" ".join(["a"] * 40), h=6, d_model=24, layers=2)
     one = size(trace.layers[0], 1, values=True)
     monkeypatch.setattr(head_view, "ALL_LAYERS", 3 * one / BUDGET)
     view = trace.view(layer=1, head=5)
     assert len(view.blob) < 4 * one
-    assert (view.header["layers"], view.header["heads"]) == (2, 6)  # the chips say what is not here
+    assert (view.header["layers"], view.header["heads"]) == (2, 6)
+    said = "Only layer 2 of 2 is in this view. Only heads 4 to 6 of 6 are in this view."
+    with pytest.warns(UserWarning, match=said):
+        view.save(tmp_path / "view.html")
+    assert view.header["held"] == said
+
+
+def test_a_page_has_as_many_layers_as_fit_and_says_which(monkeypatch, tmp_path):
+    trace = mha.trace(TEXT, h=3, d_model=12, layers=4)
+    monkeypatch.setattr(head_view, "ALL_LAYERS", 3 * size(trace.layers[0], values=True) / BUDGET)
+    view = trace.view()
+    assert [layer["number"] for layer in panels_of(view.blob)[0]["layers"]] == [1, 2, 3]
+    with pytest.warns(UserWarning, match=re.escape("Only layers 2 to 4 of 4 are in this view.")):
+        view.save(tmp_path / "view.html")
 
 
 # The page
@@ -311,7 +329,8 @@ def test_every_text_used_by_the_scripts_exists():
     asked |= {f"path_{name}" for name in ("cap", "bias", "temperature", "scale")}
     asked |= {f"path_column_{name}" for name in ("score", "power", "weight")}
     asked |= {f"question_{name}" for name in (*QUESTIONS, HIDDEN_WORD)}
-    assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
+    asked |= {"old_browser", "held_layer", "held_layers", "held_head", "held_heads"}  # used by Python
+    assert asked == set(head_view.texts("en"))
 
 
 def test_the_colours_of_the_page_are_those_of_the_app():

@@ -159,7 +159,9 @@ def test_layers_and_heads_fit_the_budget_with_the_chosen_head(normal):
         for n in (10, 100)
     )
     assert fitting(small, 1, 5, budget=7200) == ([0, 1, 2], None)
-    assert fitting(small, 1, 5, budget=7199) == ([1], None)
+    assert fitting(small, 1, 5, budget=7199) == ([0, 1], None)
+    assert fitting(small, 2, 5, budget=7199) == ([1, 2], None)
+    assert fitting(small, 1, 5, budget=2400) == ([1], None)
     one = size(large[0], 1)
     for head, heads in ((5, [4, 5, 6]), (0, [0, 1, 2]), (11, [9, 10, 11])):
         assert fitting(large, 2, head, budget=3 * one) == ([2], heads)

@@ -72,6 +72,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {string[]} [notes] of each layer what it is made of and what its rows mean
  * @property {Record<number, [string, string][]>} [roles] of each layer what each head was measured to do, alone and with
  *   its score
+ * @property {string} [held] which layers and heads are here, if these are not all
  * @property {boolean} [random] nobody trained the weights
  * @property {string} [drawing] what a page shows that was saved so
  * @property {boolean} [rescaled]

@@ -71,6 +71,7 @@ export function showBar(bar, selection, page, actions) {
   /** @type {HTMLElement[]} */
   const parts = [segments(texts.drawing, drawings)];
   if (header.layers > 1) parts.push(layers(selection, page, actions));
+  if (header.held && !page.open) parts.push(make("span", "note", header.held));
   if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
     const sides = /** @type {const} */ (["query", "key"]).map((side) =>
       toggle(texts[`side_${side}`], state.side === side, () => actions.set("side", side)),
