@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from mha_core.analysis.cost import cost
 from mha_core.analysis.published import published_sizes
 from mha_core.training import checkpoints
 
@@ -70,13 +71,26 @@ def test_a_well_known_model_is_the_layer_that_its_controls_describe(open_cost, e
         assert kept in set(kinds[english("cost.column_kept")])
 
 
+@pytest.mark.parametrize(
+    ("link", "names"),
+    [
+        ({}, ["DeepSeek-V3"]),
+        ({}, ["Mistral 7B", "DeepSeek-V2", "Llama 3 8B"]),
+        ({"n_kv_heads": 2, "q_rank": 64}, ["DeepSeek-V3"]),
+        ({"kv_rank": 512, "q_rank": 64}, ["Falcon 7B", "DeepSeek-V2"]),
+    ],
+)
+def test_the_link_of_a_well_known_model_has_all_its_sizes(open_cost, opened_on, link, names):
+    app = open_cost(**link)
+    for name in names:
+        app.selectbox(key="cost_preset").select(name).run()
+    spec = next(model.spec for model in published_sizes() if model.name == names[-1])
+    for page in (app, opened_on("understand/cost.py", **app.query_params)):
+        assert page.metric[0].value == f"{cost(spec, 10).parameters:,}"
+
+
 def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(open_cost, english):
     app = open_cost(kv_rank=256, n_kv_heads=2)
-    keys = {control.key for control in app.number_input}
-    assert keys & {"cost_q_rank", "cost_rotary_width", "cost_n_kv_heads"} == {
-        "cost_q_rank",
-        "cost_rotary_width",
-    }
     assert tensors(app)["W^UK"] == "256 × 512"
     [kinds] = [table.value for table in app.table if english("cost.column_kept") in table.value]
     assert [*kinds[english("cost.column_share")]] == ["100.0%", "25.0%", "12.5%", "28.1%"]
@@ -90,6 +104,13 @@ def test_sizes_that_do_not_fit_are_refused_with_those_that_do_and_texts_are_an_a
     assert not app.error
     shapes = tensors(app)
     assert (shapes["Q"], shapes["X"], shapes["W^Q"]) == ("3 × 8 × 10 × 64", "3 × 10 × 512", "512 × 512")
+
+
+def test_the_caches_of_well_known_models_say_their_format(open_cost, english):
+    [table] = [one.value for one in open_cost().table if english("cost.column_model") in one.value]
+    deepseek = table.set_index(english("cost.column_model")).loc["DeepSeek-V3"]
+    caches = [deepseek[english("cost.column_token", dtype=dtype)] for dtype in ("fp32", "bf16")]
+    assert caches == ["140.54\u00a0kB", "70.272\u00a0kB"]
 
 
 def test_small_models_of_each_kind_are_compared(open_cost, english):

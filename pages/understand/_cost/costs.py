@@ -17,7 +17,7 @@ from mha_core.training import checkpoints
 from mha_core.training.model import Shape
 from pages._kit import state, views
 from pages._kit.text import language, said, t
-from pages.understand._cost.sizes import LayerSizes
+from pages.understand._cost.sizes import BYTES, LayerSizes
 
 # The small models by kind, all of the same h and d_model.
 TRAINED = {"mha": "glass-box", "gqa": "grouped-query", "mqa": "multi-query", "mla": "latent"}
@@ -104,10 +104,10 @@ def small_models() -> None:
 def models(layer: LayerSizes) -> None:
     """Well-known models: what each keeps of a token in all of its layers."""
     rows, short = [], state.on_phone()
+    formats = dict.fromkeys([layer.dtype] if short else [layer.dtype, "bf16"])  # published caches are in bf16
     for model in published_sizes():
         spec, n_heads = model.spec, model.spec.n_heads
-        kept = model.layers * cost(spec, 1).cache * layer.bytes
-        full = model.layers * cost(_variants(spec)["mha"], 1).cache * layer.bytes
+        kept, full = (model.layers * cost(one, 1).cache for one in (spec, _variants(spec)["mha"]))
         heads = "–" if isinstance(spec, LatentSpec) else str(spec.n_kv_heads)
         sizes = {
             t("cost.column_layers"): str(model.layers),
@@ -115,11 +115,15 @@ def models(layer: LayerSizes) -> None:
             "h": str(n_heads),
             t("cost.column_kv_heads"): heads,
         }
-        text = {t("cost.column_text"): _bytes(kept * layer.tokens * layer.batch)}
+        text = {
+            t("cost.column_text", dtype=layer.dtype): _bytes(kept * layer.bytes * layer.tokens * layer.batch)
+        }
+        token = {t("cost.column_token", dtype=name): _bytes(kept * BYTES[name], 5) for name in formats}
         rows.append(
             {t("cost.column_model"): model.name, t("cost.column_kind"): model.kind.upper()}
             | ({} if short else sizes)
-            | {t("cost.column_token"): _bytes(kept), t("cost.column_share"): f"{kept / full:.1%}"}
+            | token
+            | {t("cost.column_share"): f"{kept / full:.1%}"}
             | ({} if short else text)
         )
     st.table(rows, hide_index=True, border="horizontal")
@@ -175,13 +179,13 @@ def _columns(costs: list[Cost], layer: LayerSizes) -> dict[str, list[str]]:
     }
 
 
-def _short(count: float) -> str:
-    """A count to three digits, in thousands, millions, …"""
+def _short(count: float, digits: int = 3) -> str:
+    """A count to three digits, or to as many as asked for, in thousands, millions, …"""
     power = 0
     while count >= 1000 and power < len(UNITS) - 1:
         count, power = count / 1000, power + 1
-    return f"{count:.3g}{UNITS[power]}" if count < 999.5 else f"{count:.0f}{UNITS[power]}"
+    return f"{count:.{digits}g}{UNITS[power]}" if count < 999.5 else f"{count:.0f}{UNITS[power]}"
 
 
-def _bytes(count: float) -> str:
-    return _short(count) + ("B" if count >= 1000 else "\u00a0B")
+def _bytes(count: float, digits: int = 3) -> str:
+    return _short(count, digits) + ("B" if count >= 1000 else "\u00a0B")

@@ -50,12 +50,17 @@ TWO_TOKENS = {"tokens": 2, "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """A layer's sizes, the text that passes through it, and the bytes of a number."""
+    """A layer's sizes, the text that passes through it, and the format of its numbers."""
 
     spec: AttentionSpec | LatentSpec
     tokens: int
     batch: int
-    bytes: int
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of a number."""
+        return BYTES[self.dtype]
 
 
 def chosen() -> LayerSizes:
@@ -76,16 +81,17 @@ def chosen() -> LayerSizes:
         )
         values: dict[str, Any] = {name: _number(name) for name in FIRST}
         menu = st.popover(t("cost.more"), type="tertiary", key="cost_more").grid(2, min_column_width=120)
-    for key in DEFAULTS:
-        name = key.removeprefix("cost_")
-        if name not in FIRST and name not in (UNSHARED if values.get("kv_rank") else LATENT):
-            with menu.container():
+    for name in (key.removeprefix("cost_") for key in DEFAULTS):
+        if name not in FIRST:
+            # Out of sight if this layer has no use for it, and still in the link.
+            unused = name in (UNSHARED if values.get("kv_rank") else LATENT)
+            with menu.container(key=f"unseen_{name}" if unused else None):
                 values[name] = _number(name)
     with menu.container():
         label, help_text = t("cost.dtype"), t("cost.dtype_help")
         dtype = st.selectbox(label, list(BYTES), key="cost_dtype", help=help_text, bind="query-params")
     try:
-        return LayerSizes(_spec(values), values["tokens"], values["batch"], BYTES[dtype])
+        return LayerSizes(_spec(values), values["tokens"], values["batch"], dtype)
     except MhaError as error:
         _refuse(error)
         st.stop()
@@ -107,10 +113,10 @@ def _number(name: str) -> int | None:
 
 
 def _spec(values: Mapping[str, Any]) -> AttentionSpec | LatentSpec:
-    names = ("d_model", "n_kv_heads", "d_k", "d_v", "kv_rank", "q_rank", "rotary_width")
-    sizes = {name: values[name] for name in names if values.get(name) is not None}
-    if "kv_rank" in sizes:
-        sizes.pop("n_kv_heads", None)
+    is_latent = values["kv_rank"] is not None
+    names = ("d_model", "d_k", "d_v", *(("kv_rank", *LATENT) if is_latent else UNSHARED))
+    sizes = {name: values[name] for name in names if values[name] is not None}
+    if is_latent:
         return LatentSpec(n_heads=values["h"], **sizes)
     return AttentionSpec(n_heads=values["h"], bias=False, **sizes)
 
