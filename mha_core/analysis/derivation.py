@@ -219,8 +219,8 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Crop = WHOLE) -
     shown = [step(view) for step in STEPS if step not in unknown]
     if view.layer_trace.adjustments:
         shown.insert([step.name for step in shown].index("scores"), adjust(view))
-    rotary = _position(view) == "rotary"
-    return [replace(step, code=pytorch.of_step(step.name, layer_trace, rotary=rotary)) for step in shown]
+    rotates = _position(view) == "rotary"
+    return [replace(step, code=pytorch.of_step(step.name, layer_trace, rotates=rotates)) for step in shown]
 
 
 def project(view: HeadContext) -> Step:

@@ -2,8 +2,9 @@
 
 The code of a step and of a position encoding works on all heads at once. Its names are those of the formulas:
 x (or y, the text that is looked at, or the separate input of V), w_q, b_q, q, k, v, scores, weights, heads,
-concat, w_o, b_o, z; also allowed (True where a query may look at a key), bias, sinks, gate, cos and sin. The
-code of one number contains its numbers and runs on its own.
+concat, w_o, b_o, z; also allowed (True where a query may look at a key), bias, sinks, gate, cos and sin, and
+the gains and shifts of norms. Where a trace does not hold what a line needs, a comment says so. The code of
+one number contains its numbers and runs on its own.
 """
 
 import textwrap
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_core.traces.facts import Adjustment, Clip, Factor, Rotary
+from mha_core.traces.facts import Adjustment, Clip, Factor, Norm
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
 
@@ -57,20 +58,36 @@ def rotated(name: str, form: str, width: int) -> str:
 # A step from X to Z
 
 
-def of_step(name: str, layer: LayerTrace, *, rotary: bool = False) -> str:
-    """The code of a step of `derivation.STEPS`; "" if an input is not known, such as the gain of a norm.
+def of_step(name: str, layer: LayerTrace, *, rotates: bool = False) -> str:
+    """The code of a step of `derivation.STEPS`; in place of a line that cannot be written, why it is missing.
 
-    `rotary`: Q and K of random weights were rotated, which is not a step of its own there.
+    `rotates`: Q and K of random weights were rotated, which is not a step of its own there.
     """
     lines = STEPS[name](layer)
-    if rotary and name == "split":
-        lines += [rotated(part, "half", layer.d_k) for part in "qk"]
+    if name == "split":
+        if not (layer.knows("x") and layer.knows("w_q")):  # there is no step before
+            lines = [*_without_products(layer), *lines]
+        if rotates:
+            lines.append(rotary(layer.n_query, layer.d_k))
     return "\n".join(lines)
 
 
+def _missing(what: str, why: str) -> str:
+    return f"# missing: {what}; {why}"
+
+
+def _without_products(layer: LayerTrace) -> list[str]:
+    why = "this trace does not hold x and its matrices"
+    if layer.about.latent is not None:
+        why = "latent attention computes them from latent vectors"
+    return [_missing("the lines that compute q, k and v of all heads from x", why)]
+
+
 def _project(layer: LayerTrace) -> list[str]:
-    lines = []
-    for name, (_, _, bias, _) in projection_parts(layer).items():
+    parts, lines = projection_parts(layer), []
+    if not parts:
+        return _without_products(layer)
+    for name, (_, _, bias, _) in parts.items():
         of_x = name == "q" or (layer.sides.same and not (name == "v" and layer.knows("x_v")))
         source = "x" if of_x else "y"
         lines.append(f"{name} = {source} @ w_{name}" + ("" if bias is None else f" + b_{name}"))
@@ -86,25 +103,43 @@ def _split(layer: LayerTrace) -> list[str]:
 
 
 def _adjust(layer: LayerTrace) -> list[str]:
-    lines = []
-    for name, steps in layer.adjustments.items():
-        for step in steps:
-            made = _adjusted(name, step, layer.tensors[name].shape[-1])
-            if not made:
-                return []  # only some of the steps would give other numbers
-            lines += made
-    return lines
+    return [
+        line
+        for name, steps in layer.adjustments.items()
+        for step in steps
+        for line in _adjusted(name, step, layer)
+    ]
 
 
-def _adjusted(name: str, step: Adjustment, width: int) -> list[str]:
+def _adjusted(name: str, step: Adjustment, layer: LayerTrace) -> list[str]:
+    width = layer.tensors[name].shape[-1]
     if isinstance(step, Factor):
         return [scaled(name, step.by)]
     if isinstance(step, Clip):
         return [clipped(name, step.at)]
-    # A rotation of only some dimensions needs more than a line.
-    if isinstance(step, Rotary) and (step.start, step.width) == (0, width):
+    if isinstance(step, Norm):
+        return _normed(name, step, layer, width)
+    if (step.start, step.width) == (0, width):
         return [rotated(name, step.form, width)]
-    return []
+    stop = step.start + step.width
+    return [
+        f"part = {name}[..., {step.start}:{stop}]",
+        rotated("part", step.form, step.width),
+        f"{name} = torch.cat([{name}[..., :{step.start}], part, {name}[..., {stop}:]], dim=-1)",
+    ]
+
+
+def _normed(name: str, step: Norm, layer: LayerTrace, width: int) -> list[str]:
+    if step.over == "all":
+        return [_missing(f"the {step.kind} of {name} over all heads", "this trace does not hold its gain")]
+    if step.kind == "RMSNorm":
+        about = f"# {name}_gain: the gain of this norm, which is not in the trace ({width} numbers)"
+        normed = f"torch.nn.functional.rms_norm({name}, ({width},), eps={step.epsilon!r})"
+        return [about, f"{name} = {normed} * {name}_gain"]
+    if not (layer.knows(f"{name}_gain") and layer.knows(f"{name}_shift")):
+        return [_missing(f"the {step.kind} of {name}", "this trace does not hold its gain and shift")]
+    normed = f"torch.nn.functional.layer_norm({name}, ({width},), eps={step.epsilon!r})"
+    return [f"{name} = {normed} * {name}_gain[:, None] + {name}_shift[:, None]"]
 
 
 def _for_each_head(name: str, layer: LayerTrace) -> str:
@@ -136,7 +171,7 @@ def _mask(layer: LayerTrace) -> list[str]:
 def _softmax(layer: LayerTrace) -> list[str]:
     rule = layer.rule
     if rule.patched_weights is not None:
-        return []
+        return [_missing("weights", "a change has put others in their place")]
     scores, left = "scores", ""
     if rule.sinks is not None:
         scores, left = (
@@ -151,13 +186,13 @@ def _softmax(layer: LayerTrace) -> list[str]:
 
 def _mix(layer: LayerTrace) -> list[str]:
     if layer.rule.patched_outputs is not None:
-        return []
+        return [_missing("heads", "a change has put others in their place")]
     return [f"heads = weights @ {_for_each_head('v', layer)}"]
 
 
 def _concat(layer: LayerTrace) -> list[str]:
     if layer.about.output_rotary is not None:
-        return []
+        return [_missing("concat", "this model rotates the outputs of its heads back first")]
     heads = "(heads * gate)" if layer.knows("gate") else "heads"
     return [f"concat = {heads}.transpose(0, 1).flatten(1)"]
 
