@@ -8,7 +8,6 @@ Attention in a Transformer Language Model" (mean distance).
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -18,6 +17,7 @@ from mha_core.attention.functional import row_blocks
 from mha_core.errors import MhaError, Phrase, at_least_1, listed, named_type, shown
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tensors import shared
 from mha_core.traces.tokens import Sides, Tokens, special_positions
 from mha_core.traces.trace import AttentionTrace
 
@@ -316,17 +316,14 @@ def _selected_layer(
         lambda table: table if table.dim() < 2 or table.shape[-1] == 1 else table[..., columns]
     )
     if not layer.knows("q") or layer.rule.patched_weights is not None:
-        any_tensor = next(iter(layer.tensors.values()))
+        any_tensor = next(iter(shared(layer.tensors).values()))
         weights = any_tensor.new_tensor(layer.weights(rows=rows, keys=columns))
         total = weights.sum(-1, keepdim=True)
         tensors = {"weights": weights / total.masked_fill(total == 0, 1)}
     else:
-        tensors = {
-            "q": layer.tensors["q"][:, rows],
-            "k": layer.tensors["k"][:, columns],
-            "v": layer.tensors["v"][:, columns],
-        }
-    return replace(layer, tensors=MappingProxyType(tensors), rule=rule, sides=sides)
+        held, positions = shared(layer.tensors), {"q": rows, "k": columns, "v": columns}
+        tensors = {name: held[name][:, at] for name, at in positions.items()}
+    return replace(layer, tensors=tensors, rule=rule, sides=sides)
 
 
 def _selected_tokens(tokens: Tokens, positions: list[int]) -> Tokens:

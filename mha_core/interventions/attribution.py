@@ -38,6 +38,7 @@ from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
 from mha_core.traces.tokens import Tokens
+from mha_core.traces.tensors import shared
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
@@ -184,7 +185,7 @@ def attribution(
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 parts = [
-                    decomposition.contributions(followed.tensors[name], [place], heads.of_leaf)
+                    decomposition.contributions(shared(followed.tensors)[name], [place], heads.of_leaf)
                     for name, place in sides
                 ]
         except NoDecomposition as reason:

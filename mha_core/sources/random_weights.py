@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -21,7 +20,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import EditedSource, RandomSource, Source
-from mha_core.traces.tensors import on_cpu
+from mha_core.traces.tensors import on_cpu, shared
 from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
@@ -211,7 +210,7 @@ def follow(
             recorded.append(_layer(module, x, on_device, rotary=code == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
                 # From the copies: the original tensors are already freed.
-                q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
+                q, k, v, x = (shared(recorded[-1].tensors)[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
     mask_name = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
     source: Source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
@@ -236,7 +235,7 @@ def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, rotary: bo
     attended = Attended(None, q, k, v, rule)  # type: ignore[arg-type]  # nobody asks for the output
     layer = LayerTrace.of(attended, projections=module.projections())
     # X is not copied, since nothing else uses it: memory use peaks here.
-    return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": on_cpu(x[0])}))
+    return replace(layer, tensors={**shared(layer.tensors), "x": on_cpu(x[0])})
 
 
 def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:

@@ -8,7 +8,6 @@ Heads and positions count from 0.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from mha_core.traces.facts import Adjustments, Facts
 from mha_core.traces.indices import LAYER, Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.sparse_index import SparseIndex
-from mha_core.traces.tensors import array, compact, contiguous_copy
+from mha_core.traces.tensors import Copies, array, compact, contiguous_copy, shared
 from mha_core.traces.tokens import Sides, Tokens, numbered
 
 # The texts of the queries and of the keys, by kind: the source text or its target.
@@ -80,9 +79,10 @@ class LayerTrace:
     "cross" between two texts. `sides` are the texts of the queries and of the keys; outside a trace they are
     numbered positions, unless given. `name` is the layer's name in its model, `about` has further facts.
 
-    Arrays are read-only, in float32 (float64 for a float64 trace). ``head=None`` returns all heads, with a
-    leading head axis. `rows` selects queries and `keys` selects keys: a slice, a list or array of positions,
-    or one position, whose axis is kept. Positions count from 0, negative ones from the end.
+    Arrays are read-only, in float32 (float64 for a float64 trace); a tensor is copied when it is read from
+    `tensors`. ``head=None`` returns all heads, with a leading head axis. `rows` selects queries and `keys`
+    selects keys: a slice, a list or array of positions, or one position, whose axis is kept. Positions count
+    from 0, negative ones from the end.
     Every method raises `MhaError` for a head, row or key that the layer does not have.
     """
 
@@ -95,6 +95,7 @@ class LayerTrace:
     sides: Sides = field(default=None, repr=False)  # type: ignore[assignment]  # never None afterwards
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tensors", Copies(self.tensors))
         if self.sides is None:
             queries, keys = numbered(self.n_query), numbered(self.n_key)
             keys = replace(keys) if self.kind == "cross" else keys  # another text, even of the same length
@@ -118,7 +119,7 @@ class LayerTrace:
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
         tensors |= {name: tensor for name, tensor in (("x", x), ("x_v", x_v)) if tensor is not None}
         return cls(
-            MappingProxyType({name: contiguous_copy(tensor[item]) for name, tensor in tensors.items()}),
+            {name: contiguous_copy(tensor[item]) for name, tensor in tensors.items()},
             attended.rule.item(item).mapped(compact),
             ModelProjections(projections._asdict()),
             **described,
@@ -132,7 +133,7 @@ class LayerTrace:
 
     @property
     def n_kv_heads(self) -> int:
-        return self.tensors["k" if self.knows("k") else "weights"].shape[0]
+        return self._shared["k" if self.knows("k") else "weights"].shape[0]
 
     @property
     def n_query(self) -> int:
@@ -140,7 +141,7 @@ class LayerTrace:
 
     @property
     def n_key(self) -> int:
-        return self.tensors["k"].shape[1] if self.knows("k") else self.tensors["weights"].shape[2]
+        return self._shared["k"].shape[1] if self.knows("k") else self._shared["weights"].shape[2]
 
     @property
     def d_k(self) -> int:
@@ -153,8 +154,8 @@ class LayerTrace:
     @property
     def d_model(self) -> int | None:
         """The width of X and Z; None if neither X nor W^O is known."""
-        if "x" in self.tensors:
-            return self.tensors["x"].shape[1]
+        if "x" in self._shared:
+            return self._shared["x"].shape[1]
         w_o = self.projections.w_o
         return None if w_o is None else w_o.shape[1]
 
@@ -183,29 +184,33 @@ class LayerTrace:
     @cached_property
     def x(self) -> Float[np.ndarray, "query d_model"] | None:
         """The layer's input; None if it is not known."""
-        return array(self.tensors["x"]) if "x" in self.tensors else None
+        return array(self._shared["x"]) if "x" in self._shared else None
 
     @cached_property
     def x_v(self) -> Float[np.ndarray, "key d_model"] | None:
         """The input of W^V where it is not x, else None."""
-        return array(self.tensors["x_v"]) if "x_v" in self.tensors else None
+        return array(self._shared["x_v"]) if "x_v" in self._shared else None
 
     @cached_property
     def index(self) -> SparseIndex | None:
         """The learned index that chose the keys of each query; None if the layer has none."""
-        if "index_choice" not in self.tensors:
+        if "index_choice" not in self._shared:
             return None
         return SparseIndex(self.tensors, self.rule, self.about.index_block or 1)
 
     # Availability
 
+    @property
+    def _shared(self) -> Mapping[str, Tensor]:
+        return shared(self.tensors)
+
     def held(self) -> list[Tensor]:
         """All tensors of the layer, and the model's tensors behind its matrices, without copying."""
-        return [*self.tensors.values(), *self.rule.tensors().values(), *self.projections.held()]
+        return [*self._shared.values(), *self.rule.tensors().values(), *self.projections.held()]
 
     def knows(self, name: str) -> bool:
         """Whether the layer has a tensor, matrix or bias with this name."""
-        return name in self.tensors or name in self.projections.known
+        return name in self._shared or name in self.projections.known
 
     def tensor(self, name: str) -> np.ndarray:
         """The tensor with this name in `tensors`, as a read-only array."""
@@ -225,17 +230,17 @@ class LayerTrace:
         return Adjustments(rotation, rotation)
 
     def _tensor(self, name: str) -> Tensor:
-        if name not in self.tensors:
+        if name not in self._shared:
             raise MhaError(
                 "{names} of this layer are not known; ask for its weights instead.",
                 names=NAMES.get(name, name),
             )
-        return self.tensors[name]
+        return self._shared[name]
 
     @property
     def _rows(self) -> Tensor:
         """A tensor expanded to all heads and queries."""
-        return self.tensors["q" if self.knows("q") else "weights"]
+        return self._shared["q" if self.knows("q") else "weights"]
 
     def kv_head(self, head: int) -> int:
         """The key/value head of query head `head`; neighbouring heads share one."""
@@ -354,7 +359,7 @@ class LayerTrace:
         return array(join_heads(heads, self._w_o(heads.dtype), b_o))
 
     def __repr__(self) -> str:
-        recorded = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.tensors.items())
+        recorded = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self._shared.items())
         return f"<LayerTrace {' '.join(filter(None, (self.kind, self.name)))}: {recorded}>"
 
     def _repr_html_(self) -> str:
@@ -386,7 +391,7 @@ class LayerTrace:
 
     def _weights(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         if not self.knows("q"):
-            recorded = self.tensors["weights"][self._heads(head)]
+            recorded = self._shared["weights"][self._heads(head)]
             return recorded if rows is None else recorded[:, rows]
         weights = attention_weights(self._queries(head, rows), self._kv("k", head), self._rule(head, rows))
         return weights.to(self._tensor("v").dtype)
@@ -404,10 +409,10 @@ class LayerTrace:
         """The heads' outputs as the input of W^O: after a gate or a rotation."""
         output = self._output(head, rows)
         rows = slice(None) if rows is None else rows
-        if "gate" in self.tensors:
-            output = output * self.tensors["gate"][self._heads(head)][:, rows]
+        if "gate" in self._shared:
+            output = output * self._shared["gate"][self._heads(head)][:, rows]
         if (code := self.about.output_rotary) is not None:
-            cos, sin = (self.tensors[name][rows] for name in ("output_cos", "output_sin"))
+            cos, sin = (self._shared[name][rows] for name in ("output_cos", "output_sin"))
             output = rotated(output, cos, sin, form=code.form, start=code.start).to(output.dtype)
         return output
 

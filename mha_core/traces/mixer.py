@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mha_core.errors import MhaError, Phrase, one_of
 from mha_core.traces.indices import LAYER, index
-from mha_core.traces.tensors import array
+from mha_core.traces.tensors import Copies, array, shared
 
 UNITS = ("head", "channel", "component")  # the units that have their own matrix
 MAX_NUMBERS = 1 << 27  # in all matrices of a layer at once
@@ -52,32 +52,37 @@ class MixerTrace:
     matrices: Matrices | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tensors", Copies(self.tensors))
         one_of("unit", self.unit, UNITS, parameter="unit")
 
     @property
+    def _shared(self) -> Mapping[str, Tensor]:
+        return shared(self.tensors)
+
+    @property
     def n_heads(self) -> int:
-        return self.tensors["v"].shape[0]
+        return self._shared["v"].shape[0]
 
     @property
     def n_tokens(self) -> int:
-        return self.tensors["v"].shape[1]
+        return self._shared["v"].shape[1]
 
     @property
     def d_v(self) -> int:
-        return self.tensors["v"].shape[2]
+        return self._shared["v"].shape[2]
 
     def held(self) -> list[Tensor]:
         """All tensors of the layer, without the model's tensors behind `matrices`."""
-        return list(self.tensors.values())
+        return list(self._shared.values())
 
     @property
     def v(self) -> np.ndarray:
         """Values. (head, token, d_v)"""
-        return array(self.tensors["v"])
+        return array(self._shared["v"])
 
     def output(self) -> np.ndarray:
         """The output of the layer's own code, before its norm and its output matrix. (head, token, d_v)"""
-        return array(self.tensors["output"])
+        return array(self._shared["output"])
 
     def mixing(self, head: int | None = None) -> np.ndarray:
         """The mixing matrix M: the factor of each value in each output. ([head,] query, key)
@@ -128,13 +133,13 @@ class MixerTrace:
 
     def _computed(self, heads: list[int]) -> Tensor:
         if self.matrices is None:
-            return self.tensors["mixing"][heads]
+            return self._shared["mixing"][heads]
         with torch.inference_mode(False), torch.no_grad():
             return self.matrices(heads)
 
     def _check(self, mixing: Tensor, heads: list[int]) -> None:
         """Raise `MhaError` unless the matrices and the recorded values give the recorded output."""
-        parts = {name: tensor[heads].float() for name, tensor in self.tensors.items() if name != "mixing"}
+        parts = {name: tensor[heads].float() for name, tensor in self._shared.items() if name != "mixing"}
         mixing = mixing.float()
         output, scale = mixing @ parts["v"], mixing.abs() @ parts["v"].abs()
         if "gate" in parts:
@@ -142,7 +147,7 @@ class MixerTrace:
         output = output + parts.get("bias", 0.0)
         largest = max(scale.max().item(), parts["output"].abs().max().item())
         apart = (output - parts["output"]).abs().max().item()
-        if not apart <= TOLERANCE.get(self.tensors["v"].dtype, FULL_PRECISION) * largest:
+        if not apart <= TOLERANCE.get(self._shared["v"].dtype, FULL_PRECISION) * largest:
             raise MhaError(
                 "{name} ({rule}) is not linear in its values: the matrix of its own code gives another "
                 "output, off by {difference:.2g}. So it has no matrix.",

@@ -36,6 +36,7 @@ from mha_core.traces.limits import MAX_HEADS, MAX_LAYERS, Size, check_count, che
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import Source
 from mha_core.traces.source import read as read_source
+from mha_core.traces.tensors import shared
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens
 
 HEADER = "headscope_trace"
@@ -102,7 +103,7 @@ def _packed_layers(
     transposed: set[str] = set()  # keys of matrices stored column by column in memory, as in nn.Linear
     for index, layer in enumerate(layers):
         layer_tensors = {
-            **layer.tensors,
+            **shared(layer.tensors),
             **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()},
         }
         if matrices:
@@ -140,7 +141,7 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
     headers: list[dict] = []
     tensors: dict[str, Tensor] = {}
     for number, mixer in enumerate(mixers):
-        own = dict(mixer.tensors) | {"mixing": mixer.proven(range(mixer.n_heads))}
+        own = {**shared(mixer.tensors)} | {"mixing": mixer.proven(range(mixer.n_heads))}
         names = {name: f"mixer{number}.{name}" for name in own}
         tensors |= {names[name]: tensor.contiguous() for name, tensor in own.items()}
         facts = {"rule": text_to_json(mixer.rule), "unit": mixer.unit, "name": mixer.name}

@@ -1,5 +1,7 @@
 """Copies and read-only arrays of the tensors that a trace keeps."""
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,6 +30,37 @@ def compact(tensor: Tensor) -> Tensor:
     """The tensor itself, so that layers can share one mask; a copy if its memory holds more numbers."""
     tensor = on_cpu(tensor)
     return tensor if tensor.untyped_storage().nbytes() <= tensor.nbytes else tensor.clone()
+
+
+class Copies(Mapping[str, Tensor]):
+    """Tensors by name, each copied whenever it is read, so that nobody can change them."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._held = dict(shared(tensors))
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._held[name].clone()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __or__(self, other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {**self, **other}
+
+    def shared(self) -> Mapping[str, Tensor]:
+        """The tensors themselves, which must not be changed."""
+        return self._held
+
+
+def shared(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The tensors themselves where each reading would be a copy."""
+    return tensors.shared() if isinstance(tensors, Copies) else tensors
 
 
 def version(tensor: Tensor) -> int:

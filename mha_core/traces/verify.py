@@ -10,6 +10,7 @@ from mha_core.attention.functional import row_blocks
 from mha_core.attention.module import project_packed, project_per_head
 from mha_core.errors import MhaError, Phrase, named_type, shown
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tensors import shared
 
 # The largest difference that rounding causes for values around 1, if torch sums in another order.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -129,7 +130,7 @@ def _for_each_head(layer: LayerTrace, name: str) -> Tensor:
 def _with_rows(layer: LayerTrace, rows: slice) -> LayerTrace:
     """The layer with these queries only."""
     rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
-    return replace(layer, tensors=dict(layer.tensors) | {"q": layer.tensors["q"][:, rows]}, rule=rule)
+    return replace(layer, tensors={**shared(layer.tensors), "q": layer.tensors["q"][:, rows]}, rule=rule)
 
 
 def split_difference(layer: LayerTrace) -> float | None:

@@ -23,6 +23,7 @@ import torch
 from measuring import in_turns, median_ratio, memory, report
 
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.tensors import shared
 
 WAYS = ("ours", "eager", "hooked", "sdpa")
 # Multiples of eager with output_attentions. In a short pass the overhead of tracing weighs more.
@@ -91,7 +92,9 @@ def child(way: str, length: int) -> dict[str, int]:
 def _bytes(layers) -> int:
     """The bytes of the tensors that belong only to these layers, each counted once."""
     tensors = [
-        tensor for layer in layers for tensor in (*layer.tensors.values(), *layer.rule.tensors().values())
+        tensor
+        for layer in layers
+        for tensor in (*shared(layer.tensors).values(), *layer.rule.tensors().values())
     ]
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 

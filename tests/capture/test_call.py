@@ -10,6 +10,7 @@ from mha_core.capture.call import Call, Index
 from mha_core.capture.masks import Choice
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Facts, LatentProjection, Rotary
+from mha_core.traces.tensors import shared
 
 
 def call(**known) -> Call:
@@ -34,8 +35,8 @@ def test_layers_with_equal_codes_share_them():
     common: dict = {}
     layers = [made.layer("self", common) for made in (one, other)]
     assert layers[0].about == Facts(rotary=Rotary("half", 6, 2))
-    assert layers[0].tensors["cos"] is layers[1].tensors["cos"]
-    assert layers[0].tensors["cos"].data_ptr() != one.code.cos.data_ptr()
+    assert shared(layers[0].tensors)["cos"] is shared(layers[1].tensors)["cos"]
+    assert shared(layers[0].tensors)["cos"].data_ptr() != one.code.cos.data_ptr()
     third = call(code=RotaryCode("half", angle.sin(), angle.cos(), 2)).layer("self", common)
     assert torch.equal(third.tensors["cos"], angle.sin())
 

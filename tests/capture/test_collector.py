@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.tensors import shared
 from tests.sources.tiny import module
 
 IDS = {"input_ids": torch.arange(3, 16)[None]}
@@ -64,12 +65,14 @@ def test_a_trace_shares_no_memory_with_the_model():
         part.register_forward_hook(lambda _, given, out: seen.extend((*given, out)))
     [*kept] = layers(huggingface.adopt(made))
     theirs = {t.untyped_storage().data_ptr() for t in seen if isinstance(t, torch.Tensor)}
-    ours = {tensor.untyped_storage().data_ptr() for layer in kept for tensor in layer.tensors.values()}
+    ours = {
+        tensor.untyped_storage().data_ptr() for layer in kept for tensor in shared(layer.tensors).values()
+    }
     assert theirs
     assert not ours & theirs
     # And no copy holds on to more than itself.
     for layer in kept:
-        assert all(t.untyped_storage().nbytes() == t.nbytes for t in layer.tensors.values())
+        assert all(t.untyped_storage().nbytes() == t.nbytes for t in shared(layer.tensors).values())
 
 
 def test_the_input_of_an_inner_module_is_not_that_of_attention():

@@ -12,6 +12,7 @@ from mha_core.capture.projections import Proof, Use, provenance
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Adjustments, Clip, Factor, Norm, Rotary
 from mha_core.traces.layer import with_texts
+from mha_core.traces.tensors import shared
 from mha_core.traces.verify import split_difference
 from tests.parity import tiny
 
@@ -207,7 +208,7 @@ def test_the_input_of_another_text_is_known(family, keys):
         assert layer.tensors["x"].shape == (7, layer.d_model)
         assert split_difference(layer) == 0.0
     # All layers look at the same text, and share it.
-    assert len({layer.tensors["x_v"].data_ptr() for layer in of_text}) == 1
+    assert len({shared(layer.tensors)["x_v"].data_ptr() for layer in of_text}) == 1
     assert all("x_v" not in layer.tensors for layer in layers(family) if layer.kind != "cross")
 
 

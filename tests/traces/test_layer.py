@@ -11,6 +11,7 @@ from mha_core.analysis import overview, patterns, token
 from mha_core.attention import functional, masks, positions
 from mha_core.attention.module import Projections
 from mha_core.export.payload import Panel, pack
+from mha_core.traces.tensors import shared
 from tests.conftest import assert_close
 from tests.traces.conftest import TEXT
 
@@ -24,6 +25,15 @@ PER_HEAD = (*CELLS, "output", "contribution")
 def per_key_head(layer, values):
     """Repeat the tensors that key heads share, so that each query head has its own."""
     return np.repeat(values, layer.n_heads // layer.n_kv_heads, axis=0)
+
+
+def test_a_tensor_that_was_read_is_a_copy(make_layer):
+    layer = make_layer()
+    q, output = layer.q.copy(), layer.output()
+    for tensor in layer.tensors.values():
+        tensor.zero_()
+    np.testing.assert_array_equal(layer.q, q)
+    np.testing.assert_array_equal(layer.output(), output)
 
 
 def permitted(setting):
@@ -157,7 +167,7 @@ def test_the_item_of_a_batch_that_was_asked_for_is_kept_without_the_others_and_t
     assert_close(layer.q, alone.q[0].detach())
     assert_close(layer.result(), alone.output[0].detach())
     assert (layer.allowed() == mask[3].numpy()).all()
-    assert sum(t.untyped_storage().nbytes() for t in layer.tensors.values()) <= 1.5 * 4 * 7 * 15 * 4
+    assert sum(t.untyped_storage().nbytes() for t in shared(layer.tensors).values()) <= 1.5 * 4 * 7 * 15 * 4
     assert not any(t.requires_grad for t in layer.tensors.values())
     assert not any(getattr(layer.projections, name).requires_grad for name in layer.projections.known)
 

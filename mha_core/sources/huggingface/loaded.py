@@ -19,6 +19,7 @@ from mha_core.errors import MhaError
 from mha_core.sources.huggingface import files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.random_weights import nbytes
+from mha_core.traces.tensors import shared
 from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
 
@@ -275,5 +276,5 @@ def _with_float32(error: MhaError) -> MhaError:
 def trace_bytes(trace: AttentionTrace) -> int:
     """The bytes of a trace's tensors and, for half precision, of the float32 arrays that pictures need."""
     holders = (*(layer.tensors for layer in trace.layers), *(mixer.tensors for mixer in trace.mixers))
-    tensors = [tensor for held in holders for tensor in held.values()]
+    tensors = [tensor for held in holders for tensor in shared(held).values()]
     return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)

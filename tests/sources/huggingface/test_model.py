@@ -19,6 +19,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
 from mha_core.traces.source import ModelSource
+from mha_core.traces.tensors import shared
 from tests.parity import tiny
 from tests.sources.tiny import CONFIGS, TEXT, fast, module, state
 
@@ -98,7 +99,7 @@ def test_queries_and_keys_are_known_before_and_after_their_rotation(traced, fami
             assert (raw[..., rest] == turned[..., rest]).all()
             assert np.abs(raw[:, 1:] - turned[:, 1:]).max() > 0.1
     if family in ROTARY:  # all layers share one code
-        assert len({layer.tensors["cos"].data_ptr() for layer in trace.layers}) == 1
+        assert len({shared(layer.tensors)["cos"].data_ptr() for layer in trace.layers}) == 1
 
 
 def test_steps_between_scores_and_weights_are_in_the_rule(traced):
