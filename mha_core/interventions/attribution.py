@@ -29,6 +29,7 @@ from mha_core.interventions.traced_model import (
     check_same,
     check_trace,
     target_of,
+    text_of,
     trained_of,
     transformers_model,
 )
@@ -37,8 +38,8 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
-from mha_core.traces.tokens import Tokens
 from mha_core.traces.tensors import shared
+from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
@@ -108,7 +109,7 @@ class Attribution:
         query, key = self.labels
         rows = self.frame().head(SHOWN).to_string(index=False)
         return (
-            f"<Attribution of layer {self.layer + 1}, head {self.head + 1}, {query!r} looking at {key!r}: "
+            f"<Attribution of layer={self.layer}, head={self.head}, {query!r} looking at {key!r}: "
             f"{self.value:.6g}, a sum of {self.terms.size}, the largest of them\n{rows}>"
         )
 
@@ -268,10 +269,7 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         return decomposition, again, (), CLOSE
     if source is not None or isinstance(origin, ModelSource):
         model = transformers_model(origin, source, tokenizer)
-        text: str | list[int] = trace.tokens.text
-        target = target_of(model, trace)
-        if model.tokenizer is None:  # the labels of the tokens are their ids
-            text = [int(piece) for piece in trace.tokens.pieces if piece.isdecimal()]
+        text, target = text_of(trace), target_of(model, trace)
         settings = {"target": target, "edits": trace.edits}
         inputs = huggingface.reading(model, text, target=target, edited=True).inputs
         words = [ids for name, ids in inputs.items() if name in ("input_ids", "decoder_input_ids")]

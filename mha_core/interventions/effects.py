@@ -24,6 +24,7 @@ from mha_core.interventions.traced_model import (
     check_same,
     check_trace,
     target_of,
+    text_of,
     trained_of,
     transformers_model,
 )
@@ -397,7 +398,7 @@ def _of_transformers(
 ) -> tuple[Experiment, int]:
     origin = trace.source.origin
     model = transformers_model(origin, source, tokenizer, answers=True)
-    text, target = trace.tokens.text, target_of(model, trace)
+    text, target = text_of(trace), target_of(model, trace)
     asked = True if at is None or model.writes is None else [at]
     if at is None and model.writes != "masked":
         asked = [-1]

@@ -8,6 +8,7 @@ from torch import Tensor
 from mha_core.errors import MhaError, named_type
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface.tokenizer import INPUTS
 from mha_core.traces.source import MiniSource, ModelSource, Source
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
@@ -38,6 +39,15 @@ def transformers_model(
     )
 
 
+def text_of(trace: AttentionTrace) -> str | dict[str, list[int]]:
+    """The text of a trace for its model to read again, or the inputs if it was more than a text."""
+    origin = trace.source.origin
+    if not isinstance(origin, ModelSource):
+        return trace.tokens.text
+    given = {name: list(getattr(origin, name)) for name in INPUTS}
+    return {name: numbers for name, numbers in given.items() if numbers} or trace.tokens.text
+
+
 def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int] | None:
     """The target of a trace, for an encoder–decoder to read again; None for a model that reads one text.
 
@@ -53,7 +63,7 @@ def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int
 
 
 def _read(model: huggingface.Model, trace: AttentionTrace, target: str | None) -> huggingface.Texts:
-    return huggingface.reading(model, trace.tokens.text, target=target)
+    return huggingface.reading(model, text_of(trace), target=target)
 
 
 def check_trace(trace: object) -> None:
@@ -69,8 +79,8 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
     texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]
     if texts[0] != texts[1]:
         raise MhaError(
-            "The model reads other tokens in this text than the trace has; trace a text, not ids, and the "
-            "whole trace of an encoder–decoder, not a part of it."
+            "The model reads other tokens in this text than the trace has. Give the trace that mha.trace "
+            "made with it, and of an encoder–decoder the whole trace, not a part of it."
         )
     queries = [
         [layer.tensors["q"].float() for layer in one.layers if layer.knows("q")] for one in (trace, again)
@@ -88,8 +98,8 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
     masks = [[layer.rule.mask for layer in one.layers] for one in (trace, again)]
     if any(not _equal(*pair) for pair in zip(*masks, strict=False)):
         raise MhaError(
-            "The trace has another mask than the model makes for this text; trace it without attention_mask= "
-            "and position_ids=."
+            "The trace has another mask than the model makes for this text; trace it again with mha.trace, "
+            "which remembers the mask and the positions that it was given."
         )
 
 

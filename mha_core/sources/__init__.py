@@ -5,7 +5,7 @@ its arguments in the docstring of `trace`. Any other name is the name of a Huggi
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from os import PathLike
@@ -117,7 +117,8 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     - `architecture`: glass-box, standard, one-layer, grouped-query, multi-query or latent.
     - `trained`: False takes the model with its weights before training.
 
-    For transformers models, which also take the ids of tokens instead of a text or a target:
+    For transformers models, which also take the ids of tokens instead of a text or a target, and what a
+    tokenizer returns, as in ``mha.trace(tokenizer(one, other), source=model)``:
 
     - `revision`: The commit, branch or tag of a model on the hub.
     - `dtype`: The precision of the weights, such as bfloat16.
@@ -126,8 +127,10 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     - `target`: The text of the decoder of an encoder–decoder, by default what the model generates. The ids
       of a target get the decoder's start token in front.
     - `attention_mask`: For each token 1 if it is read and 0 for padding, passed to the model unchanged.
-    - `position_ids`: A position for each token, passed unchanged. Ids whose positions begin again, without
-      a mask, are packed texts that do not see each other, as in transformers.
+    - `position_ids`: A position for each token, passed unchanged. What positions that begin again mean is
+      what they mean in a call of the model itself, ``model(ids, position_ids=…)``: transformers takes them
+      for packed texts, which do not see each other, only where its config has ``use_cache=False``.
+    - `text_pair`: A second text behind the first, with the separators and segments of the tokenizer.
     - `answers`: True for the model's words at hidden tokens, or for the next token, in the trace's `answers`;
       a list of tokens, as in ``answers=[-1]``, for the words at these.
     - `max_bytes`: A limit of memory for the scores of these words.
@@ -194,7 +197,7 @@ def trace_many(
             "trace_many takes several texts, as in a list, and trace one; got {type}.", type=named_type(texts)
         )
     check_settings(source, settings)
-    for name in ("attention_mask", "position_ids"):
+    for name in ("attention_mask", "position_ids", "text_pair"):
         if settings.pop(name, None) is not None:
             raise MhaError(
                 "{name} is of one text; trace each by itself: mha.trace(text, {name}=…).", name=name
@@ -271,7 +274,8 @@ def _check_text(text: Any, source: Any) -> None:
         built_in or any(" " in entry for entry in strings)
     ):  # otherwise they are pieces of a tokenizer
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
-    if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
+    has_ids = isinstance(text, Sequence) or hasattr(text, "tolist")
+    if built_in or not (has_ids or (isinstance(text, Mapping) and "input_ids" in text)):
         raise MhaError(
             "The text must be a string; got {type}."
             if built_in

@@ -113,7 +113,8 @@ class ModelSource(Source):
     """A transformers model: its id or folder, its class (`architecture`) and its model type (`family`).
 
     `route` is the way its attention was captured; `difference` is the largest difference to the model's own
-    weights and outputs.
+    weights and outputs. What the model read is in `input_ids`, `attention_mask`, `token_type_ids` and
+    `position_ids` if the text alone does not say it.
     """
 
     kind: ClassVar[str] = "model"
@@ -130,6 +131,10 @@ class ModelSource(Source):
     transformers: str
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    input_ids: tuple[int, ...] = field(default=(), repr=False)
+    attention_mask: tuple[int, ...] = field(default=(), repr=False)
+    token_type_ids: tuple[int, ...] = field(default=(), repr=False)
+    position_ids: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,7 @@ CALLED = {
 READ: Mapping[type, Callable[[Any], object]] = {  # the entries of a tuple from a file
     Edit: read_edit,
     str: text_from_json,
+    int: int,
 }
 
 
@@ -342,5 +348,12 @@ def _json_value(value: object) -> object:
     if isinstance(value, Source):
         return value.to_json()
     if isinstance(value, tuple):
-        return [entry.to_json() if isinstance(entry, Edit) else text_to_json(entry) for entry in value]
+        return [
+            entry
+            if type(entry) is int
+            else entry.to_json()
+            if isinstance(entry, Edit)
+            else text_to_json(entry)
+            for entry in value
+        ]
     return dict(value) if isinstance(value, Mapping) else value

@@ -185,9 +185,14 @@ def known_notice(model: HubModel) -> str:
 
 
 def limit(scene: Scene) -> int | None:
-    """The largest number of tokens that the scene's model takes; None if it is unknown."""
+    """The largest number of tokens that the scene's model takes here; None if it is unknown."""
     entry = loaded_model(scene)
-    return None if entry is None else entry.model.limit
+    return None if entry is None else longest(entry)
+
+
+def longest(entry: LoadedModel) -> int:
+    """The largest number of tokens that a model takes on this server."""
+    return min(entry.model.limit, limits.current().tokens)
 
 
 def agree_to_load(key: ModelKey) -> None:

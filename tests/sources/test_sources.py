@@ -10,8 +10,8 @@ import mha_core as mha
 from tests.parity import tiny
 
 MODEL = (
-    "takes tokenizer, revision, device, dtype, target, attention_mask, position_ids, limit, edits, answers "
-    "and max_bytes."
+    "takes tokenizer, revision, device, dtype, text_pair, target, attention_mask, position_ids, limit, "
+    "edits, answers and max_bytes."
 )
 MINI = "h, d_model, architecture, trained, limit, device and edits"
 

@@ -110,7 +110,9 @@ def word_piece() -> Tokenizer:
         TRAINING, trainers.WordPieceTrainer(vocab_size=90, special_tokens=SPECIAL, show_progress=False)
     )
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 4), ("[SEP]", 5)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 4), ("[SEP]", 5)],
     )
     return tokenizer
 
@@ -168,7 +170,7 @@ def own_weights(model: torch.nn.Module, **inputs) -> dict[str, list[np.ndarray]]
     own.set_attn_implementation("eager")
     rows = {name: torch.as_tensor(row).reshape(1, -1) for name, row in inputs.items()}
     with torch.no_grad():
-        result = own(**rows, output_attentions=True, use_cache=False)
+        result = own(**rows, output_attentions=True)
     kinds = {"self": "", "encoder": "encoder_", "decoder": "decoder_", "cross": "cross_"}
     returned = {kind: result.get(f"{prefix}attentions") for kind, prefix in kinds.items()}
     return {kind: [one[0].float().numpy() for one in every] for kind, every in returned.items() if every}

@@ -58,9 +58,9 @@ def outcomes(
     pairs: Iterator[tuple] = zip(texts, repeat(None)) if targets is None else _pairs(texts, targets)
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         if together:
-            yield from _followed(
-                model, [_outcome(read, model, text, limit) for text, _ in ahead], batch, reduce
-            )
+            plain = [isinstance(text, str) for text, _ in ahead]
+            read_texts = [_outcome(read, model, text, limit) for text, _ in ahead]
+            yield from _followed(model, read_texts, plain, batch, reduce)
             continue
         for text, target in ahead:
             trace = _outcome(follow, model, text, target=target, limit=limit)
@@ -91,16 +91,23 @@ def _outcome(function: Callable[..., Result], *args: object, **settings: object)
 
 
 def _followed(
-    model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
+    model: Model,
+    texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError],
+    plain: list[bool],
+    batch: int,
+    reduce: Callable,
 ) -> list:
-    """The reduced traces of texts, or their errors, in their order; similar lengths share a pass."""
+    """The reduced traces of texts, or their errors, in their order; similar lengths share a pass.
+
+    `plain` says which of them were given as texts.
+    """
     results: list = [text if isinstance(text, MhaError) else None for text in texts]
     read = {n: text for n, text in enumerate(texts) if not isinstance(text, MhaError)}
     order = sorted(read, key=lambda n: len(read[n][0]))
     # The first token has the rotary angle 0, so a single token does not show whether there is a rotary code.
-    single = sum(len(read[n][0]) == 1 for n in order)
-    parts = [[n] for n in order[:single]]
-    parts += [order[start : start + batch] for start in range(single, len(order), batch)]
+    single = [n for n in order if len(read[n][0]) == 1 or "position_ids" in read[n][1]]
+    order = [n for n in order if n not in single]
+    parts = [[n] for n in single] + [order[at : at + batch] for at in range(0, len(order), batch)]
     for part in parts:
         inputs = [read[n][1] for n in part]
         # An error in the model: reading each text alone shows which text causes it.
@@ -111,7 +118,9 @@ def _followed(
             if isinstance(layers, MhaError):
                 results[n] = layers
             else:
-                trace = _outcome(trace_of, model, read[n][0], *layers)
+                tokens, ids = read[n]
+                inputs_of_text = None if plain[n] else inputs_of(model, ids)
+                trace = _outcome(trace_of, model, tokens, *layers, inputs=inputs_of_text)
                 results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
     return results
 
@@ -139,9 +148,12 @@ def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict
         width += 1
     fill = {"input_ids": next((n for n in _padding(model) if n is not None), 0)}
     lengths = [len(text["input_ids"]) for text in texts]
-    inputs = {"attention_mask": [[1] * n + [0] * (width - n) for n in lengths]}
-    for name in texts[0].keys() - inputs.keys():
-        rows = [text[name] for text in texts]
+    inputs = {}
+    for name in {"attention_mask"}.union(*texts):
+        own = int(
+            name == "attention_mask"
+        )  # without a mask all are read, without segments all are of the first
+        rows = [text.get(name, [own] * n) for text, n in zip(texts, lengths, strict=True)]
         inputs[name] = [row + [fill.get(name, 0)] * (width - len(row)) for row in rows]
     return {name: torch.tensor(rows, device=model.device) for name, rows in inputs.items()}
 

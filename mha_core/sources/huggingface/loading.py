@@ -21,6 +21,7 @@ TOKENIZER = re.compile(
     r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
 )
 
+RECORDED = "with mha.record(model, tokens=…) as recorded: model(**inputs)"
 WRITERS = {  # mappings of transformers, by the kind of answers
     "target": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
     "masked": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -97,9 +98,11 @@ def module(
         loaded, report = _as_saved(transformers, folder, settings, dtype) or (loaded, report)
     if loaded.main_input_name != "input_ids":
         raise MhaError(
-            "{name} reads {input} and no text, so it cannot be traced.",
+            "{name} reads {input} and no text, so it cannot be traced. What it computes can be recorded: "
+            "{code}.",
             name=folder.name,
             input=loaded.main_input_name,
+            code=RECORDED,
         )
     missing = report["missing_keys"]
     head = [key for key in missing if writes and not key.startswith(f"{loaded.base_model_prefix}.")]

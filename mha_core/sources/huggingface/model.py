@@ -42,6 +42,7 @@ from mha_core.sources.huggingface.logits import (
 )
 from mha_core.sources.huggingface.targets import decoder_ids, written_target
 from mha_core.sources.huggingface.tokenizer import (
+    INPUTS,
     Ids,
     PerToken,
     check_ids,
@@ -65,8 +66,10 @@ NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MAX_MODELS = 2  # kept in memory by `trace`
 MAX_WRAPPERS = 5  # around a model
-RECORDED = "with mha.record(model, tokens=…) as recorded: model(**inputs)"
-
+ONE_SEGMENT = Phrase(
+    "These ids have a separator between others, and no segments, so the model read them as one segment. For "
+    "the segments of a pair, trace what the tokenizer returns, or give text_pair=."
+)
 
 _registering = threading.Lock()
 _loading = threading.Lock()
@@ -233,9 +236,11 @@ def _traceable(module: "PreTrainedModel") -> "PreTrainedModel":
     _, first, *_ = inspect.signature(type(module).forward).parameters
     if "input_ids" not in (module.main_input_name, first):
         raise MhaError(
-            "{model} reads {input} and no text, so it cannot be traced.",
-            model=type(module).__name__,
+            "{name} reads {input} and no text, so it cannot be traced. What it computes can be recorded: "
+            "{code}.",
+            name=type(module).__name__,
             input=module.main_input_name,
+            code=loading.RECORDED,
         )
     if any(weight.is_meta for weight in module.parameters()):
         raise MhaError(
@@ -319,6 +324,7 @@ def register() -> None:
 class Reading(TypedDict, total=False):
     """How a model reads a text: the arguments of `follow`."""
 
+    text_pair: str | None
     target: str | Ids | None
     attention_mask: PerToken | None
     position_ids: PerToken | None
@@ -332,6 +338,7 @@ def follow(
     model: Model,
     text: str | Ids,
     *,
+    text_pair: str | None = None,
     target: str | Ids | None = None,
     attention_mask: PerToken | None = None,
     position_ids: PerToken | None = None,
@@ -342,8 +349,8 @@ def follow(
 ) -> AttentionTrace:
     """Trace a text through a model, for an encoder–decoder also its target, by default the generated one.
 
-    Instead of a text, `text` and `target` may be the ids of tokens. `attention_mask` and `position_ids` have
-    a number for each token of the text. Raises `MhaError`
+    Instead of a text, `text` and `target` may be the ids of tokens, and `text` all that a tokenizer returns.
+    `attention_mask` and `position_ids` have a number for each token of the text. Raises `MhaError`
     - for a text that is empty, too long, or without a tokenizer,
     - for a mask or positions that do not fit the text, or that the model does not accept,
     - for a target of a model without a decoder, and without a target for a model that cannot generate one,
@@ -353,7 +360,7 @@ def follow(
     """
     edits = checked(edits)
     given = {"attention_mask": attention_mask, "position_ids": position_ids}
-    texts = reading(model, text, target=target, limit=limit, edited=bool(edits), **given)
+    texts = reading(model, text, text_pair=text_pair, target=target, limit=limit, edited=bool(edits), **given)
     tokens, target_tokens, inputs = texts
     question = None
     if answers is not False:
@@ -363,14 +370,26 @@ def follow(
     calls = edits_by_call(edits, sites(model, texts)) if edits else {}
     with forward_pass.keeping_result() as results:
         flowed = flow(model, inputs, calls)
-    trace = trace_of(model, tokens, *flowed, target=target_tokens)
-    if any(numbers is not None for numbers in given.values()):
+    more = not isinstance(text, str) or any(one is not None for one in (text_pair, *given.values()))
+    trace = trace_of(model, tokens, *flowed, target=target_tokens, inputs=inputs if more else None)
+    if "position_ids" in inputs or not inputs.get("attention_mask", inputs["input_ids"].new_ones(1)).all():
         _check_empty_rows(model, trace, inputs)
     if question is not None:
         n_tokens = len(target_tokens or tokens)
         logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.title)[0]
         trace = replace(trace, answers=at_tokens(logits, question, n_tokens, model.tokenizer))
     return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
+
+
+def _with_inputs(model: Model, source: ModelSource, inputs: Mapping[str, Tensor]) -> ModelSource:
+    """The source with all that the model read, and a note on ids of several texts without segments."""
+    given: dict[str, Any] = {name: tuple(inputs[name][0].tolist()) for name in INPUTS if name in inputs}
+    ids, config = given["input_ids"], model.module.config.get_text_config()
+    separator = getattr(model.tokenizer or config, "sep_token_id", None)
+    takes = "token_type_ids" in inspect.signature(type(model.module).forward).parameters
+    has_segments = takes and (getattr(config, "type_vocab_size", None) or 0) > 1
+    one_segment = has_segments and "token_type_ids" not in given and separator in ids[:-1]
+    return replace(source, **given, notes=(*source.notes, *([ONE_SEGMENT] if one_segment else [])))
 
 
 def question_of(
@@ -427,6 +446,7 @@ def reading(
     model: Model,
     text: str | Ids,
     *,
+    text_pair: str | None = None,
     target: str | Ids | None = None,
     limit: int = MAX_TOKENS,
     edited: bool = False,
@@ -438,10 +458,14 @@ def reading(
     """
     if target is not None and not model.has_target:
         raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.title)
-    tokens, ids = read(model, text, limit)
+    tokens, ids = read(model, text, limit, text_pair)
     ids |= _given(
         model, len(tokens), {name: numbers for name, numbers in given.items() if numbers is not None}
     )
+    if "attention_mask" in ids and not any(ids["attention_mask"]):
+        raise MhaError("attention_mask hides every token; at least one has a 1.")
+    if "position_ids" in ids and "attention_mask" not in ids and not _packs(model):
+        ids["attention_mask"] = [1] * len(tokens)
     with _errors_of(model):
         inputs = inputs_of(model, ids)
     if not model.has_target:
@@ -466,10 +490,19 @@ def _given(model: Model, n_tokens: int, given: Mapping[str, PerToken]) -> dict[s
             taken=taken[0] if taken else None,
         )
     largest = {"attention_mask": 1, "position_ids": max_position(model.module)}
-    ids = {name: per_token(name, numbers, n_tokens, largest=largest[name]) for name, numbers in given.items()}
-    if "attention_mask" in ids and not any(ids["attention_mask"]):
-        raise MhaError("attention_mask hides every token; at least one has a 1.")
-    return ids
+    return {
+        name: per_token(name, numbers, n_tokens, largest=largest[name]) for name, numbers in given.items()
+    }
+
+
+def _packs(model: Model) -> bool:
+    """Whether positions that begin again are packed texts in a call of the model as it is.
+
+    Transformers takes them for packed texts only where there is neither a mask nor a cache. Our passes have
+    no cache; a mask of ones then keeps it from doing so.
+    """
+    takes_mask = "attention_mask" in inspect.signature(type(model.module).forward).parameters
+    return not takes_mask or getattr(model.as_run.config.get_text_config(), "use_cache", None) is False
 
 
 def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, Tensor]) -> None:
@@ -486,7 +519,7 @@ def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, 
         "itself. Padding behind the text leaves none without a token to look at. What the model computes "
         "can be recorded: {code}.",
         name=model.title,
-        code=RECORDED,
+        code=loading.RECORDED,
     )
 
 
@@ -512,8 +545,8 @@ def _decoder_ids(
     """The ids that the decoder reads: the given target, or the one that the model generates."""
     module, name = model.module, model.title
     if target is not None:
-        limit = min(limit, max_tokens(module, model.tokenizer, side="decoder"))
-        ids = decoder_ids(module, model.tokenizer, target, limit=limit, name=name)
+        most = max_tokens(module, model.tokenizer, side="decoder")
+        ids = decoder_ids(module, model.tokenizer, target, limit=limit, most=most, name=name)
     elif edited:
         raise MhaError(
             "With edits {name} needs a target, so that both ways are of one text; type one.", name=name
@@ -547,11 +580,22 @@ def _errors_of(model: Model) -> Iterator[None]:
         ) from error
 
 
-def read(model: Model, text: str | Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
+def read(
+    model: Model, text: str | Ids, limit: int, pair: str | None = None
+) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens of a text and the inputs that the model accepts. Raises `MhaError` as `follow` does."""
-    tokens, ids = encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
+    tokens, ids = encoded(model.tokenizer, text, pair, limit=limit, most=model.limit, name=model.title)
     check_ids(model.module, ids["input_ids"], name=model.title)
     arguments = inspect.signature(type(model.module).forward).parameters
+    if isinstance(text, Mapping):
+        unread = [name for name in text if name in arguments and name not in ids]
+        if unread:
+            raise MhaError(
+                "Beside ids this model would also read {names}, which cannot be traced; of what a tokenizer "
+                "returns, {inputs} can.",
+                names=listed(unread, "and"),
+                inputs=listed(INPUTS, "and"),
+            )
     return tokens, {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
 
 
@@ -563,10 +607,13 @@ def trace_of(
     mixers: tuple[MixerTrace, ...] = (),
     *,
     target: Tokens | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
 ) -> AttentionTrace:
-    """The trace of a pass: its layers with their texts, and its source."""
+    """The trace of a pass: its layers with their texts, and its source, with `inputs` that were no text."""
     layers = with_texts(tokens, target, layers)
-    return AttentionTrace(tokens, layers, source_of(model, layers, skipped), mixers=mixers)
+    source = source_of(model, layers, skipped)
+    source = source if inputs is None else _with_inputs(model, source, inputs)
+    return AttentionTrace(tokens, layers, source, mixers=mixers)
 
 
 def flow(
@@ -584,7 +631,7 @@ def flow(
             "recorded: {code}.",
             architecture=model.architecture,
             function=model.foreign[0],
-            code=RECORDED,
+            code=loading.RECORDED,
         )
     with _recording(model) as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)

@@ -23,14 +23,14 @@ MAX_NEW_TOKENS = 32  # of a target that the model generates
 
 
 def decoder_ids(
-    module: "PreTrainedModel", tokenizer: Any, target: str | Ids, *, limit: int, name: str
+    module: "PreTrainedModel", tokenizer: Any, target: str | Ids, *, limit: int, most: int, name: str
 ) -> list[int]:
     """The decoder's input for a target: its tokens shifted to the right by one, as in training.
 
     The model's own shift is used if it has one: mBART and PLBart put the language token, which is last in the
     tokenizer's output, in front. Ids without an end token get the start token in front; ids that begin with
-    the start token are not changed. Raises `MhaError` for a target that is empty or too long, and if the
-    start token is not known.
+    the start token are not changed. Raises `MhaError` for a target that is empty, or longer than `limit` or
+    than the `most` that the decoder takes, and if the start token is not known.
     """
     start = start_token(module)
     if isinstance(target, str):
@@ -57,7 +57,7 @@ def decoder_ids(
             "generation config has a decoder_start_token_id. Set it there.",
             name=name,
         )
-    check_length(len(ids), limit, name, Phrase("target"))
+    check_length(len(ids), name, Phrase("target"), limit=limit, most=most)
     return ids
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mha_core.errors import MhaError, Phrase, named_type
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.sources.huggingface.token_labels import BYTES, LATIN, readable_tokens
-from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
+from mha_core.traces.tokens import EMPTY, Tokens, check_characters, spaced, too_long
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,48 +22,75 @@ POSITIONS = (
     *("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"),
     "max_target_positions",  # of Whisper's decoder, which can read a text without audio
 )
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-Ids = (
-    Sequence[int] | Sequence[str] | Tensor
-)  # the ids of the tokens of one text, or the tokenizer's own pieces
+INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")  # a number for each token
+# The ids of the tokens of one text, the tokenizer's own pieces, or all that a tokenizer returns for one text.
+Ids = Sequence[int] | Sequence[str] | Tensor | Mapping[str, Any]
 PerToken = Sequence[int] | Tensor  # a number for each token of one text
 
 _tokenizer_lock = threading.Lock()  # tokenizers in Rust raise an error for two callers at once
 
 
-def encoded(tokenizer: Any, text: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
-    """The tokens and the model's inputs of a text, or of the ids of one.
+def encoded(
+    tokenizer: Any, text: str | Ids, pair: str | None = None, *, limit: int, most: int = MAX_ID, name: str
+) -> tuple[Tokens, dict[str, list[int]]]:
+    """The tokens and the model's inputs of a text, of a pair of texts, or of the ids of one.
 
-    Raises `MhaError` for a text that is empty, too long or has a lone surrogate, for a text without a
-    tokenizer, and for a value that is neither a text nor ids.
+    `most` is the largest number of tokens that the model takes, `limit` that of the caller. Raises `MhaError`
+    for a text that is empty, too long or has a lone surrogate, for a text without a tokenizer, for a pair
+    that is no text, and for a value that is neither a text nor ids.
     """
+    if pair is not None and not (isinstance(text, str) and isinstance(pair, str)):
+        raise MhaError(
+            "text_pair is a second text beside a first one; ids of a pair are given as the tokenizer returns "
+            "them: mha.trace(tokenizer(one, other), source=model)."
+        )
     if not isinstance(text, str):
-        ids = token_ids(tokenizer, text)
-        check_length(len(ids), limit, name)
-        return tokens_of(tokenizer, ids), {"input_ids": ids}
+        inputs = _given_inputs(tokenizer, text) if isinstance(text, Mapping) else None
+        ids = token_ids(tokenizer, text) if inputs is None else inputs["input_ids"]
+        check_length(len(ids), name, limit=limit, most=most)
+        return tokens_of(tokenizer, ids), inputs or {"input_ids": ids}
     if not text.strip():
         raise MhaError(EMPTY)
-    check_characters(text)
+    whole = text if pair is None else f"{text} {pair}"
+    check_characters(whole)
     check_tokenizer(tokenizer, name)
     fast = bool(getattr(tokenizer, "is_fast", False))
     with using_tokenizer(name):
-        encoding = tokenizer(text, return_offsets_mapping=fast, verbose=False)
+        encoding = tokenizer(text, pair, return_offsets_mapping=fast, verbose=False)
         ids = list(encoding["input_ids"])
         raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
         special, letters = _special(tokenizer, ids, encoding), letters_of(tokenizer)
     offsets = encoding["offset_mapping"] if fast else None
-    tokens = readable_tokens(text, raw, special=special, letters=letters, offsets=offsets)
+    if offsets and pair is not None:
+        behind = [(len(text) + 1) * (of == 1) for of in encoding.sequence_ids()]
+        offsets = [(start + by, end + by) for (start, end), by in zip(offsets, behind, strict=True)]
+    tokens = readable_tokens(whole, raw, special=special, letters=letters, offsets=offsets)
     if all(special):
         raise MhaError("The tokenizer of {name} finds nothing in this text; type another word.", name=name)
-    if len(tokens) > limit:
-        last = max(0, limit - sum(special) - 1)
+    if len(tokens) > min(limit, most):
+        last = max(0, min(limit, most) - sum(special) - 1)
         raise too_long(
             len(tokens),
-            limit,
-            rule=Phrase("{name} takes", name=name),
+            min(limit, most),
+            rule=Phrase("the limit is") if limit < most else Phrase("{name} takes", name=name),
             fix=tokens.text[: tokens.spans[last][1]],
         )
     return tokens, {key: list(encoding[key]) for key in INPUTS if key in encoding}
+
+
+def _given_inputs(tokenizer: Any, given: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The inputs of one text that a tokenizer has returned. Raises `MhaError` for those of several."""
+    ids = token_ids(tokenizer, _row(given["input_ids"]))
+    others = {name: given[name] for name in INPUTS[1:] if name in given}
+    return {"input_ids": ids} | {
+        name: per_token(name, numbers, len(ids), largest=1 if name == "attention_mask" else MAX_ID)
+        for name, numbers in others.items()
+    }
+
+
+def _row(ids: Any) -> Any:
+    """The ids of the one text of a batch of one, which a tokenizer returns for a list of texts."""
+    return ids[0] if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], list) else ids
 
 
 @contextmanager
@@ -96,11 +123,19 @@ def check_tokenizer(tokenizer: Any, name: str) -> None:
         )
 
 
-def check_length(n: int, limit: int, name: str, what: str = Phrase("text")) -> None:
-    """Raise `MhaError` for more than `limit` tokens."""
+def check_length(n: int, name: str, what: str = Phrase("text"), *, limit: int, most: int) -> None:
+    """Raise `MhaError` for more tokens than the model takes (`most`), or than the caller's `limit`."""
+    if n > most:
+        raise MhaError(
+            "The {what} has {n:,} tokens and {name} takes {limit:,}.", what=what, n=n, name=name, limit=most
+        )
     if n > limit:
         raise MhaError(
-            "The {what} has {n:,} tokens and {name} takes {limit:,}.", what=what, n=n, name=name, limit=limit
+            "The {what} has {n:,} tokens and the limit is {limit:,}; {name} reads it with limit={n}.",
+            what=what,
+            n=n,
+            limit=limit,
+            name=name,
         )
 
 
@@ -225,11 +260,11 @@ def max_position(module: "PreTrainedModel") -> int:
 
 
 def max_tokens(module: "PreTrainedModel", tokenizer: Any, *, side: str = "encoder") -> int:
-    """The largest number of tokens: the lowest limit of the tokenizer, the positions and Headscope.
+    """The largest number of tokens: the lowest limit of the tokenizer and the positions.
 
     `side` is "encoder" for a text and "decoder" for a target.
     """
-    config, limits = module.config.get_text_config(), [MAX_TOKENS]
+    config, limits = module.config.get_text_config(), [MAX_ID]
     for settings, name in [
         (tokenizer, "model_max_length"),
         *((config, name) for name in (*POSITIONS, f"max_{side}_position_embeddings")),

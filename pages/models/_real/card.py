@@ -55,7 +55,7 @@ def facts(trace: AttentionTrace, entry: LoadedModel | None) -> list[tuple[str, s
         labelled.append(("d_k", model_info.counted({layer.d_k for layer in known})))
     if entry is not None:
         labelled.append((t("real.fact_parameters"), f"{entry.parameters:,}"))
-        labelled.append((t("real.fact_limit"), f"{entry.model.limit:,}"))
+        labelled.append((t("real.fact_limit"), f"{model_source.longest(entry):,}"))
     labelled.append((t("real.fact_dtype"), f"{source.dtype}, {source.device}"))
     if source.revision:
         labelled.append((t("control.revision"), source.revision[:12]))

@@ -487,8 +487,9 @@ def test_invalid_texts_are_refused(traced, refused, family):
         "There is no text to look at; type at least one word."
     )
     long = refused(huggingface.follow, model, "street " * 9, limit=5)
-    assert "and the limit is" not in str(long)
-    assert "takes 5" in str(long)
+    assert "The text has 12 tokens and the limit is 5;" in str(long)
+    ids = str(refused(huggingface.follow, model, [7] * 6, limit=5))
+    assert ids == f"The text has 6 tokens and the limit is 5; {model.title} reads it with limit=6."
     [fix] = long.fixes
     assert (
         len(huggingface.follow(model, fix["text"], limit=5, target="a" if family == "t5" else None).tokens)

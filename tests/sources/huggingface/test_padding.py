@@ -1,5 +1,7 @@
 """A caller's own mask and positions: padded and packed texts are traced as the model computes them."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -22,11 +24,11 @@ def padded(body: list[int], side: str) -> tuple[list[int], list[int]]:
     return (filling + body, [0] * 5 + ones) if side == "left" else (body + filling, ones + [0] * 5)
 
 
-def of_their_own(model: nn.Module, ids: list[int], **given: list[int]) -> dict[str, list[np.ndarray]]:
+def of_their_own(model: nn.Module, input_ids: list[int], **given: list[int]) -> dict[str, list[np.ndarray]]:
     """The weights that a copy of the model returns for its texts; those inside the target have no padding."""
     if model.config.is_encoder_decoder:
         given["decoder_input_ids"] = [model.config.decoder_start_token_id, *TARGET]
-    found = own_weights(model, input_ids=ids, **given)
+    found = own_weights(model, input_ids=input_ids, **given)
     return {kind: weights for kind, weights in found.items() if kind != "decoder"}
 
 
@@ -87,6 +89,9 @@ def test_positions_are_those_that_the_caller_gives(family):
 def test_packed_texts_are_each_what_they_are_alone(family):
     model, ids = module(family), BODIES[37]
     positions = [*range(13), *range(24)]
+    trace = traced(model, ids, position_ids=positions)  # as in a call of the model, with a cache
+    assert largest_gap(trace, of_their_own(model, ids, position_ids=positions), [1] * 37) <= 1e-5
+    model.config.use_cache = False
     trace = traced(model, ids, position_ids=positions)
     assert largest_gap(trace, of_their_own(model, ids, position_ids=positions), [1] * 37) <= 1e-5
     first, second = traced(model, ids[:13]), traced(model, ids[13:])
@@ -132,18 +137,72 @@ def test_padding_has_no_answers(refused):
     assert message == "Nothing is answered at token 0, which the attention_mask leaves out."
 
 
-def test_effects_are_not_measured_without_the_mask_of_the_trace(refused):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"attention_mask": [0, 0, *[1] * 10]},
+        {"position_ids": [*range(5), *range(7)]},
+    ],
+)
+def test_effects_are_those_in_the_model_that_read_these_ids_mask_and_positions(given, tmp_path):
     model = transformers.GPT2LMHeadModel(module("gpt2", n_layer=1).config).eval()
-    tokenizer = fast()
-    n = len(tokenizer("a bird sang")["input_ids"])
-    masked = mha.trace("a bird sang", source=model, tokenizer=tokenizer, attention_mask=[0, *[1] * (n - 1)])
-    message = str(refused(mha.effects, masked, source=model, tokenizer=tokenizer))
-    assert message.startswith("The trace has another mask than the model makes for this text;")
-    assert len(
-        mha.effects(
-            mha.trace("a bird sang", source=model, tokenizer=tokenizer), source=model, tokenizer=tokenizer
-        )
-    )
+    ids = [5, 9, 200, 7] * 3
+    settings = {"source": model, "answers": [-1]} | given
+
+    def log_probability(word: str, **edited: object) -> float:
+        return math.log(dict(mha.trace(ids, **settings, **edited).answers[-1])[word])
+
+    mha.trace(ids, **settings).save(tmp_path / "a.safetensors")
+    trace = mha.load(tmp_path / "a.safetensors")
+    [(word, _), *_] = trace.answers[-1]
+    frame = mha.effects(trace, answer=int(word), source=model)
+    value = log_probability(word)
+    assert frame.attrs["value"] == pytest.approx(value, abs=1e-4)
+    for row in frame.itertuples():
+        off = log_probability(word, edits=[mha.edits.Output(layer=row.layer, heads=row.head)])
+        assert row.effect == pytest.approx(off - value, abs=1e-4)
+    split = mha.attribution(trace, layer=0, head=0, query=-1, key=3, source=model)
+    assert split.terms.sum() == pytest.approx(split.value, abs=1e-4)
+
+
+def test_the_texts_of_a_pair_have_their_segments():
+    model, tokenizer, (one, other) = module("bert"), fast("word_piece"), ("The animal sang.", "It was tired.")
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    given = tokenizer(one, other)
+    theirs = of_their_own(model, **given)
+    ones, settings = [1] * len(given["input_ids"]), {"source": model, "tokenizer": tokenizer}
+    traces = [
+        mha.trace(given, **settings),
+        mha.trace(tokenizer(one, other, return_tensors="pt"), **settings),
+        mha.trace(one, text_pair=other, **settings),
+        *mha.trace_many([given, [5, 6]], **settings),
+    ]
+    for trace in traces[:-1]:
+        assert largest_gap(trace, theirs, ones) <= 1e-5
+        assert trace.tokens.pieces == traces[0].tokens.pieces
+        assert not any("segment" in note for note in trace.source.notes)
+    tokens = traces[2].tokens
+    assert [tokens.text[slice(*tokens.spans[at])] for at in (1, tokens.index("was"))] == ["The", "was"]
+    alone = mha.trace(given["input_ids"], **settings)
+    assert "so the model read them as one segment" in alone.source.notes[-1]
+    assert largest_gap(alone, of_their_own(model, given["input_ids"]), ones) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        ([5, 6], {"text_pair": "a"}, "mha.trace(tokenizer(one, other), source=model)"),
+        ("a", {"text_pair": [5]}, "text_pair is a second text beside a first one"),
+        ({"ids": [5]}, {}, "The text must be a string, or the ids of its tokens; got a dict."),
+        ({"input_ids": [5, 6], "labels": [5, 6]}, {}, "would also read labels"),
+        ({"input_ids": [[5, 6], [7, 8]]}, {}, "no id of a token"),
+        ({"input_ids": [5, 6], "attention_mask": [0, 0]}, {}, "attention_mask hides every token"),
+    ],
+)
+def test_what_is_no_pair_and_no_result_of_a_tokenizer_is_refused(text, more, said, refused):
+    model = transformers.BertForMaskedLM(module("bert").config).eval()
+    assert said in str(refused(mha.trace, text, source=model, tokenizer=fast("word_piece"), **more))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +230,7 @@ def test_masks_and_positions_that_do_not_fit_are_refused(family, given, said, re
     assert said in str(refused(mha.trace, [5, 6, 7], source=module(family), **given))
 
 
-@pytest.mark.parametrize("name", ["attention_mask", "position_ids"])
+@pytest.mark.parametrize("name", ["attention_mask", "position_ids", "text_pair"])
 def test_other_sources_and_many_texts_refuse_them_by_name(name, refused):
     for settings in ({}, {"source": "mini"}):
         message = str(refused(mha.trace, "The cat", **settings, **{name: [1, 1]}))

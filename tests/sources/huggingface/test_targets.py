@@ -25,7 +25,7 @@ def test_a_target_that_begins_with_the_start_token_loses_its_end_alone():
     module, tokenizer = SimpleNamespace(config=config), Tokenizer()
 
     def read(target):
-        return decoder_ids(module, tokenizer, target, limit=9, name="x")
+        return decoder_ids(module, tokenizer, target, limit=9, most=9, name="x")
 
     assert read("two words") == [START, 5, 6]
     assert read([START, 5, 6, END]) == [START, 5, 6, END]  # ids that begin with it are what the decoder reads

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface.tokenizer import encoded, max_tokens, tokens_of
+from mha_core.sources.huggingface.tokenizer import MAX_ID, encoded, max_tokens, tokens_of
 from mha_core.traces.tokens import Tokens, word_groups
 from tests.parity import tiny
-from tests.sources.tiny import TEXT, TOKENIZERS, fast
+from tests.sources.tiny import TEXT, TOKENIZERS, fast, module
 
 KEPT = {kind: fast(kind) for kind in TOKENIZERS}
 TEXTS = [TEXT, "动物没有过马路", "naïve café 🙂", " two  spaces\n\tand tabs", "שלום world", "ﷺ", "e\u0301a"]
@@ -176,7 +176,14 @@ def test_a_model_takes_as_many_tokens_as_the_limit_says_and_no_more(family):
 
 
 def test_a_model_without_positions_takes_as_many_tokens_as_anything_here():
-    assert max_tokens(tiny.model("t5"), fast()) == 4096
+    assert max_tokens(tiny.model("t5"), fast()) == MAX_ID
+
+
+def test_a_text_beyond_our_limit_is_read_where_the_caller_raises_it(refused):
+    model = module("llama", num_hidden_layers=1, max_position_embeddings=1 << 16)
+    message = str(refused(mha.trace, [7] * 4097, source=model))
+    assert message.endswith("4,097 tokens and the limit is 4,096; LlamaModel reads it with limit=4097.")
+    assert len(mha.trace([7] * 4097, source=model, limit=4097).tokens) == 4097
 
 
 def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
