@@ -11,6 +11,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
@@ -200,6 +201,8 @@ def _kind(sides: Sides) -> str:
 
 def _layers(name: str, value: Any) -> list[Tensor]:
     """The layers of an array or a list of arrays, each (head, row, column) on the CPU."""
+    if name == "weights":
+        _check_attentions(value)
     parts = list(value) if isinstance(value, list | tuple) else None
     if parts is None:
         whole = _tensor(name, value)
@@ -208,6 +211,27 @@ def _layers(name: str, value: Any) -> list[Tensor]:
     if not layers:
         raise MhaError("{name} has no layer; give at least one array (head, row, column).", name=name)
     return layers
+
+
+def _check_attentions(value: Any) -> None:
+    """Raise `MhaError` for what a model returns in place of its weights, with the way to have them."""
+    if hasattr(value, "attentions"):
+        raise MhaError(
+            "weights are one field of what a model returns, as in outputs.attentions; got the whole {type}.",
+            type=type(value).__name__,
+        )
+    parts = value if isinstance(value, list | tuple) else [value]
+    if not parts or any(part is None for part in parts):
+        raise MhaError(
+            "The model returned no weights. A transformers model returns them if it is loaded with "
+            'attn_implementation="eager" and called with output_attentions=True; mha.trace(text, '
+            "source=model) needs neither."
+        )
+    if any(isinstance(part, tuple) and any(hasattr(one, "shape") for one in part) for part in parts):
+        raise MhaError(
+            "weights are the layers of one pass, and these are of several, as generate returns them; choose "
+            "one, as in weights[0] for the prompt."
+        )
 
 
 def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
@@ -223,13 +247,22 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
             name=name,
             shape=shape,
         )
+    if name == "weights" and tensor.isnan().any():
+        raise MhaError(
+            "weights have NaN, which torch gives in a row whose keys are all hidden. Such a row is 0: give "
+            "torch.nan_to_num(weights), or that of numpy."
+        )
     check_finite(name, tensor)
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    if not getattr(getattr(value, "flags", None), "writeable", True):
-        value = value.copy()  # torch warns of an array that is read-only, as those of a trace are
+    if not isinstance(value, Tensor) and (
+        hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+    ):
+        value = np.asarray(value)
+        # Torch reads no other byte order, and warns of an array that is read-only, as those of a trace are.
+        value = value.astype(value.dtype.newbyteorder("="), copy=not value.flags.writeable)
     try:
         tensor = torch.as_tensor(value).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError):

@@ -286,7 +286,8 @@ def check_weights(where: str, weights: Tensor) -> None:
         raise MhaError(
             "weights of {where} are no attention weights: the smallest is {smallest:.4g} "
             "and a row sums to up to {largest_sum:.4g}. Weights are at least 0 and a row sums to 1 or less. "
-            "Scores become weights by torch.softmax(scores, dim=-1).",
+            "Scores become weights by torch.softmax(scores, dim=-1); a model in training drops some weights "
+            "and enlarges others, and model.eval() does not.",
             where=where,
             smallest=float(weights.min()),
             largest_sum=largest_sum,

@@ -1,5 +1,7 @@
 """A user's own arrays become exact traces, or are refused with what would work."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -197,7 +199,13 @@ def test_rows_may_sum_to_less_than_one_and_a_little_more(normal):
         (lambda w: w - 0.5, "the smallest is -0.4"),
         (lambda w: w.mT / w.sum(-2)[..., None] * 3, "no attention weights"),
         (lambda w: w > 0.1, "no attention weights"),
-        (lambda w: w * torch.nan, "not finite"),
+        (lambda w: w * torch.nan, "give torch.nan_to_num(weights)"),
+        (lambda w: w * 1.3, "model.eval() does not"),
+        (lambda w: None, 'attn_implementation="eager"'),
+        (lambda w: (None, None), "mha.trace(text, source=model) needs neither"),
+        (lambda w: (), "The model returned no weights"),
+        (lambda w: ((w[None],), (w[None, :, -1:],)), "choose one, as in weights[0]"),
+        (lambda w: SimpleNamespace(attentions=(w,)), "as in outputs.attentions"),
         (lambda w: w[:, :6], "(head, 7, 7)"),
         (lambda w: w[0], "expected (head, row, column)"),
         (lambda w: [w, w[..., :5]], "weights of layer 1"),
@@ -209,6 +217,34 @@ def test_invalid_weights_are_refused(normal, refused, change, said):
 
 
 # Kinds of numbers
+
+
+class Only:
+    """An array of another library, which numpy understands by one of the two protocols."""
+
+    def __init__(self, values: np.ndarray, protocol: str):
+        setattr(self, protocol, getattr(values, protocol))
+        self.values = values  # which owns the memory
+
+
+class Copied(Only):
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self.values
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda w: w.astype(">f4"),
+        lambda w: Copied(w, "shape"),
+        lambda w: Only(w, "__array_interface__"),
+        lambda w: np.ma.masked_array(w),
+        lambda w: [one.astype(">f8") for one in (w, w)],
+    ],
+)
+def test_every_array_that_numpy_understands_is_read(normal, of):
+    weights = torch.softmax(normal(H, 7, 7), -1).numpy()
+    np.testing.assert_array_equal(mha.from_weights(of(weights), TOKENS).layers[-1].weights(), weights)
 
 
 @pytest.mark.parametrize("odd", ["k", "v", "w_o"])
