@@ -245,7 +245,9 @@ def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) ->
         from mha_core.room.rooms import DAYS, Rooms
     except ModuleNotFoundError as error:
         raise mha.MhaError(
-            "Rooms need {name}, which is not installed: pip install 'headscope[room]'.", name=error.name
+            'Rooms need {name}, which is not installed: pip install ".[room]" in the folder of '
+            "Headscope's checkout.",
+            name=error.name,
         ) from None
     from mha_core.lessons.lesson import Lesson, in_language, shipped
 

@@ -227,7 +227,7 @@ def test_closing_stops_the_workers_at_once(two, tmp_path):
 
 def test_ray_that_is_not_installed_is_refused_with_the_repair(monkeypatch, refused):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'headscope[ray]'" in str(refused(run, squares, TASKS, ray="auto"))
+    assert 'pip install ".[ray]" in the folder' in str(refused(run, squares, TASKS, ray="auto"))
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])

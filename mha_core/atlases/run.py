@@ -150,7 +150,9 @@ def _check_packages() -> None:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError as error:
         raise MhaError(
-            "An atlas needs {name}, which is not installed: pip install 'headscope[atlas]'.", name=error.name
+            'An atlas needs {name}, which is not installed: pip install ".[atlas]" in the folder of '
+            "Headscope's checkout.",
+            name=error.name,
         ) from None
 
 

@@ -1,7 +1,7 @@
 """The same work on many tasks: in this process, in several processes, or on a Ray cluster.
 
 A worker is a process that prepares once, by loading a model for instance, and then does one task after the
-other. Ray needs the extra ``headscope[ray]`` on every machine of the cluster.
+other. Ray needs the extra ``ray`` on every machine of the cluster.
 """
 
 from collections import Counter, deque

@@ -22,7 +22,10 @@ def check(address: str) -> None:
     try:
         import ray  # noqa: F401
     except ImportError:
-        raise MhaError("A cluster needs Ray, which is not installed: pip install 'headscope[ray]'.") from None
+        raise MhaError(
+            'A cluster needs Ray, which is not installed: pip install ".[ray]" in the folder of '
+            "Headscope's checkout."
+        ) from None
     if address not in ("auto", "local") and not ADDRESS.fullmatch(address):
         raise MhaError(
             "ray is auto, local or the address of a cluster, as in 10.0.0.1:6379; got {address}.",

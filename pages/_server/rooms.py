@@ -82,7 +82,8 @@ def rooms() -> "Rooms":
                 from mha_core.room.rooms import Rooms
             except ModuleNotFoundError as error:
                 raise MhaError(
-                    "Rooms need {name}, which is not installed: pip install 'headscope[room]'.",
+                    'Rooms need {name}, which is not installed: pip install ".[room]" in the folder of '
+                    "Headscope's checkout.",
                     name=error.name,
                 ) from None
             _opened.append(Rooms())

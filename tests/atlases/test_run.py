@@ -333,7 +333,7 @@ def test_an_atlas_that_does_not_fit_on_the_disk_is_refused_with_figures(tmp_path
 
 def test_without_its_packages_an_atlas_says_what_to_install(tmp_path, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert "pip install 'headscope[atlas]'" in str(refused(mini, tmp_path / "a"))
+    assert 'pip install ".[atlas]" in the folder' in str(refused(mini, tmp_path / "a"))
 
 
 def test_the_manifest_says_how_the_atlas_was_made(made):
