@@ -384,6 +384,7 @@ def _of_progress(progress: "Progress") -> str:
 
 def _trace_link(link: str, path: Path) -> int:
     """The trace of a link's scene; a page opens where the link does. Refused values are reported."""
+    from mha_core.scene.places import clamped, shape_of
     from mha_core.scene.scene import view
 
     scene, refused = mha.Scene.of_link(link)
@@ -391,6 +392,11 @@ def _trace_link(link: str, path: Path) -> int:
         repair = f"{replacement} is used instead" if replacement not in (None, "") else "it is left out"
         print(f"headscope: the link has {name}={value}, but {reason}; {repair}", file=sys.stderr)
     trace = scene.trace()
+    asked, inside = scene.focus, clamped(scene.focus, [shape_of(trace)]) if trace.layers else scene.focus
+    for name in ("layer", "head"):
+        value, last = getattr(asked, name), getattr(inside, name)
+        if value not in (last, getattr(type(asked), name)):
+            print(f"headscope: the link has {name}={value}; {last} is used instead", file=sys.stderr)
     if path.suffix == ".html":
         return _write(trace, path, view=view(trace, scene))
     return _write(trace, path)

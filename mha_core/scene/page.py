@@ -40,6 +40,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "model": ("place", "mixer_head"),
     "atlas": ("atlas", *(f"atlas_{name}" for name in ATLAS)),
 }
+OF_APP = ("lang", "embed", "embed_options", "case", "room", "desk", "scene")  # further fields, of no scene
 SEVERAL = ("classes",)  # fields with several values; an address repeats their name for each
 SEPARATOR = ","  # between the values of a field with several
 # Pages of older links: the page that now has each as a view, and the field that opens it.

@@ -17,7 +17,7 @@ from mha_core.focus.token_names import as_number
 from mha_core.scene import changes, swaps
 from mha_core.scene import link as grammar
 from mha_core.scene.link import APP_ONLY, HEAD, SETTINGS, Refused
-from mha_core.scene.page import HOME, PAGES, LinkParts, Page, compose, moved, parts
+from mha_core.scene.page import HOME, OF_APP, PAGES, LinkParts, Page, compose, moved, parts
 from mha_core.scene.places import indices
 from mha_core.sources.huggingface.model import model_of
 from mha_core.traces.tokens import check_characters
@@ -81,8 +81,8 @@ class Scene:
         Each refused value has its `name`, `value`, the `reason`, and the `replacement` that is used instead:
         the nearest valid number, the valid rest of `edits`, or else the default. If the small models have
         been trained again since, heads have other roles: the layers and heads of the link are left out and
-        its `weights` refused. Names that belong neither to a scene nor to its page are ignored. Raises
-        `MhaError` if the link is not a text.
+        its `weights` refused. So is a name that is no field of any link, as where a mail has made ``&amp;``
+        of an ``&``. Raises `MhaError` if the link is not a text.
 
         >>> for name, value, reason, replacement in mha.Scene.of_link("d_model=9000").refused:
         ...     print(f"{name}={value}: {reason}; {replacement} is used instead")
@@ -90,6 +90,9 @@ class Scene:
         """
         name, values, section = parts(link)
         scene, refused = scene_of_values(values)
+        known = {*grammar.FIELDS, *FOCUS, grammar.WEIGHTS, *OF_APP}.union(*PAGES.values())
+        unknown = [(field, value) for field, value in values.items() if field not in known]
+        refused += tuple(Refused(*one, Phrase("no link has a field of this name"), None) for one in unknown)
         name, values = moved(name, values)
         if name not in PAGES:
             refused += (

@@ -24,6 +24,7 @@ from pages._server import limits, streamlit_parts
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)  # each has its control
 # The fields of pages among which the numbers are; of the others, any text can be meant.
 OWN_NUMBERS = {field for page in ("token", "steps", "cost", "train", "model") for field in PAGES[page]}
+GARBLED = "amp;"  # the beginning of a name where a mail has made "&amp;" of an "&"
 MAX_SENTENCES = 2  # side by side
 MAX_QUOTED = 40  # characters of a wrong value
 TEXTS = ("text", "twin", "target")  # they share one length limit
@@ -80,6 +81,7 @@ class OpenedLink(NamedTuple):
             found[LANG] = link[LANG], language()
         if link.get("file", "") not in ("", now):  # a file is open for one visit
             found["file"] = link["file"], now
+        found |= {name: (value, None) for name, value in link.items() if name.startswith(GARBLED)}
         if link.get("source") == "model" and link.get("model"):
             found |= self._refused_model(link["model"])
         return found
@@ -159,6 +161,8 @@ def _in_words(name: str, value: str, taken: object) -> str:
     """One value of a link, and the one that is used instead, as a sentence."""
     if name == WEIGHTS:
         return t("link.older_weights") if is_older(value) else t("link.other_weights")
+    if name.startswith(GARBLED):
+        return t("link.garbled", name=literal(name[:MAX_QUOTED]), value=literal(value[:MAX_QUOTED]))
     other = joined(map(str, taken)) if isinstance(taken, list) else taken
     other = t("link.none") if other in (None, "") else _on_screen(name, str(other))
     words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}

@@ -170,6 +170,15 @@ def test_an_invalid_value_of_a_link_is_reported_and_replaced(tmp_path, capsys):
 
 def test_every_setting_of_a_source_is_an_option(tmp_path):
     functions = (*SOURCES.values(), huggingface.trace, huggingface.follow)
+def test_what_a_link_has_in_vain_is_reported(tmp_path, capsys):
+    link = "text=a b&amp;h=8&source=random&head=33&layer=1"
+    assert command.main(["trace", "--link", link, "-o", str(tmp_path / "t.csv")]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "headscope: the link has amp;h=8, but no link has a field of this name; it is left out",
+        "headscope: the link has head=33; 4 is used instead",
+    ]
+
+
     arguments = {name for function in functions for name in inspect.signature(function).parameters}
     of_python = {"text", "reading", "model", "source", "tokenizer", "attention_mask", "position_ids"}
     assert set(command.SETTINGS) == arguments - of_python - {"edits", "answers"}

@@ -80,6 +80,12 @@ def test_a_number_field_has_its_default_when_the_link_has_no_finite_number(page,
     assert f"The link says {field} = " in said(app)
 
 
+def test_what_a_mail_has_garbled_is_named():
+    app = run(FRAME, {"text": "a b", "amp;h": "8"}, "see/heads.py")
+    [line] = [caption.value for caption in app.caption if "garbled" in caption.value]
+    assert "so amp;h = 8 was left out" in line.replace("\\", "")
+
+
 @pytest.mark.slow
 @settings(max_examples=40, phases=[Phase.generate])  # a page takes too long to be shrunk
 @given(page=st.sampled_from(PAGES), drawn=links, data=st.data())

@@ -222,6 +222,11 @@ def test_any_text_is_read_as_a_scene_that_has_a_link(text):
     assert all(one.value != one.replacement for one in refused)
 
 
+def test_a_name_that_no_link_has_is_refused():
+    [refused] = Scene.of_link("cost?text=a&amp;h=8&cost_h=4&lang=zh&embed=true").refused
+    assert refused == ("amp;h", "8", "no link has a field of this name", None)
+
+
 def test_only_the_invalid_part_of_the_changes_is_refused():
     scene, (refused,) = Scene.of_link("edits=unordered;nonsense;off,layer=1")
     assert scene.edits == "position,code=none;off,layer=1"
