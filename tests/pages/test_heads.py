@@ -167,7 +167,7 @@ def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye, english)
     assert header["strips"] is header["matrices"] is header["brief"] is header["follows"] is True
     assert (header["answers"], header["hides"]) == ([[]], [[]])
     assert header["roles"] == {"0": [["", ""]] * 4}
-    assert header["on"] == [0]
+    assert header["on"] is None
 
 
 @pytest.mark.parametrize("name", HEAD_MATRICES)
