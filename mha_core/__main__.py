@@ -425,7 +425,6 @@ def _csv(trace: "AttentionTrace", path: Path) -> None:
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         for number in range(len(trace.layers)):
             for table in frames.long_tables(trace, "weights", layer=number):
-                table.insert(0, "layer", number + 1)
                 frames.without_formulas(table).to_csv(file, index=False, header=not file.tell())
 
 

@@ -102,7 +102,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         lines = [
-            f"<Explanation of {self._place}: {self.value:.6g}",
+            f"<Explanation of {self._place('=', 0)}: {self.value:.6g}",
             *(f"edited: {one}" for one in self.edits),
         ]
         for step in self.steps:
@@ -114,16 +114,17 @@ class Explanation:
         """The steps as a notebook shows them."""
         return f"$${self.latex}$$"
 
-    @property
-    def _place(self) -> str:
-        place = [f"layer {self.layer + 1}", *([] if self.head is None else [f"head {self.head + 1}"])]
+    def _place(self, joint: str, first: int) -> str:
+        """Where the number is: ``layer=1``, from 0 as in Python, or ``layer 2``, from 1 as on screen."""
+        place = [f"layer{joint}{self.layer + first}"]
+        place += [] if self.head is None else [f"head{joint}{self.head + first}"]
         place += [_quoted(label) for label in self.labels if label is not None]
-        place += [] if self.dimension is None else [f"dimension {self.dimension + 1}"]
+        place += [] if self.dimension is None else [f"dimension{joint}{self.dimension + first}"]
         return f"{self.name}: {', '.join(place)}"
 
     def pytorch(self) -> str:
         """Code that runs on its own, with torch, and prints the number."""
-        about = [self._place, *(f"edited: {_quoted(edit)}" for edit in self.edits)]
+        about = [self._place(" ", 1), *(f"edited: {_quoted(edit)}" for edit in self.edits)]
         return pytorch.program(about, [step.code for step in self.steps if step.code])
 
 

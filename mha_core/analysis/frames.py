@@ -152,23 +152,25 @@ def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None 
 
 
 def long_table(
-    trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int], rows: slice = slice(None)
+    trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int], part: Crop = Crop()
 ) -> pd.DataFrame:
-    """A matrix of several heads in long form, one row for each number: head, row, column, value.
+    """A matrix of several heads in long form, one row for each number: layer, head, row, column, value.
 
-    Heads and positions count from 1; each token axis has its position and its word. `rows` are consecutive.
+    Layers, heads and positions count from 1, as on screen; each token axis has its position and its word.
+    `part` limits the axes of tokens.
     """
     row_axis, column_axis = MATRICES[name].axes
-    first, parts = rows.start or 0, []
+    parts = []
     for head in heads:
-        frame = trace.frame(name, layer=layer, head=head, rows=rows)
+        frame = trace.frame(name, layer=layer, head=head, rows=part.queries, keys=part.keys)
         n_rows, n_columns = frame.shape
         parts.append(
             pd.DataFrame(
                 {
+                    "layer": trace.layer_index(layer) + 1,
                     "head": head + 1,
-                    **_axis_columns(row_axis, frame.index, np.repeat(np.arange(n_rows), n_columns), first),
-                    **_axis_columns(column_axis, frame.columns, np.tile(np.arange(n_columns), n_rows)),
+                    **_axis_columns(row_axis, frame.index, np.repeat(np.arange(n_rows), n_columns), part),
+                    **_axis_columns(column_axis, frame.columns, np.tile(np.arange(n_columns), n_rows), part),
                     name: frame.to_numpy().ravel(),
                 }
             )
@@ -180,7 +182,7 @@ def long_tables(trace: AttentionTrace, name: str, *, layer: int) -> Iterator[pd.
     """`long_table` of all heads, in parts: of a long text the whole would not fit into memory."""
     one = trace.layer(layer)
     for head, rows in product(range(one.n_heads), row_blocks(one.n_query, one.n_key)):
-        yield long_table(trace, name, layer=layer, heads=[head], rows=rows)
+        yield long_table(trace, name, layer=layer, heads=[head], part=Crop(rows))
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
@@ -195,8 +197,9 @@ def _literal(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
-def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray, first: int = 0) -> dict:
-    """The columns of an axis whose `labels` begin at position `first`."""
+def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray, part: Crop) -> dict:
+    """The columns of an axis, of which `labels` has the `part`."""
     if axis not in TOKEN_AXES:
-        return {axis: positions + first + 1}
+        return {axis: positions + 1}
+    first = (part.of(axis) or slice(0)).start or 0
     return {f"{axis}_position": positions + first + 1, axis: labels.to_numpy()[positions]}

@@ -117,9 +117,8 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     origin = drawn.origin if any(part) else replace(drawn.origin, head=None)
 
     def table() -> pd.DataFrame:
-        if any(part):
-            return frame.reset_index()
-        return long_table(trace, name, layer=layer, heads=range(layer_trace.n_heads))
+        heads = [head] if any(part) else range(layer_trace.n_heads)
+        return long_table(trace, name, layer=layer, heads=heads, part=part)
 
     st.download_button(
         t("heads.download"),

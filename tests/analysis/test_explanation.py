@@ -182,7 +182,7 @@ def test_two_tokens_by_hand():
     assert mixture.value == pytest.approx(10 * (1 - share) + 20 * share)
     assert (weight.layer, weight.head, weight.query, weight.key, weight.labels) == (0, 0, 0, 1, ("a", "b"))
     assert repr(weight).splitlines() == [
-        '<Explanation of weights: layer 1, head 1, "a", "b": 0.0283179',
+        '<Explanation of weights: layer=0, head=0, "a", "b": 0.0283179',
         "  score                  -1  2 terms",
         "  scale           -0.707107",
         "  softmax         0.0283179  2 terms>",

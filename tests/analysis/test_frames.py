@@ -72,18 +72,18 @@ def test_a_matrix_is_written_as_in_the_papers_with_the_number_of_its_head(head, 
 
 def test_a_long_table_has_a_line_for_each_number_also_in_blocks_of_rows(own_values):
     table = long_table(own_values, "q", layer=1, heads=[0, 3])
-    assert [*table.columns] == ["head", "query_position", "query", "d_k", "q"]
+    assert [*table.columns] == ["layer", "head", "query_position", "query", "d_k", "q"]
     np.testing.assert_array_equal(table["q"].to_numpy(), own_values.layers[1].q[[0, 3]].ravel())
-    assert [*table["head"].unique()] == [1, 4]
+    assert ([*table["layer"].unique()], [*table["head"].unique()]) == ([2], [1, 4])
     assert [*table["query"][:6]] == ["the\u2009₁"] * 3 + ["cat"] * 3
     assert [*table["query_position"][:6]] == [1, 1, 1, 2, 2, 2]
     assert [*table["d_k"][:6]] == [1, 2, 3, 1, 2, 3]
     table = long_table(own_values, "weights", layer=0, heads=range(2))
-    assert [*table.columns] == ["head", "query_position", "query", "key_position", "key", "weights"]
+    assert [*table.columns] == ["layer", "head", "query_position", "query", "key_position", "key", "weights"]
     assert [*table["key"][:5]] == LABELS
     pd.testing.assert_index_equal(table.index, pd.RangeIndex(2 * 5 * 5))
     blocks = [
-        long_table(own_values, "weights", layer=0, heads=[head], rows=rows)
+        long_table(own_values, "weights", layer=0, heads=[head], part=Crop(rows))
         for head in range(2)
         for rows in (slice(0, 2), slice(2, 4), slice(4, 5))
     ]

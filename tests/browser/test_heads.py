@@ -679,11 +679,11 @@ def test_all_heads_are_saved_with_their_words_and_weights(visit, app, eye):
     top, *body = csv.reader(io.StringIO(saved("CSV").decode("utf-8-sig")))
     assert top == list(table.columns)
     safe = [f"'{label}" if label[0] in "=+-@" else label for label in trace.tokens.labels]
-    assert [line[2] for line in body[: len(safe) ** 2 : len(safe)]] == safe
+    assert [line[3] for line in body[: len(safe) ** 2 : len(safe)]] == safe
     expected = table.drop(columns=["query", "key"]).to_numpy()
-    found = [[float(line[at] or 0) for at in (0, 1, 3, 5)] for line in body]
+    found = [[float(line[at] or 0) for at in (0, 1, 2, 4, 6)] for line in body]
     np.testing.assert_allclose(found, expected, atol=6e-5)
-    assert all(len(line[5].lstrip("0.").split("e")[0]) <= 5 for line in body)  # no digit that is made up
+    assert all(len(line[6].lstrip("0.").split("e")[0]) <= 5 for line in body)  # no digit that is made up
 
     svg = ET.fromstring(saved("SVG"))
     said = ["".join(text.itertext()) for text in svg.iter(f"{SVG}text")]

@@ -280,10 +280,8 @@ def test_saved_files_are_harmless_wherever_they_are_opened(app, browser, harmles
     context.close()
     view.listbox().press("Escape")
     rows = list(csv.DictReader(io.StringIO(saved("CSV").read_text(encoding="utf-8-sig"))))
-    assert {row["query_token"].removeprefix("'") for row in rows} == {
-        label.removeprefix("'") for label in labels
-    }
-    assert not [row for row in rows if row["query_token"][0] in "=+-@＝"]
+    assert {row["query"].removeprefix("'") for row in rows} == {label.removeprefix("'") for label in labels}
+    assert not [row for row in rows if row["query"][0] in "=+-@＝"]
     offline = eye(alone(saved("Page that works offline")))  # which asks nobody
     assert offline.words() == labels
     assert offline.page.evaluate("window.cracked") is None

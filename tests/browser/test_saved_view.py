@@ -467,12 +467,12 @@ def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, w
     rows = table()
     assert len(rows) == 77
     for row in rows:
-        query, key = int(row["query"]) - 1, int(row["key"]) - 1
-        assert (row["query_token"], row["key_token"]) == (LOOKS.labels[query], LOOKED_AT.labels[key])
-        assert float(row["weight"]) == pytest.approx(weights[query, key], abs=1e-5)
+        query, key = int(row["query_position"]) - 1, int(row["key_position"]) - 1
+        assert (row["query"], row["key"]) == (LOOKS.labels[query], LOOKED_AT.labels[key])
+        assert float(row["weights"]) == pytest.approx(weights[query, key], abs=1e-5)
     view.menu("Options").get_by_label("Hide special tokens").check()
     rest = weights[:, 1:] / weights[:, 1:].sum(1, keepdims=True)
-    found = [float(row["weight_rescaled"]) for row in table()]
+    found = [float(row["weights_rescaled"]) for row in table()]
     np.testing.assert_allclose(found, rest.ravel(), atol=5e-4)
 
 

@@ -120,7 +120,7 @@ def test_a_long_text_is_written_one_head_at_a_time(ending, tmp_path, monkeypatch
     if ending == "csv":
         table = pd.read_csv(tmp_path / "t.csv")
         expected = frames.long_table(trace, "weights", layer=0, heads=range(5))
-        pd.testing.assert_frame_equal(table.drop(columns="layer"), expected, check_dtype=False)
+        pd.testing.assert_frame_equal(table, expected, check_dtype=False)
     else:
         with np.load(tmp_path / "t.npz") as arrays:
             np.testing.assert_array_equal(arrays["weights_0"], trace.layers[0].weights())
@@ -170,8 +170,6 @@ def test_an_invalid_value_of_a_link_is_reported_and_replaced(tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
 
 
-def test_every_setting_of_a_source_is_an_option(tmp_path):
-    functions = (*SOURCES.values(), huggingface.trace, huggingface.follow)
 def test_what_a_link_has_in_vain_is_reported(tmp_path, capsys):
     link = "text=a b&amp;h=8&source=random&head=33&layer=1"
     assert command.main(["trace", "--link", link, "-o", str(tmp_path / "t.csv")]) == 0
@@ -181,6 +179,8 @@ def test_what_a_link_has_in_vain_is_reported(tmp_path, capsys):
     ]
 
 
+def test_every_setting_of_a_source_is_an_option(tmp_path):
+    functions = (*SOURCES.values(), huggingface.trace, huggingface.follow)
     arguments = {name for function in functions for name in inspect.signature(function).parameters}
     of_python = {"text", "reading", "model", "source", "tokenizer", "text_pair"}
     of_python |= {"attention_mask", "position_ids"}

@@ -89,7 +89,7 @@ def test_the_frame_has_the_largest_terms_first_and_few_writers_have_the_same_sum
     assert len(frame) == why.terms.size
     assert (frame.term.abs().diff().dropna() <= 0).all()
     shown = repr(why).splitlines()
-    assert shown[0].startswith("<Attribution of layer 2, head 1, 'it' looking at 'animal': ")
+    assert shown[0].startswith("<Attribution of layer=1, head=0, 'it' looking at 'animal': ")
     assert [line.split()[-1] for line in shown[2:]] == [
         *(f"{term:.6f}" for term in frame.term[:4]),
         f"{frame.term[4]:.6f}>",

@@ -11,7 +11,7 @@ import { MAX_NUMBERS, table } from "../scene/focus.js";
 const HEADING = 14; // pixels of the letters of a sentence's title
 const BETWEEN = 36; // pixels between two sentences
 const NARROWEST = 300; // pixels: a title needs them
-const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "key_token"];
+const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_position", "key"];
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../page/saving.js").FileFormat} FileFormat */
@@ -164,11 +164,10 @@ function labelText({ text, unknown, note, x, y, anchor, fill: colour }, ink) {
 
 /** @param {Selection} selection */
 function weightLines(selection) {
-  const rows = selection.panels.flatMap((panel) =>
-    table(panel, selection.layer(panel), selection.heads, selection.of(panel).pinned).map((row) => [
-      panel.title,
-      ...row,
-    ]),
-  );
-  return [[...COLUMNS, selection.state.rescaled ? "weight_rescaled" : "weight"], ...rows];
+  const whole = selection.state.drawing === "matrix"; // whatever is chosen in it
+  const rows = selection.panels.flatMap((panel) => {
+    const focus = whole ? null : selection.of(panel).pinned;
+    return table(panel, selection.layer(panel), selection.heads, focus).map((row) => [panel.title, ...row]);
+  });
+  return [[...COLUMNS, selection.state.rescaled ? "weights_rescaled" : "weights"], ...rows];
 }

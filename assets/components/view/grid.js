@@ -146,12 +146,12 @@ export class HeadGrid {
       look: () => theme,
       drawn: () => this.#drawn(theme),
       lines: () => [
-        ["head", "query_position", "query", "key_position", "key", "weights"],
+        ["layer", "head", "query_position", "query", "key_position", "key", "weights"],
         ...pictures.flatMap(({ numbers: { rows, columns, values } }, at) =>
           [...values].map((weight, cell) => {
             const [row, column] = [Math.floor(cell / columns.length), cell % columns.length];
             const digits = Number((weight || 0).toPrecision(5)); // as many as are right, and one more
-            return [layer.heads[at] + 1, row + 1, rows[row], column + 1, columns[column], digits];
+            return [layer.number + 1, layer.heads[at] + 1, row + 1, rows[row], column + 1, columns[column], digits];
           }),
         ),
       ],
