@@ -95,12 +95,24 @@ class Tokens:
 
         The thin space before the subscript keeps labels apart from pieces, which contain no space.
         """
+        return tuple(f"{form}\u2009{subscript(nth)}" if nth else form for form, nth in self._numbered)
+
+    @cached_property
+    def typed(self) -> tuple[str, ...]:
+        """The label of each position as it is typed: ``the~2`` for the second "the", which `index` reads."""
+        pieces, labels = {form for form, _ in self._numbered}, zip(self._numbered, self.labels, strict=True)
+        return tuple(
+            name if nth and (name := f"{form}~{nth}") not in pieces else label
+            for (form, nth), label in labels
+        )
+
+    @cached_property
+    def _numbered(self) -> list[tuple[str, int]]:
+        """Each piece, and which of several equal ones it is, from 1; 0 if it occurs once."""
         forms = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
         total = Counter(forms)
         numbers = {form: count(1) for form in total}
-        return tuple(
-            f"{form}\u2009{subscript(next(numbers[form]))}" if total[form] > 1 else form for form in forms
-        )
+        return [(form, next(numbers[form]) if total[form] > 1 else 0) for form in forms]
 
     def index(self, word: str) -> int:
         """The position of a word, from 0: ``index("it")``, or ``index("the~2")`` for the second "the".

@@ -222,8 +222,9 @@ class AttentionTrace:
 
         `name` is one of `MATRICES`. The axes are `layer`, without ``layer=``; `head`, without ``head=``
         (`kv_head` for k and v; x, x_v, concat and result have none); and those of the matrix. Token axes have
-        labels, the others count from 0: ``trace.to_xarray("weights", layer=2).sel(head=3, query="it")``. With
-        ``head=3`` the matrices of the other heads are not computed.
+        words, as ``the~2`` for the second "the"; the others count from 0:
+        ``trace.to_xarray("weights", layer=2).sel(head=3, query="it")``. With ``head=3`` the matrices of the
+        other heads are not computed.
 
         Raises `MhaError` for an unknown name, layer or head, for a matrix that is not known, where layers
         differ in shape or texts, and where xarray is not installed.
@@ -249,8 +250,9 @@ class AttentionTrace:
             )
         no_heads = matrix.of_layer or head is not None
         dims = [*([] if no_heads else ["kv_head" if name in ("k", "v") else "head"]), *matrix.axes]
-        labels = _axis_labels(layers[0])
-        coords = {dim: list(labels.get(dim, range(size))) for dim, size in zip(dims, *shapes, strict=True)}
+        queries, keys = layers[0].sides.queries.typed, layers[0].sides.keys.typed
+        names = {"token": queries, "query": queries, "key": keys}
+        coords = {dim: list(names.get(dim, range(size))) for dim, size in zip(dims, *shapes, strict=True)}
         values = arrays[0] if layer is not None else np.stack(arrays)
         if layer is None:
             dims, coords = ["layer", *dims], {"layer": list(numbers), **coords}

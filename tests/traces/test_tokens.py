@@ -164,7 +164,11 @@ def test_a_text_beyond_the_limit_or_without_a_token_is_refused(text, limit, said
 
 def test_a_word_is_its_position_and_of_several_the_nth():
     tokens = words("The cat saw the dog and the cat.")
-    assert [tokens.index(label) for label in tokens.labels] == list(range(9))
+    for labels in (tokens.labels, tokens.typed):
+        assert [tokens.index(label) for label in labels] == list(range(9))
+    assert tokens.typed[2:5] == ("saw", "the~1", "dog")
+    literal = Tokens("a a a~2", ("a", "a", "a~2"), ((0, 1), (2, 3), (4, 7)))
+    assert [literal.index(label) for label in literal.typed] == [0, 1, 2]
     assert [tokens.index(word) for word in ("The", "saw", "dog", ".")] == [0, 2, 4, 8]
     assert [tokens.index(word) for word in ("the~1", "the~2", "cat~2", "dog~1")] == [3, 6, 7, 4]
     assert words("a ~ b").index("~") == 1
