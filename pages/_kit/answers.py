@@ -22,7 +22,7 @@ MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named if the model does not know the answer
 MIN_SHARE = 0.01  # of a word, for it to be named
 SURE = 0.9  # probability from which on an answer is stated without "perhaps"
-MIN_BESIDES = 0.1  # of a second answer, for it to be named where several questions are asked
+MIN_BESIDES = 0.1  # of a second answer of a small model, for it to be named
 
 
 def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
@@ -96,7 +96,7 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
         answer = _answer(trace, questions[0], query)
         if not is_known(answer) and any(one.words == t("answer.unsure") for one in said):
             continue  # one "does not know" is enough
-        said.append(_about(trace, query, questions, answer, written, told, MIN_BESIDES))
+        said.append(_about(trace, query, questions, answer, written, told))
     return said or [AnswerText(t("answer.word", query=name), t("answer.nothing"))]
 
 
@@ -107,20 +107,19 @@ def _about(
     answer: Answer,
     written: Callable[[str], str],
     told: set[str],
-    least: float = MIN_SHARE,
 ) -> AnswerText:
     """The answer of a small model to questions about a word, with notes on how far to trust it.
 
     A note that was `told` with another answer about the word is not repeated.
     """
     heads = _heads_asked(trace, questions)
-    said = _said(_asked(trace, questions, query, written), answer, _or_nothing(written), least)
+    said = _said(_asked(trace, questions, query, written), answer, _or_nothing(written), MIN_BESIDES)
     if EVERYWHERE.issuperset(questions) or not is_known(answer):
         return said._replace(heads=heads)
     notes, best = [], normalized(answer[0][0])
     if (new := _unknown_word(trace, query, questions, best)) is not None:
         notes.append(t("answer.guess", word=written(new)))
-        said = _said(said.asked, answer, _or_nothing(written), least, sure=False)
+        said = _said(said.asked, answer, _or_nothing(written), MIN_BESIDES, sure=False)
     tokens = trace.answered
     keys = [compute.once(trace, _largest)[head][query] for head in heads]
     if keys and "differs" not in told and best not in [normalized(tokens.pieces[key]) for key in keys]:
