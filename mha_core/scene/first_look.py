@@ -15,6 +15,7 @@ from mha_core.training.lexicon import HIDDEN, lexicon, normalized
 from mha_core.training.links import BE
 
 EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
+SURE = 0.9  # answers with at least this probability are equally certain
 ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a lexicon
 
 
@@ -88,7 +89,7 @@ def focus_on_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
     of_pronoun = pieces[token] in lexicon(origin.language).pronouns
 
     def rank(question: str) -> tuple[bool, bool, float]:
-        probability = round(answered[question][1], 1)
+        probability = min(round(answered[question][1], 1), SURE)
         return question not in EVERYWHERE, of_pronoun and question == "noun", probability
 
     answered = {

@@ -78,6 +78,11 @@ class Lexicon:
             f"[{kind} {nth}]" for kind, count in SPARES[self.code].items() for nth in range(1, count + 1)
         )
 
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        """The characters of all words, known and unlisted; the Chinese ones are simplified."""
+        return frozenset("".join((*self.known, *self.unlisted)))
+
     @property
     def n_words(self) -> int:
         """The number of words with a vector of their own, including the hidden word and [CLS]."""

@@ -88,7 +88,9 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
     said = [_about(trace, query, ["noun"], answer, written, told)] if of_pronoun else []
 
     def rank(questions: list[str]) -> tuple[bool, float]:
-        return EVERYWHERE.issuperset(questions), -round(_answer(trace, questions[0], query)[0][1], 1)
+        return EVERYWHERE.issuperset(questions), -min(
+            round(_answer(trace, questions[0], query)[0][1], 1), SURE
+        )
 
     for questions in sorted(_grouped_questions(trace, query, of_pronoun=of_pronoun), key=rank):
         if said and ("noun" in questions or set(questions) <= EVERYWHERE):

@@ -12,7 +12,7 @@ from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE,
 from mha_core.traces.source import TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.lexicon import lexicon
+from mha_core.training.lexicon import HAN, lexicon
 from pages._kit import choice, compute, model_source
 from pages._kit.compute import Nearest
 from pages._kit.opened_link import CONTROLS, max_values
@@ -274,7 +274,9 @@ def unknown_words(found: Nearest, asked: Scene, field: str, vectors: bool) -> No
         st.caption(t("unknown.off_map", words=joined(words)))
     elif field == "text" or not ((first := compute.peek(asked)) and first.tokens.unknown):
         with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-            st.caption(t("unknown.line"))
+            unknown = "".join(tokens.pieces[at] for at in tokens.unknown)
+            traditional = {*HAN.findall(unknown)} - lexicon("zh").characters
+            st.caption(paragraph([t("unknown.line"), t("unknown.traditional") if traditional else ""]))
             _offer_real_model(found.trace)
 
 
