@@ -200,8 +200,8 @@ def short(weight: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number with four significant digits."""
-    return f"{value:.4g}"
+    """A number with four significant digits, and with a minus sign as in pictures."""
+    return f"{'−' * (value < 0)}{abs(value):.4g}"
 
 
 def signed(value: float, form: str = "z.4g") -> str:
