@@ -47,15 +47,16 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
     expect(panel).to_be_hidden()
 
 
-def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
-    """Another layer, another head, the cell; or another layer, the way to Z, the cell."""
+def test_any_cell_is_explained_in_four_clicks(visit, app, settled, eye):
+    """Another layer, another head, its matrix, the cell; or another layer, the way to Z, the cell."""
     trace = mini.trace(SCENE.text, source="mini", h=SCENE.h, d_model=SCENE.d_model)
     page = visit(f"{app}?edits=temperature%2Cby%3D2")  # Heads shows the model as it is
     view = eye(page)
     panel = view.view.locator(".cell-path")
     view.button("layer 1").click()
     view.pictures().nth(2).click()
-    click_cell(view.view.locator(".six figure canvas").nth(4), 2, 1)
+    view.view.locator(".six figure button").nth(4).click()
+    click_cell(view.view.locator(".large canvas"), 2, 1)
     assert explained_number(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
 
     # What if it were hidden: the same layer, head and token, beside what was changed before; and back.
@@ -64,12 +65,12 @@ def test_any_cell_is_explained_in_three_clicks(visit, app, settled, eye):
     expect(page.get_by_role("button", name="temperature 2")).to_be_visible()
     expect(page.get_by_role("button", name="“animal” blocked from “The”")).to_be_visible()
     experiment = eye(page, "what_if_view")
-    assert (experiment.on(), experiment.chosen_word()) == ([2], "it")
+    assert (experiment.on(), experiment.chosen_word()) == ([2], "animal")
     page.get_by_role("link", name="Heads", exact=True).click()
     page.wait_for_url(lambda url: "what-if" not in url)
     settled(page)
     view = eye(page)
-    assert (view.on(), view.chosen_word()) == ([2], "it")
+    assert (view.on(), view.chosen_word()) == ([2], "animal")
 
     page.get_by_role("link", name="Z: all heads together").click()
     page.wait_for_url("**/steps?**operation=output**")

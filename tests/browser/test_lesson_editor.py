@@ -30,7 +30,7 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
         acts.extend([label, option])
         settled(page)
 
-    click("button", "Turn this into a question")
+    click("link", "Turn this into a question")
     expect(page.get_by_role("heading", name="Make a lesson")).to_be_visible()
     expect(page.get_by_text("The model's own answer: animal")).to_be_visible()
     fill("Title", "Whose hunger?")

@@ -166,9 +166,9 @@ def test_every_drawing_can_be_saved(view_of, save, drawing):
     assert path.stem.endswith(f"-layer-2-{drawing}")
     svg = ET.fromstring(path.read_text(encoding="utf-8"))
     assert "· layer 2 · heads 3 and 4 ·" in " ".join(texts(svg))
-    assert ("Shades and numbers: mean of these heads." in " ".join(texts(svg))) == (drawing != "text")
+    assert ("Shades and numbers: mean of these heads." in " ".join(texts(svg))) == (drawing == "matrix")
     of_heads = weights()[[2, 3], IT]
-    named = of_heads.max(0) if drawing == "text" else of_heads.mean(0)
+    named = of_heads.mean(0) if drawing == "matrix" else of_heads.max(0)
     if drawing == "matrix":
         assert "Rows look at columns." in " ".join(texts(svg))
         for image in svg.iter(f"{SVG}image"):

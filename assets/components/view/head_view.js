@@ -1,7 +1,7 @@
 // The head view: all heads of a layer at once, every token under the pointer. What you hover over, pin, switch on or draw
 // differently stays in the browser; the server is asked only to show something else on the page.
 
-import { listOf, longestOf } from "../numbers/panel.js";
+import { listOf, longestOf, questionsOf } from "../numbers/panel.js";
 import { elementsIn, fadeWhereMore, make, required, targetOf, treeOf } from "../page/elements.js";
 import { fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
@@ -466,7 +466,8 @@ export class HeadView {
     const parts = [titled ? "" : panels[0].title, header.source, layer].filter(Boolean);
     const inApp = header.notes?.[state.layer] ?? "";
     const said = header.follows === undefined ? parts.join(" · ") : inApp;
-    this.caption.textContent = said;
+    const areAsked = questionsOf(header, 0, state.layer).length > 0;
+    this.caption.textContent = paragraph([said, areAsked && texts.grey], texts);
   }
 }
 
@@ -494,9 +495,11 @@ function showAnswers(place, answers, texts, colours) {
       const pair = make("span", "answer", `${asked} `);
       pair.append(make("b", sure ? "" : "unsure", words));
       if (heads.length) {
-        const name = fill(texts.one_head, { heads: heads.map((head) => head + 1).join(texts.comma) });
+        const numbers = heads.map((head) => head + 1).join(texts.comma);
         const style = `color: ${colours[heads[0] % colours.length]}`;
-        pair.append(" ", Object.assign(make("small", "", name), { style }));
+        const label = Object.assign(make("small", "", `●${numbers}`), { style, role: "img" });
+        label.title = label.ariaLabel = fill(texts.one_head, { heads: numbers });
+        pair.append(" ", label);
       }
       if (note) pair.append(" ", make("small", "", note));
       return pair;

@@ -436,10 +436,7 @@ export class HeadMatrices {
   #read(cell) {
     const layer = this.#layerHere;
     const { panel, texts } = this;
-    if (!cell) {
-      const isGrey = nothingIn(this.selection.header, this.nth, layer.number, [this.selection.chosenHead]).length > 0;
-      return paragraph([!layer.q && texts.matrices_only_weights, texts.matrices_how, isGrey && texts.grey], texts);
-    }
+    if (!cell) return paragraph([!layer.q && texts.matrices_only_weights, texts.matrices_how], texts);
     const { name, row, column } = cell;
     const { query = -1, key = -1 } = this.pointed;
     const head = this.selection.chosenHead;

@@ -305,7 +305,7 @@ export function showFoot(foot, texts, isPinned, hiding, trial, fitted, { release
   /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
   if (hiding) parts.push(makeButton(hiding, "", (event) => event.detail > 1 || hide()));
-  if (trial) parts.push(makeLink(trial.text, trial.href));
+  if (trial) parts.push(Object.assign(makeLink(trial.text, trial.href), { title: trial.text }));
   if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
   const now = parts.map((part) => part.textContent + part.ariaPressed + ("href" in part ? part.href : "")).join("|");
   if (foot.dataset.now === now) return;
