@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 from typing import ClassVar
 
 import numpy as np
@@ -482,15 +482,15 @@ class Find(Question):
         if self.condition == "disagrees":
             keys = found.trace.layers[found.place[0]].sides.keys
             return keys.pieces[int(found.row.argmax())].casefold() != answer[0][0].casefold()
-        pieces = item.trace.tokens.pieces, found.trace.tokens.pieces
-        changed = sum(one.casefold() != other.casefold() for one, other in zip(*pieces, strict=False))
-        own = item.answer
-        return (
-            len(pieces[0]) == len(pieces[1])
-            and changed == 1
-            and own is not None
-            and answer[0][0] != own[0][0]
-        )
+        own, same_length = item.answer, len(item.trace.tokens) == len(found.trace.tokens)
+        is_other = own is not None and answer[0][0] != own[0][0]
+        return is_other and same_length and self.changed(item, text) == 1
+
+    def changed(self, item: Item, text: str) -> int:
+        """How many words of a text are other ones than those of the item in the same places."""
+        pieces = item.trace.tokens.pieces, self.posed(item, text).trace.tokens.pieces
+        pairs = zip_longest(*pieces, fillvalue="")
+        return sum(one.casefold() != other.casefold() for one, other in pairs)
 
     def posed(self, item: Item, text: str) -> Item:
         """The item about the same token of another text."""

@@ -185,6 +185,23 @@ def test_the_sentences_are_those_of_both_runs(lesson, component, act, eye):
     assert own_[2] == pytest.approx(0.99, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            "The dog didn't cross the street because it was too wide.",
+            "You changed 2 words; the question allows one.",
+        ),
+        ("The dog didn't cross the street.", "Your sentence has no it, so there is nothing to ask."),
+    ],
+)
+def test_a_found_sentence_is_told_beside_the_lessons_own(lesson, component, act, answer, said):
+    yours, own = told(component, act(lesson(NUMBERS["find"]), do="lock", answer=answer))
+    assert yours.endswith(said)
+    assert own.startswith("In the lesson's sentence the model says animal (")
+    assert own.endswith(".")
+
+
 def test_what_is_no_answer_is_said_and_is_not_locked(lesson, component, act):
     app = act(lesson(NUMBERS["draw"]), do="lock", answer="3:60")
     assert "sum to 100" in component(app, "lesson")["problem"]

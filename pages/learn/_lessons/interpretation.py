@@ -14,7 +14,7 @@ from mha_core.lessons.question import MARGIN, Choose, Estimate, Find, Order, rea
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING, is_known
 from pages._kit import answers
-from pages._kit.text import isolated, joined, number, said, short, t
+from pages._kit.text import isolated, joined, number, paragraph, said, short, t
 
 MARKS = "\x02", "\x03"  # around a word
 MAX_NAMED = 3  # words of a row
@@ -167,7 +167,11 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
         _ = found.place
     except MhaError:
         return t("lessons.find_no_word", query=word(item.queries[item.place[2]])), own
-    return t("lessons.find_yours", told=_looks(found, run.executed)), own
+    told = t("lessons.find_yours", told=_looks(found, run.executed))
+    changed = question.changed(item, answer)
+    if question.condition == "other_answer" and changed > 1:
+        told = paragraph([told, t("lessons.find_changed", count=changed)])
+    return told, own
 
 
 def _looks(item: Item, trace: AttentionTrace) -> str:

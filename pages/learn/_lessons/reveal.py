@@ -128,7 +128,8 @@ def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
     if isinstance(question, Choose):
         pictures = enumerate(question.pictures(item), start=1)
         return [pair.PairSide(_of_picture(nth, answer), one.trace, *one.place) for nth, one in pictures]
-    own = pair.PairSide(t("lessons.side_own"), run.own, layer, head, query, item.asked)
+    heading = t("lessons.side_lesson") if isinstance(question, Find) else t("lessons.side_own")
+    own = pair.PairSide(heading, run.own, layer, head, query, item.asked)
     if run.executed is None:
         return [own]
     at, kind = query, question.kind
