@@ -96,7 +96,7 @@ def test_links_inside_stay_in_the_frame_as_it_was_embedded(course, settled, eye)
         query = parse_qs(urlsplit(frame.url).query)
         assert (query["embed"], query["embed_options"]) == (["true"], ["light_theme"])
 
-    eye(frame).view.get_by_role("link", name=re.compile("^Block")).click()
+    eye(frame).view.get_by_role("link", name=re.compile("^What if")).click()
     frame.wait_for_url("**/what-if?**")
     is_embedded("/what-if")
     frame.evaluate("history.back()")

@@ -120,7 +120,7 @@ def test_what_streamlit_writes_by_itself_is_chinese_and_english_again_after_the_
     expect(field).to_contain_text("不接受 text/plain 文件。")
     page.get_by_role("radio", name="EN").click()
     expect(field).to_contain_text("text/plain files are not allowed.")
-    expect(page.get_by_role("button", name="Help for Weights")).to_be_visible()
+    expect(page.get_by_role("button", name="Help for Model weights")).to_be_visible()
 
 
 def test_words_of_a_sentence_stay_though_streamlit_writes_them_too(chinese):
