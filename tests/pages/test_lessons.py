@@ -178,7 +178,7 @@ def test_the_sentences_are_those_of_both_runs(lesson, component, act, eye):
     app = act(lesson(NUMBERS["draw"]), do="lock", answer="7:60,3:40")
     yours, own = told(component, app)
     assert yours.startswith("You gave street 60%, animal 40%. With your row, asked")
-    assert "the model says street (9" in yours
+    assert "the model says street (" in yours
     assert own.startswith("Its own row gives animal 0.99, and the model says animal (")
     drawn_, own_ = (panel["layers"][1]["weights"][0][8] for panel in eye(app, "lesson_view")[1])
     assert drawn_[[2, 6]] == pytest.approx([0.4, 0.6], abs=1e-3)

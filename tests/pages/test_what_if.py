@@ -219,7 +219,7 @@ def test_effects_of_all_heads_are_measured_on_request(on_page, heatmaps, english
     layer, head = frame.index[0]
     said = " ".join(one.value for one in app.markdown)
     assert f"The answer depends most on head {head + 1} of layer {layer + 1}" in said
-    correlation = literal(f"{frame.attrs['rank_correlation']:.2f}")
+    correlation = literal(f"{frame.attrs['rank_correlation']:.2f}".replace("-", "−"))
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
 
 

@@ -11,10 +11,8 @@ from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, Origin, around, pictur
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.focus import token_names
 from mha_core.scene.places import indices
-from mha_core.scene.scene import DEFAULTS, Scene
-from mha_core.sources import mini
+from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING
-from mha_core.training.checkpoints import PLANS
 from mha_core.training.lexicon import normalized
 from pages._kit import charts, choice, chooser, compute, heatmaps, matrices, model_info, state
 from pages._kit.scene import in_fragment, scene_and_trace, second_trace
@@ -43,15 +41,8 @@ def page() -> None:
 
 
 def _own(scene: Scene) -> Scene:
-    """The scene with this view's small model: the standard one, in which an answer takes two hops.
-
-    A language without that one has the glass-box.
-    """
-    if scene.source != "mini":
-        return scene
-    of_language = {plan.architecture for plan in PLANS if plan.language == mini.language(scene.text)}
-    architecture = "standard" if "standard" in of_language else DEFAULTS.architecture
-    return replace(scene, architecture=architecture, **OWN_SIZES)
+    """The scene with this view's small model: the standard one, in which an answer takes two hops."""
+    return replace(scene, architecture="standard", **OWN_SIZES) if scene.source == "mini" else scene
 
 
 @st.fragment
