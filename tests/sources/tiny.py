@@ -168,6 +168,7 @@ def own_weights(model: torch.nn.Module, **inputs) -> dict[str, list[np.ndarray]]
     """The weights that a copy of the model returns for ids, set to eager, by the kind of attention."""
     own = copy.deepcopy(model).eval()
     own.set_attn_implementation("eager")
+    own.config._attn_implementation = "eager"  # of Falcon, which lets nobody set it
     rows = {name: torch.as_tensor(row).reshape(1, -1) for name, row in inputs.items()}
     with torch.no_grad():
         result = own(**rows, output_attentions=True)

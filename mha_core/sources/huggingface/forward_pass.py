@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from mha_core.capture.call import Call
 from mha_core.capture.special_layers import bands, has
@@ -51,6 +53,37 @@ def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> 
     if (results := _results.get()) is not None:
         results[:] = [result]
     return result
+
+
+class Spelled(TorchFunctionMode):
+    """Computes `scaled_dot_product_attention` operation by operation, so that it is followed as code is."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        run = _spelled if func is F.scaled_dot_product_attention else func
+        return run(*args, **(kwargs or {}))
+
+
+def _spelled(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    if enable_gqa:
+        key, value = (one.repeat_interleave(query.shape[1] // one.shape[1], 1) for one in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:  # a row may be hidden as a whole
+        attn_mask = torch.zeros_like(attn_mask, dtype=scores.dtype).masked_fill(
+            ~attn_mask, torch.finfo(scores.dtype).min
+        )
+    scores = scores if attn_mask is None else scores + attn_mask
+    return scores.softmax(-1) @ value
 
 
 @contextmanager

@@ -162,6 +162,8 @@ def load(
     files.check_stopped(cancelled)
     report("load", 0, 1)
     module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind], writes=answers)
+    if module._supports_sdpa and not module._can_set_attn_implementation():
+        module.config._attn_implementation = "sdpa"  # as transformers loads it
     module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
     report("load", 1, 1)
     files.check_stopped(cancelled)
@@ -262,9 +264,8 @@ def _prepared(module: "PreTrainedModel", tokenizer: Any, *, name: str, revision:
     module = reads.eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # each pass needs the keys of all tokens
-        config._attn_implementation = (
-            "eager"  # Falcon reads this in every pass and has no other way to set it
-        )
+        if not trial.keeps_sdpa(module):
+            config._attn_implementation = "eager"
     rotary.recompute_codes(module)
     watched = special_layers.watch(module)
     route, names = trial.choose(module, NAME)

@@ -22,6 +22,7 @@ from mha_core.sources.huggingface.forward_pass import (
     IN_PARTS,
     RETURNED,
     PassLayers,
+    Spelled,
     are_weights,
     forward,
     kind,
@@ -134,7 +135,7 @@ def collect(
 ) -> tuple[list[Call], CollectingMode]:
     """The calls of attention in a pass, and the mode that followed the code."""
     collector = Collector(names)
-    with collecting(collector), CollectingMode(collector, close, every_row=every_row) as watcher:
+    with collecting(collector), CollectingMode(collector, close, every_row=every_row) as watcher, Spelled():
         forward(module, inputs)
     watcher.warn()
     return collector.calls, watcher

@@ -15,7 +15,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
@@ -37,6 +37,7 @@ from mha_core.sources.huggingface.forward_pass import (
     NO_WEIGHTS,
     RETURNED,
     PassLayers,
+    Spelled,
     are_weights,
     forward,
     has_target,
@@ -220,7 +221,7 @@ def _tried(module: "PreTrainedModel", ours: str) -> Route:
     has_interface = _set(module, "eager")
     before = _classes(module)
     try:
-        reference = forward(module, inputs, output_attentions=True)
+        reference = forward(module, inputs, output_attentions=not keeps_sdpa(module))
     except Exception as error:  # the model's own code can raise any error
         raise MhaError(
             "{model} does not run on a text alone: {type}: {reason}. So nothing of it can be traced.",
@@ -270,7 +271,12 @@ def mixing_beside(
 
     def found(names: dict[nn.Module, str]) -> dict[str, str]:
         own = route.name == "watch"
-        return mixing(names, given, lambda: forward(module, inputs), length, has_own_softmax=own)
+
+        def run() -> object:
+            with Spelled() if own else nullcontext():
+                return forward(module, inputs)
+
+        return mixing(names, given, run, length, has_own_softmax=own)
 
     return found({part: names[part] for part in wholes}) and found(names)
 
@@ -422,6 +428,10 @@ def run(
     module, names = _to_run(route, module, names, inputs)
     if route.own_code is not None:
         followed = route.own_code.layers(module, names, inputs, _close(module))
+        if (followed is None or not followed[0]) and keeps_sdpa(module):
+            raise MhaError(
+                "Nothing of {model} can be shown: {reasons}.", model=type(module).__name__, reasons=ABSENT
+            )
         if followed is None or not followed[0]:
             return _weights_alone(ANOTHER_WAY, module, inputs)
         layers, skipped = followed
@@ -581,15 +591,26 @@ def _weights_gap(call: Call, model_weights: Tensor) -> float:
 
 def _set(module: "PreTrainedModel", implementation: str) -> bool:
     """Set the attention implementation; False for a model that only has its own."""
-    able: list[Any] = [
-        part for part in module.modules() if hasattr(type(part), "_can_set_attn_implementation")
-    ]
-    able = [part for part in able if part._can_set_attn_implementation()]
+    able = _able(module)
     if module in able:
         able = [module]  # it also sets its parts
     for part in able:  # otherwise a part may support it, as the Llama in a vision model
         part.set_attn_implementation(implementation)
     return bool(able) or implementation == "eager"
+
+
+def _able(module: "PreTrainedModel") -> list[Any]:
+    """The parts of a model whose attention implementation can be set."""
+    parts: list[Any] = [part for part in module.modules() if hasattr(part, "_can_set_attn_implementation")]
+    return [part for part in parts if part._can_set_attn_implementation()]
+
+
+def keeps_sdpa(module: "PreTrainedModel") -> bool:
+    """Whether a model (Falcon) calls torch's fused attention unless its weights are asked for.
+
+    What its own eager code computes can differ: with ALiBi it adds the bias twice.
+    """
+    return module.config._attn_implementation == "sdpa" and not _able(module)
 
 
 def _weights_alone(missing: str, module: "PreTrainedModel", inputs: Mapping[str, Tensor]) -> PassLayers:

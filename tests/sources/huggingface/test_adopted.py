@@ -325,15 +325,23 @@ def test_a_model_that_divides_its_weights_for_inference_keeps_them(train):
         np.testing.assert_allclose(one.mixing(), other.mixing(), atol=1e-6)
 
 
-def test_a_model_that_reads_its_implementation_in_every_pass_is_followed_too():
-    model = module("falcon")
-    assert model.config._attn_implementation == "sdpa"
-    before = state(model)
-    trace = mha.trace(list(range(3, 16)), source=model)
-    assert trace.source.route == "watch"
-    [theirs, _] = own_weights(model, input_ids=torch.arange(3, 16)[None])["self"]
-    assert np.abs(trace.layers[0].weights() - theirs).max() <= 1e-5
+@pytest.mark.parametrize("alibi", [True, False])
+def test_a_model_that_keeps_torchs_fused_attention_is_followed_in_it(alibi, tmp_path):
+    """With ALiBi its own eager attention computes something else."""
+    model = module("falcon", alibi=alibi)
+    model.save_pretrained(tmp_path)
+    fast().save_pretrained(tmp_path)
+    before, ids, seen = state(model), list(range(3, 16)), []
+    traces = [mha.trace(ids, source=source) for source in (model, tmp_path)]
     assert state(model) == before
+    for block in model.h:
+        block.self_attention.dense.register_forward_pre_hook(lambda _, given: seen.append(given[0][0]))
+    with torch.no_grad():
+        model(torch.tensor([ids]))
+    for trace in traces:
+        assert (trace.source.route, trace.source.skipped) == ("watch", ())
+        for layer, theirs in zip(trace.layers, seen, strict=True):
+            assert np.abs(layer.concat() - theirs.numpy()).max() <= 1e-5
 
 
 # Ids instead of a text

@@ -54,7 +54,7 @@ def largest_gap(trace: mha.AttentionTrace, theirs: dict, read: list[int]) -> flo
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_padded_text_is_shown_as_the_model_reads_it(family, side):
     for implementation in ("eager", "sdpa"):
-        model = module(family)
+        model = module(family, **({"alibi": False} if family == "falcon" else {}))  # its weights are others
         if implementation == "sdpa" and not model._supports_sdpa:
             continue
         model.set_attn_implementation(implementation)
