@@ -40,7 +40,7 @@ def transformers_model(
 
 
 def text_of(trace: AttentionTrace) -> str | dict[str, list[int]]:
-    """The text of a trace for its model to read again, or the inputs if it was more than a text."""
+    """What the model of a trace read, to be read again; the text of a trace that does not know it."""
     origin = trace.source.origin
     if not isinstance(origin, ModelSource):
         return trace.tokens.text
@@ -79,8 +79,8 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
     texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]
     if texts[0] != texts[1]:
         raise MhaError(
-            "The model reads other tokens in this text than the trace has. Give the trace that mha.trace "
-            "made with it, and of an encoder–decoder the whole trace, not a part of it."
+            "The model reads other tokens in this text than the trace has. Give the model of the trace, with "
+            "its tokenizer=, and of an encoder–decoder the whole trace, not a part of it."
         )
     queries = [
         [layer.tensors["q"].float() for layer in one.layers if layer.knows("q")] for one in (trace, again)

@@ -113,8 +113,8 @@ class ModelSource(Source):
     """A transformers model: its id or folder, its class (`architecture`) and its model type (`family`).
 
     `route` is the way its attention was captured; `difference` is the largest difference to the model's own
-    weights and outputs. What the model read is in `input_ids`, `attention_mask`, `token_type_ids` and
-    `position_ids` if the text alone does not say it.
+    weights and outputs. `input_ids`, `attention_mask`, `token_type_ids` and `position_ids` are what the
+    model read, as far as it was given.
     """
 
     kind: ClassVar[str] = "model"

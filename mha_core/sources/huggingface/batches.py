@@ -58,9 +58,9 @@ def outcomes(
     pairs: Iterator[tuple] = zip(texts, repeat(None)) if targets is None else _pairs(texts, targets)
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         if together:
-            plain = [isinstance(text, str) for text, _ in ahead]
-            read_texts = [_outcome(read, model, text, limit) for text, _ in ahead]
-            yield from _followed(model, read_texts, plain, batch, reduce)
+            yield from _followed(
+                model, [_outcome(read, model, text, limit) for text, _ in ahead], batch, reduce
+            )
             continue
         for text, target in ahead:
             trace = _outcome(follow, model, text, target=target, limit=limit)
@@ -91,16 +91,9 @@ def _outcome(function: Callable[..., Result], *args: object, **settings: object)
 
 
 def _followed(
-    model: Model,
-    texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError],
-    plain: list[bool],
-    batch: int,
-    reduce: Callable,
+    model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
 ) -> list:
-    """The reduced traces of texts, or their errors, in their order; similar lengths share a pass.
-
-    `plain` says which of them were given as texts.
-    """
+    """The reduced traces of texts, or their errors, in their order; similar lengths share a pass."""
     results: list = [text if isinstance(text, MhaError) else None for text in texts]
     read = {n: text for n, text in enumerate(texts) if not isinstance(text, MhaError)}
     order = sorted(read, key=lambda n: len(read[n][0]))
@@ -119,8 +112,7 @@ def _followed(
                 results[n] = layers
             else:
                 tokens, ids = read[n]
-                inputs_of_text = None if plain[n] else inputs_of(model, ids)
-                trace = _outcome(trace_of, model, tokens, *layers, inputs=inputs_of_text)
+                trace = _outcome(trace_of, model, tokens, inputs_of(model, ids), *layers)
                 results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
     return results
 

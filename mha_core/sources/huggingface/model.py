@@ -371,8 +371,7 @@ def follow(
     calls = edits_by_call(edits, sites(model, texts)) if edits else {}
     with forward_pass.keeping_result() as results:
         flowed = flow(model, inputs, calls)
-    more = not isinstance(text, str) or any(one is not None for one in (text_pair, *given.values()))
-    trace = trace_of(model, tokens, *flowed, target=target_tokens, inputs=inputs if more else None)
+    trace = trace_of(model, tokens, inputs, *flowed, target=target_tokens)
     if "position_ids" in inputs or not inputs.get("attention_mask", inputs["input_ids"].new_ones(1)).all():
         _check_empty_rows(model, trace, inputs)
     if question is not None:
@@ -380,17 +379,6 @@ def follow(
         logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.title)[0]
         trace = replace(trace, answers=at_tokens(logits, question, n_tokens, model.tokenizer))
     return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
-
-
-def _with_inputs(model: Model, source: ModelSource, inputs: Mapping[str, Tensor]) -> ModelSource:
-    """The source with all that the model read, and a note on ids of several texts without segments."""
-    given: dict[str, Any] = {name: tuple(inputs[name][0].tolist()) for name in INPUTS if name in inputs}
-    ids, config = given["input_ids"], model.module.config.get_text_config()
-    separator = getattr(model.tokenizer or config, "sep_token_id", None)
-    takes = "token_type_ids" in inspect.signature(type(model.module).forward).parameters
-    has_segments = takes and (getattr(config, "type_vocab_size", None) or 0) > 1
-    one_segment = has_segments and "token_type_ids" not in given and separator in ids[:-1]
-    return replace(source, **given, notes=(*source.notes, *([ONE_SEGMENT] if one_segment else [])))
 
 
 def question_of(
@@ -459,14 +447,8 @@ def reading(
     """
     if target is not None and not model.has_target:
         raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.title)
-    tokens, ids = read(model, text, limit, text_pair)
-    ids |= _given(
-        model, len(tokens), {name: numbers for name, numbers in given.items() if numbers is not None}
-    )
-    if "attention_mask" in ids and not any(ids["attention_mask"]):
-        raise MhaError("attention_mask hides every token; at least one has a 1.")
-    if "position_ids" in ids and "attention_mask" not in ids and not _packs(model):
-        ids["attention_mask"] = [1] * len(tokens)
+    more = {name: numbers for name, numbers in given.items() if numbers is not None}
+    tokens, ids = read(model, text, limit, text_pair, **more)
     with _errors_of(model):
         inputs = inputs_of(model, ids)
     if not model.has_target:
@@ -582,7 +564,7 @@ def _errors_of(model: Model) -> Iterator[None]:
 
 
 def read(
-    model: Model, text: str | Ids, limit: int, pair: str | None = None
+    model: Model, text: str | Ids, limit: int, pair: str | None = None, **given: PerToken
 ) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens of a text and the inputs that the model accepts. Raises `MhaError` as `follow` does."""
     tokens, ids = encoded(model.tokenizer, text, pair, limit=limit, most=model.limit, name=model.title)
@@ -597,24 +579,28 @@ def read(
                 names=listed(unread, "and"),
                 inputs=listed(INPUTS, "and"),
             )
-    return tokens, {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
+    ids = {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
+    ids |= _given(model, len(tokens), given)
+    if "attention_mask" in ids and not any(ids["attention_mask"]):
+        raise MhaError("attention_mask hides every token; at least one has a 1.")
+    if "position_ids" in ids and "attention_mask" not in ids and not _packs(model):
+        ids["attention_mask"] = [1] * len(tokens)
+    return tokens, ids
 
 
 def trace_of(
     model: Model,
     tokens: Tokens,
+    inputs: Mapping[str, Tensor],
     layers: tuple[LayerTrace, ...],
     skipped: tuple[str, ...],
     mixers: tuple[MixerTrace, ...] = (),
     *,
     target: Tokens | None = None,
-    inputs: Mapping[str, Tensor] | None = None,
 ) -> AttentionTrace:
-    """The trace of a pass: its layers with their texts, and its source, with `inputs` that were no text."""
+    """The trace of a pass: its layers with their texts, and its source."""
     layers = with_texts(tokens, target, layers)
-    source = source_of(model, layers, skipped)
-    source = source if inputs is None else _with_inputs(model, source, inputs)
-    return AttentionTrace(tokens, layers, source, mixers=mixers)
+    return AttentionTrace(tokens, layers, source_of(model, inputs, layers, skipped), mixers=mixers)
 
 
 def flow(
@@ -669,8 +655,19 @@ def complete(
     return layers, skipped
 
 
-def source_of(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> ModelSource:
-    """The source of a trace of this model."""
+def source_of(
+    model: Model, inputs: Mapping[str, Tensor], layers: Iterable[LayerTrace], skipped: Iterable[str]
+) -> ModelSource:
+    """The source of a trace of this model, with a note on ids of several texts without segments."""
+    given: dict[str, Any] = {name: tuple(inputs[name][0].tolist()) for name in INPUTS if name in inputs}
+    config = model.module.config.get_text_config()
+    takes_segments = "token_type_ids" in inspect.signature(type(model.module).forward).parameters
+    one_segment = (
+        takes_segments
+        and (getattr(config, "type_vocab_size", None) or 0) > 1
+        and "token_type_ids" not in given
+        and getattr(model.tokenizer or config, "sep_token_id", None) in given["input_ids"][:-1]
+    )
     return ModelSource(
         name=model.name,
         revision=model.revision,
@@ -683,7 +680,8 @@ def source_of(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str]
         torch=str(torch.__version__),
         transformers=_library().__version__,
         skipped=tuple(skipped),
-        notes=tuple(model.route.notes),
+        notes=(*model.route.notes, *([ONE_SEGMENT] if one_segment else [])),
+        **given,
     )
 
 

@@ -358,6 +358,7 @@ def test_a_trace_names_its_source_and_can_be_saved(traced, folder, tmp_path):
         device=model.device,
         torch=str(torch.__version__),
         transformers=transformers.__version__,
+        **{name: tuple(row) for name, row in huggingface.read(model, TEXT, 99)[1].items()},
     )
     assert model.route.difference <= 1e-5
     trace.save(tmp_path / "t.safetensors")
