@@ -200,7 +200,7 @@ class LayerTrace:
 
     # Availability
 
-    @property
+    @cached_property
     def _shared(self) -> Mapping[str, Tensor]:
         return shared(self.tensors)
 

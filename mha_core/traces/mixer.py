@@ -9,6 +9,7 @@ of hash collisions for each query and key.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ class MixerTrace:
         object.__setattr__(self, "tensors", Copies(self.tensors))
         one_of("unit", self.unit, UNITS, parameter="unit")
 
-    @property
+    @cached_property
     def _shared(self) -> Mapping[str, Tensor]:
         return shared(self.tensors)
 

@@ -55,8 +55,9 @@ def draw_traces(
     drawn = None if heads is None else tuple(heads)
     header = compute.once(traces[0], _header, others=others, token=token, on=drawn, name=key, **place)
     header = {**header, "texts": views.texts(language()), "brief": titles is None, "reports": True}
-    held = views.held(header["texts"], traces[0], layer, numbers, loaded)
-    header |= {"held": held, **(more or {})}
+    if len(numbers) < len(traces[0].layers) or loaded is not None:
+        header["held"] = views.held(header["texts"], traces[0], layer, numbers, loaded)
+    header |= more or {}
     focus = state.focus()
     if follows and 1 < focus.sentence <= len(traces):
         nth = focus.sentence - 1

@@ -201,7 +201,7 @@ def short(weight: float) -> str:
 
 def number(value: float) -> str:
     """A number with four significant digits, and with a minus sign as in pictures."""
-    return f"{'−' * (value < 0)}{abs(value):.4g}"
+    return f"{'−' if value < 0 else ''}{abs(value):.4g}"
 
 
 def signed(value: float, form: str = "z.4g") -> str:

@@ -117,10 +117,10 @@ def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights
     assert strip.options == on("qwen3_next").get_by_key("place").options
     strip.set_value(2).run()
     assert place(app)[:2] == (0, 0)
-    assert not app.get("page_link")[:-2]  # the last two lead on to other pages
+    assert not [link for link in app.get("page_link") if link.proto.page == "model"]
     app.get_by_key("place").set_value(3).run()
-    [link] = app.get("page_link")[:-2]
-    assert (link.proto.page, link.proto.query_string) == ("model", "place=3")
+    [link] = [link for link in app.get("page_link") if link.proto.page == "model"]
+    assert link.proto.query_string == "place=3"
     assert any("mixing matrix" in text for text in said(app))
 
 

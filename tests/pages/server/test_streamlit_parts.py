@@ -33,7 +33,9 @@ def names() -> set[str]:
     """The names, classes and attributes of Streamlit's elements in both modules."""
     parts = (scripts.asset(f"streamlit/{name}") for name in ("adapter.js", "app.css"))
     module = "".join((Path(streamlit_parts.__file__).read_text(encoding="utf-8"), *parts))
-    return set(re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid)[a-z-]+\b", module))
+    return set(
+        re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid|typed)[a-z-]+\b", module)
+    )  # "typed" is ours
 
 
 def test_streamlit_still_has_the_private_parts(bundle):
