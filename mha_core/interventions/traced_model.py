@@ -40,7 +40,7 @@ def transformers_model(
 
 
 def text_of(trace: AttentionTrace) -> str | dict[str, list[int]]:
-    """What the model of a trace read, to be read again; the text of a trace that does not know it."""
+    """The inputs that the model of a trace has read, or the text if the trace does not have them."""
     origin = trace.source.origin
     if not isinstance(origin, ModelSource):
         return trace.tokens.text

@@ -11,7 +11,6 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
@@ -33,6 +32,7 @@ from mha_core.traces.limits import (
     sizes_of,
 )
 from mha_core.traces.source import SourceValue, array_source
+from mha_core.traces.tensors import native
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
 
@@ -150,9 +150,10 @@ def from_weights(
 ) -> AttentionTrace:
     """A trace of attention weights alone, such as a model's `attentions`; q, k and v are unknown.
 
-    weights are arrays of numpy or torch, for one layer or several. No weight is below 0 and no row
-    sums to more than 1 + 0.001 (0.01 in half precision). Rows may sum to less than 1, as with sinks and
-    hidden rows. `tokens` are the tokens of the queries; if the keys have other tokens, give them as `keys`.
+    weights are arrays of numpy or torch, for one layer or several: (head, query, key), or a list of these. A
+    batch looks the same, so choose one item of it, as in weights[0]. No weight is below 0 and no row sums to
+    more than 1 + 0.001 (0.01 in half precision). Rows may sum to less than 1, as with sinks and hidden rows.
+    `tokens` are the tokens of the queries; if the keys have other tokens, give them as `keys`.
 
     Raises `MhaError` for numbers that are not weights, and for shapes that do not fit the tokens.
     """
@@ -257,14 +258,8 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    if not isinstance(value, Tensor) and (
-        hasattr(value, "__array__") or hasattr(value, "__array_interface__")
-    ):
-        value = np.asarray(value)
-        # Torch reads no other byte order, and warns of an array that is read-only, as those of a trace are.
-        value = value.astype(value.dtype.newbyteorder("="), copy=not value.flags.writeable)
     try:
-        tensor = torch.as_tensor(value).detach().to("cpu")
+        tensor = torch.as_tensor(native(value)).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError):
         raise MhaError(
             "{name} is {type}; give an array of numpy or torch.", name=name, type=type(value).__name__

@@ -1,6 +1,7 @@
 """Copies and read-only arrays of the tensors that a trace keeps."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,6 +67,19 @@ def shared(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 def version(tensor: Tensor) -> int:
     """The number of changes of a tensor in place; 0 for an inference tensor, which does not count them."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def native(value: Any) -> Any:
+    """An array that numpy understands as one that torch reads: in this machine's byte order, and writable.
+
+    Torch warns of an array that is read-only, as those of a trace are. Anything else is returned unchanged.
+    """
+    if isinstance(value, Tensor) or not (
+        hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+    ):
+        return value
+    values = np.asarray(value)
+    return values.astype(values.dtype.newbyteorder("="), copy=not values.flags.writeable)
 
 
 def array(tensor: Tensor) -> np.ndarray:
