@@ -17,6 +17,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, OutputGate, Rotary
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
+from tests.sources.tiny import module
 
 ROOT = Path(__file__).parents[2]
 IN_TORCH = re.compile(r"import torch|[=*] torch\.\w+\(")
@@ -104,6 +105,34 @@ def test_the_code_of_every_step_gives_the_numbers_of_the_trace(trace):
         for step in told:
             assert step.code
             run(step.code, layer, step.name)
+
+
+SHIPPED = ("glass-box", "standard", "one-layer", "grouped-query", "multi-query", "latent")
+FAMILIES = ("gpt2", "llama", "qwen3", "cohere", "glm", "gemma2", "gpt_oss", "deepseek_v3", "bloom", "falcon")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*SHIPPED, *FAMILIES])
+def test_the_code_of_all_steps_one_after_the_other_is_the_layer(name):
+    if name in SHIPPED:
+        trace = mha.trace(SENTENCE, source="mini", architecture=name)
+    else:
+        trace = mha.trace([5, 17, 8, 41, 29, 3, 17], source=module(name))
+    for at, layer in enumerate(trace.layers):
+        told, values = steps(trace, layer=at, head=0), {"torch": torch} | names(layer)
+        for part, (norm, *_) in ((one, made) for one, made in layer.adjustments.items() if made):
+            if isinstance(norm, Norm):  # its gain is that of the model
+                before, after = (layer.tensors[stage] for stage in layer.stages(part)[:2])
+                values[f"{part}_gain"] = (after / F.rms_norm(before, before.shape[-1:], eps=norm.epsilon))[
+                    0, -1
+                ]
+        if told[0].name == "split":  # of latent attention
+            assert told[0].code.startswith("# missing: ")
+            stages = {part: layer.tensors[layer.stages(part)[0]] for part in "qkv"}
+            values |= {part: heads.transpose(0, 1).flatten(1) for part, heads in stages.items()}
+        exec("\n".join(step.code for step in told), values)
+        expected = torch.from_numpy(layer.result().copy())
+        assert torch.isclose(values["z"], expected, atol=1e-5 * expected.abs().max().item(), rtol=0).all()
 
 
 def layer_of(
