@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mha_core.sources.mini import choices
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.lexicon import START, lexicon, normalized
+from mha_core.training.lexicon import START, lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import QUESTIONS
 
@@ -67,12 +66,10 @@ def scored(model: SmallModel, language: str, half: str) -> list[Scored]:
         if question not in model.questions:
             continue
         tokens, numbers = words.cut(text, limit=MAX_WORDS)
-        names = [normalized(name) for name in choices(tokens, numbers).values()]
-        at = tokens.index(word)
-        read = model.read(model(torch.tensor([numbers])), question)[0, at]
-        logits = model.logits(read, torch.tensor(list(choices(tokens, numbers))))
-        wanted = START if answer == NOTHING else tokens.pieces[tokens.index(answer)]
-        found.append(Scored(question, logits, names.index(normalized(wanted))))
+        read = model.read(model(torch.tensor([numbers])), question)[0, tokens.index(word)]
+        could_be = sorted({*numbers})
+        wanted = words.number[START] if answer == NOTHING else numbers[tokens.index(answer)]
+        found.append(Scored(question, model.logits(read, torch.tensor(could_be)), could_be.index(wanted)))
     return found
 
 
