@@ -16,13 +16,16 @@ def text_axis(
     *,
     documented: bool = False,
     alone: bool = False,
+    told: bool = False,
+    n_shared: int = 1,
 ) -> int | None:
     """The axis that counts texts, or parts of one, of the axes of queries before (token, width), if any does.
 
     `batch` is the number of texts where it is known. `inside` are axes that lie within a token in memory,
     as heads do that a projection was cut into. `documented` says that the first of several axes counts
-    texts, as in torch's own function, `alone` that the model was given one text. Raises `MhaError` where
-    it cannot be told.
+    texts, as in torch's own function, `alone` that the model was given one text, `told` that somebody said
+    how many texts there are. `n_shared` heads in a row share a key. Raises `MhaError` where it cannot be
+    told.
     """
     large = [axis for axis, size in enumerate(lead) if size > 1]
     outside = [axis for axis in large if axis not in inside]
@@ -36,6 +39,8 @@ def text_axis(
         fits = [axis for axis in large if lead[axis] == batch]
         fits = fits if len(fits) == 1 else [axis for axis in fits if axis in outside]
         if len(fits) == 1:
+            if told:
+                _check_heads(lead, fits[0], inside, n_shared)
             return fits[0]
         if documented and lead[0] == batch:
             return 0
@@ -44,6 +49,7 @@ def text_axis(
     elif len(lead) > 1 and documented:
         return 0
     elif len(lead) > 1 and lead[0] == 1:
+        _check_heads(lead, 0, inside, n_shared)
         return None
     sizes = " × ".join(map(str, lead))
     if alone:
@@ -52,6 +58,9 @@ def text_axis(
             "says that all are heads; or give what was computed to mha.from_tensors(q=, k=, v=, tokens=).",
             sizes=sizes,
         )
+    if batch is None:
+        for axis in outside:  # batch= is no help where it leaves heads or parts
+            _check_heads(lead, axis, inside, n_shared)
     raise MhaError(
         "It has {sizes} heads or texts, and it cannot be told how many texts there are; give batch=, or "
         "record one text at a time, with batch=1, or give what was computed to "
@@ -62,6 +71,22 @@ def text_axis(
         sizes=sizes,
         batch=batch,
     )
+
+
+def _check_heads(lead: Sequence[int], at: int, inside: Sequence[int], n_shared: int) -> None:
+    """Raises `MhaError` where axes beside that of the texts may count heads or parts of a text."""
+    rest, n_last = [], 1
+    for axis in reversed(range(len(lead))):
+        n_last *= lead[axis]
+        if lead[axis] > 1 and axis != at and n_last > n_shared:  # heads that share a key are no parts
+            rest.append(axis)
+    if len(rest) > 1 and not set(rest) <= set(inside):
+        raise MhaError(
+            "It has {sizes} heads or parts of texts, and it cannot be told which; record one text at a time, "
+            "or give what was computed for one part to mha.from_tensors(q=, k=, v=, tokens=). For one text "
+            "batch=1 says that all are heads.",
+            sizes=" × ".join(map(str, lead)),
+        )
 
 
 def inner_axes(tensor: Tensor) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ def prepared(module: nn.Module, given: Given, prepare: Prepare = lambda *_: None
     shared: dict[int, object] = {id(parameter): parameter for parameter in module.parameters()}
     hooks = (getattr(part, name) for part in module.modules() for name in HOOKS)
     other = copy.deepcopy(module, shared | {id(each): type(each)() for each in hooks})
-    args, kwargs = copied(given[0]), copied(given[1])
+    args, kwargs = copied(given)
     prepare(other, args, kwargs)
     return partial(other, *args, **kwargs)
 
@@ -45,10 +45,15 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(part)
 
 
-def copied(value: Any) -> Any:
-    """A copy of what a module was given, since it may write into it."""
+def copied(value: Any, memo: dict | None = None) -> Any:
+    """A copy of what a module was given, since it may write into it; what was given twice is one tensor."""
+    memo = {} if memo is None else memo
     if isinstance(value, Tensor):
-        return value.detach().clone()
+        if id(value) not in memo:
+            memo[id(value)] = value.detach().clone()
+        return memo[id(value)]
     if isinstance(value, dict):
-        return {name: copied(part) for name, part in value.items()}
-    return type(value)(map(copied, value)) if type(value) in (tuple, list) else copy.deepcopy(value)
+        return {name: copied(part, memo) for name, part in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(copied(part, memo) for part in value)
+    return copy.deepcopy(value, memo)

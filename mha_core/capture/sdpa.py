@@ -157,12 +157,19 @@ class SdpaReader:
         self._causal: dict[tuple[int, int], Tensor] = {}
 
     def lead(
-        self, batch: int | None, query: Tensor, key: Tensor, value: Tensor, *, alone: bool = False
+        self,
+        batch: int | None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        alone: bool = False,
+        told: bool = False,
     ) -> tuple[tuple[int, ...], int | None]:
         """The axes of these tensors before (token, width), and which of them counts texts, or parts of one.
 
         `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
-        as torch documents it. `alone` means that the model reads one text. Raises `MhaError` where heads and
+        as torch documents it. `alone` and `told` are those of `text_axis`. Raises `MhaError` where heads and
         texts cannot be told apart, and for tensors without numbers.
         """
         parts = (query, key, value)
@@ -171,7 +178,8 @@ class SdpaReader:
         lead = torch.broadcast_shapes(*(part.shape[:-3] for part in parts)) if query.dim() > 3 else ()
         heads = max(part.shape[-3] for part in parts) if query.dim() > 2 else None
         lead = (*lead, heads) if heads else ()
-        return lead, text_axis(lead, batch, inner_axes(query), documented=query.dim() == 4, alone=alone)
+        documented = query.dim() == 4
+        return lead, text_axis(lead, batch, inner_axes(query), documented=documented, alone=alone, told=told)
 
     def attended(
         self, lead: Sequence[int], axis: int | None, item: int, query: Tensor, key: Tensor, value: Tensor,

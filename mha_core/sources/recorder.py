@@ -26,7 +26,7 @@ from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.collector import CROSS
 from mha_core.capture.masks import SharedTensors
 from mha_core.capture.own_code import following
-from mha_core.capture.own_code.caller import Caller, Root, caller
+from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
@@ -76,6 +76,30 @@ SLICES = Phrase(
     "and it cannot be told which; record one item at a time."
 )
 TWO_TEXTS = Phrase("its queries and its keys are of two texts; give the tokens of the second one as keys=.")
+BEHIND_TWO_TEXTS = Phrase(
+    "it runs behind attention between two texts, and it cannot be told which of them it reads; give the "
+    "tokens of the second one as keys=, and kinds= if it is as long as the first."
+)
+BEAMS = Phrase(
+    "it reads the beams of a search, which change places; record a call of the model with the text that the "
+    "search has written."
+)
+AGAIN = Phrase(
+    "its weights are multiplied with further tensors, which is not shown; the outputs of the layer are those "
+    "of its values."
+)
+DROPOUT = Phrase(
+    "With dropout the weights and outputs are those before it, and result() is not what the model went on "
+    "with."
+)
+GIVE_ONE = Phrase(
+    "Give one token for each position, without those that are written and never read; where queries look at "
+    "another text, give its tokens as keys=."
+)
+STEPS = Phrase(
+    "Weights of one query at a time, as of a recurrent decoder, are one matrix by "
+    "mha.from_weights(torch.cat(steps, dim=-2), tokens=, keys=)."
+)
 MISFITS = ("name", "raise")
 CHECKS = ("mixing",)
 NOT_CHECKED = Phrase(
@@ -131,7 +155,9 @@ def record(
     operator of its own. ``check="mixing"`` of a `model` runs a copy of each module again with one token
     changed. It names the modules in which other tokens change, beside their recorded attention, and those
     that it could not check. Without it ``trace.source.notes`` says that nothing was checked.
-    A row with every key hidden has weight 0 everywhere; torch may have NaN in such a row.
+    A row with every key hidden has weight 0 everywhere, where torch may have NaN; hidden by a finite number it
+    has equal weights, as in the model. One softmax is one layer. If its weights are multiplied with more than
+    its values, that is named.
     Raises `MhaError` for an unknown `misfit` and for arguments of another type. Reading `trace` raises it if
     nothing that fits the tokens was recorded, if there were several forward passes, or if no batch had that
     item.
@@ -210,6 +236,7 @@ class Recorder:
         # many sequences it reads at once.
         self._n_parts, self._is_one_of_several_items, self._n_read = 1, False, 1
         self._frame: FrameType | None = None  # of the previous call's module
+        self._is_of_beams = False  # whether the current call reads the beams of a search
         self._mixing = None
         if check is not None:
             lengths = {len(sides.queries), len(sides.keys)}
@@ -276,6 +303,11 @@ class Recorder:
         index(
             "item", self.item, self._n_texts, of=Phrase("The batch")
         )  # one text alone is shared by all items
+        if self.part not in (0, ALL) and all(call.n_parts == 1 for each in fitting for call in each.calls):
+            raise MhaError(
+                "part is {part}, and no layer reads its item in parts. Without part= it is shown as a whole.",
+                part=self.part,
+            )
         return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
 
     def _without_attention(self, recorded: Collection[str]) -> list[str]:
@@ -307,14 +339,8 @@ class Recorder:
         misfits = [reason for each in passes for reason in each.misfits]
         unread = [reason for each in passes for reason in each.unread]
         unfollowed = _counted(reason for each in passes for reason in each.unfollowed)
-        if misfits:
-            misfits[1:] = [
-                Phrase(
-                    "Give one token for each position, without those that are written and never read; where "
-                    "queries look at another text, give its tokens as keys=."
-                )
-            ]
-        found = (*unread[:1], *misfits) or (NOTHING,)
+        hints = dict.fromkeys(hint for each in passes for hint in each.hints)
+        found = (*unread[:1], *misfits[:1], *hints) or (NOTHING,)
         return listed((*found, *unfollowed), "space")
 
     def _trace(self, forward: "SortedPass", elsewhere: list[str]) -> AttentionTrace:
@@ -324,6 +350,7 @@ class Recorder:
             call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)
         ]
         notes = [call.note for call in calls if call.note is not None]
+        notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
         notes += [NOT_CHECKED] if self._mixing is None else []
         source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
         if not self.sides.same:  # the keys are of the encoder's text
@@ -343,15 +370,24 @@ class Recorder:
         kinds = self._kinds_by_sizes()
         calls = [self._without_unused_keys(call, kinds) for call in forward.calls]
         of_two = [call for call in calls if call.looks_outside and self.sides.same]
+        first = min((call.number for call in of_two if call.sizes in kinds), default=self._count)
         looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
         ambiguous = {call: call.ambiguity for call in calls if call.ambiguity and call.sizes in kinds}
         ambiguous |= {
             call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
         }
+        ambiguous |= {
+            call: BEHIND_TWO_TEXTS
+            for call in calls
+            if call.number > first and call.sizes in kinds and call not in of_two
+        }
         fitting = [
             call for call in calls if call.sizes in kinds and call not in of_two and call not in ambiguous
         ]
-        misfits = [self._misfit(call) for call in calls if call.sizes not in kinds]
+        of_other_sizes = [call for call in calls if call.sizes not in kinds]
+        misfits = [self._misfit(call) for call in of_other_sizes]
+        hints = [GIVE_ONE] if of_other_sizes else []
+        hints += [STEPS] if any(call.sizes[0] == 1 < call.sizes[1] for call in of_other_sizes) else []
         misfits += [_at(call.place, TWO_TEXTS) for call in of_two if call.sizes in kinds]
         misfits += [_at(call.place, reason) for call, reason in ambiguous.items()]
         misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
@@ -360,7 +396,7 @@ class Recorder:
             for attempt in self._eager_mode.attempts
             if forward.has(attempt.place) and (reason := _unfollowed(attempt, kinds))
         ]
-        return SortedPass(fitting, misfits, forward.unread, unfollowed)
+        return SortedPass(fitting, misfits, forward.unread, unfollowed, hints)
 
     def _kinds_by_sizes(self) -> dict[tuple[int, int], str]:
         """The kind of a call by its numbers of queries and keys."""
@@ -452,7 +488,8 @@ class Recorder:
             given = listed(sorted(map(str, items)), "or")
             raise MhaError(
                 "it reads {n_read} sequences at once, and the model was given {given} items. It cannot be "
-                "told whose each is; record one item at a time.",
+                "told whose each is; record one item at a time, or give batch=1 if all of them are parts of "
+                "one.",
                 n_read=n_read,
                 given=given,
             )
@@ -511,6 +548,7 @@ class Recorder:
         root, innermost = where.root, where.innermost
         outside = self._is_outside(where)
         if not outside and root is not None and (self._root is None or root.frame is not self._root.frame):
+            self._is_of_beams = searches_beams(root.frame, self._block)
             if root.called in self._passes[-1].called:
                 self._passes = [*self._joined_passes(), ForwardPass()]
             self._passes[-1].called.append(root.called)
@@ -587,7 +625,8 @@ class Recorder:
             attn_mask = None if attn_mask is None else _unfolded(attn_mask, *folding)
             result = output
         lengths = (query.shape[-2], key.shape[-2]) if query.dim() > 1 else ()
-        lead, axis = self._reader.lead(batch, query, key, value, alone=where.items(lengths) == {1})
+        alone, told = where.items(lengths) == {1}, self.batch not in (None, 1)
+        lead, axis = self._reader.lead(batch, query, key, value, alone=alone, told=told)
         if not self._eager_mode.are_of_tokens(key, value):
             raise MhaError("attention was not followed: {reason}.", reason=following.NO_TOKENS)
         self._find_parts(where, lengths, batch if axis is None else lead[axis])
@@ -678,7 +717,14 @@ class Recorder:
             with torch.inference_mode(False), torch.no_grad():
                 folding = self._folding(followed.v[0], batch) if lead == followed.v.shape[1:2] else None
                 if folding is None:
-                    axis = text_axis(lead, batch, followed.inside, alone=where.items(sizes) == {1})
+                    axis = text_axis(
+                        lead,
+                        batch,
+                        followed.inside,
+                        alone=where.items(sizes) == {1},
+                        told=self.batch not in (None, 1),
+                        n_shared=followed.q.shape[1] // followed.k.shape[1],
+                    )
                 else:
                     lead, axis = folding
                     result = output = output.unflatten(0, lead)
@@ -730,6 +776,7 @@ class Recorder:
             n_parts=1 if tiled is not None else self._n_parts,
             note=None if tiled is None else self._whole_note(place, tiled),
             is_one_of_several_items=self._is_one_of_several_items,
+            ambiguity=BEAMS if self._is_of_beams else "",
         )
         call = self._added(place.forward_pass, call)
         if result is not None:
@@ -829,12 +876,16 @@ def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:
 
 
 class SortedPass(NamedTuple):
-    """A forward pass: the calls that fit the tokens, and sentences about all others."""
+    """A forward pass: the calls that fit the tokens, and sentences about all others.
+
+    `hints` say how calls of other sizes can be shown.
+    """
 
     calls: list[RecordedCall]
     misfits: list[str]
     unread: list[str]
     unfollowed: list[str]
+    hints: Sequence[str]
 
     @property
     def skipped(self) -> list[str]:
@@ -843,9 +894,9 @@ class SortedPass(NamedTuple):
 
 
 def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
-    """The reason why an attention over these tokens, or in another layout, is not a layer; "" if it is."""
+    """The reason why an attention over these tokens, or in another layout, is not all in a layer; else ""."""
     if attempt.followed:
-        return ""
+        return _at(attempt.place, AGAIN) if attempt.uses > 1 and attempt.sizes in kinds else ""
     reason = attempt.lost or NO_VALUES
     for n_query, n_key in (attempt.sizes, *attempt.factors):
         if (n_query, n_key) in kinds:

@@ -126,7 +126,62 @@ def left_padding(q, k, v):
     return torch.softmax(q @ k.mT / D_K**0.5 + added, dim=-1, dtype=wide).to(q.dtype), v
 
 
+def guarded(guard, fill=-torch.inf, there=5):
+    """Something behind the softmax for the queries that see nothing, of which one text has some."""
+
+    def way(q, k, v):
+        sees = CAUSAL & (torch.arange(L) < torch.tensor([[7], [there]]))[:, None, :, None]
+        weights = torch.softmax((q @ k.mT).masked_fill(~sees, fill), -1)
+        return guard(weights, sees.expand_as(weights)), v
+
+    return way
+
+
+def set_to_0(weights, sees):
+    weights[weights.isnan()] = 0
+    return weights
+
+
+def row_hidden(hide):
+    """A query of a text that sees nothing: NaN, or even weights."""
+
+    def way(q, k, v):
+        hidden = torch.zeros(2, 1, L, 1, dtype=torch.bool)
+        hidden[0, :, 4] = hidden[1, :, 2] = True
+        return torch.softmax(hide(q @ k.mT, hidden.expand(2, H, L, L)), -1), v
+
+    return way
+
+
+def set_far(scores, hidden):
+    scores[hidden] = -1e9
+    return scores
+
+
 WAYS = {
+    "guarded by where": guarded(lambda a, _: torch.where(a.isnan(), torch.zeros_like(a), a)),
+    "guarded by a cell": guarded(set_to_0),
+    "guarded by nan_to_num and a mask": guarded(lambda a, sees: a.nan_to_num() * sees),
+    "filled in place": guarded(lambda a, sees: a.masked_fill_(~sees, 0), fill=-1e9),
+    "renormalised by its mask": guarded(lambda a, sees: a * sees / (a * sees).sum(-1, keepdim=True), there=7),
+    "hidden behind the softmax": lambda q, k, v: (
+        (a := torch.softmax(q @ k.mT, -1) * CAUSAL) / a.sum(-1, keepdim=True),
+        v,
+    ),
+    "a row filled": row_hidden(lambda scores, hidden: scores.masked_fill(hidden, -1e4)),
+    "a row filled in place": row_hidden(lambda scores, hidden: scores.masked_fill_(hidden, -1e9)),
+    "a row chosen": row_hidden(lambda scores, hidden: torch.where(hidden, -1e9, scores)),
+    "a row set": row_hidden(set_far),
+    "a row of the other text is NaN": row_hidden(
+        lambda scores, hidden: scores.masked_fill(
+            hidden & torch.tensor([True, False]).view(2, 1, 1, 1), -torch.inf
+        )
+    ),
+    "times ones": lambda q, k, v: (torch.softmax(q @ k.mT * torch.ones(H, 1, 1).to(q), -1), v),
+    "divided by equal numbers": lambda q, k, v: (
+        torch.softmax(q @ k.mT / torch.full((1, L), 2.0).to(q), -1),
+        v,
+    ),
     "relative": relative,
     "padded": padded,
     "by words": lambda q, k, v: (torch.softmax(q @ k.mT + torch.sin(v @ q.mT), -1), v),
@@ -272,6 +327,21 @@ def inverse(q, k, v):
     return weights @ (L * torch.eye(L) - weights @ weights) @ v
 
 
+def looked_at(q, k, v):
+    weights = torch.softmax(q @ k.mT, -1)
+    assert weights.dtype == weights.isnan().to(weights.dtype).dtype, repr(weights)
+    assert weights.mean(1).numel() > weights.topk(2).values.numel()
+    return weights.roll(1, -1) @ v
+
+
+OF_NODE, OF_NEIGHBOUR = (nn.Parameter(torch.ones(D_K, 1)) for _ in range(2))
+
+
+def graph(q, k, v):
+    """As in a graph attention network: a number for each query and one for each key are added."""
+    return torch.softmax(F.leaky_relu(q @ OF_NODE + (k @ OF_NEIGHBOUR).mT), -1) @ v
+
+
 FLASH = "calls the operator _scaled_dot_product_flash_attention_for_cpu itself"
 UNFOLLOWED = {
     "own kernel": (
@@ -306,6 +376,8 @@ UNFOLLOWED = {
     "sharpened": (sharpened, "its weights went through div"),
     "changed where torch does not see": (changed_where_torch_does_not_see, "was not followed"),
     "column set": (column_set, "its scores went through setitem"),
+    "looked at": (looked_at, "its weights went through roll"),
+    "graph": (graph, "7 × 7 tokens was not followed: its scores went through add"),
     "gated": (gated, "attention over 6 × 6 was not followed: its weights went through mul"),
     "outlook": (
         outlook,
@@ -333,6 +405,30 @@ def test_operations_not_followed_are_named_with_their_place(subtests):
         if name == "sharpened":
             with subtests.test("alone"):
                 assert words in refusal(way, q, k, v)
+
+
+USED_AGAIN = {
+    "other values": lambda a, v: a @ v + a @ v.flip(-1),
+    "values beside": lambda a, v: torch.cat([a @ v, a @ v.exp()], dim=-1),
+    "a table": lambda a, v: a @ v + a @ torch.ones(H, L, D_K),
+    "einsum": lambda a, v: a @ v + torch.einsum("bhij,bhjd->bhid", a, v * 2),
+    "relative": lambda a, v: a @ v + torch.einsum("bhij,ijd->bhid", a, torch.ones(L, L, D_K)),
+    "a view": lambda a, v: a @ v + (a.unsqueeze(-2) @ v.unsqueeze(-3))[..., 0, :],
+    "their mean": lambda a, v: a @ v + a.mean(1, keepdim=True) @ v,
+    "places": lambda a, v: (a @ v) + (a @ torch.arange(7.0))[..., None],
+}
+
+
+def test_one_softmax_is_one_layer_and_a_second_use_is_named(subtests):
+    q, k, v = torch.randn(3, 1, H, L, D_K)
+    for name, use in USED_AGAIN.items():
+        with subtests.test(name):
+            trace = recorded(lambda q, use=use: use(torch.softmax(q @ k.mT, -1), v), q)
+            [layer] = trace.layers
+            close(layer.weights(), torch.softmax(q @ k.mT, -1)[0])
+            close(layer.output(), (torch.softmax(q @ k.mT, -1) @ v)[0])
+            [said] = trace.source.skipped
+            assert "its weights are multiplied with further tensors" in said
 
 
 def test_two_texts_in_one_call_are_named():

@@ -144,6 +144,16 @@ def caller(block: FrameType | None = None, model: nn.Module | None = None) -> Ca
     return Caller(place, tuple(frames), root)
 
 
+def searches_beams(frame: FrameType | None, block: FrameType | None) -> bool:
+    """Whether a call runs inside a search for the best of several beams, as transformers' generate does."""
+    while frame is not None and frame is not block:
+        beams = frame.f_locals.get("num_beams") if "num_beams" in frame.f_code.co_varnames else None
+        if isinstance(beams, int) and beams > 1:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _is_library(frame: FrameType) -> bool:
     """Whether it is a frame of torch, of einops, or of the recorder."""
     file = frame.f_code.co_filename

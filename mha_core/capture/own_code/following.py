@@ -63,6 +63,8 @@ ATTRIBUTES = {"T", "mT", "data"}
 # Operations that may leave all numbers unchanged; then the result is known to be what the operand was.
 IDENTITIES = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num"}
 IDENTITIES |= {"expand", "masked_fill", "mul"}
+# Operations that may touch only the weights of rows without visible keys; what comes of it is compared.
+GUARDS = {"where", "masked_fill", "nan_to_num", "mul", "div", "setitem"}
 ELEMENTWISE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
 SOFTMAX_STEPS = {
     "logsumexp",
@@ -103,6 +105,7 @@ ARGUMENTS = {
 OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # all arguments but the first may be left out
 FOLLOWED = PRODUCTS | LINEAR | CASTS | VIEWS | REARRANGEMENTS | IDENTITIES | ELEMENTWISE | SOFTMAX_STEPS
 FOLLOWED |= {"softmax", "cat", "data"}
+WENT = Phrase("its weights went through {operation}", operation=Phrase("an operation"))
 NO_PRODUCT = Phrase(
     "its input is no product of queries and keys, or it went through code that torch does not show, such as "
     "a function of torch.jit.script (with PYTORCH_JIT=0 in the environment these are shown)"
@@ -148,7 +151,8 @@ class EagerMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         name = _name(func)
-        if name == "setitem" and isinstance(known := self._known_of(args[0]), Scores | Rows):
+        known = self._known_of(args[0]) if name == "setitem" else None
+        if known is not None and isinstance(_unpermuted(known), Scores | Rows | Weights):
             result = func(*args, **kwargs)
             with self.undisturbed():
                 new = _filled(known, *args)
@@ -278,19 +282,32 @@ class EagerMode(TorchFunctionMode):
             gone = weakref.ref(tensor, lambda _: self._known.pop(key, None))
             self._known[key] = (gone, version(tensor), known)
 
-    def _mark_unfollowed(self, name: str, known: Known, result: object) -> None:
-        """Mark scores or weights as lost after an operation that is not followed."""
+    def _mark_unfollowed(
+        self, name: str, known: Known, result: object, pairs: tuple[int, int] | None = None
+    ) -> None:
+        """Mark scores or weights as lost after an operation that is not followed.
+
+        One that only looks at them, and makes nothing of their size, loses nothing. `pairs` are the sizes
+        where the operation has made a number for each pair of tokens out of one for each token.
+        """
         inner = _unpermuted(known)
         attempt = getattr(inner, "attempt", None)
-        if attempt is not None:
-            operation = name or Phrase("an operation")
-            attempt.lost = attempt.lost or Phrase("its weights went through {operation}", operation=operation)
-        sizes = _sizes(known)[0]
-        operation = inner.operation if isinstance(inner, UnfollowedScores) else name
+        sizes = pairs or _sizes(known)[0]
+        operation = _operation(inner) or name
         for part in _tensors(result):
             if part.dim() > 1 and part.is_floating_point() and 4 * part.numel() >= sizes[0] * sizes[1]:
                 learned, mixed = (getattr(inner, name, False) for name in ("learned", "mixed"))
+                learned &= pairs is None
                 self._note(part, UnfollowedScores(sizes, operation, attempt, learned, mixed))
+                if attempt is not None:
+                    self._lose(attempt, operation)
+
+    def _lose(self, attempt: Attempt, operation: str, *, used: bool = False) -> None:
+        """Give the reason why weights are not followed: what those went through that are `used`."""
+        if not attempt.lost or (used and getattr(attempt.lost, "template", "") == WENT.template):
+            attempt.lost = (
+                Phrase("its weights went through {operation}", operation=operation) if operation else WENT
+            )
 
     def _follow(
         self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: Any
@@ -333,7 +350,8 @@ class EagerMode(TorchFunctionMode):
         if new is not None:
             self._note(result, new)
         elif name not in ("max", "amax", "sum") or result.shape == operand.shape:
-            self._mark_unfollowed(name, known, result)
+            pairs = _pairs(operand, args[1 - at]) if name in ELEMENTWISE and len(args) == 2 else None
+            self._mark_unfollowed(name, known, result, pairs)
 
     def _same_cells(
         self, name: str, at: int, known: Known, args: tuple, kwargs: dict, before: list, result: Tensor
@@ -367,7 +385,7 @@ class EagerMode(TorchFunctionMode):
             new = None
         if new is None and name in IDENTITIES and _unchanged(name, result, args[at], args):
             return known
-        return new
+        return _guarded(known, name) if new is None and name in GUARDS else new
 
     def _by_row(
         self, name: str, known: Unpermuted, row: RowNumbers | Log, result: Tensor
@@ -501,7 +519,10 @@ class EagerMode(TorchFunctionMode):
         elif min(args[0].dim(), args[1].dim()) > 1:
             product = Product.of(args[0], args[1], result)
         else:
-            return
+            product = None
+        for known in before if name != "einsum" else map(self._known_of, operands):
+            if (attempt := getattr(_unpermuted(known), "attempt", None)) is not None:
+                attempt.uses += 1
         if product is None:
             return
         for way in (product, product.transposed()):
@@ -514,6 +535,9 @@ class EagerMode(TorchFunctionMode):
         before = [self._known_of(end) for end, _ in product.ends]
         for known in before:
             if isinstance(known, TRACKED) and not isinstance(known, Scores):
+                inner = _unpermuted(known)
+                if (attempt := getattr(inner, "attempt", None)) is not None:
+                    self._lose(attempt, _operation(inner) or name, used=True)
                 self._mark_unfollowed(name, known, result)
         if product.left.is_floating_point():
             self._note(result, Permuted(self._scores(product, before), product.order))
@@ -572,6 +596,8 @@ class EagerMode(TorchFunctionMode):
     def _values(self, known: Weights, product: Product, result: Tensor) -> None:
         """A product of weights and values: the end of an attention."""
         scores, lead, attempt = known.scores, product.result.shape[:-2], known.attempt
+        if attempt.followed:  # one softmax is one layer
+            return
         if lead.numel() != scores.q.shape[1]:
             attempt.lost = attempt.lost or Phrase("its weights mix several values")
             return
@@ -582,18 +608,27 @@ class EagerMode(TorchFunctionMode):
             attempt.lost = attempt.lost or Phrase("its weights are multiplied with weights")
             self._mark_unfollowed("matmul", known, result)
             return
-        followed = followed_attention(
-            scores,
-            heads(product.left, lead),
-            heads(product.right, lead),
-            heads(product.result, lead),
-            self.shared,
-            every_row=self.every_row,
-            dropout=known.dropout,
-        )
-        if followed is not None:
-            inside = tuple({*followed.inside, *_inside(product.right, lead)})
-            attempt.followed |= self.accept(replace(followed, inside=inside), product.result, result)
+        weights = heads(product.left, lead)
+        ways = [scores]
+        if known.guard:  # which may have hidden what the scores show
+            ways.append(replace(scores, hidden=(*scores.hidden, weights == 0)))
+        for way in ways:
+            if attempt.followed:
+                break
+            followed = followed_attention(
+                way,
+                weights,
+                heads(product.right, lead),
+                heads(product.result, lead),
+                self.shared,
+                every_row=self.every_row or known.guard != "",
+                dropout=known.dropout,
+            )
+            if followed is not None:
+                inside = tuple({*followed.inside, *_inside(product.right, lead)})
+                attempt.followed = self.accept(replace(followed, inside=inside), product.result, result)
+        if known.guard:
+            self._lose(attempt, known.guard)
         attempt.lost = attempt.lost or Phrase("no score rule gives its weights")
 
     def _is_made_of_weights(self, values: Tensor) -> bool:
@@ -613,6 +648,25 @@ def _unpermuted(known: Known | None) -> Unpermuted | None:
     return known.known if isinstance(known, Permuted) else known
 
 
+def _guarded(known: Unpermuted, name: str) -> Weights | None:
+    """Weights behind an operation that may have changed some of them; None for anything else."""
+    return replace(known, guard=known.guard or name) if isinstance(known, Weights) else None
+
+
+def _operation(known: Unpermuted | None) -> str:
+    """The first operation that scores or weights went through and that was not followed, if any was."""
+    return getattr(known, "operation", "") or getattr(known, "guard", "")
+
+
+def _pairs(one: Tensor, other: object) -> tuple[int, int] | None:
+    """The sizes of the two axes in which an operation pairs the numbers of two tensors, (N, 1) and (1, M)."""
+    if not isinstance(other, Tensor) or other.dim() != one.dim():
+        return None
+    sizes = list(zip(one.shape, other.shape, strict=True))
+    rows, columns = ([a[n] for a in sizes if a[1 - n] == 1 < a[n]] for n in (0, 1))
+    return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
+
+
 def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     """The numbers of queries and keys of a tensor, and of the scores that are factors of it."""
     inner = known.known if isinstance(known, Permuted) else known
@@ -621,8 +675,12 @@ def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     return (scores.sizes, *(scores.factors if isinstance(scores, Scores) else ()))
 
 
-def _filled(known: Scores | Rows, tensor: Tensor, cells: object, value: object) -> Scores | Rows | None:
-    """Scores after ``scores[cells] = value`` with a boolean mask and one number; else None."""
+def _filled(known: Known, tensor: Tensor, cells: object, value: object) -> Known | None:
+    """Scores after ``scores[cells] = value`` with a boolean mask and one number, or weights; else None."""
+    if isinstance(known, Permuted) and (weights := _guarded(known.known, "setitem")) is not None:
+        return replace(known, known=weights)
+    if not isinstance(known, Scores | Rows):
+        return None if isinstance(known, Permuted) else _guarded(known, "setitem")
     if not isinstance(cells, Tensor) or cells.dtype != torch.bool or cells.shape != tensor.shape:
         return None
     scores = known.scores if isinstance(known, Rows) else known

@@ -24,6 +24,7 @@ from mha_core.capture.masks import SharedTensors, distance_table
 from mha_core.traces.tensors import version
 
 FAR = -1e4  # an added number at or below it hides a cell, if the weight of that cell is 0
+LOWEST = torch.finfo(torch.float32).min  # added to a whole row, it leaves no difference between its scores
 EINSUM = re.compile(r"(\.{3})?[A-Za-z]+,(\.{3})?[A-Za-z]+->(\.{3})?[A-Za-z]+")
 ROWS = 3  # queries whose weights are computed again, unless all are
 
@@ -218,13 +219,16 @@ def followed_attention(
     few = sorted({n * (n_query - 1) // (ROWS - 1) for n in range(ROWS)})
     rows = (torch.arange(n_query) if every_row else torch.tensor(few)).to(weights.device)
     rule_of_rows = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
-    again, computed = (
-        attention_weights(scores.q[:, :, rows], k, rule_of_rows).to(v.dtype),
-        weights[:, :, rows],
+    again = attention_weights(scores.q[:, :, rows], k, rule_of_rows).to(v.dtype)
+    empty = (again == 0).all(
+        -1, keepdim=True
+    )  # a row that sees nothing is NaN where the model divides 0 by 0
+    computed, outputs = (
+        part[:, :, rows].masked_fill(empty & part[:, :, rows].isnan(), 0.0) for part in (weights, output)
     )
     if dropout:
         again = (again / (1 - dropout)).masked_fill(computed == 0, 0.0)
-    apart = max(gap(again, computed), gap(mix(again, v), output[:, :, rows]))
+    apart = max(gap(again, computed), gap(mix(again, v), outputs))
     return FollowedAttention(scores.q, k, v, rule, apart, dropout, scores.inside)
 
 
@@ -246,11 +250,13 @@ def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | N
         if mask is None or (cells & mask).any():
             return None
     if mask is not None and _any(weights, ~mask):
-        if scores.hidden:
-            return None
-        # A row whose cells are all hidden by equal added numbers has uniform weights, as in left padding.
+        # A row whose cells are all hidden by equal numbers has uniform weights, as in left padding.
         numbers = sum(hiding, torch.zeros((), device=mask.device))
-        even = ~mask.any(-1, keepdim=True) & (numbers > float("-inf"))
+        for cells in scores.hidden:  # which have one number in the place of their scores
+            numbers = torch.where(cells.any(-1, keepdim=True), LOWEST, numbers)
+        uniform = weights[..., :1] > 0
+        uniform = uniform.all(1, keepdim=True) if mask.shape[1] == 1 else uniform
+        even = ~mask.any(-1, keepdim=True) & uniform & (numbers > float("-inf"))
         total = torch.where(even, numbers, 0.0 if total is None else total)
         mask = mask | even
         if _any(weights, ~mask):
@@ -268,9 +274,14 @@ def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | N
 
 
 def _any(weights: Tensor, cells: Tensor) -> bool:
-    """Whether some of these cells have weight. One head at a time, which needs less memory."""
+    """Whether some of these cells have weight. One head at a time, which needs less memory.
+
+    NaN, which a softmax gives where a row sees nothing, is none.
+    """
     cells = cells.expand(1, -1, *weights.shape[-2:])[0]
-    return any(bool(torch.where(cells[n % len(cells)], rows, 0.0).any()) for n, rows in enumerate(weights[0]))
+    return any(
+        bool((torch.where(cells[n % len(cells)], rows, 0.0) > 0).any()) for n, rows in enumerate(weights[0])
+    )
 
 
 def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: SharedTerms) -> dict[str, Any]:
@@ -306,7 +317,7 @@ class Attempt:
     `lost` is the reason. `factors` are the sizes of other scores from which its own scores may come.
     `rearranged` is True for scores in another arrangement, whose sizes mean little. `is_attention` is True
     for a certain attention, whatever its sizes: its scores come from a product of queries and keys, or values
-    were multiplied with it.
+    were multiplied with it. `uses` counts the products of its weights, or of what was made of them.
     """
 
     sizes: tuple[int, int]
@@ -316,15 +327,21 @@ class Attempt:
     rearranged: bool = False
     is_attention: bool = False
     followed: bool = False
+    uses: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The softmax of scores, in any shape whose last two axes are query and key, perhaps after `dropout`."""
+    """The softmax of scores, in any shape whose last two axes are query and key, perhaps after `dropout`.
+
+    `guard` is the first operation behind the softmax that may have changed some of them, such as one that
+    sets rows of NaN to 0; all rows are compared then.
+    """
 
     scores: Scores
     attempt: Attempt
     dropout: float = 0.0
+    guard: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,7 +426,7 @@ def scores_after(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -
         if name == "sub" and at == 1:
             return None
         return known.plus(other, float(kwargs.get("alpha", 1.0)) * (1 if name == "add" else -1))
-    factor = number(other)
+    factor = _factor(other)
     if kwargs.get("rounding_mode") is not None or (name == "div" and at == 1):
         return None
     if factor:
@@ -425,6 +442,17 @@ def are_same(result: Tensor, before: Tensor) -> bool:
     """Whether all numbers are unchanged, apart from those that hide a cell."""
     far = (result <= FAR) & (before <= FAR)
     return bool(((result == before) | far).all())
+
+
+def _factor(value: Tensor | float) -> float | None:
+    """A number, or a tensor of equal ones, such as temperatures before a training."""
+    if (
+        isinstance(value, Tensor)
+        and value.numel() > 1
+        and bool((value == (first := value.flatten()[0])).all())
+    ):
+        return number(first)
+    return number(value)
 
 
 def number(value: object) -> float | None:

@@ -97,6 +97,11 @@ OWN = {
     "two products": lambda q, k, v: (F.softmax(q @ k.mT * 0.4 + (q.flip(-1) @ k.mT) / 2, dim=-1), v),
     "infinite": infinite,
     "two steps": two_steps,
+    # A row whose keys are all hidden by the same finite number is even.
+    "all hidden": lambda q, k, v: (
+        F.softmax((q @ k.mT).masked_fill(torch.arange(L)[:, None] < 2, FINITE), dim=-1),
+        v,
+    ),
 }
 
 
@@ -247,11 +252,6 @@ UNSUPPORTED = {
     "thinned": thinned,
     "behind our back": behind_our_back,
     "keys changed": keys_changed,
-    # A row whose keys are all hidden by the same finite number is even.
-    "all hidden": lambda q, k, v: (
-        F.softmax((q @ k.mT).masked_fill(torch.arange(L)[:, None] < 2, FINITE), dim=-1),
-        v,
-    ),
     "random drops": lambda q, k, v: (F.dropout(F.softmax(q @ k.mT, dim=-1), 0.5, training=True), v),
     "gated": lambda q, k, v: (F.softmax(q @ k.mT * (FREE > 0), dim=-1), v),
 }
@@ -284,7 +284,7 @@ def row_set_in_a_view(q, k, v):
 
 ROWS_CHANGED = {
     "gated row": lambda q, k, v: (F.softmax(q @ k.mT * torch.where(ROW, FREE > 0, True), dim=-1), v),
-    "hidden row": lambda q, k, v: (F.softmax((q @ k.mT).masked_fill(ROW, FINITE), dim=-1), v),
+    "zeroed row": lambda q, k, v: (F.softmax(q @ k.mT, dim=-1).masked_fill(ROW & (FREE < 0), 0.0), v),
     "row set": row_set,
     "row set in a view": row_set_in_a_view,
 }

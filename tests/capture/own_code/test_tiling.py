@@ -227,6 +227,30 @@ def test_sinks_are_those_of_all_parts():
     np.testing.assert_allclose(layer.output(rows=slice(7, 14)), model(x)[1], atol=1e-6)
 
 
+class Pairs(nn.Module):
+    """It is given its queries and its keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(D, H, batch_first=True)
+
+    def forward(self, x, keys):
+        return self.attn(four(x), four(keys), four(keys))[0]
+
+
+def test_one_tensor_given_twice_is_one_in_the_proof():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pairs = Pairs()
+
+        def forward(self, x):
+            return self.pairs(x, keys=x)
+
+    trace = recorded(Twice(), torch.randn(1, 28, D), TOKENS[:28])
+    assert "in which pairs has them" in trace.source.notes[0]
+
+
 def test_what_is_read_in_one_part_is_shown_as_it_is():
     model, x = nn.MultiheadAttention(D, H, batch_first=True), torch.randn(2, 7, D)
     with (
