@@ -45,6 +45,11 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(part)
 
 
+def is_mask(tensor: Tensor) -> bool:
+    """Whether a tensor has yes and no in place of numbers."""
+    return tensor.dtype == torch.bool or bool(((tensor == 0) | (tensor == 1)).all())
+
+
 def copied(value: Any, memo: dict | None = None) -> Any:
     """A copy of what a module was given, since it may write into it; what was given twice is one tensor."""
     memo = {} if memo is None else memo

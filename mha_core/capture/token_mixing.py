@@ -10,30 +10,35 @@ compared, too.
 import math
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.capture.module_copy import Prepare, copied, drawing_alike, prepared, tensors
-from mha_core.errors import Phrase, listed
+from mha_core.capture.module_copy import Given, Prepare, copied, drawing_alike, is_mask, prepared, tensors
+from mha_core.errors import Listed, Phrase, listed
 
 MIXES = Phrase("mixes tokens by what it computes, which is not shown")
 UNCHECKED = Phrase("could not be checked for mixing tokens")
 BESIDE = Phrase("was not checked for mixing tokens beside its attention")
 MIXES_BEHIND = Phrase("mixes tokens behind its attention, which is not shown")
-NAMES = {"q": Phrase("queries"), "k": Phrase("keys"), "v": Phrase("values")}
+
+
+def before(names: Listed) -> Phrase:
+    """The reason to name a module whose attention has queries, keys or values that mix tokens."""
+    return Phrase("mixes tokens before its attention, in its {names}, which is not shown", names=names)
 
 
 class Run(NamedTuple):
     """A run of a module: what it was given, and how much its parts had returned before."""
 
     module: nn.Module
-    given: tuple[tuple, dict] | None  # None where it could not be copied
+    given: Given | None  # None where it could not be copied
     before: dict[nn.Module, int]
 
 
@@ -106,7 +111,8 @@ class TokenMixing:
     `names` has all modules of the model, `lengths` the numbers of tokens of its texts: an axis as long counts
     tokens. `attends` tells of a module whether attention was seen in its own code; `beside` asks what it does
     beside that, too. `unseen()` is a block that no mode sees. While this is entered the modules have hooks;
-    the model computes what it would without them.
+    the model computes what it would without them. When the outermost module has run, `on_end` gets what makes
+    a copy of it that runs again, and what it was given, None where that could not be copied.
     """
 
     def __init__(
@@ -117,14 +123,17 @@ class TokenMixing:
         unseen: Callable[[], AbstractContextManager],
         *,
         beside: bool,
+        on_end: Callable[[Callable[[Prepare, Tensor | None], Callable[[], object]], Given | None], None]
+        | None = None,
     ):
-        self.beside = beside
+        self.beside, self.on_end = beside, on_end
         self.names, self.lengths, self.attends, self.unseen = names, lengths, attends, unseen
         self.findings: dict[str, str] = {}
         self._hooks: list = []
         self._running: list[Run] = []
         # What the parts that mix tokens have returned since the outermost module began.
         self._outputs: dict[nn.Module, list[object]] = {}
+        self._shifting: set[nn.Module] = set()  # of those that mix, what brings tokens into another order
 
     def __enter__(self) -> "TokenMixing":
         for module in self.names:
@@ -164,8 +173,11 @@ class TokenMixing:
                     self._check_beside(run, output)
             else:
                 mixes = self._mixes(run, output)
+            if not self._running and self.on_end is not None:
+                self.on_end(lambda prepare, chosen: self._unmixed(run, prepare, chosen), run.given)
         if not self._running:
             self._outputs.clear()
+            self._shifting.clear()
         elif mixes:
             self._outputs.setdefault(module, []).append(output)
 
@@ -186,24 +198,24 @@ class TokenMixing:
 
         It is changed in what the module was given and in the result of its attention, which is held.
         """
-        from mha_core.capture.own_code.rerun import rerun  # only recordings ask for it
+        from mha_core.capture.own_code.rerun import NAMES, rerun  # only recordings ask for it
 
-        axes = self._shared_axes(run, output)
-        if axes is None:
+        if not (pairs := self._shared_axes(run, output)):
             return BESIDE
+        number, made_number, axes = pairs[0]
         calm = rerun(self._again(run))
         if not calm.is_followed or not calm.heads:
             return BESIDE
         of_tokens = [part.shape[-2] in self.lengths for heads in calm.heads for part in heads[:3]]
         if not all(of_tokens):
             return BESIDE
-        made = next(tensors(calm.output))
+        made = _numbered(calm.output, made_number)
         for token in {0, axes.count(made) // 2}:
             held = copied(calm.results)
             for heads in calm.heads:
                 result = next(tensors(held[heads.number]))
                 _change(result, Axes(heads.axis, heads.axis), token)
-            other = rerun(self._again(run, (axes, token)), held)
+            other = rerun(self._again(run, (number, axes, token)), held)
             mixed: dict[str, None] = {}
             for one, moved in zip(calm.heads, other.heads, strict=True):
                 for at, name in NAMES.items():
@@ -212,11 +224,8 @@ class TokenMixing:
                         return BESIDE
                     mixed |= dict.fromkeys([name] if others else ())
             if mixed:
-                return Phrase(
-                    "mixes tokens before its attention, in its {names}, which is not shown",
-                    names=listed(mixed, "and"),
-                )
-            if _moved(made, next(tensors(other.output)), axes, token)[1]:
+                return before(listed(mixed, "and"))
+            if _moved(made, _numbered(other.output, made_number), axes, token)[1]:
                 return MIXES_BEHIND
         return ""
 
@@ -225,72 +234,138 @@ class TokenMixing:
         if run.given is None:
             self._find(run.module, UNCHECKED)
             return False
-        axes = self._shared_axes(run, output)
-        if axes is None:  # it reads or makes no tokens
+        pairs = self._shared_axes(run, output)
+        if not pairs:  # it reads or makes no tokens
             return False
+        places: list[Tensor] = []
         try:
             calm = self._made(run)
-            moved = any(
-                _moved(calm, self._made(run, (axes, token)), axes, token)[1]
-                for token in {0, axes.count(calm) // 2}
-            )
+            moved = False
+            for number, axes in dict.fromkeys((number, axes) for number, _, axes in pairs):
+                shared = [made for at, made, own in pairs if (at, own) == (number, axes)]
+                for token in {0, axes.count(_numbered(calm, shared[0])) // 2}:
+                    again = self._made(run, (number, axes, token))
+                    for at in shared:
+                        one, other = _numbered(calm, at), _numbered(again, at)
+                        moved |= _moved(one, other, axes, token)[1]
+                        places.append(_differ(one, other, axes))
         except Exception:  # of somebody else's code: what cannot be copied may not run
             self._find(run.module, UNCHECKED)
             return False
         if moved:
             self._find(run.module, MIXES)
+            if all(rows.sum() == 1 for rows in places):
+                self._shifting.add(run.module)
         return moved
 
-    def _shared_axes(self, run: Run, output: object) -> Axes | None:
-        """The axes that count tokens in what a module was given and in what it has made, if any do."""
-        given, made = next(tensors(run.given), None), next(tensors(output), None)
-        return None if given is None or made is None else self._token_axes(given, made)
+    def _shared_axes(self, run: Run, output: object) -> list[tuple[int, int, Axes]]:
+        """The numbers of a tensor given to a module and of one made by it, with the axes of tokens in both.
+
+        Masks and numbers beside ids, such as positions, have no tokens.
+        """
+        return [
+            (number, at, axes)
+            for number, given in enumerate(tensors(run.given))
+            if given.is_floating_point() or not number
+            for at, made in enumerate(tensors(output))
+            if (axes := self._token_axes(given, made)) is not None and not is_mask(given)
+        ]
 
     def _token_axes(self, given: Tensor, made: Tensor) -> Axes | None:
         """The axis that counts tokens in both, of several the one after the texts; of pictures two axes."""
         sizes = list(zip(given.shape, made.shape, strict=False))
         same = [axis for axis, (size, other) in enumerate(sizes) if size == other]
-        axes = [Axes(axis, axis) for axis in same if given.shape[axis] in self.lengths]
-        if made.dim() > 1 and axes:
-            return min(axes, key=lambda each: abs(each.first - 1))
-        pictures = [
+        if pictures := [
             Axes(axis, axis + 1)
-            for axis in same
-            if axis and axis + 1 in same and given.shape[axis] * given.shape[axis + 1] in self.lengths
-        ]
-        square = min(
-            pictures, key=lambda each: abs(given.shape[each.first] - given.shape[each.last]), default=None
-        )
-        return square if min(given.dim(), made.dim()) > 3 else None
+            for axis in range(1, given.dim() - 1)
+            if given.dim() > 3 and given.shape[axis] * given.shape[axis + 1] in self.lengths
+        ]:  # which may have as many channels
+            square = min(pictures, key=lambda each: abs(given.shape[each.first] - given.shape[each.last]))
+            return square if made.dim() > 3 and {*square} <= {*same} else None
+        axes = [Axes(axis, axis) for axis in same if given.shape[axis] in self.lengths]
+        return min(axes, key=lambda each: abs(each.first - 1), default=None) if made.dim() > 1 else None
 
-    def _made(self, run: Run, token: tuple[Axes, int] | None = None) -> Tensor:
-        """The output of a copy of a module."""
+    def _made(self, run: Run, token: "tuple[int, Axes, int] | None" = None) -> object:
+        """The output of a copy of a module; a mode keeps torch from its fused path, which skips parts."""
+        from mha_core.capture.own_code.rerun import unseen  # as above
+
         again = self._again(run, token)
-        with drawing_alike():
-            return next(tensors(again()))
+        with drawing_alike(), unseen(), BaseTorchFunctionMode():
+            return again()
 
-    def _held(self, run: Run) -> Prepare:
-        """A preparation that makes the token-mixing parts of a copy return their outputs of the run."""
-        parts = {name: part for name, part in run.module.named_modules() if name and part in self._outputs}
+    def _held(self, run: Run, left: Callable[[nn.Module], bool], chosen: Tensor | None = None) -> Prepare:
+        """A preparation that makes the token-mixing parts of a copy return their outputs of the run.
+
+        Those that are `left` run. With `chosen` tokens these are changed in the outputs.
+        """
+        parts = {
+            name: part
+            for name, part in run.module.named_modules()
+            if name and part in self._outputs and not left(part)
+        }
 
         def prepare(other: nn.Module, args: tuple, kwargs: dict) -> None:
             for name, part in parts.items():
-                outputs = iter(self._outputs[part][run.before.get(part, 0) :])
+                outputs = iter(
+                    each if chosen is None else self._changed(each, chosen)
+                    for each in self._outputs[part][run.before.get(part, 0) :]
+                )
                 other.get_submodule(name).forward = lambda *_, outputs=outputs, **__: next(outputs)
 
         return prepare
 
-    def _again(self, run: Run, token: tuple[Axes, int] | None = None) -> Callable[[], object]:
-        """A function that runs a copy of a module on its input, with another (axes, token) if given."""
-        held = self._held(run)
+    def _changed(self, output: object, chosen: Tensor) -> object:
+        """An output of a part that mixes tokens, with the chosen tokens changed."""
+        from mha_core.capture.own_code.order import Start  # as above
+
+        output = copied(output)
+        for made in tensors(output):
+            if (axes := self._token_axes(made, made)) is not None and axes.count(made) == len(chosen):
+                start = Start("", 0, made.shape, tuple(range(axes.first, axes.last + 1)), None)
+                made.copy_(start.changed(made, chosen, 0))
+        return output
+
+    def _again(self, run: Run, token: "tuple[int, Axes, int] | None" = None) -> Callable[[], object]:
+        """A function that runs a copy of a module on its input, with a token of a tensor changed if given."""
+        held = self._held(run, lambda part: False)
 
         def prepare(other: nn.Module, args: tuple, kwargs: dict) -> None:
             held(other, args, kwargs)
             if token is not None:
-                _change(next(tensors((args, kwargs))), *token)
+                number, axes, at = token
+                _change(_numbered((args, kwargs), number), axes, at)
 
         assert run.given is not None  # without it there are no axes of tokens
         return prepared(run.module, run.given, prepare)
+
+    def _unmixed(self, run: Run, prepare: Prepare, chosen: Tensor | None) -> Callable[[], object]:
+        """A function that runs a copy of a module, with what mixes tokens in it held, but for its attention.
+
+        With `chosen` tokens also what brings them into another order is held, and they are changed in it.
+        """
+
+        def left(part: nn.Module) -> bool:
+            return any(map(self.attends, part.modules())) or (chosen is None and part in self._shifting)
+
+        held = self._held(run, left, chosen)
+
+        def both(*copies: Any) -> None:
+            held(*copies)
+            prepare(*copies)
+
+        assert run.given is not None  # as `on_end` has checked
+        return prepared(run.module, run.given, both)
+
+
+def _numbered(value: object, number: int) -> Tensor:
+    """A tensor of what a module was given or has made, by its number."""
+    return next(islice(tensors(value), number, None))
+
+
+def _differ(one: Tensor, other: Tensor, axes: Axes) -> Tensor:
+    """Which tokens are other ones in the second tensor."""
+    rows = (one != other).flatten(*axes).movedim(axes.first, 0)
+    return rows.flatten(1).any(1) if rows.dim() > 1 else rows
 
 
 def _moved(one: Tensor, other: Tensor, axes: Axes, token: int) -> tuple[bool, bool]:

@@ -25,10 +25,12 @@ from mha_core.attention.module import Attended
 from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.collector import CROSS
 from mha_core.capture.masks import SharedTensors
+from mha_core.capture.module_copy import Given
 from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
+from mha_core.capture.own_code.order import TWO_TEXTS, Proof, Seen, proof
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
@@ -47,7 +49,7 @@ from mha_core.capture.sdpa import (
     until_heads,
 )
 from mha_core.capture.special_layers import without_attention
-from mha_core.capture.token_mixing import TokenMixing
+from mha_core.capture.token_mixing import TokenMixing, before
 from mha_core.device import memory_errors
 from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
@@ -75,7 +77,6 @@ SLICES = Phrase(
     "it is one of several calls in a row, which may be a head of every text each, or some heads of one text, "
     "and it cannot be told which; record one item at a time."
 )
-TWO_TEXTS = Phrase("its queries and its keys are of two texts; give the tokens of the second one as keys=.")
 BEHIND_TWO_TEXTS = Phrase(
     "it runs behind attention between two texts, and it cannot be told which of them it reads; give the "
     "tokens of the second one as keys=, and kinds= if it is as long as the first."
@@ -103,8 +104,8 @@ STEPS = Phrase(
 MISFITS = ("name", "raise")
 CHECKS = ("mixing",)
 NOT_CHECKED = Phrase(
-    "Whether anything but the attention that is named mixes tokens was not checked; mha.record(model, "
-    'tokens=…, check="mixing") does.'
+    "Whether rows and columns are the tokens in their order, and whether anything but the attention that is "
+    'named mixes tokens, was not checked; mha.record(model, tokens=…, check="mixing") does.'
 )
 ALL = "all"  # parts of an item, as one layer
 MAX_LISTED = 4  # modules in a sentence
@@ -154,10 +155,13 @@ def record(
     ``misfit="raise"`` they are errors. Other code may mix tokens, too: a convolution, a Fourier transform, an
     operator of its own. ``check="mixing"`` of a `model` runs a copy of each module again with one token
     changed. It names the modules in which other tokens change, beside their recorded attention, and those
-    that it could not check. Without it ``trace.source.notes`` says that nothing was checked.
-    A row with every key hidden has weight 0 everywhere, where torch may have NaN; hidden by a finite number it
-    has equal weights, as in the model. One softmax is one layer. If its weights are multiplied with more than
-    its values, that is named.
+    that it could not check. It also runs the model again with some tokens of the item changed, to prove
+    that rows and columns are these tokens in their order. Attention over channels, mixtures, learned slots
+    or another item, and attention that has the tokens in another order, is then left out and named. Without
+    the check, or where it could not prove the order, ``trace.source.notes`` says so.
+    A row with every key hidden has weight 0 everywhere, where torch may have NaN; hidden by a finite number
+    it has equal weights, as in the model. One softmax is one layer. If its weights are multiplied with more
+    than its values, that is named.
     Raises `MhaError` for an unknown `misfit` and for arguments of another type. Reading `trace` raises it if
     nothing that fits the tokens was recorded, if there were several forward passes, or if no batch had that
     item.
@@ -235,13 +239,18 @@ class Recorder:
         # Of the current call: the number of parts of the item, whether it is one of several items, and how
         # many sequences it reads at once.
         self._n_parts, self._is_one_of_several_items, self._n_read = 1, False, 1
+        # Of the attention that ran in the outermost module, in order: what the proof of its tokens needs.
+        self._seen: list[Seen | None] = []
+        self._proof = Proof({}, {}, set())
         self._frame: FrameType | None = None  # of the previous call's module
         self._is_of_beams = False  # whether the current call reads the beams of a search
         self._mixing = None
         if check is not None:
             lengths = {len(sides.queries), len(sides.keys)}
             unseen = self._eager_mode.undisturbed
-            self._mixing = TokenMixing(self._names, lengths, self._attends, unseen, beside=True)
+            self._mixing = TokenMixing(
+                self._names, lengths, self._attends, unseen, beside=True, on_end=self._prove
+            )
         self._modes = ExitStack()
 
     def __repr__(self) -> str:
@@ -321,7 +330,11 @@ class Recorder:
             for name, text in layers.items()
             if name not in recorded
         }
-        found = {} if self._mixing is None else self._mixing.findings
+        found = {} if self._mixing is None else dict(self._mixing.findings)
+        if not found:  # what mixes them is in no module of its own
+            calls = [call for each in self._passes for call in each.calls]
+            mixed = self._proof.mixed
+            found = {call.name: before(mixed[call.number]) for call in calls if call.number in mixed}
         by_reason: dict[str, list[str]] = {}
         for name, reason in found.items():
             if not any(f"{name}.".startswith(f"{layer}.") for layer in layers):
@@ -352,6 +365,17 @@ class Recorder:
         notes = [call.note for call in calls if call.note is not None]
         notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
         notes += [NOT_CHECKED] if self._mixing is None else []
+        unproven = dict.fromkeys(
+            call.name or call.place.text for call in calls if call.number in self._proof.unproven
+        )
+        if unproven:
+            notes.append(
+                Phrase(
+                    "Whether the rows and columns of {names} are the tokens in their order could not be "
+                    "checked.",
+                    names=_few([*unproven]),
+                )
+            )
         source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
         if not self.sides.same:  # the keys are of the encoder's text
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
@@ -373,6 +397,10 @@ class Recorder:
         first = min((call.number for call in of_two if call.sizes in kinds), default=self._count)
         looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
         ambiguous = {call: call.ambiguity for call in calls if call.ambiguity and call.sizes in kinds}
+        against = self._proof.against
+        ambiguous |= {
+            call: against[call.number] for call in calls if call.number in against and call.sizes in kinds
+        }
         ambiguous |= {
             call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
         }
@@ -463,6 +491,24 @@ class Recorder:
 
     # While the block runs
 
+    def _prove(self, again: Callable, given: Given | None) -> None:
+        """Ask of the attention in the outermost module whether its rows are tokens in their order."""
+        seen, self._seen = self._seen, []
+        numbers = {one.number for one in seen if one is not None}
+        if not numbers:
+            return
+        try:
+            found = (
+                Proof({}, {}, numbers)
+                if given is None
+                else proof(again, given, seen, is_one_text=self.sides.same)
+            )
+        except Exception:  # of somebody else's code: what cannot be copied may not run
+            found = Proof({}, {}, numbers)
+        self._proof.against.update(found.against)
+        self._proof.mixed.update(found.mixed)
+        self._proof.unproven.update(found.unproven)
+
     @property
     def _index(self) -> int:
         """The index of the item, or of its part, in the batch of the current call."""
@@ -517,6 +563,7 @@ class Recorder:
         self, where: Caller, q: Tensor, by_part: Callable[[Tensor], Tensor], n_rows: int
     ) -> Tiling | None:
         """Where the tokens are in the parts that are read now, if they are to be shown as one layer."""
+        self._by_text = q, by_part
         if self._n_parts == 1 or self.part != ALL:
             return None
         around = (
@@ -572,6 +619,8 @@ class Recorder:
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
             where = caller(self._block, self.model)
             place = self._located(where)
+            if function is FORWARD or function is SDPA:
+                self._seen.append(None)
             if self._is_outside(where):
                 self._skip(place, OUTSIDE)
                 return
@@ -707,6 +756,7 @@ class Recorder:
         place = self._located(where)
         if not following.is_exact(followed):
             return False
+        self._seen.append(None)
         if self._is_outside(where):
             self._skip(place, OUTSIDE)
             return True
@@ -778,6 +828,15 @@ class Recorder:
             is_one_of_several_items=self._is_one_of_several_items,
             ambiguity=BEAMS if self._is_of_beams else "",
         )
+        if self._mixing is not None and self._seen and self._n_parts == 1:
+            texts = 1 if result is None else axis  # torch's own function has (query, text, width)
+            sees = call.queries[0].rule.mask
+            keys = (
+                torch.ones(call.k.shape[1], dtype=torch.bool) if sees is None else sees.flatten(0, -2).any(0)
+            )
+            self._seen[-1] = Seen(
+                call.number, *self._by_text, self._index, texts, keys.expand(call.k.shape[1])
+            )
         call = self._added(place.forward_pass, call)
         if result is not None:
             output = result if output is None else output
@@ -861,8 +920,9 @@ def _kinds_by_caller(calls: Sequence[RecordedCall], kinds: Sequence[str]) -> lis
 
 
 def by_part(tensor: Tensor, lead: Sequence[int], axis: int | None) -> Tensor:
-    """A tensor (…, row, width) as (part, head, row, width); `axis` of `lead` counts the parts."""
-    assert axis is not None  # an item in parts has such an axis
+    """A tensor (…, row, width) as (part, head, row, width); `axis` of `lead` counts the parts, or texts."""
+    if axis is None:
+        return tensor.reshape(1, -1, *tensor.shape[-2:])
     tensor = tensor.reshape((1,) * (len(lead) + 2 - tensor.dim()) + tuple(tensor.shape))
     if tensor.shape[axis] == 1:
         tensor = tensor.expand(*(lead[axis] if at == axis else -1 for at in range(tensor.dim())))
@@ -927,14 +987,17 @@ def _at(place: Place, reason: str) -> Phrase:
 
 
 def _of_modules(names: Sequence[str], reason: str) -> str:
-    """A sentence about modules; it names the first ones."""
+    """A sentence about modules."""
+    return Phrase(
+        "{names}: each {reason}." if names[1:] else "{names}: it {reason}.", names=_few(names), reason=reason
+    )
+
+
+def _few(names: Sequence[str]) -> Listed:
+    """The names of modules; it has the first ones."""
     n_more = len(names) - MAX_LISTED
     more = [Phrase("{count} more", count=n_more)] if n_more > 0 else []
-    return Phrase(
-        "{names}: each {reason}." if names[1:] else "{names}: it {reason}.",
-        names=listed([*names[:MAX_LISTED], *more], "and"),
-        reason=reason,
-    )
+    return listed([*names[:MAX_LISTED], *more], "and")
 
 
 def _counted(reasons: Iterable[str]) -> tuple[str, ...]:

@@ -10,9 +10,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from mha_core.capture.module_copy import copied, drawing_alike
-from mha_core.capture.own_code.following import EagerMode
+from mha_core.capture.own_code.following import EagerMode, is_exact
 from mha_core.capture.own_code.scores import FollowedAttention
 from mha_core.capture.sdpa import FORWARD, OPERATOR, SDPA, SIGNATURE, HeadsReached, SdpaMode, until_heads
+from mha_core.errors import Phrase
+
+NAMES = {"q": Phrase("queries"), "k": Phrase("keys"), "v": Phrase("values")}
 
 
 class Heads(NamedTuple):
@@ -66,7 +69,9 @@ class Operations(TorchFunctionMode):
         return result
 
     def add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
-        """An attention that the code computes itself, in the operation that runs now."""
+        """An attention in the code itself, in the operation that runs now. False if it was not exact."""
+        if not is_exact(followed):
+            return False
         n_heads = followed.q.shape[1]
         k, v = (part.repeat_interleave(n_heads // part.shape[1], dim=1) for part in (followed.k, followed.v))
         axes = list(zip(result.shape, result.stride(), strict=True))
@@ -106,7 +111,7 @@ def rerun(
     """
     operations, output = Operations(held, is_last), None
     eager = EagerMode(operations.add_followed, every_row=False)
-    with drawing_alike(), _unseen():
+    with drawing_alike(), unseen():
         try:
             with eager, operations:  # which sees what the model asks for, and nothing that the other does
                 output = run()
@@ -117,7 +122,7 @@ def rerun(
 
 
 @contextmanager
-def _unseen() -> Iterator[None]:
+def unseen() -> Iterator[None]:
     """The block is seen by no recording of this thread, but by other modes, and by those that it enters."""
     modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())][::-1]
     others = [mode for mode in modes if not isinstance(mode, EagerMode | SdpaMode | Operations)]

@@ -1,16 +1,12 @@
 """Which token of an item stands where in the parts that a model folds it into, seen by what moves.
 
-A module that is given the item as a whole runs again up to the attention over its parts, with half of the
-tokens changed: those whose number has a 1 at one binary digit. Then it runs with the other half changed. A
-row of a part that moves in exactly one of the two runs, for each digit, is made of one token, and the digits
-are the number of this token.
+A module that is given the item as a whole runs again up to the attention over its parts, with some tokens
+changed, as in `order`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +15,7 @@ from mha_core.attention.module import Attended
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.module_copy import Given, prepared, tensors
+from mha_core.capture.own_code.order import Moves, Start, moved_rows
 from mha_core.capture.own_code.rerun import Heads, rerun
 from mha_core.errors import MhaError, Phrase
 
@@ -84,36 +81,6 @@ class Tiling:
         return whole
 
 
-class Start(NamedTuple):
-    """Where tokens can be changed: in tensor `number` of what a module is given, or in what a part makes."""
-
-    part: str
-    number: int
-    shape: torch.Size
-    width_axis: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of the axes of tokens."""
-        return tuple(size for axis, size in enumerate(self.shape) if axis not in (0, self.width_axis))
-
-    def prepare(self, chosen: Tensor, module: nn.Module, args: tuple, kwargs: dict) -> None:
-        """Change the `chosen` tokens, by their numbers, in what a copy is given or in what its part makes."""
-        if self.part:
-            module.get_submodule(self.part).register_forward_hook(
-                lambda _, given, x: self._changed(x, chosen)
-            )
-        else:
-            x = next(islice(tensors((args, kwargs)), self.number, None))
-            x.copy_(self._changed(x, chosen))
-
-    def _changed(self, x: Tensor, chosen: Tensor) -> Tensor:
-        with torch._C.DisableTorchFunction():  # not an operation of the model
-            noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-            laid = chosen.reshape(self.sizes).unsqueeze(self.width_axis - 1)[None].to(x)
-            return x + laid * noise * (1 + x.abs().mean())
-
-
 def tiling(
     modules: Iterable[tuple[nn.Module, Given]],
     q: Tensor,
@@ -129,7 +96,7 @@ def tiling(
     failed, given_in_parts = _unproven(NO_WHOLE), None
     found: Tiling | None = None
     for module, given in modules:
-        starts = [Start("", *start) for start in _starts(tensors(given), shape)]
+        starts = list(_starts(tensors(given), shape))
         shapes = [start.shape for start in starts]
         if (found is None and not starts) or (given_in_parts in shapes):
             continue
@@ -156,13 +123,14 @@ def _unproven(reason: Phrase) -> MhaError:
     return MhaError("it is not proven where each token stands in its parts: {reason}.", reason=reason)
 
 
-def _starts(given: Iterable[object], shape: tuple[int, int]) -> Iterator[tuple[int, torch.Size, int]]:
-    """Which of these is a tensor (1, …) of a vector for each token: its number, shape and axis of width."""
+def _starts(given: Iterable[object], shape: tuple[int, int], part: str = "") -> Iterator[Start]:
+    """Which of these is a tensor (1, …) of a vector for each token."""
     for number, x in enumerate(given):
         if isinstance(x, Tensor) and x.is_floating_point() and 2 < x.dim() <= MAX_AXES and x.shape[0] == 1:
-            for axis in dict.fromkeys((x.dim() - 1, 1)):
-                if x.shape.numel() == shape[0] * shape[1] * x.shape[axis]:
-                    yield number, x.shape, axis
+            for width in dict.fromkeys((x.dim() - 1, 1)):
+                if x.shape.numel() == shape[0] * shape[1] * x.shape[width]:
+                    axes = tuple(axis for axis in range(1, x.dim()) if axis != width)
+                    yield Start(part, number, x.shape, axes, None)
 
 
 def _of_module(
@@ -183,7 +151,7 @@ def _of_module(
 
     def keep(name: str, x: object) -> None:
         with torch._C.DisableTorchFunction():  # not an operation of the model
-            made.extend(Start(name, *start) for start in _starts([x], shape))
+            made.extend(_starts([x], shape, name))
 
     def is_same(heads: Heads) -> bool:
         return heads.q.shape == q.shape and gap(heads.q, q) <= CLOSE.get(q.dtype, 0.0)
@@ -206,20 +174,16 @@ def _of_module(
 
 def _tokens(moved: Callable[[Tensor], list[Tensor]], shape: tuple[int, int]) -> Tensor:
     """The number of the token in each row (part, row); `moved` says which rows move with some tokens."""
-    numbers = torch.arange(shape[0] * shape[1])
-    tokens = torch.zeros(shape, dtype=torch.long)
-    for digit in range((len(numbers) - 1).bit_length()):
-        chosen = (numbers >> digit) % 2 == 1
-        ones, zeros = moved(chosen), moved(~chosen)
-        for one, zero in zip(ones, zeros, strict=True):
-            if (one & zero).any():
-                raise _unproven(SEVERAL)
-            if (one == zero).any():
-                raise _unproven(NOT_TILED)
-            if not torch.equal(one, ones[0]):
-                raise _unproven(APART)
-        tokens += ones[0].long() << digit
-    if not torch.equal(tokens.flatten().sort().values, numbers):
+    moves = Moves.of(shape[0] * shape[1], moved)
+    for each in moves:
+        if (each.ones & each.zeros).any():
+            raise _unproven(SEVERAL)
+        if not (each.ones | each.zeros).all():
+            raise _unproven(NOT_TILED)
+        if not torch.equal(each.tokens, moves[0].tokens):
+            raise _unproven(APART)
+    tokens = moves[0].tokens
+    if not torch.equal(tokens.flatten().sort().values, torch.arange(tokens.numel())):
         raise _unproven(NOT_TILED)
     return tokens
 
@@ -234,12 +198,8 @@ def _moved(
     chosen: Tensor,
 ) -> list[Tensor]:
     """Which rows (part, row) of queries, keys and values are others once some tokens are changed."""
-    run = prepared(module, given, partial(start.prepare, chosen))
+    run = prepared(module, given, partial(start.prepare, chosen, 0))
     reached = rerun(run, held, lambda heads: heads.number == calm.number).heads
     if not reached or [part.shape for part in reached[-1][:3]] != [part.shape for part in calm[:3]]:
         raise _unproven(NOT_AGAIN)
-    moved = []
-    for one, changed in zip(calm[:3], reached[-1][:3], strict=True):
-        apart = by_part((one.float() - changed.float()).abs()).amax((1, 3)).cpu()
-        moved.append(apart > CLOSE.get(one.dtype, 0.0) / 10 * max(1.0, one.abs().max().item()))
-    return moved
+    return [moved_rows(*pair, by_part) for pair in zip(calm[:3], reached[-1][:3], strict=True)]

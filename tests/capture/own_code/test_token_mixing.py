@@ -138,6 +138,35 @@ def test_of_a_picture_rows_and_columns_count_tokens(last):
     assert trace.source.skipped == ("pool: it mixes tokens by what it computes, which is not shown.",)
 
 
+SOMEWHERE = {
+    "behind another": lambda mix, x: mix(x.detach(), x),
+    "by name": lambda mix, x: mix(x.detach(), x=x),
+    "behind a step": lambda mix, x: mix(torch.tensor(3), x),
+    "behind a mask": lambda mix, x: mix(torch.ones(L, L), x),
+    "behind a loss": lambda mix, x: mix(x.detach(), x, lambda y: (y.sum(), y))[1],
+    "behind weights": lambda mix, x: mix(x.detach(), x, lambda y: (torch.ones(2, 3, L, L), y))[1],
+}
+
+
+@pytest.mark.parametrize("where", SOMEWHERE)
+def test_every_tensor_that_a_module_is_given_or_returns_is_looked_at(where):
+    class Mix(nn.Module):
+        def forward(self, first, x, returned=lambda y: y):
+            return returned(first + x.cumsum(1) if first.shape == x.shape else x.cumsum(1))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, self.mix = Attention(), Mix()
+
+        def forward(self, x):
+            return self.attention(x) + SOMEWHERE[where](self.mix, x)
+
+    model = Model()
+    named = recorded(model, torch.randn(2, L, D), of=model, check="mixing").source.skipped
+    assert "mix: it mixes tokens by what it computes, which is not shown." in named
+
+
 class Shifted(Residual):
     def forward(self, x):
         return super().forward(x).roll(1, dims=1)
@@ -174,17 +203,6 @@ BESIDE = [
 ]
 
 
-class Reading(nn.Module):
-    """Keys of another text, whose tokens are not those that are changed."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner, self.memory = Beside("", torch.tanh, fused=True), torch.randn(2, 3, L, 4)
-
-    def forward(self, x):
-        return self.inner(x, self.memory)
-
-
 class Two(Attention):
     """Attention that is followed and attention that is not."""
 
@@ -219,8 +237,8 @@ def test_what_is_around_attention_is_checked_or_said_not_to_be():
     assert skipped(nn.Sequential(Shifted(Itself()), nn.Identity())) == (f"0: {computed}",)
     assert f"Reader: {computed}" in skipped(Reader(), torch.arange(L)[None])
     assert skipped(nn.TransformerEncoderLayer(D, 3, 2 * D, dropout=0, batch_first=True)) == ()
+    assert skipped(nn.TransformerEncoderLayer(D, 4, 2 * D, dropout=0, batch_first=True).eval()) == ()
     unchecked = "it was not checked for mixing tokens beside its attention."
-    assert f"inner: {unchecked}" in skipped(Reading())
     unfollowed, beside = skipped(nn.Sequential(Two()))
     assert "its weights went through sqrt" in unfollowed
     assert beside == f"0: {unchecked}"

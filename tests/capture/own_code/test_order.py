@@ -1,0 +1,203 @@
+"""With check="mixing" rows and columns are proven to be the tokens in their order, or left out."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import mha_core as mha
+from tests.sources.recorded import GPT, TOKENS, VOCABULARY, D, H, L, SelfAttention
+
+PADDED = (torch.arange(L) < 5).float()[:, None]
+PIXELS = [f"px{at}" for at in range(16)]
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+class Attention(nn.Module):
+    """Attention of queries to keys, fused or by hand; another way to make them may be given."""
+
+    def __init__(self, fused=True, width=D):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+        self.fused = fused
+
+    def forward(self, x, keys=None, sees=None):
+        keys = x if keys is None else keys
+        given = zip((self.q, self.k, self.v), (x, keys, keys), strict=True)
+        q, k, v = (layer(part).unflatten(-1, (H, -1)).transpose(1, 2) for layer, part in given)
+        if self.fused:
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=sees)
+        else:
+            heads = torch.softmax(q @ k.mT, -1) @ v
+        return heads.transpose(1, 2).flatten(2)
+
+
+class Model(nn.Module):
+    """A function of attention, of further parts and of what the model is given."""
+
+    def __init__(self, forward, *parts):
+        super().__init__()
+        self.attn, self.parts, self.way = Attention(), nn.ModuleList(parts), forward
+
+    def forward(self, *given):
+        return self.way(self.attn, *self.parts, *given)
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Slots(nn.Module):
+    """As many learned queries, keys or both as there are tokens."""
+
+    def __init__(self, *learned):
+        super().__init__()
+        self.table, self.learned, self.attn = nn.Parameter(torch.randn(1, L, D)), learned, Attention()
+
+    def forward(self, x):
+        return self.attn(*(self.table if name in self.learned else x for name in "qk"))
+
+
+class Channels(nn.Module):
+    """Attention over 16 channels, as many as pixels."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make, self.conv = make, nn.ModuleList(nn.Conv2d(16, 16, 1) for _ in range(3))
+        self.table, self.mix = nn.Parameter(torch.randn(3, 16, 16)), nn.Linear(16, 16)
+
+    def forward(self, x):
+        q, k, v = self.make(self, x)
+        return torch.softmax(q @ k.mT / 4, -1) @ v
+
+
+def by_importance(x):
+    return x.gather(1, x[..., :1].argsort(1).expand_as(x))
+
+
+def of_pictures(channels):
+    """q, k and v (text, pixel or channel, width) by convolutions."""
+
+    def make(model, x):
+        made = (layer(x).flatten(2) for layer in model.conv)
+        return [part if channels else part.mT for part in made]
+
+    return make
+
+
+def mixed_keys(model, x):
+    q, k, v = (layer(x).flatten(2).mT for layer in model.conv)
+    return q, *(model.mix(part.mT).mT.contiguous() for part in (k, v))
+
+
+ORDER, LEARNED, NONE = (
+    "in the order in which the model",
+    "do not change with the tokens",
+    "changes with every token",
+)
+REFUSED = {
+    "flipped": (Model(lambda attn, x: attn(x.flip(1))), ORDER),
+    "flipped for a residual": (Model(lambda attn, x: x + attn(x.flip(1)).flip(1)), ORDER),
+    "flipped by a module": (Model(lambda attn, flip, x: attn(flip(x)), Function(lambda x: x.flip(1))), ORDER),
+    "sorted": (Model(lambda attn, x: attn(by_importance(x))), ORDER),
+    "shifted": (Model(lambda attn, x: attn(F.pad(x[:, :-1], (0, 0, 1, 0)))), ORDER),
+    "keys in another order": (
+        Model(lambda attn, x: attn(x, x.roll(1, 1))),
+        "its keys and values are not the tokens",
+    ),
+    "another item": (Model(lambda attn, x: attn(x[[1, 2, 0]])[[2, 0, 1]]), ORDER),
+    "over the batch": (Model(lambda attn, x: attn(x.transpose(0, 1)).transpose(0, 1)), ORDER),
+    "learned queries": (Slots("q"), "its queries do not change with the tokens"),
+    "learned keys": (Slots("k"), "its keys and values do not change with the tokens"),
+    "latents": (Slots("q", "k"), LEARNED),
+    "a second layer": (Model(lambda attn, one, x: attn(one(x).flip(1)), Attention()), ORDER),
+}
+OF_CHANNELS = {
+    "convolution": of_pictures(True),
+    "parameter": lambda model, x: [x.flatten(2) @ part for part in model.table],
+    "covariance": lambda model, x: [x.flatten(2) @ x.flatten(2).mT] * 3,
+    "mixtures": mixed_keys,
+}
+PROVEN = {
+    "by hand": (Attention(fused=False), torch.randn(3, L, D)),
+    "no residual": (nn.Sequential(Attention(), nn.Tanh(), Attention(), nn.Linear(D, D), Attention()), None),
+    "residual": (Model(lambda attn, one, x: attn((y := x + one(x)).exp()) + y, Attention()), None),
+    "flipped twice": (Model(lambda attn, x: attn(x.flip(1).tanh().flip(1))), None),
+    "ids": (GPT(), torch.randint(VOCABULARY, (3, L))),
+    "one text": (GPT(fused=False), torch.randint(VOCABULARY, (1, L))),
+    "as many texts": (GPT(), torch.randn(L, L, D)),
+    "dropout": (Model(lambda attn, drop, x: attn(drop(x)), nn.Dropout(0.5)), None),
+    "torch": (nn.TransformerEncoderLayer(D, H, 8, batch_first=True), None),
+    "torch, tokens first": (nn.TransformerEncoderLayer(D, H, 8, 0.0), torch.randn(L, 3, D)),
+    "behind a mixer": (
+        Model(lambda attn, conv, x: attn(x + conv(x.mT).mT), nn.Conv1d(D, D, 3, padding=1)),
+        None,
+    ),
+    "masked": (SelfAttention(), None),
+    "padding without numbers": (Model(lambda attn, x: attn(x * PADDED, sees=PADDED.mT > 0)), None),
+}
+
+
+def checked(model, *given, tokens=TOKENS, item=1, **options):
+    """What is shown, and what is said about the rest."""
+    with torch.no_grad(), mha.record(model, tokens=tokens, item=item, check="mixing", **options) as rec:
+        model(*given)
+    try:
+        trace = rec.trace
+    except mha.MhaError as error:
+        return (), str(error), ()
+    notes = [note for note in trace.source.notes if "dropout" not in note]
+    return trace.layers, " ".join(trace.source.skipped), notes
+
+
+def test_rows_that_are_not_the_tokens_in_their_order_are_left_out(subtests):
+    for name, (model, said) in REFUSED.items():
+        with subtests.test(name):
+            layers, skipped, _ = checked(model, torch.randn(L if "batch" in name else 3, L, D))
+            assert said in skipped
+            assert len(layers) == (name == "a second layer")
+
+
+def test_channels_and_mixtures_are_left_out_and_pixels_are_proven(subtests):
+    for name, make in OF_CHANNELS.items():
+        with subtests.test(name):
+            layers, skipped, _ = checked(Channels(make), torch.randn(1, 16, 4, 4), tokens=PIXELS, item=0)
+            assert NONE in skipped
+            assert layers == ()
+    layers, *said = checked(Channels(of_pictures(False)), torch.randn(1, 16, 4, 4), tokens=PIXELS, item=0)
+    assert (len(layers), said) == (
+        1,
+        ["Channels: it was not checked for mixing tokens beside its attention.", []],
+    )
+
+
+def test_tokens_in_their_order_are_proven(subtests):
+    kinds = Attention, SelfAttention, nn.MultiheadAttention
+    for name, (model, x) in PROVEN.items():
+        with subtests.test(name):
+            x = torch.randn(3, L, D) if x is None else x
+            layers, _, notes = checked(model, x, item=int(name != "one text"))
+            assert notes == []
+            assert len(layers) == sum(isinstance(part, kinds) for part in model.modules())
+
+
+def test_queries_and_keys_of_two_tensors_are_of_two_texts():
+    given, model = torch.randn(2, 1, L, D), Model(lambda attn, x, y: attn(x, y))
+    assert "of two texts" in checked(model, *given, item=0)[1]
+    layers, *said = checked(model, *given, item=0, keys=list("abcdefg"), kinds=["cross"])
+    assert (len(layers), said[1]) == (1, [])
+
+
+def test_what_is_given_no_tokens_could_not_be_checked():
+    model = Model(lambda attn, patch, x: attn(patch(x).flatten(2).mT), nn.Conv2d(3, D, 2, 2))
+    [note] = checked(model, torch.randn(1, 3, 2, 14), item=0)[2]
+    assert "of attn are the tokens in their order could not be checked" in note
