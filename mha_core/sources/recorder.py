@@ -162,6 +162,7 @@ def record(
     A row with every key hidden has weight 0 everywhere, where torch may have NaN; hidden by a finite number
     it has equal weights, as in the model. One softmax is one layer. If its weights are multiplied with more
     than its values, that is named.
+    ``recorder.unlabelled`` has the matrices of all attention that was read and that no trace shows.
     Raises `MhaError` for an unknown `misfit` and for arguments of another type. Reading `trace` raises it if
     nothing that fits the tokens was recorded, if there were several forward passes, or if no batch had that
     item.
@@ -318,6 +319,18 @@ class Recorder:
                 part=self.part,
             )
         return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
+
+    @property
+    def unlabelled(self) -> tuple[LayerTrace, ...]:
+        """The attention that was read and is in no trace, such as that over channels: a layer for each call.
+
+        The calls are in order; their rows and columns have no names.
+        """
+        shown = {call.number for each in self._joined_passes() for call in self._sorted(each).calls}
+        calls = [call for each in self._joined_passes() for call in each.calls if call.number not in shown]
+        shared = SharedTensors()
+        kinds = ["self" if call.sizes[0] == call.sizes[1] else "cross" for call in calls]
+        return tuple(call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True))
 
     def _without_attention(self, recorded: Collection[str]) -> list[str]:
         """Sentences about layers that mix tokens by other means, in the model or in the modules that ran."""

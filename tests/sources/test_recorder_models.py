@@ -202,6 +202,10 @@ def test_a_call_of_another_size_is_named_beside_those_that_fit(refused):
     [skipped] = trace.source.skipped
     assert "(Pool): 1 queries and 7 keys; the tokens allow 7 and 7." in skipped
     assert "test_recorder_models.py:" in skipped
+    with mha.record(tokens=TOKENS) as rec:  # what has no labels can be looked at all the same
+        model(x)
+    [pool] = rec.unlabelled
+    close(pool.weights(), torch.softmax(torch.ones(1, H, 1, D_K) @ heads_of(model[0](x)).mT, -1)[0])
     assert "1 queries and 7 keys" in refusal(model, x, misfit="raise")
     assert "mha.from_weights(torch.cat(steps, dim=-2)" in refusal(Pool(), x)
     said = refusal(model, x, tokens=TOKENS[:6])
@@ -732,6 +736,14 @@ def test_layers_that_mix_tokens_by_other_means_are_named(of_model):
     named = "rnn: LSTM mixes tokens by other means than attention."
     assert recorded(model, x, of=given).source.skipped == (named,)
     assert refusal(model, x, of=given, misfit="raise") == named
+
+    class MSDeformAttn(nn.Linear):
+        """It samples points of a picture, as in Deformable DETR."""
+
+    sampling = nn.Sequential(MSDeformAttn(D, D), SelfAttention())
+    assert (
+        "0: MSDeformAttn mixes tokens by other means" in recorded(sampling, x, of=sampling).source.skipped[0]
+    )
     alone = Recurrent(nn.Identity())
     assert refusal(alone, x, of=alone).endswith(named)
 
@@ -766,8 +778,9 @@ def test_generation_of_a_model_of_transformers_is_recorded(family, implementatio
     with torch.no_grad():
         asked = model(written[:, :-1], output_attentions=True).attentions
     with torch.no_grad(), mha.record(model, tokens=TOKENS) as of_beams:
-        model.generate(given, max_new_tokens=4, num_beams=3)
+        model.generate(given, max_new_tokens=4, num_beams=2)
     assert "the beams of a search" in str(refused(lambda: of_beams.trace))
+    assert {layer.n_query for layer in of_beams.unlabelled} == {L}
     trace = rec.trace
     assert trace.source.skipped == ()
     assert [layer.name.split(".")[2] for layer in trace.layers] == ["0", "1"]

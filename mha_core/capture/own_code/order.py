@@ -28,7 +28,8 @@ IN_ORDER, ELSEWHERE, UNMOVED, OF_ALL, OF_SEVERAL = range(5)
 class Start(NamedTuple):
     """Where tokens can be changed: in tensor `number` of what a module is given, or in what its `part` makes.
 
-    `axes` of a tensor of this `shape` count the tokens, and `texts` counts texts, if one does.
+    `axes` of a tensor of this `shape` count the tokens, and `texts` counts texts, if one does. With some
+    `patches` along both axes tokens are squares of a picture, behind `special` tokens of no place.
     """
 
     part: str
@@ -36,11 +37,17 @@ class Start(NamedTuple):
     shape: torch.Size
     axes: tuple[int, ...]
     texts: int | None
+    patches: tuple[int, int] | None = None
+    special: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the axes of tokens."""
-        return tuple(self.shape[axis] for axis in self.axes)
+        return self.patches or tuple(self.shape[axis] for axis in self.axes)
+
+    @property
+    def n_tokens(self) -> int:
+        return math.prod(self.sizes) + self.special
 
     def prepare(self, chosen: Tensor, item: int, module: nn.Module, args: tuple, kwargs: dict) -> None:
         """Change the `chosen` tokens of an item in what a copy is given or what its part makes."""
@@ -55,6 +62,9 @@ class Start(NamedTuple):
     def changed(self, x: Tensor, chosen: Tensor, item: int) -> Tensor:
         """Other vectors, or ids of other tokens, in the place of the chosen ones."""
         with torch._C.DisableTorchFunction():  # not an operation of the model
+            chosen = chosen[self.special :].reshape(self.sizes)
+            for axis in range(len(self.sizes)):
+                chosen = chosen.repeat_interleave(x.shape[self.axes[axis]] // self.sizes[axis], axis)
             laid = self._laid(chosen, self.axes, x)
             if self.texts is not None and x.shape[self.texts] > 1:
                 laid = laid & self._laid(torch.arange(x.shape[self.texts]) == item, (self.texts,), x)
@@ -89,7 +99,20 @@ def starts(given: object, n_tokens: int) -> Iterator[Start]:
             for axes, texts in ways
             if x.dim() > max(axes) and math.prod(x.shape[axis] for axis in axes) == n_tokens
         ]
+        if (
+            not fitting and x.is_floating_point() and last == 3
+        ):  # a picture, with up to two tokens of no place
+            fitting = list(_patches(number, x.shape, n_tokens))
         yield from [start for start in fitting if len(start.axes) > 1] or fitting[:1]
+
+
+def _patches(number: int, shape: torch.Size, n_tokens: int) -> Iterator[Start]:
+    """The square patches of pictures (text, channel, row, column) that make up tokens."""
+    for special in range(3):
+        side = math.sqrt(shape[2] * shape[3] / max(1, n_tokens - special))
+        if n_tokens > special and side > 1 and not (shape[2] % side or shape[3] % side):
+            patches = int(shape[2] // side), int(shape[3] // side)
+            yield Start("", number, shape, (2, 3), 0, patches, special)
 
 
 class Moves(NamedTuple):
@@ -115,10 +138,11 @@ class Moves(NamedTuple):
         """The token of each row (text, row), if it is made of one."""
         return sum((rows.long() << digit for digit, rows in enumerate(self.ones)), torch.zeros(()).long())
 
-    def way(self, item: int, seen: Tensor) -> int:
-        """How the rows of one item that are `seen` are made of its tokens."""
+    def way(self, item: int, seen: Tensor, special: int) -> int:
+        """How the rows of one item that are `seen`, behind `special` ones, are made of its tokens."""
         one = item if self.ones.shape[1] > 1 else 0
         seen = seen if len(seen) == self.ones.shape[2] else torch.ones(self.ones.shape[2], dtype=torch.bool)
+        seen = seen & (torch.arange(len(seen)) >= special)
         ones, zeros = self.ones[:, one, seen], self.zeros[:, one, seen]
         if not (ones | zeros).any():
             return ELSEWHERE if (self.ones | self.zeros).any() else UNMOVED
@@ -215,8 +239,7 @@ def _decided(
 ) -> bool:
     """Note the finding about one attention; `ways` are those of its q, k and v, by the start's number."""
     fitting = [
-        [at for at, start in enumerate(places) if math.prod(start.sizes) == part.shape[-2]]
-        for part in heads[:3]
+        [at for at, start in enumerate(places) if start.n_tokens == part.shape[-2]] for part in heads[:3]
     ]
     if not all(fitting):
         found.unproven.add(number)
@@ -285,8 +308,8 @@ def _ways(
             rows += [moved_rows(*parts, one.by_text) for parts in pairs_of_parts]
         return rows
 
-    moves = iter(Moves.of(math.prod(start.sizes), moved))
-    return [[next(moves).way(one.item, one.seen) for _ in NAMES] for one, _ in pairs]
+    moves = iter(Moves.of(start.n_tokens, moved))
+    return [[next(moves).way(one.item, one.seen, start.special) for _ in NAMES] for one, _ in pairs]
 
 
 def _held(

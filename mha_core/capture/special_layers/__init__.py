@@ -34,7 +34,7 @@ WATCHERS: dict[tuple[str, str], Watcher] = {
 SPARSE: set[Watcher] = {bands.watch, chunks.watch, learned_index.watch}
 # Names of classes that mix tokens (MIXERS), and of classes that only contain or serve them (AROUND).
 MIXERS = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
-    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
+    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|deform(?:able)?att|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
 )
 AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
 SCRIPTED = re.compile(r"aten::\w*(?:softmax|attention)")  # operations in the code of a module of torch.jit

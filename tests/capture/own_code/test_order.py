@@ -197,7 +197,21 @@ def test_queries_and_keys_of_two_tensors_are_of_two_texts():
     assert (len(layers), said[1]) == (1, [])
 
 
+@pytest.mark.parametrize("special", [0, 1, 2])
+def test_patches_of_pictures_are_proven_or_left_out(special):
+    def forward(attn, patch, x):
+        patches = order(patch(x).flatten(2).mT)
+        return attn(torch.cat([torch.ones(len(x), special, D), patches], dim=1))
+
+    model, tokens = Model(forward, nn.Conv2d(3, D, 2, 2)), [str(at) for at in range(special + 6)]
+    order = nn.Identity()
+    layers, *said = checked(model, torch.randn(2, 3, 4, 6), tokens=tokens)
+    assert (len(layers), said) == (1, ["", []])
+    order = lambda patches: patches[:, torch.tensor([2, 0, 1, 5, 4, 3])]  # noqa: E731
+    assert ORDER in checked(model, torch.randn(2, 3, 4, 6), tokens=tokens)[1]
+
+
 def test_what_is_given_no_tokens_could_not_be_checked():
-    model = Model(lambda attn, patch, x: attn(patch(x).flatten(2).mT), nn.Conv2d(3, D, 2, 2))
-    [note] = checked(model, torch.randn(1, 3, 2, 14), item=0)[2]
+    model = Model(lambda attn, linear, x: attn(linear(x).unflatten(1, (L, D))), nn.Linear(5, L * D))
+    [note] = checked(model, torch.randn(2, 5))[2]
     assert "of attn are the tokens in their order could not be checked" in note
