@@ -30,7 +30,7 @@ from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
-from mha_core.capture.own_code.order import TWO_TEXTS, Proof, Seen, proof
+from mha_core.capture.own_code.order import TWO_TEXTS, Outermost, Proof, Seen, proof
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
@@ -49,7 +49,7 @@ from mha_core.capture.sdpa import (
     until_heads,
 )
 from mha_core.capture.special_layers import without_attention
-from mha_core.capture.token_mixing import TokenMixing, before
+from mha_core.capture.token_mixing import BEHIND, BESIDE, MIXES, UNCHECKED, Mixers
 from mha_core.device import memory_errors
 from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
@@ -245,13 +245,8 @@ class Recorder:
         self._proof = Proof({}, {}, set())
         self._frame: FrameType | None = None  # of the previous call's module
         self._is_of_beams = False  # whether the current call reads the beams of a search
-        self._mixing = None
-        if check is not None:
-            lengths = {len(sides.queries), len(sides.keys)}
-            unseen = self._eager_mode.undisturbed
-            self._mixing = TokenMixing(
-                self._names, lengths, self._attends, unseen, beside=True, on_end=self._prove
-            )
+        self._checks = check is not None
+        self._mixing: dict[str, str] = {}  # the reasons to name what mixes tokens beside attention
         self._modes = ExitStack()
 
     def __repr__(self) -> str:
@@ -264,8 +259,8 @@ class Recorder:
         self._block = sys._getframe(1)
         self._modes.enter_context(uncompiled)
         self._modes.enter_context(self._modules)
-        if self._mixing is not None:
-            self._modes.enter_context(self._mixing)
+        if self._checks:
+            self._modes.enter_context(Outermost(self._names, self._prove))
         self._modes.enter_context(self._eager_mode)
         self._modes.enter_context(SdpaMode(self._record_call))
         return self
@@ -343,22 +338,17 @@ class Recorder:
             for name, text in layers.items()
             if name not in recorded
         }
-        found = {} if self._mixing is None else dict(self._mixing.findings)
-        if not found:  # what mixes them is in no module of its own
-            calls = [call for each in self._passes for call in each.calls]
-            mixed = self._proof.mixed
-            found = {call.name: before(mixed[call.number]) for call in calls if call.number in mixed}
+        found = dict(self._mixing)
+        for call in (
+            call for each in self._passes for call in each.calls if call.number in self._proof.mixed
+        ):
+            if not any(f"{call.name}.".startswith(f"{name}.") for name in found):
+                found[call.name] = self._proof.mixed[call.number]
         by_reason: dict[str, list[str]] = {}
         for name, reason in found.items():
             if not any(f"{name}.".startswith(f"{layer}.") for layer in layers):
                 by_reason.setdefault(reason, []).append(name)
         return [*layers.values(), *(_of_modules(names, reason) for reason, names in by_reason.items())]
-
-    def _attends(self, module: nn.Module) -> bool:
-        """Whether a module's own code has attention."""
-        places = [call.place for each in self._passes for call in each.calls]
-        places += [each.place for each in self._eager_mode.attempts if each.is_attention]
-        return any(place.module is module for place in places) or module in self._unread
 
     def _reason_for_no_trace(self, passes: "Sequence[SortedPass]") -> Listed:
         """The reason why there is no trace."""
@@ -377,7 +367,7 @@ class Recorder:
         ]
         notes = [call.note for call in calls if call.note is not None]
         notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
-        notes += [NOT_CHECKED] if self._mixing is None else []
+        notes += [] if self._checks else [NOT_CHECKED]
         unproven = dict.fromkeys(
             call.name or call.place.text for call in calls if call.number in self._proof.unproven
         )
@@ -504,23 +494,36 @@ class Recorder:
 
     # While the block runs
 
-    def _prove(self, again: Callable, given: Given | None) -> None:
+    def _prove(self, module: nn.Module, given: Given | None) -> None:
         """Ask of the attention in the outermost module whether its rows are tokens in their order."""
         seen, self._seen = self._seen, []
-        numbers = {one.number for one in seen if one is not None}
-        if not numbers:
-            return
-        try:
-            found = (
-                Proof({}, {}, numbers)
-                if given is None
-                else proof(again, given, seen, is_one_text=self.sides.same)
-            )
-        except Exception:  # of somebody else's code: what cannot be copied may not run
-            found = Proof({}, {}, numbers)
+        attempts = [each for each in self._eager_mode.attempts if each.is_attention and not each.followed]
+        lost = self._names_of([*(each.place.module for each in attempts), *self._unread])
+        calls = [call for each in self._passes for call in each.calls]
+        attends = {*lost, *self._names_of(call.place.module for call in calls)}
+
+        def reason(name: str) -> str:
+            return MIXES if name not in attends else BESIDE if name in lost else BEHIND
+
+        mixers = Mixers({len(self.sides.queries), len(self.sides.keys)}, reason)
+        found = Proof({}, {}, {one.number for one in seen if one is not None})
+        with self._eager_mode.undisturbed():
+            try:
+                if given is None:
+                    raise TypeError("it cannot be copied")
+                is_one_text = self.sides.same
+                found = proof(module, given, self._names, mixers, attends, seen, is_one_text=is_one_text)
+            except Exception:  # of somebody else's code: what cannot be copied may not run
+                self._mixing.setdefault(self._names[module] or type(module).__name__, UNCHECKED)
+        for name, why in mixers.findings.items():
+            self._mixing.setdefault(name, why)
         self._proof.against.update(found.against)
         self._proof.mixed.update(found.mixed)
         self._proof.unproven.update(found.unproven)
+
+    def _names_of(self, modules: Iterable[nn.Module | None]) -> set[str]:
+        """The names of those of these modules that the recorded model has."""
+        return {self._names[module] for module in modules if module in self._names}
 
     @property
     def _index(self) -> int:
@@ -632,7 +635,7 @@ class Recorder:
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
             where = caller(self._block, self.model)
             place = self._located(where)
-            if function is FORWARD or function is SDPA:
+            if not is_kernel(function):
                 self._seen.append(None)
             if self._is_outside(where):
                 self._skip(place, OUTSIDE)
@@ -841,7 +844,7 @@ class Recorder:
             is_one_of_several_items=self._is_one_of_several_items,
             ambiguity=BEAMS if self._is_of_beams else "",
         )
-        if self._mixing is not None and self._seen and self._n_parts == 1:
+        if self._checks and self._seen and self._n_parts == 1:
             texts = 1 if result is None else axis  # torch's own function has (query, text, width)
             sees = call.queries[0].rule.mask
             keys = (

@@ -7,20 +7,24 @@ digit, is made of one token, and the digits are the number of this token.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.functional import HALF
 from mha_core.capture.gap import CLOSE
-from mha_core.capture.module_copy import Given, Prepare, copied, is_mask, tensors
-from mha_core.capture.own_code.rerun import NAMES, Heads, Rerun, rerun
+from mha_core.capture.module_copy import Given, copied, is_mask, prepared, tensors
+from mha_core.capture.own_code.rerun import Heads, Rerun, rerun
+from mha_core.capture.token_mixing import Mixers, Tokens, changed, laid
 from mha_core.errors import Listed, Phrase, listed
 
+NAMES = (Phrase("queries"), Phrase("keys"), Phrase("values"))
 TWO_TEXTS = Phrase("its queries and its keys are of two texts; give the tokens of the second one as keys=.")
 IN_ORDER, ELSEWHERE, UNMOVED, OF_ALL, OF_SEVERAL = range(5)
 
@@ -49,7 +53,7 @@ class Start(NamedTuple):
     def n_tokens(self) -> int:
         return math.prod(self.sizes) + self.special
 
-    def prepare(self, chosen: Tensor, item: int, module: nn.Module, args: tuple, kwargs: dict) -> None:
+    def prepare(self, chosen: Tensor, item: int | None, module: nn.Module, args: tuple, kwargs: dict) -> None:
         """Change the `chosen` tokens of an item in what a copy is given or what its part makes."""
         if self.part:
             module.get_submodule(self.part).register_forward_hook(
@@ -59,51 +63,29 @@ class Start(NamedTuple):
             x = next(islice(tensors((args, kwargs)), self.number, None))
             x.copy_(self.changed(x, chosen, item))
 
-    def changed(self, x: Tensor, chosen: Tensor, item: int) -> Tensor:
-        """Other vectors, or ids of other tokens, in the place of the chosen ones."""
+    def changed(self, x: Tensor, chosen: Tensor, item: int | None) -> Tensor:
+        """Other vectors, or ids of other tokens, in the place of the chosen ones of an item or of all."""
         with torch._C.DisableTorchFunction():  # not an operation of the model
             chosen = chosen[self.special :].reshape(self.sizes)
             for axis in range(len(self.sizes)):
                 chosen = chosen.repeat_interleave(x.shape[self.axes[axis]] // self.sizes[axis], axis)
-            laid = self._laid(chosen, self.axes, x)
-            if self.texts is not None and x.shape[self.texts] > 1:
-                laid = laid & self._laid(torch.arange(x.shape[self.texts]) == item, (self.texts,), x)
-            if not x.is_floating_point():
-                ids = x.unique()
-                other = ids[(torch.searchsorted(ids, x) + 1) % len(ids)] if len(ids) > 1 else (x - 1).abs()
-                return torch.where(laid, other, x)
-            noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-            size = 1 if x.dtype in HALF else 1e-3  # so small that what is sorted by its numbers stays sorted
-            return x + laid.to(x) * noise * (1 + x.abs().mean()) * size
-
-    @staticmethod
-    def _laid(numbers: Tensor, axes: Sequence[int], x: Tensor) -> Tensor:
-        return numbers.reshape([x.shape[axis] if axis in axes else 1 for axis in range(x.dim())]).to(x.device)
+            rows = laid(chosen, self.axes, x)
+            if item is not None and self.texts is not None and x.shape[self.texts] > 1:
+                rows = rows & laid(torch.arange(x.shape[self.texts]) == item, (self.texts,), x)
+            # For an item so small that what is sorted by its numbers stays sorted.
+            return changed(x, rows, 1.0 if item is None or x.dtype in HALF else 1e-3)
 
 
 def starts(given: object, n_tokens: int) -> Iterator[Start]:
-    """Where `n_tokens` tokens are in what a module is given: as ids, vectors, or a vector for each pixel."""
+    """Where `n_tokens` tokens are in what a module is given: ids, vectors, pixels or patches of a picture."""
     for number, x in enumerate(tensors(given)):
-        if is_mask(x) or x.is_complex():
+        if is_mask(x):
             continue
-        last = x.dim() - 1
-        ways: list[tuple[tuple[int, ...], int | None]] = [((0,), None)]
-        if x.is_floating_point() and last > 1:
-            width_first, width_last = tuple(range(2, last + 1)), tuple(range(1, last))
-            ways = [(width_last, 0), *([((0,), 1)] if last == 2 else []), (width_first, 0)]
-            ways += [((axis,), 0) for axis in range(1, last) if last > 2]
-        elif not x.is_floating_point() and last == 1:
-            ways = [((1,), 0), ((0,), 1)]
-        fitting = [
-            Start("", number, x.shape, axes, texts)
-            for axes, texts in ways
-            if x.dim() > max(axes) and math.prod(x.shape[axis] for axis in axes) == n_tokens
-        ]
-        if (
-            not fitting and x.is_floating_point() and last == 3
-        ):  # a picture, with up to two tokens of no place
-            fitting = list(_patches(number, x.shape, n_tokens))
-        yield from [start for start in fitting if len(start.axes) > 1] or fitting[:1]
+        if (tokens := Tokens.of(x, [n_tokens])) is not None:
+            texts = 0 if tokens.axes[0] else 1 if x.dim() > 2 else None
+            yield Start("", number, x.shape, tokens.axes, texts)
+        elif x.dim() == 4:
+            yield from _patches(number, x.shape, n_tokens)
 
 
 def _patches(number: int, shape: torch.Size, n_tokens: int) -> Iterator[Start]:
@@ -179,28 +161,84 @@ class Seen(NamedTuple):
 class Proof(NamedTuple):
     """The findings about attention by its number: the reasons `against` what has other rows than the tokens.
 
-    `mixed` has the names of what several tokens were mixed into, `unproven` those that could not be checked.
+    `mixed` has the reasons to name modules that mix tokens before it, `unproven` what could not be checked.
     """
 
     against: dict[int, Phrase]
-    mixed: dict[int, Listed]
+    mixed: dict[int, Phrase]
     unproven: set[int]
 
 
+class Outermost:
+    """Copies what the outermost of some modules is given; `on_end` gets both when it has run.
+
+    What could not be copied is None. While this is entered the modules have hooks, which change nothing.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module], on_end: Callable[[nn.Module, Given | None], None]):
+        self.modules, self.on_end = modules, on_end
+        self._hooks: list[RemovableHandle] = []
+        self._running: list[nn.Module] = []
+        self._given: Given | None = None
+
+    def __enter__(self) -> None:
+        for module in self.modules:
+            if not isinstance(module, torch.jit.ScriptModule):
+                self._hooks.append(module.register_forward_pre_hook(self._begin, with_kwargs=True))
+                self._hooks.append(module.register_forward_hook(self._end, always_call=True))
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._running.clear()
+
+    def _begin(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        self._running.append(module)
+        if len(self._running) == 1:
+            try:
+                with torch.no_grad(), torch._C.DisableTorchFunction():
+                    self._given = copied((args, kwargs))
+            except Exception:  # of somebody else's object: it is said that the module was not checked
+                self._given = None
+
+    def _end(self, module: nn.Module, args: tuple, output: object) -> None:
+        if module in self._running:  # it may have run already when the block began
+            del self._running[len(self._running) - 1 - self._running[::-1].index(module) :]
+            if not self._running:
+                self.on_end(module, self._given)
+
+
 def proof(
-    again: Callable[[Prepare, Tensor | None], Callable[[], object]],
+    module: nn.Module,
     given: Given,
+    names: Mapping[nn.Module, str],
+    mixers: Mixers,
+    attends: Collection[str],
     seen: Sequence[Seen | None],
     *,
     is_one_text: bool,
 ) -> Proof:
-    """Whether the rows of the last attention that ran are tokens of what a module was `given`.
+    """Whether the rows of the attention that ran last in a module are the tokens that this was `given`.
 
-    With `is_one_text` its keys are those of the same text as its queries. `again` makes a copy of the module
-    that runs again with its mixers held, and with chosen tokens changed in what these made, if given. Raises
-    any error of somebody else's code.
+    `mixers` gets the findings about the module's parts, which have these `names`; `attends` has the names of
+    those with attention. With `is_one_text` keys are of the queries' text. Raises any error of other code.
     """
-    calm, numbers = rerun(again(lambda *_: None, None)), {one.number for one in seen if one is not None}
+    parts = {place: names[part] for place, part in module.named_modules() if part in names}
+
+    def run(prepare: Callable, held: Mapping[int, Any] = MappingProxyType({})) -> Rerun:
+        def named(other: nn.Module, args: tuple, kwargs: dict) -> None:
+            own = {part: parts[place] for place, part in other.named_modules() if place in parts}
+            prepare(own, other, args, kwargs)
+
+        return rerun(prepared(module, given, named), held)
+
+    calm = run(lambda own, *_: mixers.watch(own, None))
+    places = [start for n in sorted(mixers.lengths) for start in starts(given, n)]
+    for token in sorted({0, *(n // 2 for n in mixers.lengths)}):
+        held = _held(calm, {}, {n: torch.arange(n) == token for n in mixers.lengths})
+        run(lambda own, *_, token=token: mixers.watch(own, token), held)
+    numbers = {one.number for one in seen if one is not None}
     last = seen[len(seen) - len(calm.heads) :] if len(seen) >= len(calm.heads) else ()
     pairs = [
         (one, heads)
@@ -209,10 +247,36 @@ def proof(
     ]
     found = Proof({}, {}, numbers - {one.number for one, _ in pairs})
     inputs = list(tensors(given)) if is_one_text else []
-    lengths = {part.shape[-2] for _, heads in pairs for part in heads[:3]}
-    places = [start for n in sorted(lengths) for start in starts(given, n)]
-    for is_last in (False, True):
-        ways = [_ways(again, calm, pairs, start, is_last) for start in places]
+
+    def is_left(name: str) -> bool:
+        return any(each == name or not name or each.startswith(f"{name}.") for each in attends)
+
+    def moved(start: Start, chosen: Tensor, is_last: bool) -> list[Tensor]:
+        def change(own: Mapping[nn.Module, str], *copies: Any) -> None:
+            mixers.hold(own, is_left, chosen if is_last else None)
+            start.prepare(chosen, pairs[0][0].item, *copies)
+
+        texts = {heads.number: one for one, heads in pairs}
+        held = _held(calm, texts, {len(chosen): chosen}) if is_last else calm.results
+        others = {heads.number: heads for heads in run(change, held).heads}
+        return [
+            moved_rows(before, now, one.by_text)
+            for one, heads in pairs
+            for before, now in zip(heads[:3], others[heads.number][:3], strict=True)
+        ]
+
+    for is_last in (
+        False,
+        True,
+    ):  # at last also what attention and mixers gave changes, which may cut the way
+        if not pairs:
+            break
+        ways = []
+        for start in places:
+            moves = iter(Moves.of(start.n_tokens, partial(moved, start, is_last=is_last)))
+            ways.append(
+                [[next(moves).way(one.item, one.seen, start.special) for _ in NAMES] for one, _ in pairs]
+            )
         undecided = []
         for at, (one, heads) in enumerate(pairs):
             own = [way[at] for way in ways]
@@ -222,8 +286,6 @@ def proof(
             found.unproven.update(one.number for one, _ in undecided)
             undecided = []
         pairs = undecided
-        if not pairs:
-            break
     return found
 
 
@@ -253,7 +315,10 @@ def _decided(
             found.against[number] = _reason(kind, _names(kinds, kind))
             return True
     if OF_SEVERAL in kinds:
-        found.mixed[number] = _names(kinds, OF_SEVERAL)
+        found.mixed[number] = Phrase(
+            "mixes tokens before its attention, in its {names}, which is not shown",
+            names=_names(kinds, OF_SEVERAL),
+        )
     of_q, of_k, of_v = (places[at].number for _, _, at in best)
     if inputs and of_k == of_v != of_q and not torch.equal(inputs[of_q], inputs[of_k]):
         found.against[number] = TWO_TEXTS
@@ -262,7 +327,7 @@ def _decided(
 
 def _names(kinds: Sequence[int], kind: int) -> Listed:
     """The words for those of queries, keys and values that are of a kind."""
-    return listed([name for name, own in zip(NAMES.values(), kinds, strict=True) if own == kind], "and")
+    return listed([name for name, own in zip(NAMES, kinds, strict=True) if own == kind], "and")
 
 
 def _reason(kind: int, names: Listed) -> Phrase:
@@ -285,44 +350,14 @@ def _reason(kind: int, names: Listed) -> Phrase:
     )
 
 
-def _ways(
-    again: Callable[[Prepare, Tensor | None], Callable[[], object]],
-    calm: Rerun,
-    pairs: Sequence[tuple[Seen, Heads]],
-    start: Start,
-    is_last: bool,
-) -> list[list[int]]:
-    """How q, k and v of each attention are made of the tokens of a start.
-
-    At last the tokens are changed also in what attention and mixers gave, where these cut the way.
-    """
-    item = pairs[0][0].item
-
-    def moved(chosen: Tensor) -> list[Tensor]:
-        held = _held(calm.results, calm.heads, pairs, chosen) if is_last else calm.results
-        run = again(partial(start.prepare, chosen, item), chosen if is_last else None)
-        others = {heads.number: heads for heads in rerun(run, held).heads}
-        rows = []
-        for one, heads in pairs:
-            pairs_of_parts = zip(heads[:3], others[heads.number][:3], strict=True)
-            rows += [moved_rows(*parts, one.by_text) for parts in pairs_of_parts]
-        return rows
-
-    moves = iter(Moves.of(start.n_tokens, moved))
-    return [[next(moves).way(one.item, one.seen, start.special) for _ in NAMES] for one, _ in pairs]
-
-
-def _held(
-    results: Mapping[int, Any], heads: Sequence[Heads], pairs: Sequence[tuple[Seen, Heads]], chosen: Tensor
-) -> dict[int, Any]:
-    """The results of attention with the rows of the chosen tokens changed."""
-    held, texts = copied(dict(results)), {own.number: one for one, own in pairs}
-    for each in heads:
+def _held(calm: Rerun, texts: Mapping[int, Seen], chosen: Mapping[int, Tensor]) -> dict[int, Any]:
+    """The results of attention with the rows of tokens changed that are chosen among so many."""
+    held = copied(dict(calm.results))
+    for each in calm.heads:
         result = next(tensors(held[each.number]))
-        if result.shape[each.axis] == len(chosen):
-            axis = each.axis % result.dim()
-            one = texts.get(each.number)
+        if (rows := chosen.get(result.shape[each.axis])) is not None:
+            axis, one = each.axis % result.dim(), texts.get(each.number)
             has_texts = one is not None and (axis == 0 or result.dim() > 3)  # and is not folded
             start = Start("", 0, result.shape, (axis,), one.axis if one is not None and has_texts else None)
-            result.copy_(start.changed(result, chosen, 0 if one is None else one.item))
+            result.copy_(start.changed(result, rows, None if one is None else one.item))
     return held

@@ -12,10 +12,16 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from mha_core.capture.module_copy import copied, drawing_alike
 from mha_core.capture.own_code.following import EagerMode, is_exact
 from mha_core.capture.own_code.scores import FollowedAttention
-from mha_core.capture.sdpa import FORWARD, OPERATOR, SDPA, SIGNATURE, HeadsReached, SdpaMode, until_heads
-from mha_core.errors import Phrase
-
-NAMES = {"q": Phrase("queries"), "k": Phrase("keys"), "v": Phrase("values")}
+from mha_core.capture.sdpa import (
+    FORWARD,
+    OPERATOR,
+    SDPA,
+    SIGNATURE,
+    HeadsReached,
+    SdpaMode,
+    is_flex_attention,
+    until_heads,
+)
 
 
 class Heads(NamedTuple):
@@ -86,6 +92,8 @@ class Operations(TorchFunctionMode):
 
 def _arguments(func: Callable, args: tuple, kwargs: dict) -> tuple[Tensor, Tensor, Tensor] | None:
     """The queries, keys and values of a call of one of torch's own functions."""
+    if is_flex_attention(func):
+        return args[:3]
     if func is SDPA or func is OPERATOR:
         names = ("query", "key", "value")
         q, k, v = (args[at] if at < len(args) else kwargs[name] for at, name in enumerate(names))
@@ -111,7 +119,7 @@ def rerun(
     """
     operations, output = Operations(held, is_last), None
     eager = EagerMode(operations.add_followed, every_row=False)
-    with drawing_alike(), unseen():
+    with drawing_alike(), _unseen():
         try:
             with eager, operations:  # which sees what the model asks for, and nothing that the other does
                 output = run()
@@ -122,7 +130,7 @@ def rerun(
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
+def _unseen() -> Iterator[None]:
     """The block is seen by no recording of this thread, but by other modes, and by those that it enters."""
     modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())][::-1]
     others = [mode for mode in modes if not isinstance(mode, EagerMode | SdpaMode | Operations)]
