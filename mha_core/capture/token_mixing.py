@@ -155,7 +155,10 @@ class Mixers:
                 running.append((call, self._moved(call.given, given)))
                 if len(running) > 1:
                     return None
-                return _replaced((args, kwargs), (self._changed(x, token) for x in given))
+                others = {
+                    id(x): self._changed(x, token) for x in given
+                }  # what is given twice stays one tensor
+                return _replaced((args, kwargs), (others[id(x)] for x in given))
 
         def end(module: nn.Module, args: tuple, output: object) -> object:
             with torch._C.DisableTorchFunction():

@@ -319,9 +319,10 @@ def _decided(
             "mixes tokens before its attention, in its {names}, which is not shown",
             names=_names(kinds, OF_SEVERAL),
         )
-    of_q, of_k, of_v = (places[at].number for _, _, at in best)
-    if inputs and of_k == of_v != of_q and not torch.equal(inputs[of_q], inputs[of_k]):
-        found.against[number] = TWO_TEXTS
+    if inputs:
+        of_q, of_k, of_v = (inputs[places[at].number] for _, _, at in best)
+        if torch.equal(of_k, of_v) and not torch.equal(of_q, of_k):
+            found.against[number] = TWO_TEXTS
     return True
 
 

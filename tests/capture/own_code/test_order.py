@@ -208,6 +208,13 @@ def test_patches_of_pictures_are_proven_or_left_out(special):
     assert ORDER in checked(model, torch.randn(2, 3, 4, 6), tokens=tokens)[1]
 
 
+def test_one_tensor_given_three_times_is_one_text():
+    x, model = torch.randn(2, L, D), nn.MultiheadAttention(D, H, batch_first=True)
+    layers, *said = checked(model, x, x, x)
+    assert (len(layers), said) == (1, ["", []])
+    assert "of two texts" in checked(model, x, x + 1, x + 1)[1]
+
+
 def test_what_is_given_no_tokens_could_not_be_checked():
     model = Model(lambda attn, linear, x: attn(linear(x).unflatten(1, (L, D))), nn.Linear(5, L * D))
     [note] = checked(model, torch.randn(2, 5))[2]
