@@ -368,9 +368,11 @@ class Recorder:
         notes = [call.note for call in calls if call.note is not None]
         notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
         notes += [] if self._checks else [NOT_CHECKED]
-        unproven = dict.fromkeys(
-            call.name or call.place.text for call in calls if call.number in self._proof.unproven
-        )
+        unproven = {
+            call.name or call.place.text: None
+            for call in calls
+            if self._checks and call.note is None and call.number not in self._proof.proven
+        }
         if unproven:
             notes.append(
                 Phrase(
@@ -506,7 +508,7 @@ class Recorder:
             return MIXES if name not in attends else BESIDE if name in lost else BEHIND
 
         mixers = Mixers({len(self.sides.queries), len(self.sides.keys)}, reason)
-        found = Proof({}, {}, {one.number for one in seen if one is not None})
+        found = Proof({}, {}, set())
         with self._eager_mode.undisturbed():
             try:
                 if given is None:
@@ -519,7 +521,7 @@ class Recorder:
             self._mixing.setdefault(name, why)
         self._proof.against.update(found.against)
         self._proof.mixed.update(found.mixed)
-        self._proof.unproven.update(found.unproven)
+        self._proof.proven.update(found.proven)
 
     def _names_of(self, modules: Iterable[nn.Module | None]) -> set[str]:
         """The names of those of these modules that the recorded model has."""

@@ -161,12 +161,12 @@ class Seen(NamedTuple):
 class Proof(NamedTuple):
     """The findings about attention by its number: the reasons `against` what has other rows than the tokens.
 
-    `mixed` has the reasons to name modules that mix tokens before it, `unproven` what could not be checked.
+    `mixed` has the reasons to name modules that mix tokens before it, `proven` what has the tokens in order.
     """
 
     against: dict[int, Phrase]
     mixed: dict[int, Phrase]
-    unproven: set[int]
+    proven: set[int]
 
 
 class Outermost:
@@ -238,14 +238,13 @@ def proof(
     for token in sorted({0, *(n // 2 for n in mixers.lengths)}):
         held = _held(calm, {}, {n: torch.arange(n) == token for n in mixers.lengths})
         run(lambda own, *_, token=token: mixers.watch(own, token), held)
-    numbers = {one.number for one in seen if one is not None}
     last = seen[len(seen) - len(calm.heads) :] if len(seen) >= len(calm.heads) else ()
     pairs = [
         (one, heads)
         for one, heads in zip(last, calm.heads, strict=False)
         if one is not None and one.q.shape == heads.q.shape
     ]
-    found = Proof({}, {}, numbers - {one.number for one, _ in pairs})
+    found = Proof({}, {}, set())
     inputs = list(tensors(given)) if is_one_text else []
 
     def is_left(name: str) -> bool:
@@ -282,10 +281,7 @@ def proof(
             own = [way[at] for way in ways]
             if not _decided(own, heads, places, found, one.number, inputs, is_last=is_last):
                 undecided.append((one, heads))
-        if found.against and undecided:  # those behind it may depend on it
-            found.unproven.update(one.number for one, _ in undecided)
-            undecided = []
-        pairs = undecided
+        pairs = [] if found.against else undecided  # those behind it may depend on it
     return found
 
 
@@ -304,7 +300,6 @@ def _decided(
         [at for at, start in enumerate(places) if start.n_tokens == part.shape[-2]] for part in heads[:3]
     ]
     if not all(fitting):
-        found.unproven.add(number)
         return True
     best = [min((ways[at][n] == UNMOVED, ways[at][n], at) for at in fits) for n, fits in enumerate(fitting)]
     kinds = [kind for _, kind, _ in best]
@@ -323,6 +318,8 @@ def _decided(
         of_q, of_k, of_v = (inputs[places[at].number] for _, _, at in best)
         if torch.equal(of_k, of_v) and not torch.equal(of_q, of_k):
             found.against[number] = TWO_TEXTS
+            return True
+    found.proven.add(number)
     return True
 
 
