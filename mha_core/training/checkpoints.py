@@ -37,6 +37,11 @@ SIZES: Mapping[str, Mapping[int, tuple[int, ...]]] = {
     "en": {32: HEADS, 64: HEADS, 128: HEADS, 256: (2, 4, 8, 16)},
     "zh": {64: (1, 2, 4, 8), 128: (1, 2, 4, 8)},
 }
+SHARING = ("grouped-query", "multi-query", "latent")
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    "en": ("standard", "one-layer", *SHARING),
+    "zh": ("standard", *SHARING),
+}
 PLANS = (
     *(
         Plan(h=h, d_model=d_model, language=language, steps=STEPS[language][d_model], bare=BARE)
@@ -46,8 +51,8 @@ PLANS = (
     ),
     *(
         Plan(architecture=architecture, language=language, steps=STEPS[language][64], bare=BARE)
-        for language in SIZES
-        for architecture in ("standard", "one-layer", "grouped-query", "multi-query", "latent")
+        for language, architectures in OTHERS.items()
+        for architecture in architectures
     ),
 )
 

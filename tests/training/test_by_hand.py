@@ -8,7 +8,7 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.workshop.calibration import HALVES, NOTHING, reliability, written
 
 # The least share of right answers on the held-out half; a little under what is measured.
-FLOORS = {("en", 4): 0.78, ("en", 8): 0.78, ("zh", 4): 0.78, ("zh", 8): 0.78}
+FLOORS = {("en", 4): 0.82, ("en", 8): 0.82, ("zh", 4): 0.8, ("zh", 8): 0.84}
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -33,4 +33,4 @@ def test_answers_to_people_are_mostly_right_and_nearly_always_where_they_are_sur
 def test_every_shipped_model_is_right_where_it_is_sure(plan):
     scores = manifest()[name(plan)]["scores"]["written"]
     assert scores["asked"] > 150
-    assert scores["sure_right"] >= 0.85, scores
+    assert scores["sure_right"] >= (0.88 if plan.h >= 4 else 0.8), scores
