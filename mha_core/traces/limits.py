@@ -12,6 +12,7 @@ from mha_core import device as devices
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, listed
+from mha_core.traces.tensors import shared
 
 if TYPE_CHECKING:
     from mha_core.traces.layer import LayerTrace
@@ -329,7 +330,7 @@ def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -
     of a bound must not overflow either. A float16 ends at 65,504: if an output can be larger, it is computed
     completely.
     """
-    dtype = layer.tensors["v"].dtype
+    dtype = shared(layer.tensors)["v"].dtype
     rule = {name.removeprefix("rule."): length for name, length in norms.items() if name.startswith("rule.")}
     lengths = {name: length for name, length in norms.items() if name in TENSORS - INFINITE or name[1] == "_"}
     for letter, x in (("q", "x"), ("k", "x"), ("v", "x"), ("k", "x_v"), ("v", "x_v")):

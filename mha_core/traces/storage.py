@@ -385,7 +385,8 @@ def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[La
     for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
         if layer.knows("q"):
             where, named = Phrase("layer {number}", number=number), part["tensors"]
-            limits.check_scores(where, layer.tensors["q"], layer.tensors["k"], layer.rule)
+            q, k = (shared(layer.tensors)[name] for name in "qk")
+            limits.check_scores(where, q, k, layer.rule)
             held = {name: norms[key] for name, key in named.items() if key in norms}
             limits.check_results(where, layer, held)
             _check_products(layer)

@@ -54,14 +54,10 @@ class Copies(Mapping[str, Tensor]):
     def __or__(self, other: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {**self, **other}
 
-    def shared(self) -> Mapping[str, Tensor]:
-        """The tensors themselves, which must not be changed."""
-        return self._held
-
 
 def shared(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The tensors themselves where each reading would be a copy."""
-    return tensors.shared() if isinstance(tensors, Copies) else tensors
+    """The tensors themselves, which nobody may change, where each reading would be a copy."""
+    return tensors._held if isinstance(tensors, Copies) else tensors
 
 
 def version(tensor: Tensor) -> int:
