@@ -55,11 +55,14 @@ def name(identity: Mapping[str, Any], shard: Shard) -> str:
     return sha256(content.encode()).hexdigest()[:16]
 
 
+READ = ("input_ids", "attention_mask", "token_type_ids", "position_ids")  # what a model read of one text
+
+
 def origin(source: Source) -> list:
-    """The source that all traces of an atlas have, as JSON: without what was found out on the way."""
+    """The source that all traces of an atlas have, as JSON: without what is of one text."""
     kind, facts = source.to_json()
     found = {"difference": 0.0, "notes": []}
-    return [kind, {fact: found.get(fact, value) for fact, value in facts.items()}]
+    return [kind, {fact: found.get(fact, value) for fact, value in facts.items() if fact not in READ}]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from mha_core.training.workshop import report
 from mha_core.training.workshop.report import MAX_UNKNOWN_SCORED, PAIRS_PER_SHAPE, divergence
 
 # The first digits of a hash of the sentences that the shipped scores were measured on.
-DIGESTS = {"en": "c04bfff4081c7893", "zh": "fb79326ed0cdb902"}
+DIGESTS = {"en": "c04bfff4081c7893", "zh": "2149cf140896d0ab"}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
