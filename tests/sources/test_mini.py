@@ -224,7 +224,7 @@ NEAREST = [
     ({"architecture": "standard", "h": 8}, None),
     ({"architecture": "one-layer", "d_model": 32}, None),
     *(({"text": CHINESE, **other}, None) for other in ({"d_model": 256}, {"h": 3})),
-    *(({"text": CHINESE, "architecture": name}, None) for name in ("standard", "one-layer")),
+    ({"text": CHINESE, "architecture": "one-layer"}, None),
     *((settings, None) for settings in ({"h": 0}, {"h": -4}, {"architecture": "rnn"})),
 ]
 
