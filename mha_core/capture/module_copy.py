@@ -14,7 +14,7 @@ Prepare = Callable[[nn.Module, tuple, dict], None]
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def prepared(module: nn.Module, given: Given, prepare: Prepare = lambda *_: None) -> Callable[[], object]:
+def prepared(module: nn.Module, given: Given, prepare: Prepare) -> Callable[[], object]:
     """A function that runs a copy of a module on a copy of its input; `prepare` may change both copies.
 
     The copy has the parameters of the module and no hooks.

@@ -38,15 +38,10 @@ class Heads(NamedTuple):
 
 
 class Rerun(NamedTuple):
-    """The output of a module, None if it was stopped; the attention in it, and the result of each.
+    """The attention that ran in a module, and the result of each."""
 
-    `is_followed` says that no other softmax ran.
-    """
-
-    output: object
     heads: tuple[Heads, ...]
     results: Mapping[int, object]  # by the number of the operation
-    is_followed: bool
 
 
 class Reached(BaseException):  # no `Exception`: a model may catch these
@@ -117,16 +112,15 @@ def rerun(
 
     `held` are results of attention that its code gets in the place of those that it computes.
     """
-    operations, output = Operations(held, is_last), None
+    operations = Operations(held, is_last)
     eager = EagerMode(operations.add_followed, every_row=False)
     with drawing_alike(), _unseen():
         try:
             with eager, operations:  # which sees what the model asks for, and nothing that the other does
-                output = run()
+                run()
         except Reached:
             pass
-    followed = all(attempt.followed for attempt in eager.attempts)
-    return Rerun(output, tuple(operations.heads), operations.results, followed)
+    return Rerun(tuple(operations.heads), operations.results)
 
 
 @contextmanager
