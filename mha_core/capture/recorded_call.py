@@ -16,6 +16,11 @@ from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.projections import ModelProjections
 
+BEAMS = Phrase(
+    "it reads the beams of a search, which change places; record a call of the model with the text that the "
+    "search has written."
+)
+
 
 class Place(NamedTuple):
     """Where attention was computed: in words, in which forward pass, and in which module."""
@@ -55,6 +60,7 @@ class RecordedCall:
     is_one_of_several_items: bool = False  # the model reads several items, one at a time
     note: Phrase | None = None  # on how it is shown
     ambiguity: str = ""  # why its text or its heads are ambiguous; empty where they are not
+    of_texts: Tensor | None = None  # the sums of the keys of all texts of a batch, (text, key)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -110,8 +116,11 @@ class RecordedCall:
             for one, other in ((self.k, later.k), (self.v, later.v))
         )
         start = k.shape[1] - n_key
+        ambiguity = self.ambiguity or (BEAMS if reads_on and self._changes_places(later) else "")
         return replace(
             self,
+            ambiguity=ambiguity,
+            of_texts=later.of_texts,
             queries=(*self.queries, *(part._replace(start=start) for part in later.queries)),
             k=k,
             v=v,
@@ -119,6 +128,13 @@ class RecordedCall:
             tensors=tensors,
             matrices=matrices,
         )
+
+    def _changes_places(self, later: "RecordedCall") -> bool:
+        """Whether some texts of the batch are others in a later call, which this text continues."""
+        if self.of_texts is None or later.of_texts is None or len(self.of_texts) != len(later.of_texts):
+            return False
+        n_key, n_shared = self.k.shape[1], later.k.shape[1] - later.sizes[0]
+        return not torch.allclose(self.of_texts[:, n_key - n_shared : n_key], later.of_texts[:, :n_shared])
 
     def without_unused_keys(self) -> "RecordedCall":
         """The call without the last keys that are hidden from all queries, as in a cache of fixed size."""

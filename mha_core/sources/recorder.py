@@ -33,7 +33,7 @@ from mha_core.capture.own_code.modules import ModuleUses, copies
 from mha_core.capture.own_code.order import TWO_TEXTS, Outermost, Proof, Seen, proof
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
-from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
+from mha_core.capture.recorded_call import BEAMS, ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
     FORWARD,
     SDPA,
@@ -80,10 +80,6 @@ SLICES = Phrase(
 BEHIND_TWO_TEXTS = Phrase(
     "it runs behind attention between two texts, and it cannot be told which of them it reads; give the "
     "tokens of the second one as keys=, and kinds= if it is as long as the first."
-)
-BEAMS = Phrase(
-    "it reads the beams of a search, which change places; record a call of the model with the text that the "
-    "search has written."
 )
 AGAIN = Phrase(
     "its weights are multiplied with further tensors, which is not shown; the outputs of the layer are those "
@@ -578,10 +574,12 @@ class Recorder:
         )
 
     def _tiling(
-        self, where: Caller, q: Tensor, by_part: Callable[[Tensor], Tensor], n_rows: int
+        self, where: Caller, q: Tensor, k: Tensor, by_part: Callable[[Tensor], Tensor], n_rows: int
     ) -> Tiling | None:
         """Where the tokens are in the parts that are read now, if they are to be shown as one layer."""
-        self._by_text = q, by_part
+        self._by_text, self._of_texts = (q, by_part), None
+        if self._n_read > 1 and self._n_parts == 1 and k.shape[-2] > 1:
+            self._of_texts = by_part(k).double().sum((1, 3)).cpu()
         if self._n_parts == 1 or self.part != ALL:
             return None
         around = (
@@ -700,6 +698,7 @@ class Recorder:
         tiled = self._tiling(
             where,
             asked,
+            key,
             lambda part: by_part(_unfolded(part, *folding) if folding else part, lead, axis),
             query.shape[-2],
         )
@@ -747,7 +746,7 @@ class Recorder:
             one = output if output.dim() == 2 else output[:, item_index(at, output.shape[1])]
             self._compare(attended, one, lambda concat: nn.functional.linear(concat, w_o, b_o))
 
-        tiled = self._tiling(where, q, lambda part: by_part(part, lead, axis), q.shape[-2])
+        tiled = self._tiling(where, q, k, lambda part: by_part(part, lead, axis), q.shape[-2])
         attended, about = self._attended(
             lambda at: self._reader.attended(lead, axis, at, q, k, v, mask, dropout, is_causal),
             tiled,
@@ -798,7 +797,11 @@ class Recorder:
                     result = output = output.unflatten(0, lead)
                 self._find_parts(where, sizes, batch if axis is None else lead[axis])
                 tiled = self._tiling(
-                    where, followed.q, lambda part: by_part(part.unflatten(1, lead)[0], lead, axis), sizes[0]
+                    where,
+                    followed.q,
+                    followed.k.repeat_interleave(followed.q.shape[1] // followed.k.shape[1], 1),
+                    lambda part: by_part(part.unflatten(1, lead)[0], lead, axis),
+                    sizes[0],
                 )
                 about = Facts(by_hand=True, dropout=followed.dropout)
                 attended, about = self._attended(
@@ -845,6 +848,7 @@ class Recorder:
             note=None if tiled is None else self._whole_note(place, tiled),
             is_one_of_several_items=self._is_one_of_several_items,
             ambiguity=BEAMS if self._is_of_beams else "",
+            of_texts=self._of_texts,
         )
         if self._checks and self._seen and self._n_parts == 1:
             texts = 1 if result is None else axis  # torch's own function has (query, text, width)

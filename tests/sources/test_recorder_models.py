@@ -479,6 +479,26 @@ def test_generation_is_one_trace(refused):
     assert any("h.0.attn (" in reason and "8 queries and 8 keys" in reason for reason in skipped)
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_texts_of_a_batch_that_change_places_are_refused(refused, fused):
+    """As the beams of a search do in a cache; a text that stays in its place may not be the best one."""
+    model, given = GPT(fused), ids(5, 3)
+    for order, said in (
+        ([0, 1, 2, 3, 4], None),
+        ([0, 0, 2, 3, 4], "the beams of a search, which change places"),
+    ):
+        cache = {}
+        with torch.no_grad(), mha.record(model, tokens=TOKENS[:5]) as rec:
+            model(given, cache)
+            for _ in range(2):
+                cache = {layer: [part[order] for part in parts] for layer, parts in cache.items()}
+                model(ids(5, 1), cache)
+        if said is None:
+            assert len(rec.trace.layers) == 2
+        else:
+            assert said in str(refused(lambda rec=rec: rec.trace))
+
+
 class Static(nn.Module):
     """Attention with keys and values in a buffer with room for more, as in a static cache."""
 
