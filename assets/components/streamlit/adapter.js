@@ -18,6 +18,7 @@ export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page d
 export const KEY = "st-key-"; // before the key of an element, as a class
 export const WHOLE = "leads-out"; // of a link that opens the app outside of the frame that this page is in
 const MOMENT = 50; // milliseconds
+const CALM = 12; // moments at rest, after which what was asked of the server before has been heard
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
 
 // In an address these say that the page is embedded, and how.
@@ -156,18 +157,30 @@ export function reduceMotion(prototype = Element.prototype) {
 // another query. Streamlit's own writes while Back is under way are relative and pass as they are. One act of the user
 // makes one entry: what the server then changes by itself Streamlit would push as another, with a scene between that
 // never was. A page that is left through a link keeps its address: Streamlit clears it of the controls that the next
-// page does not have before that page is there, and Back would find it without them.
+// page does not have before that page is there, and Back would find it without them. An address to which Back returns
+// from another page stays as it is until its page is there or the user acts: what the server still says about the page
+// that was left would be written into it.
 /** @param {(address?: string | URL | null) => string} complete @param {History} history @param {Location} location */
 export function undoByBack(complete, history = window.history, location = window.location) {
   const push = history.pushState.bind(history);
   const replace = history.replaceState.bind(history);
-  let [acted, leaving] = [false, false];
-  /** @param {boolean} happened */
-  const note = (happened) => () => {
-    [acted, leaving] = [happened, false];
+  let [acted, leaving, returning] = [false, false, false];
+  let { pathname } = location;
+  const note = () => {
+    [acted, leaving, returning] = [true, false, false];
   };
-  for (const act of ["pointerdown", "keydown"]) window.addEventListener(act, note(true), true);
-  window.addEventListener("popstate", note(false), true);
+  for (const act of ["pointerdown", "keydown"]) window.addEventListener(act, note, true);
+  const goBack = () => {
+    [acted, leaving, returning] = [false, false, location.pathname !== pathname];
+    pathname = location.pathname;
+    waitForPage(CALM);
+  };
+  /** @param {number} moments */
+  const waitForPage = (moments) => {
+    returning &&= moments > 0;
+    if (returning) setTimeout(() => waitForPage(document.querySelector(AT_REST) ? moments - 1 : CALM), MOMENT);
+  };
+  window.addEventListener("popstate", goBack, true);
   /** @param {Event} event */
   const leave = (event) => {
     const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
@@ -178,14 +191,16 @@ export function undoByBack(complete, history = window.history, location = window
   const samePage = (url) => url.pathname === location.pathname;
   history.replaceState = (state, title, url) => {
     const whole = new URL(complete(url));
+    if (returning && samePage(whole)) return;
     const control = URL.canParse(String(url)) && samePage(whole) && whole.search !== location.search;
     return control ? history.pushState(state, title, url) : replace(state, title, whole.href);
   };
   history.pushState = (state, title, url) => {
     const whole = new URL(complete(url));
-    if (whole.href === location.href || (leaving && samePage(whole))) return;
+    if (whole.href === location.href || ((leaving || returning) && samePage(whole))) return;
     const follows = !acted && samePage(whole);
     [acted, leaving] = [false, false];
+    pathname = whole.pathname;
     return follows ? replace(state, title, whole.href) : push(state, title, whole.href);
   };
 }
