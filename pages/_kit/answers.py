@@ -45,8 +45,8 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 class AnswerText(NamedTuple):
     """A question about a word, the model's answer in words, and a note on how far to trust it.
 
-    A `sure` answer has at least the probability `SURE`, and no word in it is new to the model. `heads` are
-    those of the last layer that are asked, from 0.
+    A `sure` answer of a small model has at least the probability `SURE`, and no word in it is new to it.
+    `heads` are those of the last layer that are asked, from 0.
     """
 
     asked: str
@@ -114,14 +114,19 @@ def _about(
 
     A note that was `told` with another answer about the word is not repeated.
     """
-    heads = _heads_asked(trace, questions)
-    said = _said(_asked(trace, questions, query, written), answer, _or_nothing(written), MIN_BESIDES)
-    if EVERYWHERE.issuperset(questions) or not is_known(answer):
+    heads, best = _heads_asked(trace, questions), normalized(answer[0][0])
+    is_asked = is_known(answer) and not EVERYWHERE.issuperset(questions)
+    new = _unknown_word(trace, query, questions, best) if is_asked else None
+    said = _said(
+        _asked(trace, questions, query, written),
+        answer,
+        _or_nothing(written),
+        MIN_BESIDES,
+        sure=new is None and answer[0][1] >= SURE,
+    )
+    if not is_asked:
         return said._replace(heads=heads)
-    notes, best = [], normalized(answer[0][0])
-    if (new := _unknown_word(trace, query, questions, best)) is not None:
-        notes.append(t("answer.guess", word=written(new)))
-        said = _said(said.asked, answer, _or_nothing(written), MIN_BESIDES, sure=False)
+    notes = [] if new is None else [t("answer.guess", word=written(new))]
     tokens = trace.answered
     keys = [compute.once(trace, _largest)[head][query] for head in heads]
     if keys and "differs" not in told and best not in [normalized(tokens.pieces[key]) for key in keys]:
@@ -199,7 +204,7 @@ def _said(
 ) -> AnswerText:
     if not is_known(answer):
         return AnswerText(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written), sure=False)
-    sure, words = sure and answer[0][1] >= SURE, _shares(answer, written, least)
+    words = _shares(answer, written, least)
     return AnswerText(asked, words if sure else t("answer.perhaps", words=words), sure=sure)
 
 

@@ -197,7 +197,7 @@ def test_above_both_pictures_is_the_answer_that_the_sentences_are_about(visit, a
     """With this row the question has no answer: another one about the same word has."""
     page = visit(f"{app}/lessons?lesson=heads&screen=5&answers=5-11:100", **LAPTOP)
     asked = "Which noun does “tired” belong to?"
-    answers = [re.compile(f"^{re.escape(asked)} {answer} 100%") for answer in ("no word here", "animal")]
+    answers = [re.compile(f"^{re.escape(asked)} {answer} ") for answer in ("perhaps no word here", "animal")]
     expect(page.locator(".view .answers")).to_have_text(answers)
 
 

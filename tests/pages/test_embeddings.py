@@ -162,7 +162,7 @@ def test_the_page_says_that_random_vectors_mean_nothing(open_embeddings, english
 def test_a_chinese_sentence_has_its_own_words_and_pairs(open_embeddings):
     app = open_embeddings(text="小猫没有过马路，因为它太累了。", twin="", token=2)
     assert "小猫" in written_words(app)
-    assert written_words(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
+    assert written_words(app, "pairs_map") >= {"男人", "女人", "国王", "女王", "男孩", "女孩"}
 
 
 def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):

@@ -30,9 +30,9 @@ def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened
         assert panel["tokens"][row.argmax()] == noun
         word, share = trace.answers[it][0]
         assert word == noun
-        (asked, words), (asked_next, decider) = answers[it]
+        (asked, words, *_), (asked_next, decider, *_) = answers[it]
         assert asked == english("answer.pronoun", query="it")
-        assert words.startswith(f"{noun} {share:.0%}")
+        assert f"{noun} {share:.0%}" in words
         assert asked_next == english("answer.decider")
         assert decider.startswith(trace.questions["decider"][it][0][0])
 
@@ -119,4 +119,4 @@ def test_chinese_goes_to_the_chinese_model(opened, eye):
     answers = [trained(text).answers[7][0][0] for text in CHINESE.values()]
     assert answers == ["小猫", "马路"]
     said = [of_sentence[7][0][1] for of_sentence in header["answers"]]
-    assert [words.startswith(answer) for answer, words in zip(answers, said, strict=True)] == [True] * 2
+    assert [answer in words for answer, words in zip(answers, said, strict=True)] == [True] * 2

@@ -213,15 +213,15 @@ def test_claims_of_a_file_about_itself_are_not_trusted(tmp_path, english):
     assert part.source == FileSource("a.safetensors", ArraySource("mini", {"h": "x" * 100, "language": "xx"}))
     assert part.answers == ((("a", 0.5),),) * 7
     for [said], word in zip(in_words(part), part.tokens.labels, strict=True):
-        assert said == (english("answer.any", query=isolated(word)), "a 50%")
+        assert said[:2] == (english("answer.any", query=isolated(word)), "a 50%")  # nothing of ours hedges it
 
 
 def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, eye):
     trace = mha.trace("The animal was tired because it was old.", source="mini", h=4, d_model=64)
     app = open_file(trace, token=7)
     header, _ = eye(app)
-    [_, words], *_ = header["answers"][0][6]
-    assert words.startswith("animal ")
+    [_, words, *_], *_ = header["answers"][0][6]
+    assert "animal " in words
     assert header["hides"] == [[]]  # its text cannot be changed, so nothing can be hidden
     assert "(file)" in header["source"]
 
@@ -232,7 +232,8 @@ def test_answers_of_a_third_party_model_are_shown_at_its_tokens(open_file, eye, 
     trace = replace(translation(), answers=(*words, None))
     app = open_file(trace, kind="decoder", token=2)
     said = eye(app)[0]["answers"][0]
-    assert said[1] == [[english("answer.any", query=TARGET[1]), f"<b>1 50%, {'y' * 100} 25%"]]
+    [[asked, answered, *_]] = said[1]
+    assert (asked, answered) == (english("answer.any", query=TARGET[1]), f"<b>1 50%, {'y' * 100} 25%")
     assert said[-1] == []
     assert eye(open_file(trace, kind="encoder"))[0]["answers"] == [[]]
     cross = eye(open_file(trace, kind="cross"))[0]["answers"][0]

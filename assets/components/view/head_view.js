@@ -467,7 +467,7 @@ export class HeadView {
     const inApp = header.notes?.[state.layer] ?? "";
     const said = header.follows === undefined ? parts.join(" · ") : inApp;
     const areAsked = questionsOf(header, 0, state.layer).length > 0;
-    this.caption.textContent = paragraph([said, areAsked && texts.grey], texts);
+    this.caption.textContent = paragraph([said, said && areAsked && texts.grey], texts); // a lesson says neither
   }
 }
 
