@@ -139,10 +139,11 @@ def school(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("school")
     file, log = folder / "rooms.sqlite3", folder / "log.txt"
-    with pytest.MonkeyPatch.context() as environment, log.open("wb") as written:
-        environment.setenv(ROOMS, "1")
-        environment.setenv(rooms.DATABASE, f"sqlite:///{file}?timeout=1")
-        server = Server(log=written, options=["--logger.level", "debug"])
+    with log.open("wb") as written:
+        with pytest.MonkeyPatch.context() as environment:  # of this server alone: others have no rooms
+            environment.setenv(ROOMS, "1")
+            environment.setenv(rooms.DATABASE, f"sqlite:///{file}?timeout=1")
+            server = Server(log=written, options=["--logger.level", "debug"])
         with contextlib.closing(rooms.Rooms(f"sqlite:///{file}")) as opened:
             yield SimpleNamespace(server=server, app=server.address, rooms=opened, file=file, log=log)
     server.stop()
