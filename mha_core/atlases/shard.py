@@ -15,6 +15,7 @@ from mha_core.atlases.measures import TextMeasures
 from mha_core.atlases.texts import AtlasText
 from mha_core.errors import MhaError, Phrase, text_from_json, text_to_json
 from mha_core.sources import outcomes_of
+from mha_core.sources.huggingface.tokenizer import INPUTS
 from mha_core.traces.source import Source
 from mha_core.traces.trace import AttentionTrace
 
@@ -55,14 +56,11 @@ def name(identity: Mapping[str, Any], shard: Shard) -> str:
     return sha256(content.encode()).hexdigest()[:16]
 
 
-READ = ("input_ids", "attention_mask", "token_type_ids", "position_ids")  # what a model read of one text
-
-
 def origin(source: Source) -> list:
     """The source that all traces of an atlas have, as JSON: without what is of one text."""
     kind, facts = source.to_json()
     found = {"difference": 0.0, "notes": []}
-    return [kind, {fact: found.get(fact, value) for fact, value in facts.items() if fact not in READ}]
+    return [kind, {fact: found.get(fact, value) for fact, value in facts.items() if fact not in INPUTS}]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 
 from mha_core.focus.focus import Focus
 from mha_core.sources.mini import language
-from mha_core.traces.answers import NOTHING
+from mha_core.traces.answers import NOTHING, SURE
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.tokens import MARKS, Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -15,7 +15,6 @@ from mha_core.training.lexicon import HIDDEN, lexicon, normalized
 from mha_core.training.links import BE
 
 EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
-SURE = 0.9  # answers with at least this probability are equally certain
 ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a lexicon
 
 

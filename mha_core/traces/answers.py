@@ -10,6 +10,7 @@ MAX_QUESTIONS = 100  # of a file
 NOTHING = "[CLS]"  # the answer of a small model that the sentence has nothing that was asked for
 # Probability of the best word. Below it, all other words together are more than twice as probable.
 LEAST_GUESS = 0.3
+SURE = 0.9  # the least probability of an answer that is stated without "perhaps"
 Answer = tuple[tuple[str, float], ...]
 
 

@@ -11,7 +11,7 @@ from mha_core.attention.edits import Edit
 from mha_core.scene.first_look import EVERYWHERE, asked_about, has_answer, is_pronoun
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.loaded import TracesByKind
-from mha_core.traces.answers import NOTHING, Answer, is_known
+from mha_core.traces.answers import NOTHING, SURE, Answer, is_known
 from mha_core.traces.source import TrainedSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, Lexicon, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
@@ -21,7 +21,6 @@ from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named if the model does not know the answer
 MIN_SHARE = 0.01  # of a word, for it to be named
-SURE = 0.9  # probability from which on an answer is stated without "perhaps"
 MIN_BESIDES = 0.1  # of a second answer of a small model, for it to be named
 
 

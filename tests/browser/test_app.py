@@ -34,7 +34,7 @@ def test_a_typed_sentence_is_shown_at_once_and_is_in_the_link(visit, app, settle
     assert view.matrix("weights").shape == (5, 5)
     # Words that the small model does not know stop nothing: one quiet line says how it reads them.
     expect(page.get_by_test_id("stAlert")).to_have_count(0)
-    expect(page.get_by_text("Dotted: a word this small model never met")).to_have_count(1)
+    expect(page.get_by_text("Dotted underline: a word that this small model has never seen")).to_have_count(1)
     # No leftover to compare with; of a sentence without "it" and a verb the adjective is looked at, by a head
     # that has an answer there: head 4 looks at the word before.
     assert link_of(page) == {

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mha_core.traces.answers import SURE
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import START, lexicon
 from mha_core.training.model import SmallModel
@@ -20,7 +21,6 @@ from mha_core.training.questions import QUESTIONS
 
 HALVES = ("fit", "held out")
 NOTHING = "-"
-SURE = 0.9  # the least probability of an answer that is shown without a hedge
 TEMPERATURES = np.geomspace(1, 12, 60)
 
 

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
+from tests.capture.own_code.test_token_mixing import Function
 from tests.sources.recorded import GPT, TOKENS, VOCABULARY, D, H, L, SelfAttention
 
 PADDED = (torch.arange(L) < 5).float()[:, None]
@@ -45,15 +46,6 @@ class Model(nn.Module):
 
     def forward(self, *given):
         return self.way(self.attn, *self.parts, *given)
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 class Slots(nn.Module):
