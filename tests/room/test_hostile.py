@@ -26,10 +26,11 @@ LATE = [
 
 @pytest.mark.parametrize(("acts", "seconds", "vote", "mark"), LATE)
 def test_an_answer_that_comes_late_is_kept_and_marked(desk, sit, monkeypatch, acts, seconds, vote, mark):
+    now = module._now()
+    monkeypatch.setattr(module, "_now", lambda: now)
     seat = sit("Ada")
     for act in acts:
         act(desk)
-    now = module._now()
     monkeypatch.setattr(module, "_now", lambda: now + seconds)
     seat.keep(1, vote, "3", language="en")
     assert [one.late for one in desk.answers()] == [mark]
