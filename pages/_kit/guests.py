@@ -45,6 +45,11 @@ def _is_replaced(found: Nearest, asked: Scene, field: str, vectors: bool) -> boo
     return bool(found.reasons) or f"{refusals.WHOLE}{field}" in st.session_state
 
 
+def is_newcomer() -> bool:
+    """Whether the browser has neither followed nor closed the invitation."""
+    return not st.context.cookies.get(INVITED)
+
+
 def _invite() -> None:
     """Invite first-time visitors to the first minute of lesson 1."""
     href = FIRST_LESSON + "".join(f"&{name}={value}" for name, value in in_link().items())
@@ -56,7 +61,7 @@ def _invite() -> None:
 GUESTS = {
     "file of the command": Guest("start", _has_file, uploads.begin),
     "case": Guest("top", lambda: bool(st.query_params.get(cases.FIELD)), cases.show),
-    "invitation": Guest("title", lambda: not st.context.cookies.get(INVITED), _invite),
+    "invitation": Guest("title", is_newcomer, _invite),
     "replacement": Guest("trace", _is_replaced, refusals.instead),
     "unknown words": Guest(
         "trace", lambda found, *_: bool(found.trace.tokens.unknown), refusals.unknown_words

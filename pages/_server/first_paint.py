@@ -4,6 +4,7 @@ import gzip
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
+import streamlit as st
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mha_core.export import scripts
@@ -74,9 +75,16 @@ def _with_ours(page: bytes, packed: bool, embedded: bool) -> bytes:
     if embedded:
         text = text.replace(b"<html ", b'<html class="embedded" ', 1)
     # In the body: of two rules with the same specificity the later one wins, and Streamlit's are in the head.
-    rules = f"<style>{scripts.asset('streamlit/app.css')}</style>"
+    rules = f"<style>{_ground()}{scripts.asset('streamlit/app.css')}</style>"
     text = text.replace(b"</body>", f"{rules}{_early_scripts()}</body>".encode(), 1)
     return gzip.compress(text) if packed else text
+
+
+def _ground() -> str:
+    """The colour of the page while Streamlit starts, which would be white for a reader with a dark system."""
+    light, dark = (st.get_option(f"theme.{kind}.backgroundColor") for kind in ("light", "dark"))
+    rule = "html:not(.embedded) {{ background: {}; }}".format
+    return f"{rule(light)} @media (prefers-color-scheme: dark) {{ {rule(dark)} }}"
 
 
 def _early_scripts() -> str:

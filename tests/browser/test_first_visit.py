@@ -153,3 +153,12 @@ def test_the_first_visit_of_heads_is_small_and_loads_no_plotly(visit, app):
     assert [name for name in fetched if "plotly" in name.lower()] == []
     # A page that shows a figure of plotly's does ask for it, under a name that is known here.
     assert [name for name in visit(f"{app}/embeddings").evaluate(FETCHED) if "plotly" in name.lower()]
+
+
+def test_on_a_first_visit_alone_the_second_sentence_swings_from_the_first_one(visit, app, eye):
+    view = eye(visit(app)).view
+    expect(view.locator(".turned").first).to_have_text("wide")
+    expect(view.locator(".awaited")).to_have_count(0)
+    view = eye(visit(f"{app}?text=It+was+tired.&twin=It+was+wide.")).view
+    expect(view.locator(".strip").last).to_contain_text("wide")
+    expect(view.locator(".turned")).to_have_count(0)

@@ -35,7 +35,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   if (root.turn !== turn) return; // a newer scene has come meanwhile
   const panels = openPayload(payload);
   /** @param {Header} header */
-  const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
+  const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), { ...header, swings: false }, payload);
   if (!data.follows) {
     showView(root, data, panels, { open: null, moved: null, hide: null, page });
     return fitHeight(root);

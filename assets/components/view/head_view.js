@@ -20,6 +20,7 @@ import { HeadMatrices } from "./matrices.js";
 import { PanelRow } from "./panel_row.js";
 import { followPointer } from "./pointer.js";
 import { Selection } from "./selection.js";
+import { swing } from "./swing.js";
 import { showBar, showChips, showFoot } from "./toolbar.js";
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
@@ -60,6 +61,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
+ * @property {boolean} [swings] on a first visit the second sentence begins as the first one
  * @property {boolean} [compact] what stands below is to be seen, too: no options, no files, no button to unpin a word,
  *   nothing of heads that find nothing, and the answers beside the title
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
@@ -361,6 +363,7 @@ export class HeadView {
     if (first) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(first, longestOf(panel) - 1));
     this.followed = null;
     this.followWithStrips();
+    if (header.swings && this.width && !this.row.swiped) swing(this.root, this.drawings);
   }
 
   redraw() {

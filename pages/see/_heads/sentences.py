@@ -13,6 +13,7 @@ from pages._kit import (
     answers,
     cell_path,
     compute,
+    guests,
     head_labels,
     head_view,
     model_info,
@@ -42,6 +43,7 @@ def show(
     more = {
         "strips": True,
         "matrices": True,
+        "swings": guests.is_newcomer() and not st.query_params,
         "reports": reports,
         "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
         "hides": [
