@@ -56,11 +56,12 @@ class Site:
     queries: Text
     keys: Text
 
-    def positions(self, axis: str, picked: tuple[int | str, ...] | None) -> list[int] | None:
-        """The positions of some heads, rows or keys, from 0; None for all of them.
+    def positions(self, axis: str, edit: "Edit") -> list[int] | None:
+        """The positions of the heads, rows or keys that an edit names, from 0; None for all of them.
 
         Raises `MhaError` for a number outside the axis.
         """
+        picked: tuple[int | str, ...] | None = getattr(edit, axis, None)
         if picked is None:
             return None
         text = self.queries if axis == "rows" else self.keys
@@ -69,11 +70,12 @@ class Site:
         for number in numbers:
             if not -count <= number < count:
                 raise MhaError(
-                    "This attention has {axis} 0 to {last}; an edit asks for {unit} {number}.",
+                    "“{edit}” names {axis} that are not there: there are {count} "
+                    "({axis}=0 to {last} in Python).",
+                    edit=edit.describe(),
                     axis=axis,
+                    count=count,
                     last=count - 1,
-                    unit=axis[:-1],
-                    number=number,
                 )
         return [number % count for number in numbers]
 
@@ -81,7 +83,7 @@ class Site:
         """True in the heads, rows and keys that an edit names. (head or 1, query or 1, key or 1)"""
         masks = []
         for axis, count in (("heads", self.n_heads), ("rows", len(self.queries)), ("keys", len(self.keys))):
-            at = self.positions(axis, getattr(edit, axis, None))
+            at = self.positions(axis, edit)
             mask = torch.ones(1, dtype=torch.bool) if at is None else torch.zeros(count, dtype=torch.bool)
             if at is not None:
                 mask[at] = True
@@ -442,9 +444,11 @@ def by_layer(
         if edit.layer is not None:
             if not -len(layers) <= edit.layer < len(layers):
                 raise MhaError(
-                    "There are layers 0 to {last}; an edit asks for layer {layer}.",
+                    "“{edit}” names a layer that is not there: there are {count} "
+                    "(layer=0 to {last} in Python).",
+                    edit=edit.describe(),
+                    count=len(layers),
                     last=len(layers) - 1,
-                    layer=edit.layer,
                     fixes=({"layer": 0 if edit.layer < 0 else len(layers) - 1},),
                 )
             layers = [layers[edit.layer]]
@@ -480,9 +484,7 @@ def _laid_out(edit: Bias | Weights | Output, site: Site, width: int, elsewhere: 
     """
     cells = site.cells(edit)
     shape = torch.broadcast_shapes(cells.shape, (1, 1, width))
-    heads, rows, keys = (
-        site.positions(axis, getattr(edit, axis, None)) for axis in ("heads", "rows", "keys")
-    )
+    heads, rows, keys = (site.positions(axis, edit) for axis in ("heads", "rows", "keys"))
     values = torch.tensor(edit.values, dtype=torch.float32)
     if values.dim() > 1 and rows is None:
         shape = (shape[0], len(site.queries), width)

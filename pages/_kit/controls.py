@@ -247,10 +247,10 @@ def _examples_in(name: str) -> list[dict[str, str]]:
 
 
 def begin_with_sentences() -> None:
-    """Begin with this language's sentences unless the link names one."""
+    """Begin with this language's sentences, but for those that the link names."""
     start = _examples_in(language())[0]
     if "text" not in st.session_state and "text" not in st.query_params and start["text"] != DEFAULTS.text:
-        for name in ("text", "twin"):
+        for name in {"text", "twin"} - {*st.query_params}:
             streamlit_parts.begin_with(name, start[name])
 
 

@@ -66,6 +66,14 @@ def test_a_second_sentence_has_the_same_settings(opened_on_random, draws):
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_second_sentence_of_a_link_stands_beside_the_first_one_of_the_language(opened, language):
+    assert typed_sentences(opened(lang=language, twin="我喜欢猫。")) == (
+        BY_LANGUAGE[language][0]["text"],
+        "我喜欢猫。",
+    )
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("nth", [0, 1])
 def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, language, nth):
     example = BY_LANGUAGE[language][nth]

@@ -140,7 +140,7 @@ def test_invalid_changes_of_a_link_are_reported_and_the_rest_apply(on_page):
     assert f"edits = nonsense;cut,layer=0;off,head=x, which is not possible. Using {CUT}." in line
     assert answers(app) == [other()]
     app = on_page(edits="off,layer=7")
-    assert "There are layers 0 to 1" in app.error[0].value
+    assert "layer 7” names a layer that is not there" in app.error[0].value
     app.button(key="reset_changes").click().run()
     assert not app.error
 
